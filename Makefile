@@ -1,0 +1,77 @@
+# `make demo` shows Operator at work, `make test` checks it. Needs Python 3.11+, make and a package
+# index; everything goes into .venv, by the hashes of requirements.lock. Paths below are relative
+# on purpose: a checkout may lie anywhere, also in a folder with spaces in its name.
+
+PYTHON ?= python3
+ARGS ?=
+WORKERS ?= 2
+DEBIAN_PACKAGES := bubblewrap procps strace tmux util-linux
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check lint test-system lock clean
+
+# Another project's Python settings must not reach into this one.
+unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
+
+# A Python named by the user (make demo PYTHON=python3.12) must be the one of .venv.
+named := $(if $(filter file,$(origin PYTHON)),,--python "$(PYTHON)")
+setup := .ci/setup_venv.py $(named)
+
+# $(call ready,LEVEL): milliseconds when .venv is in place, otherwise an install.
+ready = .venv/bin/python -E -S $(setup) --check $(1) 2>/dev/null \
+	|| { $(fit) && "$(PYTHON)" -E -s $(setup) $(1); }
+
+# Without output when $(PYTHON) can make .venv, otherwise one sentence.
+fit = { found=$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) \
+	|| { echo 'Operator needs Python 3.11 or newer and "$(PYTHON)" does not start:' \
+		'install one, or name one: make demo PYTHON=/path/to/python3.12' >&2; false; }; } \
+	&& { "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	|| { echo "Operator needs Python 3.11 or newer and \"$(PYTHON)\" is $$found:" \
+		"name a newer one: make demo PYTHON=/path/to/python3.12" >&2; false; }; } \
+	&& { "$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null \
+	|| { echo "\"$(PYTHON)\" cannot make virtual environments:" \
+		"install its venv module (Debian: apt install python$$found-venv)" >&2; false; }; }
+
+help:
+	@echo 'make demo         a real cluster breaks; Operator finds, repairs, proves (ARGS=--json)'
+	@echo 'make test         every check and every test (ARGS="-k ledger" chooses)'
+	@echo 'make check        style, types, layers and tidiness only'
+	@echo 'make test-system  as root on Debian: install what tests could miss, then forbid skips'
+	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
+	@echo 'make clean        remove .venv and what tools left behind'
+	@echo 'PYTHON=python3.12 chooses the Python, WORKERS=4 the number of test processes'
+
+demo:
+	@$(call ready,demo)
+	@.venv/bin/operator demo $(ARGS)
+
+lint:
+	@$(call ready,all)
+	@echo '== style' && .venv/bin/ruff check --quiet . && .venv/bin/ruff format --quiet --check .
+	@echo '== types' && .venv/bin/mypy
+	@echo '== layers' && .venv/bin/lint-imports --no-logo
+
+check: lint
+	@echo '== tidiness' && .venv/bin/python -m pytest -q -n $(WORKERS) tests/tidy
+
+test: lint
+	@echo '== tests' && .venv/bin/python -m pytest -q -n $(WORKERS) tests $(ARGS)
+
+test-system: lint
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+		apt-get install -qq -y --no-install-recommends $(DEBIAN_PACKAGES); \
+	else \
+		echo 'Not root, or no apt-get: nothing is installed, skips are failures all the same.'; \
+	fi
+	@echo '== tests, no skips' \
+		&& OPERATOR_FORBID_SKIPS=1 .venv/bin/python -m pytest -q -n $(WORKERS) tests $(ARGS)
+
+lock:
+	@$(fit)
+	@"$(PYTHON)" -E -s $(setup) lock $(ARGS)
+
+clean:
+	@rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,95 @@
+"""What a look at a Subject showed, and what it means for an Invariant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from operator_protocols.domain.health import Health, Severity, worst
+
+__all__ = ["Finding", "Observation", "Seen", "Sighting", "Value", "Violation", "key_of"]
+
+Value = bool | int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one look at one Target showed; `problem` says why it could not be looked at."""
+
+    target: str
+    readings: Mapping[str, Value] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One look at a whole Subject; with a `problem` of its own it shows nothing at all."""
+
+    subject: str
+    at: datetime
+    seen: tuple[Seen, ...] = ()
+    problem: str = ""
+
+    def of(self, target: str) -> Seen:
+        """What was seen of one target; a target that was not looked at has a problem."""
+        for seen in self.seen:
+            if seen.target == target:
+                return seen
+        return Seen(target, problem=self.problem or "it was not looked at")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one Invariant says of one Target after one Observation."""
+
+    invariant: str
+    target: str
+    health: Health
+    detail: str = ""
+
+
+def key_of(subject: str, target: str, invariant: str) -> str:
+    """Names one invariant at one target; equal for the same break, whenever it is seen."""
+    return f"{subject}/{target}/{invariant}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One Observation with what every Invariant says of it."""
+
+    observation: Observation
+    findings: tuple[Finding, ...]
+
+    def health_of(self, keys: Iterable[str]) -> Health:
+        """The worst health of these violations' keys; what is not spoken of is UNKNOWN."""
+        known = {
+            key_of(self.observation.subject, finding.target, finding.invariant): finding.health
+            for finding in self.findings
+        }
+        return worst(known.get(key, Health.UNKNOWN) for key in keys)
+
+    def broken(self) -> frozenset[str]:
+        """The keys of all that is broken."""
+        return frozenset(
+            key_of(self.observation.subject, finding.target, finding.invariant)
+            for finding in self.findings
+            if finding.health is Health.BROKEN
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An Invariant that has been broken for longer than its grace."""
+
+    subject: str
+    invariant: str
+    target: str
+    severity: Severity
+    detail: str
+    since: datetime
+
+    @property
+    def key(self) -> str:
+        """Equal for the same break, whenever it is seen."""
+        return key_of(self.subject, self.target, self.invariant)

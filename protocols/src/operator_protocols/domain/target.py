@@ -1,0 +1,43 @@
+"""A Target is one part of a Subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["Process", "Target", "dependencies_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process on this machine. The start time tells it from a later one with the same pid."""
+
+    pid: int
+    started: float
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One part of a Subject: what it is, where it answers, what it needs to work."""
+
+    name: str
+    kind: str
+    host: str = "127.0.0.1"
+    port: int | None = None
+    depends_on: tuple[str, ...] = ()
+    process: Process | None = None
+    log: str = ""
+    data_dir: str = ""
+
+
+def dependencies_of(name: str, targets: Iterable[Target]) -> frozenset[str]:
+    """Every target that `name` needs, directly or through another; cycles are harmless."""
+    needs = {target.name: target.depends_on for target in targets}
+    found: set[str] = set()
+    queue = list(needs.get(name, ()))
+    while queue:
+        dependency = queue.pop()
+        if dependency not in found:
+            found.add(dependency)
+            queue.extend(needs.get(dependency, ()))
+    return frozenset(found - {name})

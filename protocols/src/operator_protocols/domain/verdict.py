@@ -1,0 +1,61 @@
+"""A Verdict is what the gate thinks of an Action, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.health import Ranked
+
+__all__ = ["Level", "Mode", "Risk", "Rule", "Verdict"]
+
+
+class Level(Ranked):
+    """SAFE < REVIEW < BLOCKED, so that `max` lets the strictest win."""
+
+    SAFE = "safe"
+    REVIEW = "review"
+    BLOCKED = "blocked"
+
+
+class Risk(Ranked):
+    """LOW < MEDIUM < HIGH < CRITICAL, one scale everywhere."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+class Mode(StrEnum):
+    """How much runs without a person."""
+
+    OBSERVE = "observe"
+    APPROVE = "approve"
+    EXECUTE = "execute"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Why a verdict is what it is: an id to look up, and a justification to read."""
+
+    id: str
+    level: Level
+    justification: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The gate's opinion of one Action. Pure: it changes nothing and asks nobody."""
+
+    action: Action
+    level: Level
+    risk: Risk
+    rules: tuple[Rule, ...]
+    explanation: str
+    policy_digest: str
+
+    def refusal(self, why: str) -> Result:
+        """What a mind is told when the action does not run."""
+        return Result(Outcome.REFUSED, stderr=f"{why} ({self.explanation})")

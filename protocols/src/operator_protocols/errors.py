@@ -1,0 +1,131 @@
+"""The one exception tree: what can go wrong that a person has to know about.
+
+OperatorError                      one sentence, the next step, a category, an exit code
+├── UsageError                     the caller asked for something that does not make sense (exit 2)
+│   ├── ConfigError                a setting is unknown, of the wrong type, or out of range
+│   └── NotFoundError              a named thing does not exist; the message lists what does
+├── MissingExtraError              an optional part of the product is not installed
+├── MissingPluginError             a plug-in cannot be loaded or is not one
+├── StoreError                     the database cannot be opened, read or written
+│   ├── ConflictError              somebody else was first; nothing was written
+│   └── LedgerDamagedError         the chain does not verify; the message names the entry
+├── RigError                       the lab cannot start, reach or end a rig
+│   └── PortTakenError             another process took the port first; choosing anew may help
+├── PermitError                    a permit is used, expired, or not for this action (exit 3)
+└── ObservationError               a subject cannot be looked at; its health is UNKNOWN
+
+Expected failures are values: a command that fails is a Result, a refusal is a Verdict.
+"""
+
+from __future__ import annotations
+
+from operator_protocols.domain.category import ErrorCategory, NextAction
+
+__all__ = [
+    "ConfigError",
+    "ConflictError",
+    "LedgerDamagedError",
+    "MissingExtraError",
+    "MissingPluginError",
+    "NotFoundError",
+    "ObservationError",
+    "OperatorError",
+    "PermitError",
+    "PortTakenError",
+    "RigError",
+    "StoreError",
+    "UsageError",
+]
+
+
+class OperatorError(Exception):
+    """A failure told in one sentence, with what to do next."""
+
+    exit_code = 1
+    category = ErrorCategory.AGENT_RUNTIME_EXCEPTION
+    next_action = NextAction.ASK_USER
+
+    def __init__(self, message: str, *, next_step: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.next_step}".strip()
+
+
+class UsageError(OperatorError):
+    """The request cannot be understood or makes no sense here."""
+
+    exit_code = 2
+    category = ErrorCategory.POLICY_VALIDATION_FAILED
+    next_action = NextAction.FIX_CODE
+
+
+class ConfigError(UsageError):
+    """A setting is unknown, of the wrong type, or out of range."""
+
+
+class NotFoundError(UsageError):
+    """A named thing does not exist."""
+
+
+class MissingExtraError(OperatorError):
+    """An optional part of the product is needed and not installed."""
+
+    category = ErrorCategory.DEPENDENCY_CONFLICT
+    next_action = NextAction.INSTALL_DEPENDENCY
+
+    def __init__(self, extra: str, *, needed_for: str) -> None:
+        super().__init__(
+            f"{needed_for} needs the extra {extra!r}, which is not installed.",
+            next_step=f"Install it with: pip install 'operator-sre[{extra}]'",
+        )
+
+
+class MissingPluginError(OperatorError):
+    """A plug-in cannot be loaded or is not one."""
+
+    category = ErrorCategory.DEPENDENCY_CONFLICT
+    next_action = NextAction.INSTALL_DEPENDENCY
+
+
+class StoreError(OperatorError):
+    """The database cannot be opened, read or written."""
+
+    category = ErrorCategory.HARNESS_HEALTH_FAILED
+
+
+class ConflictError(StoreError):
+    """Somebody else was first; nothing was written."""
+
+
+class LedgerDamagedError(StoreError):
+    """The chain does not verify."""
+
+    next_action = NextAction.EXPORT_AUDIT
+
+
+class RigError(OperatorError):
+    """The lab cannot start, reach or end a rig."""
+
+    category = ErrorCategory.HARNESS_HEALTH_FAILED
+    next_action = NextAction.RERUN
+
+
+class PortTakenError(RigError):
+    """Another process took the port between choosing and binding it."""
+
+
+class PermitError(OperatorError):
+    """A permit is used up, expired, or not for this action."""
+
+    exit_code = 3
+    category = ErrorCategory.POLICY_DENIED
+    next_action = NextAction.REVIEW_POLICY_PATCH
+
+
+class ObservationError(OperatorError):
+    """A subject cannot be looked at, so its health is UNKNOWN."""
+
+    category = ErrorCategory.HARNESS_HEALTH_FAILED

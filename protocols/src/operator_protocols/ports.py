@@ -1,0 +1,336 @@
+"""What we ask of others: small protocols, at most four verbs each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
+
+from operator_protocols.domain.action import Action, Result
+from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.entry import Draft, Entry
+from operator_protocols.domain.fault import Fault
+from operator_protocols.domain.health import Health, Severity
+from operator_protocols.domain.observation import Finding, Observation, Value, Violation
+from operator_protocols.domain.permit import Approval, ApprovalState, Permit
+from operator_protocols.domain.rig import RigSpec
+from operator_protocols.domain.run import Answer, Ask, RunRecord, ToolSpec
+from operator_protocols.domain.target import Target
+from operator_protocols.domain.ticket import Ticket, TicketState
+
+__all__ = [
+    "Approvals",
+    "Clock",
+    "Condition",
+    "Conditions",
+    "Entries",
+    "Intents",
+    "Invariant",
+    "Journal",
+    "Leases",
+    "Model",
+    "Observations",
+    "Plugin",
+    "Runs",
+    "Shell",
+    "Subject",
+    "SubjectSettings",
+    "Tickets",
+    "Tool",
+]
+
+
+@runtime_checkable
+class Clock(Protocol):
+    """Time as an argument, so that a test can hold it."""
+
+    def now(self) -> datetime:
+        """The wall clock, aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+@runtime_checkable
+class Invariant(Protocol):
+    """A named sentence that must hold."""
+
+    @property
+    def name(self) -> str:
+        """Its name in tickets and policies."""
+        ...
+
+    @property
+    def severity(self) -> Severity:
+        """How urgent a break is."""
+        ...
+
+    @property
+    def grace_s(self) -> float:
+        """How long it must be broken before a ticket opens."""
+        ...
+
+    def check(self, observation: Observation) -> Iterable[Finding]:
+        """Say for every target it speaks of whether it holds. Pure."""
+        ...
+
+
+@runtime_checkable
+class Subject(Protocol):
+    """A system in our care."""
+
+    @property
+    def name(self) -> str:
+        """Its name in configuration and tickets."""
+        ...
+
+    @property
+    def invariants(self) -> Sequence[Invariant]:
+        """What must hold."""
+        ...
+
+    def targets(self) -> Sequence[Target]:
+        """Its parts as they are now; cheap."""
+        ...
+
+    async def observe(self) -> Observation:
+        """Look once. Raises ObservationError when nothing can be seen at all."""
+        ...
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """A typed action. Only the executor calls it."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What a mind and the gate are told of it."""
+        ...
+
+    async def call(self, arguments: Mapping[str, Value]) -> Result:
+        """Do it. A failure is a Result."""
+        ...
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A mind: one turn at a time."""
+
+    @property
+    def name(self) -> str:
+        """Who speaks, in the ledger."""
+        ...
+
+    async def answer(self, ask: Ask) -> Answer:
+        """Think about what is known and say what to do next."""
+        ...
+
+
+@runtime_checkable
+class Shell(Protocol):
+    """Where commands run."""
+
+    async def run(self, action: Action) -> Result:
+        """Run one command within its limits; never raises for what the command does."""
+        ...
+
+
+@runtime_checkable
+class Journal(Protocol):
+    """The writing end of the Ledger."""
+
+    async def append(self, draft: Draft) -> Entry:
+        """Durable when it returns; a second draft with the same key returns the first entry."""
+        ...
+
+
+@runtime_checkable
+class Entries(Protocol):
+    """The reading end of the Ledger."""
+
+    def get(self, seq: int) -> Entry | None:
+        """One entry."""
+        ...
+
+    def after(
+        self, seq: int, *, limit: int, ticket: int | None = None, run: str = ""
+    ) -> Sequence[Entry]:
+        """The entries behind `seq`, oldest first."""
+        ...
+
+    def newest(self, *, limit: int, ticket: int | None = None, run: str = "") -> Sequence[Entry]:
+        """The newest entries, newest first."""
+        ...
+
+    def raw(self, seq: int, *, limit: int) -> Sequence[tuple[int, bytes, str, str]]:
+        """Stored rows behind `seq` as they lie: seq, bytes, previous hash, hash."""
+        ...
+
+
+@runtime_checkable
+class Tickets(Protocol):
+    """Tickets as the ledger tells them."""
+
+    def get(self, ticket: int) -> Ticket | None:
+        """One ticket."""
+        ...
+
+    def find(self, *, states: Iterable[TicketState] = (), subject: str = "") -> Sequence[Ticket]:
+        """Tickets in these states (all when none is named), most urgent and oldest first."""
+        ...
+
+    async def open(self, violations: Sequence[Violation]) -> Ticket:
+        """File violations as one ticket; the first is its root. ConflictError if one is filed."""
+        ...
+
+    async def grow(self, ticket: Ticket, violations: Sequence[Violation]) -> Ticket:
+        """Add violations that belong to a live ticket. ConflictError if one is filed already."""
+        ...
+
+
+@runtime_checkable
+class Leases(Protocol):
+    """Who works on a ticket, for how long. An epoch tells one claim from the next."""
+
+    async def claim(
+        self, worker: str, *, run: str, lease_s: float, attempts_max: int
+    ) -> Ticket | None:
+        """Take the most urgent ticket that nobody works on, or whose worker is gone.
+
+        An unfinished run of that ticket goes on under its own id; `run` is for a new one.
+        """
+        ...
+
+    async def renew(self, ticket: Ticket, *, lease_s: float) -> bool:
+        """Keep it; False when somebody else has it by now."""
+        ...
+
+    async def release(self, ticket: Ticket, *, reason: str, wait_s: float) -> None:
+        """Give it back; another may claim it after `wait_s`."""
+        ...
+
+    async def end(self, ticket: Ticket, draft: Draft) -> Entry:
+        """Record how it ended, if it still stands as the caller saw it; ConflictError if not."""
+        ...
+
+
+@runtime_checkable
+class Runs(Protocol):
+    """Runs as the ledger tells them."""
+
+    def get(self, run: str) -> RunRecord | None:
+        """One run."""
+        ...
+
+    def newest(self, *, limit: int) -> Sequence[RunRecord]:
+        """The newest runs, newest first."""
+        ...
+
+
+@runtime_checkable
+class Approvals(Protocol):
+    """Requests to people."""
+
+    async def request(self, approval: Approval) -> Approval:
+        """Record it; the same id asked twice is one request."""
+        ...
+
+    async def decide(
+        self, approval: str, state: ApprovalState, *, by: str, reason: str
+    ) -> Approval:
+        """Answer a pending request. ConflictError when it is answered or expired already."""
+        ...
+
+    def get(self, approval: str) -> Approval | None:
+        """One request."""
+        ...
+
+    def find(self, *, states: Iterable[ApprovalState] = ()) -> Sequence[Approval]:
+        """Requests in these states, oldest first."""
+        ...
+
+
+@runtime_checkable
+class Intents(Protocol):
+    """What is about to run and what became of it."""
+
+    async def begin(self, permit: Permit) -> Entry:
+        """Use the permit up and record the intent, in one transaction; PermitError otherwise."""
+        ...
+
+    async def end(self, permit: Permit, result: Result) -> Entry:
+        """Record what became of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The state of one invariant at one target, and since when, across restarts."""
+
+    subject: str
+    invariant: str
+    target: str
+    health: Health
+    since: datetime
+    broken_since: datetime | None
+    detail: str = ""
+
+
+@runtime_checkable
+class Conditions(Protocol):
+    """Grace clocks and recovery clocks that survive a restart."""
+
+    def of(self, subject: str) -> Sequence[Condition]:
+        """All of one subject."""
+        ...
+
+    async def update(self, conditions: Sequence[Condition]) -> None:
+        """Write them down."""
+        ...
+
+
+@runtime_checkable
+class Observations(Protocol):
+    """Telemetry beside the ledger, with its own retention."""
+
+    async def add(self, observation: Observation) -> None:
+        """Remember one look."""
+        ...
+
+    def newest(self, subject: str, *, limit: int) -> Sequence[Observation]:
+        """The newest looks at a subject, newest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectSettings:
+    """What a plug-in is given to build its Subject.
+
+    `targets` is asked anew at every look, because a repaired target may have moved.
+    """
+
+    name: str
+    targets: Callable[[], Sequence[Target]]
+    clock: Clock
+    timeout_s: float
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """Everything a plug-in brings, found by the entry point group `operator.subjects`."""
+
+    name: str
+    sentence: str
+    subject: Callable[[SubjectSettings], Subject]
+    causes: tuple[Cause, ...] = ()
+    rig: Callable[[], RigSpec] | None = None
+    faults: tuple[Fault, ...] = ()
+    notes: str = ""

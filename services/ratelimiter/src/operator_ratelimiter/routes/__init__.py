@@ -1,0 +1,1 @@
+"""The HTTP faces of a node: one file for callers, one for managers, one for watchers."""

@@ -1,0 +1,95 @@
+"""What one node is told when it starts: every limit, name and address it will use."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+__all__ = ["KEY_CHARS_MAX", "LIMIT_MAX", "KeyNames", "OnStoreLoss", "Settings"]
+
+KEY_CHARS_MAX = 256
+LIMIT_MAX = 1_000_000
+
+
+class OnStoreLoss(StrEnum):
+    """What a check answers while the store gives no answer."""
+
+    FAIL_OPEN = "fail_open"
+    FAIL_CLOSED = "fail_closed"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyNames:
+    """Every name this service uses in the store; nothing else spells one out."""
+
+    prefix: str
+
+    @property
+    def registry(self) -> str:
+        """The hash of node name to its last record."""
+        return f"{self.prefix}:nodes"
+
+    @property
+    def limits(self) -> str:
+        """The hash of key to its own limit."""
+        return f"{self.prefix}:limits"
+
+    @property
+    def blocks(self) -> str:
+        """The hash of blocked key to the reason."""
+        return f"{self.prefix}:blocks"
+
+    @property
+    def window_prefix(self) -> str:
+        """What the name of every window starts with."""
+        return f"{self.prefix}:window:"
+
+    def window(self, key: str) -> str:
+        """The sorted set that holds the requests allowed to `key`."""
+        return f"{self.window_prefix}{key}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One node's configuration, complete and already validated."""
+
+    name: str
+    port: int
+    store_url: str
+    host: str = "127.0.0.1"
+    store_password: str | None = field(default=None, repr=False)
+    key_prefix: str = "ratelimiter"
+    default_limit: int = 100
+    window_s: float = 60.0
+    heartbeat_s: float = 10.0
+    registry_ttl_s: float = 30.0
+    on_store_loss: OnStoreLoss = OnStoreLoss.FAIL_OPEN
+    # Below one second, so that a caller never waits longer than that for a lost store.
+    store_timeout_s: float = 0.8
+    store_retry_s: float = 1.0
+    store_connections_max: int = 64
+    http_connections_max: int = 1024
+    body_bytes_max: int = 16_384
+    shutdown_s: int = 2
+    scan_page_keys: int = 1000
+    scan_pages_max: int = 100
+
+    @property
+    def names(self) -> KeyNames:
+        """The names of this node's keys in the store."""
+        return KeyNames(self.key_prefix)
+
+    @property
+    def window_us(self) -> int:
+        """The window in the store clock's own unit."""
+        return round(self.window_s * 1_000_000)
+
+    @property
+    def address(self) -> str:
+        """Where this node listens, as people write it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def store_address(self) -> str:
+        """Where the store is, without any credential."""
+        parts = urlsplit(self.store_url)
+        return f"{parts.netloc.rpartition('@')[2]}{parts.path}"

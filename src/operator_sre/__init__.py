@@ -1,0 +1,7 @@
+"""Operator: an AI colleague for people who run distributed systems."""
+
+from __future__ import annotations
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0"

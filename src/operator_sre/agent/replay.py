@@ -1,0 +1,83 @@
+"""What a run was told before it was interrupted, so that nothing is done twice."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.permit import Permit
+from operator_protocols.domain.proof import Proof
+from operator_protocols.domain.run import Act, Answer, Ask, Diagnose, Prove, Want
+from operator_protocols.domain.ticket import Ticket
+from operator_protocols.ports import Entries, Intents
+from operator_sre.agent.transcript import answer_from
+from operator_sre.codec import from_json
+
+__all__ = ["Recorded"]
+
+ENTRIES_MAX = 10_000
+Told = tuple[Answer | Result | Proof | None, int | None]
+_ANSWERS: dict[Kind, type[Want]] = {
+    Kind.REASONING: Ask,
+    Kind.OUTCOME: Act,
+    Kind.REFUSED: Act,
+    Kind.DIAGNOSIS: Diagnose,
+    Kind.PROOF: Prove,
+}
+
+
+class Recorded:
+    """The recorded answers of a run, handed out in the order in which they were given."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._answers = deque(entry for entry in entries if entry.kind in _ANSWERS)
+
+    @classmethod
+    async def of(cls, ticket: Ticket, entries: Entries, intents: Intents) -> Recorded:
+        """What the ledger knows of the ticket's run; an intent without an end becomes unknown."""
+        known = entries.after(0, limit=ENTRIES_MAX, run=ticket.run)
+        ended = {entry.payload["permit"] for entry in known if entry.kind is Kind.OUTCOME}
+        for entry in known:
+            if entry.kind is Kind.INTENT and entry.payload["permit"] not in ended:
+                await intents.end(_permit_of(entry), _LOST)
+        return cls(entries.after(0, limit=ENTRIES_MAX, run=ticket.run))
+
+    def next(self, want: Want) -> Told | None:
+        """The recorded answer to this want; None from the point where the run broke off."""
+        if not self._answers:
+            return None
+        if _ANSWERS[self._answers[0].kind] is not type(want):
+            self._answers.clear()  # the run took another way: what follows is not an answer to it
+            return None
+        return _told(self._answers.popleft())
+
+
+_LOST = Result(
+    Outcome.UNKNOWN,
+    stderr="The operator was interrupted while this ran. Look before you do it again.",
+)
+
+
+def _permit_of(intent: Entry) -> Permit:
+    return Permit(
+        id=intent.payload["permit"],
+        action=from_json(Action, intent.payload["action"]),
+        policy_digest="",
+        expires_at=intent.at,
+        ticket=intent.ticket,
+        run=intent.run,
+    )
+
+
+def _told(entry: Entry) -> Told:
+    match entry.kind:
+        case Kind.REASONING:
+            return answer_from(entry.payload), entry.seq
+        case Kind.OUTCOME | Kind.REFUSED:
+            return from_json(Result, entry.payload["result"]), entry.seq
+        case Kind.PROOF:
+            return from_json(Proof, entry.payload), entry.seq
+        case _:
+            return None, entry.seq

@@ -1,0 +1,32 @@
+"""A mind's answer as it is written down, and back, so that a run can be resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.run import Answer, Call, Diagnose, Escalate, Finish
+from operator_sre.codec import from_json, to_json
+
+__all__ = ["answer_from", "answer_payload"]
+
+_CALLS: dict[str, type[Call]] = {
+    "act": Action,
+    "diagnose": Diagnose,
+    "finish": Finish,
+    "escalate": Escalate,
+}
+_NAMES = {kind: name for name, kind in _CALLS.items()}
+
+
+def answer_payload(answer: Answer) -> dict[str, Any]:
+    """The answer as JSON; each call says what it is."""
+    calls = [{"call": _NAMES[type(call)], "with": to_json(call)} for call in answer.calls]
+    return {"reasoning": answer.reasoning, "calls": calls}
+
+
+def answer_from(payload: Mapping[str, Any]) -> Answer:
+    """The answer that was written down."""
+    calls = tuple(from_json(_CALLS[one["call"]], one["with"]) for one in payload["calls"])
+    return Answer(payload["reasoning"], calls)

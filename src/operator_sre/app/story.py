@@ -1,0 +1,126 @@
+"""The ledger as sentences, for faces that tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from operator_protocols.domain.entry import Entry, Kind
+
+__all__ = ["Line", "lines_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One sentence of the story: which step of the journey speaks, and how it sounds."""
+
+    step: str
+    text: str
+    tone: str = "plain"
+    details: tuple[str, ...] = ()
+
+
+def lines_of(entry: Entry) -> Iterable[Line]:
+    """What an entry adds to the story; nothing when it is only book-keeping."""
+    tell = _TELL.get(entry.kind)
+    return tell(entry.payload) if tell else ()
+
+
+def _opened(payload: Mapping[str, Any]) -> Iterable[Line]:
+    yield Line("file", f"ticket opened: {payload['summary']}", "bad")
+
+
+def _grew(payload: Mapping[str, Any]) -> Iterable[Line]:
+    yield Line("file", f"belongs to the same incident: {payload['summary']}", "bad")
+
+
+def _claimed(payload: Mapping[str, Any]) -> Iterable[Line]:
+    how = "goes on with it" if payload["resumed"] else "takes it"
+    yield Line("think", f"the agent {how} (attempt {payload['attempts']})")
+
+
+def _reasoning(payload: Mapping[str, Any]) -> Iterable[Line]:
+    yield Line("think", payload["reasoning"])
+
+
+def _verdict(payload: Mapping[str, Any]) -> Iterable[Line]:
+    tone = {"safe": "good", "review": "warn", "blocked": "bad"}[payload["level"]]
+    level, risk = payload["level"].upper(), payload["risk"]
+    yield Line("decide", f"{command_of(payload['action'])}  {level}, risk {risk}", tone)
+
+
+def _diagnosis(payload: Mapping[str, Any]) -> Iterable[Line]:
+    details = [f"evidence: {item['sentence']}" for item in payload["evidence"]]
+    details += [
+        f"not {item['cause']} at {item['target']}: {item['why_rejected']}"
+        for item in payload["alternatives"]
+    ]
+    details += [
+        f"option: {item['action']} (risk {item['risk']}): {item['trade_off']}"
+        for item in payload["options"]
+    ]
+    details.append(f"choice: {payload['choice']}. {payload['why']}")
+    sure = f"{min(payload['confidence'], 0.999):.1%} sure"
+    yield Line("think", f"diagnosis, {sure}: {payload['summary']}", "strong", tuple(details))
+
+
+def _requested(payload: Mapping[str, Any]) -> Iterable[Line]:
+    approval = payload["approval"]
+    how = f"operator approvals approve {approval['id']}"
+    yield Line("decide", f"a person has to answer: {how}", "warn")
+
+
+def _decided(payload: Mapping[str, Any]) -> Iterable[Line]:
+    reason = f": {payload['reason']}" if payload["reason"] else ""
+    yield Line("decide", f"{payload['state']} by {payload['decided_by']}{reason}")
+
+
+def _outcome(payload: Mapping[str, Any]) -> Iterable[Line]:
+    result = payload["result"]
+    said = (result["stdout"] or result["stderr"]).strip().splitlines()
+    last = said[-1][:120] if said else "(no output)"
+    good = result["outcome"] == "ran" and result["exit_code"] == 0
+    how = f"exit {result['exit_code']}" if result["outcome"] == "ran" else result["outcome"]
+    yield Line("act", f"{how} in {result['duration_s']:.2f} s: {last}", "plain" if good else "warn")
+
+
+def _refused(payload: Mapping[str, Any]) -> Iterable[Line]:
+    yield Line("act", f"not run: {payload['result']['stderr']}", "warn")
+
+
+def _proof(payload: Mapping[str, Any]) -> Iterable[Line]:
+    yield Line("prove", payload["detail"], "good" if payload["held"] else "bad")
+
+
+def _resolved(payload: Mapping[str, Any]) -> Iterable[Line]:
+    yield Line("close", f"RESOLVED with a proof. {payload['reason']}", "good")
+
+
+def _escalated(payload: Mapping[str, Any]) -> Iterable[Line]:
+    yield Line("close", f"ESCALATED. {payload['reason']}", "bad")
+
+
+def command_of(action: Mapping[str, Any]) -> str:
+    """An action as people write it."""
+    if action["tool"] == "shell":
+        return str(action["arguments"]["command"])
+    inside = ", ".join(f"{name}={value}" for name, value in sorted(action["arguments"].items()))
+    return f"{action['tool']}({inside})"
+
+
+_TELL: dict[Kind, Callable[[Mapping[str, Any]], Iterable[Line]]] = {
+    Kind.TICKET_OPENED: _opened,
+    Kind.TICKET_GREW: _grew,
+    Kind.TICKET_CLAIMED: _claimed,
+    Kind.TICKET_RESOLVED: _resolved,
+    Kind.TICKET_ESCALATED: _escalated,
+    Kind.REASONING: _reasoning,
+    Kind.DIAGNOSIS: _diagnosis,
+    Kind.VERDICT: _verdict,
+    Kind.APPROVAL_REQUESTED: _requested,
+    Kind.APPROVAL_DECIDED: _decided,
+    Kind.OUTCOME: _outcome,
+    Kind.REFUSED: _refused,
+    Kind.PROOF: _proof,
+}

@@ -1,0 +1,186 @@
+"""The only file that names concrete classes."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_protocols.domain.run import Budget
+from operator_protocols.domain.target import Target
+from operator_protocols.errors import ConfigError, NotFoundError, UsageError
+from operator_protocols.ports import Clock, Plugin, SubjectSettings, Tool
+from operator_sre.clock import SystemClock
+from operator_sre.config import Config
+from operator_sre.engine import LocalEngine
+from operator_sre.executor import Executor
+from operator_sre.executor.tools.port import CheckPort
+from operator_sre.executor.transports.local import LocalShell
+from operator_sre.gate import Gate, Policy, Profile
+from operator_sre.lab.rig import Rig
+from operator_sre.lab.tools import rig_tools
+from operator_sre.models.reasoner import Reasoner
+from operator_sre.monitor import Monitor
+from operator_sre.pipeline import Care, Pipeline
+from operator_sre.plugins import find_plugin, plugin_names
+from operator_sre.store import Store, open_store
+from operator_sre.tickets import Desk
+from operator_sre.verify import Verifier
+
+__all__ = ["App", "open_app"]
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """One operator home, opened."""
+
+    config: Config
+    store: Store
+    clock: Clock
+    new_id: Callable[[], str]
+
+    def rig_directory(self, subject: str) -> Path:
+        """Where the rig of a subject lives under this home."""
+        return self.config.home / "lab" / subject
+
+    def subjects(self) -> list[str]:
+        """What can be watched from here: subjects of operator.toml, and rigs that are up."""
+        configured = [subject.name for subject in self.config.subjects]
+        rigs = [
+            name
+            for name in plugin_names()
+            if name not in configured and (self.rig_directory(name) / "rig.json").exists()
+        ]
+        return [*configured, *rigs]
+
+    def choose(self, named: Sequence[str]) -> list[str]:
+        """The subjects that were named, or the only one there is."""
+        known = self.subjects()
+        listing = f"Subjects here: {', '.join(known) or 'none'}."
+        start = "Start one with: operator lab up ratelimiter"
+        for name in named:
+            if name not in known and name not in plugin_names():
+                raise NotFoundError(f"There is no subject {name!r}.", next_step=listing)
+            if name not in known:
+                raise NotFoundError(f"{name!r} is not configured and has no rig.", next_step=start)
+        if named:
+            return list(dict.fromkeys(named))
+        if len(known) == 1:
+            return known
+        if not known:
+            raise UsageError("There is no subject to watch.", next_step=start)
+        raise UsageError(
+            "There are several subjects.", next_step=f"Name one with --subject: {', '.join(known)}."
+        )
+
+    def care(self, name: str) -> Care:
+        """Everything needed to care for a subject."""
+        configured = next((one for one in self.config.subjects if one.name == name), None)
+        if configured is not None:
+            plugin = find_plugin(configured.plugin)
+            return self._care(name, plugin, lambda: configured.targets, (), Profile.STANDARD)
+        rig = Rig.attach(self.rig_directory(name))
+        return self._care(name, find_plugin(name), rig.targets, rig_tools(rig), Profile.LAB)
+
+    def _care(
+        self,
+        name: str,
+        plugin: Plugin,
+        targets: Callable[[], Sequence[Target]],
+        tools: Sequence[Tool],
+        profile: Profile,
+    ) -> Care:
+        if self.config.values["profile"] == Profile.LAB and profile is not Profile.LAB:
+            raise ConfigError(
+                f"The profile 'lab' is for rigs only, and {name!r} is not one.",
+                next_step="Remove 'profile', or start a rig with: operator lab up",
+            )
+        every_tool = (CheckPort(targets), *tools)
+
+        def policy() -> Policy:
+            now = targets()
+            return Policy(
+                mode=self.config.mode,
+                profile=profile,
+                tools=tuple(tool.spec for tool in every_tool),
+                boundary_tools=frozenset(tool.spec.name for tool in tools),
+                boundary_targets=frozenset(target.name for target in now),
+                readable=Policy().readable | {target.log for target in now if target.log},
+            )
+
+        settings = SubjectSettings(name, targets, self.clock, self.config.number("timeout_s"), {})
+        return Care(
+            subject=plugin.subject(settings),
+            gate=Gate(
+                policy=policy,
+                journal=self.store.journal,
+                approvals=self.store.approvals,
+                clock=self.clock,
+                new_id=self.new_id,
+                approval_s=self.config.number("approval_s"),
+            ),
+            executor=Executor(self.store.intents, LocalShell(), every_tool),
+            causes=plugin.causes,
+            notes=plugin.notes,
+        )
+
+    def engine(self) -> LocalEngine:
+        """The loops that watch and work, on this home."""
+        cares: dict[str, Care] = {}
+
+        def care(name: str) -> Care:
+            if name not in cares:
+                cares[name] = self.care(name)
+            return cares[name]
+
+        return LocalEngine(
+            pipeline=self._pipeline(care),
+            leases=self.store.leases,
+            clock=self.clock,
+            worker=f"{socket.gethostname()}-{os.getpid()}",
+            new_id=self.new_id,
+            interval_s=self.config.number("interval_s"),
+        )
+
+    def _pipeline(self, care: Callable[[str], Care]) -> Pipeline:
+        store, config = self.store, self.config
+        interval_s = config.number("interval_s")
+        return Pipeline(
+            monitor=Monitor(
+                clock=self.clock,
+                conditions=store.conditions,
+                observations=store.observations,
+                timeout_s=config.number("timeout_s") * 3,
+                blind_grace_s=2 * interval_s,
+            ),
+            desk=Desk(tickets=store.tickets, leases=store.leases, stable_s=config.stable_s),
+            model=Reasoner(),
+            verifier=Verifier(
+                clock=self.clock,
+                stable_s=config.stable_s,
+                deadline_s=config.number("deadline_s"),
+                interval_s=min(1.0, interval_s),
+            ),
+            journal=store.journal,
+            entries=store.entries,
+            intents=store.intents,
+            tickets=store.tickets,
+            clock=self.clock,
+            budget=Budget(),
+            care=care,
+        )
+
+
+@contextmanager
+def open_app(config: Config) -> Iterator[App]:
+    """The home of `config`, opened for the length of a `with`."""
+    clock = SystemClock()
+    store = open_store(config.home / "operator.db", clock=clock)
+    try:
+        yield App(config, store, clock, lambda: secrets.token_hex(16))
+    finally:
+        store.close()

@@ -1,0 +1,263 @@
+"""Settings: defaults, then operator.toml, then OPERATOR_* variables, then flags."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from operator_protocols.domain.target import Target
+from operator_protocols.domain.verdict import Mode
+from operator_protocols.errors import ConfigError
+
+__all__ = ["SETTINGS", "Config", "Setting", "SubjectConfig", "load_config"]
+
+FILE = "operator.toml"
+PREFIX = "OPERATOR_"
+
+
+def _number(low: float, high: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not low <= value <= high:
+            raise ValueError(f"has to be between {low:g} and {high:g}")
+        return value
+
+    return parse
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"has to be one of {', '.join(words)}")
+        return text
+
+    return parse
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key: its default, how its text is read, and what it means."""
+
+    name: str
+    default: str
+    parse: Callable[[str], Any]
+    meaning: str
+    secret: bool = False
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("home", "", str, "where state lives"),
+    Setting("mode", "observe", _one_of(*Mode), "what runs without a person"),
+    Setting("profile", "standard", _one_of("standard", "lab"), "which policy applies"),
+    Setting("interval_s", "30", _number(0.2, 3600), "seconds between two looks at a subject"),
+    Setting("timeout_s", "5", _number(0.1, 60), "seconds that one look at a target may take"),
+    Setting("stable_s", "0", _number(0, 3600), "seconds a repair must hold; 0: two intervals"),
+    Setting("deadline_s", "120", _number(1, 3600), "seconds a proof may take"),
+    Setting("approval_s", "300", _number(1, 86400), "seconds a person has to answer"),
+    Setting("log_format", "text", _one_of("text", "json"), "how log lines look"),
+    Setting("log_level", "info", _one_of("debug", "info", "warning", "error"), "what is logged"),
+    Setting("anthropic_api_key", "", str, "the key for Claude; never shown", secret=True),
+)
+_BY_NAME = {setting.name: setting for setting in SETTINGS}
+# Variables of the seeds, and of the model's maker, that do not follow the pattern.
+_OTHER_VARIABLES = {"OPERATOR_SAFETY_MODE", "OPERATOR_APPROVAL_MODE"}
+_TARGET_KEYS = {"name", "kind", "host", "port", "depends_on", "log"}
+_SUBJECT_KEYS = {"plugin", "targets"}
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectConfig:
+    """A subject as operator.toml describes it."""
+
+    name: str
+    plugin: str
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The effective settings, and where each came from."""
+
+    values: Mapping[str, Any]
+    sources: Mapping[str, str]
+    subjects: tuple[SubjectConfig, ...]
+    file: Path | None
+
+    @property
+    def home(self) -> Path:
+        """The directory of all state."""
+        return Path(self.values["home"])
+
+    @property
+    def mode(self) -> Mode:
+        """What runs without a person."""
+        return Mode(self.values["mode"])
+
+    @property
+    def stable_s(self) -> float:
+        """How long a repair must hold: two intervals, at least 5 s, unless it is set."""
+        return float(self.values["stable_s"] or max(5.0, 2 * self.values["interval_s"]))
+
+    def number(self, name: str) -> float:
+        """A setting that is a number."""
+        return float(self.values[name])
+
+
+def load_config(
+    *, flags: Mapping[str, str | None], environ: Mapping[str, str], cwd: Path
+) -> Config:
+    """The effective settings. Every unknown key is an error that names the nearest valid one."""
+    file = _find(cwd)
+    table = _read(file) if file else {}
+    subjects = table.pop("subjects", {})
+    layers: list[tuple[str, Mapping[str, str]]] = [
+        (f"file {file}", _texts(table, file)),
+        ("environment", _from_environment(environ)),
+        ("flag", {name: text for name, text in flags.items() if text is not None}),
+    ]
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for setting in SETTINGS:
+        text, source = setting.default, "default"
+        for where, layer in layers:
+            if setting.name in layer:
+                text, source = layer[setting.name], where
+        values[setting.name] = _parsed(setting, text, source)
+        sources[setting.name] = source
+    if not values["home"]:
+        values["home"] = platformdirs.user_state_dir("operator-sre", appauthor=False)
+    values["home"] = str(Path(values["home"]).expanduser().absolute())
+    return Config(values, sources, _subjects(subjects, file), file)
+
+
+def _find(cwd: Path) -> Path | None:
+    for folder in (cwd, *cwd.parents):
+        if (folder / FILE).is_file():
+            return folder / FILE
+    return None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{str(file)!r} cannot be read: {error}.") from error
+
+
+def _texts(table: Mapping[str, Any], file: Path | None) -> dict[str, str]:
+    for name, value in table.items():
+        if name not in _BY_NAME:
+            raise _unknown(name, [*_BY_NAME, "subjects"], str(file))
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
+            raise ConfigError(f"{name!r} in {str(file)!r} has to be a number or a text.")
+    return {name: str(value) for name, value in table.items()}
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    names = {f"{PREFIX}{name.upper()}": name for name in _BY_NAME}
+    for variable, text in environ.items():
+        if variable in names:
+            found[names[variable]] = text
+        elif _near_miss(variable, names):
+            raise _unknown(variable, names, "the environment")
+    if key := environ.get("ANTHROPIC_API_KEY"):
+        found.setdefault("anthropic_api_key", key)
+    seed_mode = _seed_mode(environ)
+    if seed_mode and found.setdefault("mode", seed_mode) != seed_mode:
+        raise ConfigError(
+            f"OPERATOR_MODE={found['mode']} contradicts OPERATOR_SAFETY_MODE and"
+            f" OPERATOR_APPROVAL_MODE, which mean {seed_mode}.",
+            next_step="Unset one of them.",
+        )
+    return found
+
+
+def _near_miss(variable: str, names: Mapping[str, str]) -> bool:
+    """Other programs use our prefix too, so only what is almost a name is taken for a mistake."""
+    if not variable.startswith(PREFIX) or variable in _OTHER_VARIABLES:
+        return False
+    return bool(difflib.get_close_matches(variable, names, n=1, cutoff=0.85))
+
+
+def _seed_mode(environ: Mapping[str, str]) -> str:
+    safety = environ.get("OPERATOR_SAFETY_MODE", "")
+    approval = environ.get("OPERATOR_APPROVAL_MODE", "")
+    if safety not in {"", "observe", "execute"}:
+        raise ConfigError(f"OPERATOR_SAFETY_MODE is {safety!r}; it is observe or execute.")
+    if approval not in {"", "true", "false"}:
+        raise ConfigError(f"OPERATOR_APPROVAL_MODE is {approval!r}; it is true or false.")
+    if not safety:
+        return ""
+    if safety == "execute":
+        return Mode.APPROVE if approval == "true" else Mode.EXECUTE
+    return Mode.OBSERVE
+
+
+def _parsed(setting: Setting, text: str, source: str) -> Any:
+    try:
+        return setting.parse(text)
+    except ValueError as error:
+        shown = "its value" if setting.secret else repr(text)
+        raise ConfigError(
+            f"{setting.name!r} is {shown} ({source}), and {error}.",
+            next_step="See: operator config show",
+        ) from error
+
+
+def _unknown(name: str, valid: Mapping[str, str] | list[str], where: str) -> ConfigError:
+    near = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.0)
+    return ConfigError(
+        f"{name!r} in {where} is not a setting.", next_step=f"Did you mean {near[0]!r}?"
+    )
+
+
+def _subjects(table: Any, file: Path | None) -> tuple[SubjectConfig, ...]:
+    if not isinstance(table, dict):
+        raise ConfigError(f"'subjects' in {str(file)!r} has to be a table.")
+    return tuple(_subject(name, body, str(file)) for name, body in table.items())
+
+
+def _subject(name: str, body: Any, file: str) -> SubjectConfig:
+    place = f"[subjects.{name}] in {file!r}"
+    if not isinstance(body, dict) or not isinstance(body.get("targets", []), list):
+        raise ConfigError(f"{place} has to be a table with a list of targets.")
+    for key in body:
+        if key not in _SUBJECT_KEYS:
+            raise _unknown(key, sorted(_SUBJECT_KEYS), place)
+    targets = tuple(_target(one, place) for one in body.get("targets", []))
+    names = [target.name for target in targets]
+    for target in targets:
+        if names.count(target.name) > 1:
+            raise ConfigError(f"{place} has two targets named {target.name!r}.")
+        for need in target.depends_on:
+            if need not in names:
+                raise ConfigError(f"{target.name!r} in {place} depends on {need!r}, unknown there.")
+    return SubjectConfig(name, str(body.get("plugin", name)), targets)
+
+
+def _target(body: Any, place: str) -> Target:
+    if not isinstance(body, dict):
+        raise ConfigError(f"A target of {place} has to be a table.")
+    for key in body:
+        if key not in _TARGET_KEYS:
+            raise _unknown(key, sorted(_TARGET_KEYS), place)
+    port = body.get("port")
+    if not isinstance(body.get("name"), str) or not isinstance(body.get("kind"), str):
+        raise ConfigError(f"A target of {place} needs a name and a kind.")
+    if port is not None and (type(port) is not int or not 0 < port < 65536):
+        raise ConfigError(f"The port of {body['name']!r} in {place} is not a port number.")
+    return Target(
+        name=body["name"],
+        kind=body["kind"],
+        host=str(body.get("host", "127.0.0.1")),
+        port=port,
+        depends_on=tuple(str(need) for need in body.get("depends_on", ())),
+        log=str(body.get("log", "")),
+    )

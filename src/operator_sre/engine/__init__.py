@@ -1,0 +1,7 @@
+"""Who works when."""
+
+from __future__ import annotations
+
+from operator_sre.engine.local import LocalEngine
+
+__all__ = ["LocalEngine"]

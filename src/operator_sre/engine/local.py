@@ -1,0 +1,109 @@
+"""One process that watches subjects and works on tickets, holding each by a lease."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from operator_protocols.domain.ticket import Ticket
+from operator_protocols.errors import ConflictError
+from operator_protocols.ports import Clock, Leases
+from operator_sre.pipeline import Pipeline
+
+__all__ = ["LocalEngine"]
+
+POLL_S = 1.0
+LEASE_S = 30.0
+ATTEMPTS_MAX = 3
+BACK_OFF_S = 5.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """Asyncio loops over the pipeline. A lease tells the others whose ticket it is."""
+
+    pipeline: Pipeline
+    leases: Leases
+    clock: Clock
+    worker: str
+    new_id: Callable[[], str]
+    interval_s: float
+    lease_s: float = LEASE_S
+
+    async def watch(self, subjects: Sequence[str]) -> None:
+        """Watch these subjects until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for subject in subjects:
+                group.create_task(self._watch_one(subject))
+
+    async def work(self) -> None:
+        """Take one ticket after another until cancelled."""
+        while True:
+            if not await self.work_once():
+                await self.clock.sleep(POLL_S)
+
+    async def work_once(self) -> bool:
+        """Work on the most urgent free ticket, if there is one."""
+        ticket = await self.leases.claim(
+            self.worker,
+            run=f"run-{self.new_id()[:10]}",
+            lease_s=self.lease_s,
+            attempts_max=ATTEMPTS_MAX,
+        )
+        if ticket is None:
+            return False
+        await self._carry(ticket)
+        return True
+
+    async def _watch_one(self, subject: str) -> None:
+        while True:
+            started = self.clock.monotonic()
+            await self.pipeline.watch(subject)
+            spent = self.clock.monotonic() - started
+            await self.clock.sleep(max(0.0, self.interval_s - spent))
+
+    async def _carry(self, ticket: Ticket) -> None:
+        where = {"ticket": ticket.id, "run": ticket.run, "target": ticket.target}
+        log.info("claimed", extra=where)
+        work = asyncio.ensure_future(self.pipeline.work(ticket))
+        heartbeat = asyncio.ensure_future(self._keep(ticket, work))
+        try:
+            ended = await work
+            log.info("%s: %s", ended.state, ended.reason, extra=where)
+        except asyncio.CancelledError:
+            await self._park(ticket, work)
+            if not work.cancelled() or not heartbeat.done():
+                raise  # we were stopped; a lost lease only ends this ticket's work
+            log.warning("lease lost, work stopped", extra=where)
+        except ConflictError as error:
+            log.warning("%s", error, extra=where)
+        except Exception as error:  # noqa: BLE001  one broken run must not end the agent
+            log.error("run failed: %r", error, extra=where)
+            await self._release(ticket, f"The run failed: {type(error).__name__}: {error}.")
+        finally:
+            heartbeat.cancel()
+
+    async def _keep(self, ticket: Ticket, work: asyncio.Future[Ticket]) -> None:
+        while True:
+            await self.clock.sleep(self.lease_s / 3)
+            if not await self.leases.renew(ticket, lease_s=self.lease_s):
+                work.cancel()
+                return
+
+    async def _park(self, ticket: Ticket, work: asyncio.Future[Ticket]) -> None:
+        """Stop cleanly: the run stays unfinished, and whoever claims the ticket goes on with it."""
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+        await asyncio.shield(self._release(ticket, "The agent was stopped.", wait_s=0.0))
+
+    async def _release(self, ticket: Ticket, reason: str, wait_s: float | None = None) -> None:
+        back_off_s = BACK_OFF_S * 2.0**ticket.attempts
+        with contextlib.suppress(ConflictError):
+            await self.leases.release(
+                ticket, reason=reason, wait_s=back_off_s if wait_s is None else wait_s
+            )

@@ -1,0 +1,5 @@
+"""Where commands run."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,26 @@
+"""`operator agent`: work on tickets."""
+
+from __future__ import annotations
+
+import typer
+
+from operator_sre.faces.cli.options import opened
+from operator_sre.faces.cli.running import run_until_stopped
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Diagnose and repair what tickets say.", no_args_is_help=True)
+
+
+@app.callback()
+def _noun() -> None:
+    return None
+
+
+@app.command()
+def start(context: typer.Context, interval_s: str | None = None) -> None:
+    """Take tickets until stopped. Changes nothing unless --mode says so."""
+    from operator_sre.app import service
+
+    with opened(context, interval_s=interval_s) as app:
+        run_until_stopped(service.agent(app))

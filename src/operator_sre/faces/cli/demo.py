@@ -1,0 +1,56 @@
+"""`operator demo`: the whole journey, played for real."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operator_sre.faces.cli.demo_faces import Face, JsonFace, StoryFace
+from operator_sre.faces.cli.options import JsonOption, config_of
+from operator_sre.faces.cli.running import run_until_stopped
+
+if TYPE_CHECKING:
+    from operator_sre.config import Config
+
+__all__ = ["demo"]
+
+
+def demo(
+    context: typer.Context,
+    subject: Annotated[str, typer.Argument(help="Which system to break.")] = "ratelimiter",
+    fault: Annotated[str, typer.Option(help="How to break it.")] = "node_kill",
+    seed: Annotated[int | None, typer.Option(help="Choose the victim repeatably.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a real cluster, break it, and watch it being repaired.
+
+    With --json every event is one JSON document on a line of its own. The record is kept in a
+    directory that is named at the end (or in --home); your own state is not touched.
+    """
+    home = context.obj.home or tempfile.mkdtemp(prefix="operator-demo-")
+    flags = {"home": home, "mode": "execute", "profile": "lab"}
+    pace = {"interval_s": "2", "stable_s": "5", "timeout_s": "2"}
+    level = context.obj.log_level or "error"
+    config = config_of(context, **flags, **pace, log_level=level)
+    face = JsonFace() if as_json else StoryFace(home=home)
+    proven = run_until_stopped(_show(config, face, subject, fault, seed))
+    raise typer.Exit(0 if proven else 1)
+
+
+async def _show(config: Config, face: Face, subject: str, fault: str, seed: int | None) -> bool:
+    from operator_sre.app.demo import Ending, play
+    from operator_sre.app.wiring import open_app
+
+    proven = False
+    with open_app(config) as app, face:
+        async with aclosing(play(app, subject=subject, fault=fault, seed=seed)) as events:
+            async for event in events:
+                if isinstance(event, Ending):
+                    proven = event.proven
+                    face.end(event)
+                else:
+                    face.show(event)
+    return proven

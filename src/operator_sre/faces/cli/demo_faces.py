@@ -1,0 +1,162 @@
+"""The demo's story: coloured on a terminal, plain lines in a pipe, JSON lines for programs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from operator_sre.faces.cli.output import clean, print_json, print_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+
+    from operator_sre.app.demo import Ending, Event
+
+__all__ = ["Face", "JsonFace", "StoryFace"]
+
+STEPS = ("rig", "watch", "fault", "file", "think", "decide", "act", "prove", "close")
+STYLES = {"good": "green", "bad": "bold red", "warn": "yellow", "strong": "bold", "plain": ""}
+STEP_STYLE = "cyan"
+
+
+class Face(Protocol):
+    """Shows events as they come, then the ending."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def show(self, event: Event) -> None:
+        """One thing happened."""
+        ...
+
+    def end(self, ending: Ending) -> None:
+        """It is over."""
+        ...
+
+
+class JsonFace:
+    """Every event as one JSON document on a line."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def show(self, event: Event) -> None:
+        """One line."""
+        body: dict[str, Any] = {
+            "event": event.kind or event.line.step,
+            "elapsed_s": round(time.monotonic() - self._started, 3),
+            "step": event.line.step,
+            "text": event.line.text,
+            "details": event.line.details,
+        }
+        if event.seq is not None:
+            body |= {"audit_seq": event.seq, "payload": event.payload}
+        print_json(body, line=True)
+
+    def end(self, ending: Ending) -> None:
+        """The last line."""
+        print_json({"event": "end", "proven": ending.proven, "ending": ending}, line=True)
+
+
+class StoryFace:
+    """Lines for people, with a moving status below them on a terminal."""
+
+    def __init__(self, *, home: str) -> None:
+        self._home = home
+        self._started = time.monotonic()
+        self._console: Console | None = None
+        self._status: Status | None = None
+
+    def __enter__(self) -> Self:
+        if sys.stdout.isatty():
+            from rich.console import Console
+
+            self._console = Console(highlight=False)
+            self._status = self._console.status("")
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def show(self, event: Event) -> None:
+        """One line, and its details indented below it."""
+        line = event.line
+        elapsed = time.monotonic() - self._started
+        self._line(f"{elapsed:5.1f} s  ", f"{line.step:7}", clean(line.text), STYLES[line.tone])
+        for detail in line.details:
+            self._line(" " * 9, " " * 7, f"· {clean(detail)}", "dim")
+        if self._status is not None:
+            place = STEPS.index(line.step) + 1
+            self._status.update(f"[{place}/{len(STEPS)}] {line.step}")
+
+    def end(self, ending: Ending) -> None:
+        """The figures, and where to look further."""
+        if self._status is not None:
+            self._status.stop()
+        if ending.proven:
+            verdict, style = "The ticket was resolved with a proof.", STYLES["good"]
+        else:
+            verdict, style = "The ticket was NOT resolved.", STYLES["bad"]
+        self._line("", "", "", "")
+        self._line("", "", verdict, style)
+        for text in self._figures(ending):
+            self._line("", "", text, "")
+
+    def _figures(self, ending: Ending) -> list[str]:
+        home = f"--home {shlex.quote(self._home)}"
+        chain = "whole" if ending.chain_whole else "DAMAGED"
+        lines = [
+            f"  time to detect   {_seconds(ending.detect_s)}",
+            f"  time to repair   {_seconds(ending.repair_s)}  (from detection, until it answered)",
+            f"  time to proof    {_seconds(ending.proof_s)}  (from detection, until proven)",
+            f"  ledger           {ending.entries} entries, chain {chain}",
+        ]
+        if ending.load is not None:
+            share = ending.load.ok / max(1, ending.load.total)
+            lines.append(f"  traffic          {ending.load.total} requests, {share:.1%} answered")
+        number = ending.ticket.id if ending.ticket else 1
+        run = ending.ticket.run if ending.ticket else ""
+        return [
+            *lines,
+            "",
+            "Look further:",
+            f"  operator tickets show {number} {home}",
+            f"  operator audit show {run} {home}",
+            f"  operator audit verify {home}",
+        ]
+
+    def _line(self, time_text: str, step: str, text: str, style: str) -> None:
+        if self._console is None:
+            print_lines([f"{time_text}{step}{text}".rstrip()])
+            return
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=0)
+        grid.add_column(width=len(time_text + step))
+        grid.add_column(ratio=1, overflow="fold")
+        grid.add_row(Text.assemble((time_text, "dim"), (step, STEP_STYLE)), Text(text, style=style))
+        self._console.print(Padding(grid, 0, expand=False))
+
+
+def _seconds(value: float | None) -> str:
+    return f"{value:5.1f} s" if value is not None else "    -"

@@ -1,0 +1,28 @@
+"""`operator monitor`: watch subjects and file what is broken."""
+
+from __future__ import annotations
+
+import typer
+
+from operator_sre.faces.cli.options import SubjectsOption, opened
+from operator_sre.faces.cli.running import run_until_stopped
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Watch subjects and open tickets.", no_args_is_help=True)
+
+
+@app.callback()
+def _noun() -> None:
+    return None
+
+
+@app.command()
+def run(
+    context: typer.Context, subject: SubjectsOption = None, interval_s: str | None = None
+) -> None:
+    """Watch until stopped. Log lines go to stderr; tickets go to the store."""
+    from operator_sre.app import service
+
+    with opened(context, interval_s=interval_s) as app:
+        run_until_stopped(service.monitor(app, subject or []))

@@ -1,0 +1,85 @@
+"""Options that every command has, wherever on the line they stand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+    from operator_sre.config import Config
+
+__all__ = ["Globals", "JsonOption", "SubjectsOption", "config_of", "hoist", "opened"]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+SubjectsOption = Annotated[
+    list[str] | None, typer.Option("--subject", help="Which subject; may be repeated.")
+]
+_VALUED = ("--home", "--mode", "--log-format", "--log-level")
+_PLAIN = ("--debug",)
+
+
+@dataclass(frozen=True, slots=True)
+class Globals:
+    """What was said on the line for all commands."""
+
+    home: str | None
+    mode: str | None
+    log_format: str | None
+    log_level: str | None
+    debug: bool
+
+
+def hoist(arguments: Sequence[str]) -> list[str]:
+    """The line with global options in front, where the parser wants them."""
+    front: list[str] = []
+    rest: list[str] = []
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            rest += [word, *words]
+            break
+        if word in _VALUED and words:
+            front += [word, words.pop(0)]
+        elif word in _PLAIN or word.startswith(tuple(f"{name}=" for name in _VALUED)):
+            front.append(word)
+        else:
+            rest.append(word)
+    return front + rest
+
+
+def config_of(context: typer.Context, **flags: str | None) -> Config:
+    """The effective settings of this call; logging follows them."""
+    from operator_sre.config import load_config
+    from operator_sre.faces.cli.logs import set_up_logging
+
+    told: Globals = context.obj
+    config = load_config(
+        flags={
+            "home": told.home,
+            "mode": told.mode,
+            "log_format": told.log_format,
+            "log_level": told.log_level,
+            **flags,
+        },
+        environ=os.environ,
+        cwd=Path.cwd(),
+    )
+    set_up_logging(style=config.values["log_format"], level=config.values["log_level"])
+    return config
+
+
+@contextmanager
+def opened(context: typer.Context, **flags: str | None) -> Iterator[App]:
+    """The operator home of this call, open for the length of a `with`."""
+    from operator_sre.app.wiring import open_app
+
+    with open_app(config_of(context, **flags)) as app:
+        yield app

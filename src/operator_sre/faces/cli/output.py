@@ -1,0 +1,44 @@
+"""Printing: JSON documents with their version, tables, and text from outside made harmless."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+
+from operator_sre.codec import to_json
+
+__all__ = ["SCHEMA_VERSION", "clean", "print_json", "print_lines", "print_table"]
+
+SCHEMA_VERSION = "1.0.0"
+
+
+def clean(text: str) -> str:
+    """Text without anything a terminal would obey; what it hides is shown instead."""
+    return "".join(
+        one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode()
+        for one in text
+    )
+
+
+def print_json(document: Mapping[str, object], *, line: bool = False) -> None:
+    """One JSON document on stdout; on a single line where lines are promised."""
+    body = {"schema_version": SCHEMA_VERSION, **to_json(dict(document))}
+    indent = None if line else 2
+    print_lines([json.dumps(body, indent=indent, ensure_ascii=False)])
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Lines on stdout, as they are."""
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table with columns as wide as needed; the last one runs on."""
+    cells = [[clean(str(cell)) for cell in row] for row in rows]
+    widths = [max(len(row[index]) for row in [list(head), *cells]) for index in range(len(head))]
+    for row in [[word.upper() for word in head], *cells]:
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        print_lines(["  ".join(padded).rstrip()])

@@ -1,0 +1,93 @@
+"""The manifest of a rig: what it is a copy of, where its processes answer, who watches over it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
+from operator_protocols.domain.target import Process
+from operator_protocols.errors import NotFoundError, RigError
+from operator_sre.processes.files import write_atomically
+from operator_sre.processes.identity import alive
+
+__all__ = ["HOST", "MANIFEST_FILE", "Manifest", "read_manifest", "write_manifest"]
+
+MANIFEST_FILE = "rig.json"
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One rig. Without a `supervisor` it is still being made by `maker`."""
+
+    spec: RigSpec
+    created: datetime
+    maker: Process
+    ports: Mapping[str, int] = field(default_factory=dict)
+    supervisor: Process | None = None
+
+    @property
+    def live(self) -> bool:
+        """Somebody looks after it: its supervisor, or whoever is making it."""
+        return alive(self.supervisor or self.maker)
+
+    def process(self, name: str) -> ProcessSpec:
+        """One of its processes; NotFoundError names those there are."""
+        for process in self.spec.processes:
+            if process.name == name:
+                return process
+        names = ", ".join(process.name for process in self.spec.processes)
+        raise NotFoundError(
+            f"There is no target {name!r} in the rig of {self.spec.subject!r}.",
+            next_step=f"It has {names}.",
+        )
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Record a rig in its directory."""
+    record = {**asdict(manifest), "created": manifest.created.isoformat()}
+    write_atomically(directory / MANIFEST_FILE, json.dumps(record, indent=1))
+
+
+def read_manifest(directory: Path) -> Manifest | None:
+    """The rig of a directory; None when there is none, RigError when it cannot be read."""
+    path = directory / MANIFEST_FILE
+    try:
+        return _manifest(json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as problem:
+        raise RigError(
+            f"The manifest {str(path)!r} cannot be read: {problem}.",
+            next_step="Remove its directory by hand.",
+        ) from problem
+
+
+def _manifest(record: Mapping[str, Any]) -> Manifest:
+    supervisor = record["supervisor"]
+    return Manifest(
+        spec=_spec(record["spec"]),
+        created=datetime.fromisoformat(record["created"]),
+        maker=Process(**record["maker"]),
+        ports=record["ports"],
+        supervisor=None if supervisor is None else Process(**supervisor),
+    )
+
+
+def _spec(record: Mapping[str, Any]) -> RigSpec:
+    load = record["load"]
+    return RigSpec(
+        subject=record["subject"],
+        processes=tuple(_process(each) for each in record["processes"]),
+        load=None if load is None else LoadSpec(**load),
+    )
+
+
+def _process(record: Mapping[str, Any]) -> ProcessSpec:
+    lists = {name: tuple(record[name]) for name in ("argv", "depends_on")}
+    return ProcessSpec(**{**record, **lists})

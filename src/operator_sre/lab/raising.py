@@ -1,0 +1,259 @@
+"""Bring a rig to life or leave nothing: claim its directory, start, wait, clean up on failure."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from operator_protocols.domain.rig import ProcessSpec, RigSpec
+from operator_protocols.errors import PortTakenError, RigError
+from operator_sre.lab.load import STATS_FILE
+from operator_sre.lab.manifest import MANIFEST_FILE, Manifest, read_manifest, write_manifest
+from operator_sre.lab.plan import LOAD, check_spec, home_of, log_of, plan
+from operator_sre.lab.ports import ChoosePorts
+from operator_sre.lab.readiness import wait_ready
+from operator_sre.processes.control import Control, Launched, base_environment, launch, reap
+from operator_sre.processes.files import last_line
+from operator_sre.processes.identity import alive, process_of
+from operator_sre.processes.supervision import read_state, write_orders
+
+__all__ = ["raise_rig", "retire"]
+
+ATTEMPTS_MAX = 3
+LOCK_S_MAX = 5.0
+LOAD_READY_S_MAX = 10.0
+HELD_S_MAX = 5.0
+POLL_S = 0.01
+
+
+async def raise_rig(
+    spec: RigSpec, directory: Path, *, owned: bool, choose: ChoosePorts
+) -> Launched:
+    """Start everything and wait until it answers; on any failure nothing of it stays."""
+    check_spec(spec)
+    try:
+        await _claim(spec, directory)
+    except OSError as problem:
+        raise _unusable(directory, problem) from problem
+    launched: Launched | None = None
+    try:
+        launched = await _attempts(spec, directory, owned=owned, choose=choose)
+    except OSError as problem:
+        raise _unusable(directory, problem) from problem
+    finally:
+        if launched is None:
+            await _through(retire(directory))
+    return launched
+
+
+async def retire(directory: Path) -> None:
+    """End every process of a rig and remove its directory; nothing happens when there is none."""
+    if not (directory / MANIFEST_FILE).exists():
+        return
+    await _end(directory)
+    try:
+        _remove(directory)
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        raise RigError(
+            f"All processes in {str(directory)!r} are ended, but it cannot be removed: "
+            f"{problem.strerror or problem}.",
+            next_step="Remove it by hand.",
+        ) from problem
+
+
+async def _claim(spec: RigSpec, directory: Path) -> None:
+    """Make the directory ours; RigError when it is in use, by a rig or by anybody else."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    async with _locked(directory.parent):
+        left_over = _take(spec, directory)
+    if left_over:
+        await _end(directory)
+        _clear(directory)
+
+
+def _take(spec: RigSpec, directory: Path) -> bool:
+    """Write our manifest into a directory that nobody uses; True when a dead rig lies there."""
+    me = process_of(os.getpid())
+    if me is None:
+        raise RigError("The lab cannot see its own process.")
+    before = read_manifest(directory)
+    if before is not None and before.live:
+        raise RigError(
+            f"A rig of {before.spec.subject!r} is up already in {str(directory)!r}.",
+            next_step="Use it, or end it with: operator lab down",
+        )
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if before is None and not all(map(_is_draft, directory.iterdir())):
+        raise RigError(
+            f"{str(directory)!r} is not empty and is not a rig.",
+            next_step="Choose another directory; nothing was touched.",
+        )
+    write_manifest(directory, Manifest(spec, datetime.now(UTC), me))
+    return before is not None
+
+
+def _is_draft(path: Path) -> bool:
+    """A manifest that somebody was killed over while writing it."""
+    return path.name.startswith(f".{MANIFEST_FILE}.")
+
+
+@contextlib.asynccontextmanager
+async def _locked(directory: Path) -> AsyncIterator[None]:
+    """Be alone in a directory for a moment, without leaving a file there."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    ends = time.monotonic() + LOCK_S_MAX
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > ends:
+                    raise RigError(f"Somebody else holds {str(directory)!r} locked.") from None
+            await asyncio.sleep(POLL_S)
+        yield
+    finally:
+        os.close(handle)
+
+
+async def _attempts(
+    spec: RigSpec, directory: Path, *, owned: bool, choose: ChoosePorts
+) -> Launched:
+    for left in reversed(range(ATTEMPTS_MAX)):
+        try:
+            return await _attempt(spec, directory, owned=owned, choose=choose)
+        except PortTakenError:
+            if not left:
+                raise
+        _clear(directory)
+    raise RigError("There was no attempt to start the rig.")
+
+
+async def _attempt(spec: RigSpec, directory: Path, *, owned: bool, choose: ChoosePorts) -> Launched:
+    manifest = read_manifest(directory)
+    if manifest is None:
+        raise RigError(f"{str(directory)!r} was removed while the rig was starting.")
+    ports = choose([process.name for process in spec.processes])
+    write_orders(directory, plan(spec, directory, ports=ports, env=base_environment(os.environ)))
+    launched = await launch(directory, owned=owned)
+    up = False
+    try:
+        await _start_all(spec, directory, ports)
+        write_manifest(directory, replace(manifest, ports=ports, supervisor=launched.supervisor))
+        up = True
+    finally:
+        if not up:
+            await _through(_abandon(directory, launched))
+    return launched
+
+
+async def _start_all(spec: RigSpec, directory: Path, ports: dict[str, int]) -> None:
+    """Start each process as soon as what it needs is ready; the load when all are."""
+    ready = {process.name: asyncio.Event() for process in spec.processes}
+
+    async def start(process: ProcessSpec) -> None:
+        for need in process.depends_on:
+            await ready[need].wait()
+        await _start(process, directory, port=ports[process.name])
+        ready[process.name].set()
+
+    tasks = [asyncio.create_task(start(process)) for process in spec.processes]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    if spec.load is not None:
+        await _start_load(directory)
+
+
+async def _start(spec: ProcessSpec, directory: Path, *, port: int) -> None:
+    log = log_of(directory, spec.name)
+    try:
+        state = await Control(directory).start(spec.name)
+    except RigError as problem:
+        raise RigError(f"{problem.message} It ends with {last_line(log)!r}.") from problem
+    process = state.child(spec.name).process
+    if process is None:
+        raise RigError(f"{spec.name!r} was started and is not there.")
+    await wait_ready(spec, process=process, port=port, log=log)
+
+
+async def _start_load(directory: Path) -> None:
+    """Start the load and wait until it counts."""
+    state = await Control(directory).start(LOAD)
+    process = state.child(LOAD).process
+    ends = time.monotonic() + LOAD_READY_S_MAX
+    stats = home_of(directory, LOAD) / STATS_FILE
+    while process is not None and alive(process) and time.monotonic() < ends:
+        if stats.exists():
+            return
+        await asyncio.sleep(POLL_S)
+    said = last_line(log_of(directory, LOAD))
+    raise RigError(f"The load of the rig did not start; its log ends with {said!r}.")
+
+
+async def _abandon(directory: Path, launched: Launched) -> None:
+    await _end(directory)
+    await launched.gone(HELD_S_MAX)
+
+
+async def _end(directory: Path) -> None:
+    """End all processes of a rig, by its supervisor if that still listens."""
+    state = read_state(directory)
+    if state is None:
+        return
+    if alive(state.supervisor):
+        # One that hangs or is paused is ended below, together with its children.
+        with contextlib.suppress(RigError):
+            await Control(directory).down()
+    await reap(directory)
+
+
+def _remove(directory: Path) -> None:
+    _clear(directory)
+    # The manifest goes last: without it the directory could not be recognised next time.
+    (directory / MANIFEST_FILE).unlink(missing_ok=True)
+    directory.rmdir()
+
+
+def _clear(directory: Path) -> None:
+    """Remove everything but the manifest."""
+    for entry in directory.iterdir():
+        if entry.name == MANIFEST_FILE:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+
+
+async def _through(work: Coroutine[None, None, None]) -> None:
+    """Carry work to its end although we are cancelled meanwhile; it is bounded by itself."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as problem:
+            cancelled = problem
+    if cancelled is not None:
+        raise cancelled
+
+
+def _unusable(directory: Path, problem: OSError) -> RigError:
+    return RigError(
+        f"The rig cannot be made in {str(directory)!r}: {problem.strerror or problem}.",
+        next_step="Choose a directory that you may write, with --home.",
+    )

@@ -1,0 +1,191 @@
+"""THE ORDER: watch, file, think, decide, act, prove, remember. Nothing else knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from operator_protocols.domain.action import Result
+from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.observation import Sighting
+from operator_protocols.domain.permit import Permit
+from operator_protocols.domain.proof import Proof
+from operator_protocols.domain.run import (
+    Act,
+    Answer,
+    Ask,
+    Briefing,
+    Budget,
+    Diagnose,
+    Prove,
+)
+from operator_protocols.domain.ticket import Ticket
+from operator_protocols.domain.verdict import Level
+from operator_protocols.ports import Clock, Entries, Intents, Journal, Model, Subject, Tickets
+from operator_sre.agent.replay import Recorded
+from operator_sre.agent.run import Run
+from operator_sre.agent.transcript import answer_payload
+from operator_sre.codec import to_json
+from operator_sre.executor import Executor
+from operator_sre.gate import Gate
+from operator_sre.monitor import Monitor
+from operator_sre.tickets import Desk
+from operator_sre.verify import Verifier
+
+__all__ = ["Care", "Pipeline", "Work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Care:
+    """One subject in our care, with what may be done about it."""
+
+    subject: Subject
+    gate: Gate
+    executor: Executor
+    causes: Sequence[Cause] = ()
+    notes: str = ""
+
+
+@dataclass(slots=True)
+class Work:
+    """A ticket being worked on; `stale` when the world was changed since the mind was briefed."""
+
+    ticket: Ticket
+    care: Care
+    run: Run
+    broken_before: frozenset[str]
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The journey of an incident. Each step is in the ledger before the next begins."""
+
+    monitor: Monitor
+    desk: Desk
+    model: Model
+    verifier: Verifier
+    journal: Journal
+    entries: Entries
+    intents: Intents
+    tickets: Tickets
+    clock: Clock
+    budget: Budget
+    care: Callable[[str], Care]
+
+    async def watch(self, subject: str) -> Sighting:
+        """Look once at a subject, file what is broken, close what recovered by itself."""
+        care = self.care(subject)
+        watched = await self.monitor.watch(care.subject)
+        await self.desk.file(watched.violations, care.subject.targets())
+        at = watched.sighting.observation.at
+        await self.desk.recover(subject, watched.conditions, at)
+        return watched.sighting
+
+    async def work(self, ticket: Ticket) -> Ticket:
+        """Carry one claimed ticket to an end: RESOLVED with a proof, or ESCALATED with reasons."""
+        recorded = await Recorded.of(ticket, self.entries, self.intents)
+        work = await self._begin(ticket)
+        run = work.run
+        while (want := run.next()) is not None:
+            known = recorded.next(want)
+            if known is not None:
+                run.tell(*known)
+                continue
+            match want:
+                case Ask():
+                    run.tell(*await self._ask(want, work))
+                case Act():
+                    run.tell(*await self._act(want, work))
+                case Diagnose():
+                    run.tell(None, await self._remember(work, Kind.DIAGNOSIS, want.diagnosis))
+                case Prove():
+                    run.tell(*await self._prove(work))
+                case _:
+                    assert_never(want)
+        return await self._end(work)
+
+    async def _begin(self, ticket: Ticket) -> Work:
+        care = self.care(ticket.subject)
+        start = {"model": self.model.name, "worker": ticket.worker}
+        draft = Draft(
+            Kind.RUN_STARTED, start, ticket=ticket.id, run=ticket.run, key=f"{ticket.run}/started"
+        )
+        await self.journal.append(draft)
+        briefing, broken = await self._brief(ticket, care)
+        run = Run(briefing, budget=self.budget, seconds=self.clock.monotonic)
+        return Work(ticket, care, run, broken)
+
+    async def _ask(self, want: Ask, work: Work) -> tuple[Answer, int]:
+        if work.stale:
+            work.run.briefing, _ = await self._brief(work.ticket, work.care)
+            work.stale = False
+        answer = await self.model.answer(replace(want, briefing=work.run.briefing))
+        return answer, await self._remember(work, Kind.REASONING, answer_payload(answer))
+
+    async def _act(self, want: Act, work: Work) -> tuple[Result, int]:
+        gate, ticket = work.care.gate, work.ticket
+        verdict = gate.judge(want.action)
+        if verdict.level is not Level.SAFE and not work.run.diagnosed:
+            why = "Hand in a diagnosis first: nothing is changed without one."
+            return await self._refuse(want, verdict.refusal(why), work)
+        permit = await gate.permit(verdict, ticket)
+        if not isinstance(permit, Permit):
+            return await self._refuse(want, permit, work)
+        work.stale = work.stale or verdict.level is not Level.SAFE
+        result, entry = await work.care.executor.execute(permit)
+        if entry is None:
+            return await self._refuse(want, result, work)
+        return result, entry.seq
+
+    async def _refuse(self, want: Act, result: Result, work: Work) -> tuple[Result, int]:
+        refused = {"action": want.action, "result": result}
+        return result, await self._remember(work, Kind.REFUSED, refused)
+
+    async def _prove(self, work: Work) -> tuple[Proof, int]:
+        work.stale = True
+        proof = await self.verifier.prove(
+            lambda: self._fresh(work.ticket),
+            lambda: self.monitor.look(work.care.subject),
+            before=work.broken_before,
+        )
+        return proof, await self._remember(work, Kind.PROOF, proof)
+
+    async def _end(self, work: Work) -> Ticket:
+        end = work.run.conclusion
+        assert end is not None
+        state = "failed" if end.category else "completed"
+        finish = {"state": state, "summary": end.reason, "category": end.category}
+        await self._remember(work, Kind.RUN_FINISHED, finish, key="finished")
+        return await self.desk.close(self._fresh(work.ticket), end.proof, reason=end.reason)
+
+    async def _brief(self, ticket: Ticket, care: Care) -> tuple[Briefing, frozenset[str]]:
+        """What a mind is told, as it is now; what it may cite is in the ledger first."""
+        sighting = await self.monitor.look(care.subject)
+        draft = Draft(Kind.OBSERVED, to_json(sighting), ticket=ticket.id, run=ticket.run)
+        entry = await self.journal.append(draft)
+        ticket = self._fresh(ticket)
+        briefing = Briefing(
+            ticket=ticket,
+            targets=tuple(care.subject.targets()),
+            observation=sighting.observation,
+            health=sighting.health_of(violation.key for violation in ticket.violations),
+            tools=tuple(tool.spec for tool in care.executor.tools),
+            causes=tuple(care.causes),
+            notes=care.notes,
+            observation_seq=entry.seq,
+        )
+        return briefing, sighting.broken()
+
+    async def _remember(self, work: Work, kind: Kind, what: object, *, key: str = "") -> int:
+        ticket = work.ticket
+        unique = f"{ticket.run}/{key}" if key else ""
+        draft = Draft(kind, to_json(what), ticket=ticket.id, run=ticket.run, key=unique)
+        return (await self.journal.append(draft)).seq
+
+    def _fresh(self, ticket: Ticket) -> Ticket:
+        """The ticket with what was added to it since, under the claim that we hold."""
+        now = self.tickets.get(ticket.id) or ticket
+        return replace(now, state=ticket.state, epoch=ticket.epoch, run=ticket.run)

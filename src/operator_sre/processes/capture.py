@@ -1,0 +1,51 @@
+"""Keep the head and the tail of a stream in a fixed number of bytes, however long it gets."""
+
+from __future__ import annotations
+
+__all__ = ["Capture"]
+
+# Below this a note about what was left out would take more room than the output.
+NOTE_BYTES_MAX = 48
+NOTED_BYTES_MIN = 4 * NOTE_BYTES_MAX
+
+
+class Capture:
+    """Bounded while it is fed, not afterwards."""
+
+    def __init__(self, bytes_max: int) -> None:
+        room = bytes_max - (NOTE_BYTES_MAX if bytes_max >= NOTED_BYTES_MIN else 0)
+        self._bytes_max = bytes_max
+        self._head_max = (room + 1) // 2
+        self._tail_max = bytes_max - self._head_max
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.seen = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self.seen += len(chunk)
+        free = self._head_max - len(self._head)
+        if free > 0:
+            self._head += chunk[:free]
+            chunk = chunk[free:]
+        if not chunk or not self._tail_max:
+            return
+        if len(chunk) >= self._tail_max:
+            self._tail = bytearray(chunk[-self._tail_max :])
+            return
+        del self._tail[: max(0, len(self._tail) + len(chunk) - self._tail_max)]
+        self._tail += chunk
+
+    @property
+    def truncated(self) -> bool:
+        """More was seen than could be kept."""
+        return self.seen > self._bytes_max
+
+    def kept(self) -> bytes:
+        """What was kept, never more than the limit; a note stands where bytes were left out."""
+        if not self.truncated or self._bytes_max < NOTED_BYTES_MIN:
+            return bytes(self._head + self._tail)
+        tail = self._tail[NOTE_BYTES_MAX:]
+        left_out = self.seen - len(self._head) - len(tail)
+        note = f"\n[... {left_out} bytes left out ...]\n".encode()
+        return bytes(self._head + note + tail)

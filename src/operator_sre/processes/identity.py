@@ -1,0 +1,158 @@
+"""Which process is meant: a pid may be somebody else tomorrow, so its start time goes along."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from operator_protocols.domain.target import Process
+
+__all__ = [
+    "Row",
+    "alive",
+    "descendants",
+    "paused",
+    "process_of",
+    "row_of",
+    "rows",
+    "same",
+    "tree_of",
+]
+
+PS_TIMEOUT_S = 5.0
+STEP_S_MAX = 2.0
+_PS_COLUMNS = "pid=,ppid=,pgid=,stat=,lstart="
+_HAS_PROC = Path("/proc/self/stat").exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the process table; `state` is the letter that ps shows."""
+
+    process: Process
+    parent: int
+    group: int
+    session: int
+    state: str
+
+    @property
+    def dead(self) -> bool:
+        """It has ended and only waits to be reaped."""
+        return self.state in "ZX"
+
+
+def process_of(pid: int) -> Process | None:
+    """The process that has this pid now; None when there is none or only a zombie."""
+    row = row_of(pid)
+    return None if row is None or row.dead else row.process
+
+
+def alive(process: Process) -> bool:
+    """This very process still runs: same pid, same start time, not a zombie."""
+    now = process_of(process.pid)
+    return now is not None and same(now, process)
+
+
+def paused(process: Process) -> bool:
+    """This very process is there but stopped by a signal."""
+    row = row_of(process.pid)
+    return row is not None and same(row.process, process) and row.state == "T"
+
+
+def same(one: Process, other: Process) -> bool:
+    """Both name one process.
+
+    When the clock is set, the boot time that the kernel reports moves by whole seconds; so a
+    difference of one or two whole seconds is still the same start, any fraction is not.
+    """
+    apart_s = one.started - other.started
+    whole = abs(apart_s - round(apart_s)) < 0.005
+    return one.pid == other.pid and whole and abs(apart_s) < STEP_S_MAX + 0.005
+
+
+def tree_of(pid: int, table: Mapping[int, Row] | None = None) -> tuple[Process, ...]:
+    """Every living descendant of a process, without the process itself."""
+    table = rows() if table is None else table
+    found = descendants({pid}, table) - {pid}
+    return tuple(table[each].process for each in sorted(found) if not table[each].dead)
+
+
+def descendants(roots: Iterable[int], table: Mapping[int, Row]) -> set[int]:
+    """The roots and all that came out of them, as far as their parents still live."""
+    children: dict[int, list[int]] = {}
+    for pid, row in table.items():
+        children.setdefault(row.parent, []).append(pid)
+    found: set[int] = set()
+    queue = list(roots)
+    while queue:
+        pid = queue.pop()
+        if pid not in found:
+            found.add(pid)
+            queue.extend(children.get(pid, ()))
+    return found
+
+
+def row_of(pid: int) -> Row | None:
+    """One line of the process table, zombies included."""
+    return _row_from_proc(pid) if _HAS_PROC else _rows_from_ps("-p", str(pid)).get(pid)
+
+
+def rows() -> dict[int, Row]:
+    """The process table of this machine as far as this user may see it."""
+    if not _HAS_PROC:
+        return _rows_from_ps("-A")
+    found = (_row_from_proc(int(each.name)) for each in Path("/proc").iterdir() if _numbered(each))
+    return {row.process.pid: row for row in found if row is not None}
+
+
+def _numbered(path: Path) -> bool:
+    return path.name.isdecimal()
+
+
+def _row_from_proc(pid: int) -> Row | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    # The name may hold spaces and brackets, so the fields are counted from its last bracket.
+    fields = text.rpartition(")")[2].split()
+    started = _boot_time() + int(fields[19]) / _ticks_per_s()
+    return Row(Process(pid, started), int(fields[1]), int(fields[2]), int(fields[3]), fields[0])
+
+
+@cache
+def _boot_time() -> int:
+    for line in Path("/proc/stat").read_text().splitlines():
+        if line.startswith("btime "):
+            return int(line.split()[1])
+    return 0
+
+
+@cache
+def _ticks_per_s() -> int:
+    return os.sysconf("SC_CLK_TCK")
+
+
+def _rows_from_ps(*which: str) -> dict[int, Row]:
+    """The process table where there is no /proc; `ps` has no session, so the group stands in."""
+    done = subprocess.run(
+        ["ps", *which, "-o", _PS_COLUMNS],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=PS_TIMEOUT_S,
+        env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+        check=False,
+    )
+    found: dict[int, Row] = {}
+    for line in done.stdout.splitlines():
+        pid, parent, group, state, *words = line.split()
+        started = time.mktime(time.strptime(" ".join(words), "%a %b %d %H:%M:%S %Y"))
+        process = Process(int(pid), started)
+        found[process.pid] = Row(process, int(parent), int(group), int(group), state[:1])
+    return found

@@ -1,0 +1,191 @@
+"""The children of a supervisor: started in sessions of their own, reaped, ended as whole trees."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from operator_protocols.domain.target import Process
+from operator_protocols.errors import NotFoundError, RigError
+from operator_sre.processes.identity import row_of
+from operator_sre.processes.run import CANNOT_RUN, NOT_FOUND
+from operator_sre.processes.supervision import Child, ChildState, Orders, Supervised
+from operator_sre.processes.tree import MARK, Tree
+
+__all__ = ["SIGNALS", "Nursery"]
+
+SIGNALS = {
+    "CONT": signal.SIGCONT,
+    "KILL": signal.SIGKILL,
+    "STOP": signal.SIGSTOP,
+    "TERM": signal.SIGTERM,
+}
+
+log = logging.getLogger(__name__)
+
+
+class _Ward:
+    """One name, and the process that has it for now."""
+
+    def __init__(self, order: Supervised, mark: str) -> None:
+        self.order = order
+        self.mark = mark
+        self.child = Child(order.name)
+        self.tree = Tree(None, mark=mark)
+        # One change at a time, so that two restarts at once cannot leave two processes.
+        self.lock = asyncio.Lock()
+
+
+class Nursery:
+    """Knows every child by name; `changed` is called after each start and each exit."""
+
+    def __init__(self, orders: Orders, *, mark: str, changed: Callable[[], None]) -> None:
+        # The dot at the end keeps node-1 from being the beginning of node-10.
+        self._wards = {
+            order.name: _Ward(order, f"{mark}.{order.name}.") for order in orders.processes
+        }
+        self._mark = mark
+        self._changed = changed
+        self._grace_s = orders.grace_s
+        self._closed = False
+
+    def children(self) -> tuple[Child, ...]:
+        """All of them as they are."""
+        return tuple(ward.child for ward in self._wards.values())
+
+    def start_all(self) -> None:
+        """Start all that do not wait to be asked for; one that cannot start has exited."""
+        for ward in self._wards.values():
+            if ward.order.start:
+                self._spawn(ward)
+
+    async def start(self, name: str) -> None:
+        """Start one that does not run; what its earlier life left behind is ended first."""
+        ward = self._ward(name)
+        async with ward.lock:
+            if ward.child.state is ChildState.RUNNING:
+                return
+            await self._end(ward)
+            started = self._spawn(ward)
+        if not started:
+            raise RigError(f"{name!r} cannot be started; its log {ward.order.log!r} says why.")
+
+    async def stop(self, name: str) -> None:
+        """End one with its whole tree."""
+        ward = self._ward(name)
+        async with ward.lock:
+            await self._end(ward)
+
+    async def restart(self, name: str) -> None:
+        """Stop, then start."""
+        await self.stop(name)
+        await self.start(name)
+
+    def signal(self, name: str, which: str) -> None:
+        """Send one of the allowed signals to the whole process group of a running child."""
+        child = self._ward(name).child
+        if which not in SIGNALS:
+            raise RigError(f"The signal {which!r} is not one of {', '.join(sorted(SIGNALS))}.")
+        if child.state is not ChildState.RUNNING or child.process is None:
+            raise RigError(f"{name!r} is not running.")
+        log.info("%s gets SIG%s", name, which)
+        try:
+            os.killpg(child.process.pid, SIGNALS[which])
+        except ProcessLookupError:
+            raise RigError(f"{name!r} has just ended.") from None
+
+    async def end_all(self) -> None:
+        """End every tree at once; nothing starts afterwards."""
+        self._closed = True
+        await asyncio.gather(*(self._end(ward) for ward in self._wards.values()))
+        await Tree(None, mark=f"{self._mark}.").end(grace_s=self._grace_s)
+
+    def reap(self) -> None:
+        """Collect every child that ended, also the orphans that came to us."""
+        running = {
+            ward.child.process.pid: ward
+            for ward in self._wards.values()
+            if ward.child.state is ChildState.RUNNING and ward.child.process is not None
+        }
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if pid in running:
+                self._exited(running[pid], os.waitstatus_to_exitcode(status))
+
+    def _ward(self, name: str) -> _Ward:
+        if name not in self._wards:
+            raise NotFoundError(
+                f"There is no process {name!r}; there are {', '.join(self._wards)}."
+            )
+        return self._wards[name]
+
+    async def _end(self, ward: _Ward) -> None:
+        if not await ward.tree.end(grace_s=self._grace_s):
+            log.error("%s does not end, not even by SIGKILL", ward.order.name)
+        self.reap()
+
+    def _spawn(self, ward: _Ward) -> bool:
+        """Start it if it can be started.
+
+        There is one thread, so nothing comes between the birth of a child and its record.
+        """
+        if self._closed:
+            raise RigError("The supervisor is going down.")
+        order, before = ward.order, ward.child
+        restarts = before.restarts + (before.state is not ChildState.NEW)
+        try:
+            process = _popen(order, ward.mark)
+        except (OSError, ValueError) as problem:
+            code = NOT_FOUND if isinstance(problem, FileNotFoundError) else CANNOT_RUN
+            ward.child = Child(order.name, ChildState.EXITED, None, code, restarts)
+            _note(order, f"cannot be started: {problem}")
+            self._changed()
+            return False
+        ward.tree = Tree(process, mark=ward.mark)
+        ward.child = Child(order.name, ChildState.RUNNING, process, None, restarts)
+        log.info("%s runs as pid %d", order.name, process.pid)
+        self._changed()
+        return True
+
+    def _exited(self, ward: _Ward, exit_code: int) -> None:
+        child = ward.child
+        log.info("%s exited with %d", child.name, exit_code)
+        ward.child = Child(child.name, ChildState.EXITED, child.process, exit_code, child.restarts)
+        self._changed()
+
+
+def _popen(order: Supervised, mark: str) -> Process:
+    with Path(order.log).open("ab") as output:
+        popen = subprocess.Popen(
+            order.argv,
+            cwd=order.cwd,
+            env={**order.env, MARK: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    # We reap by ourselves; the object must not believe that it still has to.
+    popen.returncode = 0
+    row = row_of(popen.pid)
+    return row.process if row is not None else Process(popen.pid, time.time())
+
+
+def _note(order: Supervised, text: str) -> None:
+    log.error("%s %s", order.name, text)
+    try:
+        with Path(order.log).open("a", encoding="utf-8") as output:
+            output.write(f"{order.name} {text}\n")
+    except OSError as problem:
+        log.warning("%s has no log: %s", order.name, problem)

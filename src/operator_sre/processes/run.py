@@ -1,0 +1,185 @@
+"""Run one command within its limits: time, output, and nothing of it left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import secrets
+import signal
+import time
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from operator_protocols.domain.target import Process
+from operator_sre.processes.capture import Capture
+from operator_sre.processes.identity import row_of
+from operator_sre.processes.tree import MARK, Tree
+
+__all__ = ["CANNOT_RUN", "NOT_FOUND", "Finished", "run"]
+
+CANNOT_RUN = 126
+NOT_FOUND = 127
+
+# How long the pipes may stay open after the command has ended, and after its tree was ended.
+DRAIN_S_MAX = 0.1
+SETTLE_S_MAX = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What became of one command. A negative exit code is the signal that ended it."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    stdout_bytes: int
+    stderr_bytes: int
+    timed_out: bool
+    duration_s: float
+    truncated: bool = False
+
+
+class _Pipes(asyncio.SubprocessProtocol):
+    """Drains both pipes as fast as they fill, so that the command never waits for us."""
+
+    def __init__(self, output_bytes_max: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.stdout = Capture(output_bytes_max)
+        self.stderr = Capture(output_bytes_max)
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self._open = {1, 2}
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep what fits."""
+        (self.stdout if fd == 1 else self.stderr).feed(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Note the end of a pipe."""
+        self._open.discard(fd)
+        if not self._open and not self.closed.done():
+            self.closed.set_result(None)
+
+    def process_exited(self) -> None:
+        """Note the end of the command itself, whoever still holds its pipes."""
+        if not self.exited.done():
+            self.exited.set_result(None)
+
+
+async def run(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    timeout_s: float,
+    grace_s: float = 2.0,
+    output_bytes_max: int,
+    stdin: bytes = b"",
+) -> Finished:
+    """Run a command to its end or its time-out, then end all that it left running.
+
+    It returns within `timeout_s + grace_s + 0.3`, keeps at most `output_bytes_max` of each stream,
+    and never raises for what the command does. Cancelled, it ends the tree first.
+    """
+    begun = time.monotonic()
+    # It begins with our own mark, if we have one: whoever runs us can end what we run.
+    mark = f"{os.environ.get(MARK, '')}{secrets.token_hex(8)}."
+    pipes = _Pipes(output_bytes_max)
+    try:
+        transport = await _spawn(argv, pipes, cwd=cwd, env={**env, MARK: mark}, piped=bool(stdin))
+    except (OSError, ValueError) as problem:
+        return _not_run(problem, argv, cwd=cwd, duration_s=time.monotonic() - begun)
+    except asyncio.CancelledError:
+        Tree(None, mark=mark).kill()
+        raise
+    tree = Tree(_root(transport.get_pid()), mark=mark)
+    ended = False
+    try:
+        _feed(transport, stdin)
+        timed_out = not await _within(timeout_s - (time.monotonic() - begun), pipes.exited)
+        if not timed_out:
+            await _within(DRAIN_S_MAX, pipes.closed)
+        ended = await tree.end(grace_s=grace_s)
+        await _within(SETTLE_S_MAX, pipes.exited, pipes.closed)
+    except asyncio.CancelledError:
+        ended = await tree.end(grace_s=grace_s)
+        raise
+    finally:
+        if not ended:
+            # A second cancellation has no patience for the grace.
+            tree.kill()
+        transport.close()
+    code = transport.get_returncode()
+    return _finished(pipes, code, timed_out=timed_out, duration_s=time.monotonic() - begun)
+
+
+async def _spawn(
+    argv: Sequence[str], pipes: _Pipes, *, cwd: str, env: Mapping[str, str], piped: bool
+) -> asyncio.SubprocessTransport:
+    if not argv:
+        raise ValueError("there is no command")
+    transport, _ = await asyncio.get_running_loop().subprocess_exec(
+        lambda: pipes,
+        *argv,
+        stdin=PIPE if piped else DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        cwd=cwd,
+        env=env,
+        start_new_session=True,
+    )
+    return transport
+
+
+def _root(pid: int) -> Process:
+    row = row_of(pid)
+    # It may have come and gone already; what it left behind is not older than now.
+    return row.process if row is not None else Process(pid, time.time())
+
+
+def _feed(transport: asyncio.SubprocessTransport, stdin: bytes) -> None:
+    pipe = transport.get_pipe_transport(0)
+    if isinstance(pipe, asyncio.WriteTransport):
+        pipe.write(stdin)
+        pipe.write_eof()
+
+
+async def _within(seconds: float, *futures: asyncio.Future[None]) -> bool:
+    """True when all are done in time; none is cancelled."""
+    _, waiting = await asyncio.wait(futures, timeout=max(0.0, seconds))
+    return not waiting
+
+
+def _finished(
+    pipes: _Pipes, exit_code: int | None, *, timed_out: bool, duration_s: float
+) -> Finished:
+    stdout, stderr = pipes.stdout.kept(), pipes.stderr.kept()
+    return Finished(
+        # A process that even SIGKILL cannot end at once hangs in the kernel; it is as good as dead.
+        exit_code=-signal.SIGKILL if exit_code is None else exit_code,
+        stdout=stdout,
+        stderr=stderr,
+        stdout_bytes=pipes.stdout.seen,
+        stderr_bytes=pipes.stderr.seen,
+        timed_out=timed_out,
+        duration_s=duration_s,
+        truncated=pipes.stdout.truncated or pipes.stderr.truncated,
+    )
+
+
+def _not_run(
+    problem: OSError | ValueError, argv: Sequence[str], *, cwd: str, duration_s: float
+) -> Finished:
+    """A command that could not start, told as a shell tells it."""
+    name = argv[0] if argv else ""
+    code, why, what = CANNOT_RUN, str(problem), name
+    if isinstance(problem, OSError):
+        why = os.strerror(problem.errno) if problem.errno else str(problem)
+        if problem.filename == cwd != name:
+            what = cwd
+        elif problem.errno == errno.ENOENT:
+            code, why = NOT_FOUND, "command not found"
+    message = f"{what}: {why}\n".encode(errors="replace")
+    return Finished(code, b"", message, 0, len(message), timed_out=False, duration_s=duration_s)

@@ -1,0 +1,156 @@
+"""What a supervisor is told to run and what it says became of it, as files and as messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from operator_protocols.domain.target import Process
+from operator_protocols.errors import RigError
+from operator_sre.processes.files import write_atomically
+
+__all__ = [
+    "LOG_FILE",
+    "STATE_FILE",
+    "SUPERVISE_FILE",
+    "Child",
+    "ChildState",
+    "Orders",
+    "Supervised",
+    "Supervision",
+    "read_orders",
+    "read_state",
+    "write_orders",
+    "write_state",
+]
+
+SUPERVISE_FILE = "supervise.json"
+STATE_FILE = "state.json"
+LOG_FILE = "supervisor.log"
+GRACE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """One process to run. `env` is all it gets; without `start` it waits to be asked for."""
+
+    name: str
+    argv: tuple[str, ...]
+    cwd: str
+    log: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    start: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """All that one supervisor runs; `grace_s` lies between TERM and KILL."""
+
+    processes: tuple[Supervised, ...]
+    grace_s: float = GRACE_S
+
+
+class ChildState(StrEnum):
+    """Where a supervised process stands, as its parent knows it."""
+
+    NEW = "new"
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """What became of one process; `process` is the last one that had this name."""
+
+    name: str
+    state: ChildState = ChildState.NEW
+    process: Process | None = None
+    exit_code: int | None = None
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """Everything a supervisor records; `mark` is in the environment of all that it started."""
+
+    supervisor: Process
+    socket: str
+    mark: str
+    children: tuple[Child, ...]
+
+    def child(self, name: str) -> Child:
+        """One of them by name."""
+        for child in self.children:
+            if child.name == name:
+                return child
+        raise RigError(f"The supervisor knows no process {name!r}.")
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Supervision:
+        """The same again; RigError when it is something else."""
+        try:
+            record = json.loads(text)
+            return cls(
+                supervisor=Process(**record["supervisor"]),
+                socket=record["socket"],
+                mark=record["mark"],
+                children=tuple(_child(each) for each in record["children"]),
+            )
+        except (ValueError, TypeError, KeyError) as problem:
+            raise RigError(f"The state of the supervisor cannot be read: {problem}.") from problem
+
+
+def _child(record: Mapping[str, Any]) -> Child:
+    process = record["process"]
+    return Child(
+        name=record["name"],
+        state=ChildState(record["state"]),
+        process=None if process is None else Process(**process),
+        exit_code=record["exit_code"],
+        restarts=record["restarts"],
+    )
+
+
+def write_orders(
+    directory: Path, orders: Sequence[Supervised], *, grace_s: float = GRACE_S
+) -> None:
+    """Tell the supervisor of this directory what to run, and how long TERM may take."""
+    record = {"grace_s": grace_s, "processes": [asdict(order) for order in orders]}
+    write_atomically(directory / SUPERVISE_FILE, json.dumps(record, indent=1))
+
+
+def read_orders(directory: Path) -> Orders:
+    """What the supervisor of this directory is to run; RigError when that cannot be read."""
+    path = directory / SUPERVISE_FILE
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        processes = (
+            Supervised(**{**each, "argv": tuple(each["argv"])}) for each in record["processes"]
+        )
+        return Orders(tuple(processes), float(record.get("grace_s", GRACE_S)))
+    except (OSError, ValueError, TypeError, KeyError) as problem:
+        raise RigError(f"{str(path)!r} cannot be read: {problem}.") from problem
+
+
+def write_state(directory: Path, state: Supervision) -> None:
+    """Record what is so now."""
+    write_atomically(directory / STATE_FILE, state.to_json())
+
+
+def read_state(directory: Path) -> Supervision | None:
+    """What the supervisor recorded last; None when it never did."""
+    try:
+        text = (directory / STATE_FILE).read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as problem:
+        raise RigError(f"The state of the supervisor cannot be read: {problem}.") from problem
+    return Supervision.from_json(text)

@@ -1,0 +1,123 @@
+"""A Tree is everything that came out of one start, however it tried to get away."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from operator_protocols.domain.target import Process
+from operator_sre.processes.identity import Row, alive, descendants, rows, same
+
+__all__ = ["MARK", "Tree", "send"]
+
+# A process that forks twice and leaves its session has no tie left to where it came from, except
+# the environment it was born with.
+MARK = "OPERATOR_TREE"
+
+KILL_S_MAX = 0.15
+POLL_S_MIN = 0.01
+POLL_S_MAX = 0.05
+
+
+class Tree:
+    """One process with its group, its session, its descendants, and all that carry its mark."""
+
+    def __init__(self, root: Process | None, *, mark: str, known: Iterable[Process] = ()) -> None:
+        self._root = root
+        # The mark of a tree may be the beginning of its members' marks: "abc." covers "abc.node".
+        self._mark = f"{MARK}={mark}".encode() if mark else b""
+        self._known = {process.pid: process for process in known}
+
+    def members(self) -> tuple[Row, ...]:
+        """Every living process of the tree, zombies left out."""
+        table = rows()
+        pids = {pid for pid, row in table.items() if self._is_seed(row, table)}
+        pids = descendants(pids, table) - {os.getpid()}
+        found = tuple(table[pid] for pid in sorted(pids) if not table[pid].dead)
+        # Remembered, because a member whose parent ends is no descendant at the next look.
+        self._known = {row.process.pid: row.process for row in found}
+        return found
+
+    def signal(self, number: int) -> tuple[Row, ...]:
+        """Send a signal to every member and return who they were."""
+        members = self.members()
+        group = self._root.pid if self._root is not None else 0
+        if group and any(row.group == group for row in members):
+            _quietly(os.killpg, group, number)
+        for row in members:
+            if row.group != group:
+                _quietly(os.kill, row.process.pid, number)
+        return members
+
+    def kill(self) -> bool:
+        """SIGKILL until nobody is left to fork another; True when nobody is left."""
+        ends = time.monotonic() + KILL_S_MAX
+        while self.signal(signal.SIGKILL):
+            if time.monotonic() > ends:
+                return False
+        return True
+
+    async def end(self, *, grace_s: float) -> bool:
+        """TERM, then KILL after the grace; True when nobody is left."""
+        if not self.signal(signal.SIGTERM):
+            return True
+        # A stopped process cannot hear TERM before it is woken.
+        self.signal(signal.SIGCONT)
+        if await self._gone_within(grace_s):
+            return True
+        ends = time.monotonic() + KILL_S_MAX
+        while self.signal(signal.SIGKILL):
+            if time.monotonic() > ends:
+                return False
+            await asyncio.sleep(POLL_S_MIN)
+        return True
+
+    async def _gone_within(self, seconds: float) -> bool:
+        ends = time.monotonic() + seconds
+        poll_s = POLL_S_MIN
+        while self.members():
+            left_s = ends - time.monotonic()
+            if left_s <= 0:
+                return False
+            await asyncio.sleep(min(poll_s, left_s))
+            poll_s = min(poll_s * 1.5, POLL_S_MAX)
+        return True
+
+    def _is_seed(self, row: Row, table: dict[int, Row]) -> bool:
+        known = self._known.get(row.process.pid)
+        if known is not None and same(known, row.process):
+            return True
+        if self._root is not None:
+            if row.process.started < self._root.started - 2:
+                return False
+            if self._root.pid in (row.group, row.session, row.process.pid):
+                # While a group has members its number is not given away; a stranger with the
+                # number of our root means that nothing of the old group is left.
+                holder = table.get(self._root.pid)
+                return holder is None or same(holder.process, self._root)
+        return bool(self._mark) and self._mark in _environment_of(row.process.pid)
+
+
+def send(process: Process, number: int) -> bool:
+    """Signal exactly this process; False when it is gone."""
+    return alive(process) and _quietly(os.kill, process.pid, number)
+
+
+def _environment_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def _quietly(kill: Callable[[int, int], None], pid: int, number: int) -> bool:
+    """Send it; somebody who has just gone, or whom we may not touch, is no failure of ours."""
+    try:
+        kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

@@ -1,0 +1,233 @@
+"""Tickets and their leases on SQLite."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from operator_protocols.domain.entry import Draft, Entry, Kind
+from operator_protocols.domain.health import Severity
+from operator_protocols.domain.observation import Violation
+from operator_protocols.domain.ticket import Ticket, TicketState
+from operator_protocols.errors import ConflictError
+from operator_sre.codec import from_json, to_json
+from operator_sre.store.reader import Reader
+from operator_sre.store.transaction import Transaction
+from operator_sre.store.writer import Writer
+
+__all__ = ["SqliteLeases", "SqliteTickets"]
+
+_COLUMNS = (
+    "SELECT id, subject, target, severity, state, summary, opened_at, changed_at, attempts,"
+    " tickets.epoch, worker, run, reason,"
+    " (SELECT json_group_array(json(body)) FROM"
+    "  (SELECT body FROM violations WHERE ticket = tickets.id ORDER BY rowid))"
+    " FROM tickets"
+)
+
+
+class SqliteTickets:
+    """Tickets as the ledger tells them."""
+
+    def __init__(self, reader: Reader, writer: Writer) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def get(self, ticket: int) -> Ticket | None:
+        """One ticket."""
+        rows = self._reader.rows(f"{_COLUMNS} WHERE id = ?", (ticket,))
+        return _ticket(rows[0]) if rows else None
+
+    def find(self, *, states: Iterable[TicketState] = (), subject: str = "") -> Sequence[Ticket]:
+        """Tickets in these states (all when none is named), most urgent and oldest first."""
+        wanted = list(states) or list(TicketState)
+        marks = ", ".join("?" * len(wanted))
+        rows = self._reader.rows(
+            f"{_COLUMNS} WHERE state IN ({marks}) AND (? = '' OR subject = ?)"
+            " ORDER BY severity_rank DESC, id",
+            (*wanted, subject, subject),
+        )
+        return [_ticket(row) for row in rows]
+
+    async def open(self, violations: Sequence[Violation]) -> Ticket:
+        """File violations as one ticket; the first is its root. ConflictError if one is filed."""
+        return await self._writer.write(lambda transaction: _open(transaction, violations))
+
+    async def grow(self, ticket: Ticket, violations: Sequence[Violation]) -> Ticket:
+        """Add violations that belong to a live ticket. ConflictError if one is filed already."""
+        return await self._writer.write(lambda transaction: _grow(transaction, ticket, violations))
+
+
+class SqliteLeases:
+    """Who works on a ticket, for how long."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def claim(
+        self, worker: str, *, run: str, lease_s: float, attempts_max: int
+    ) -> Ticket | None:
+        """Take the most urgent ticket that nobody works on, or whose worker is gone."""
+
+        def change(transaction: Transaction) -> Ticket | None:
+            while (ticket := _claimable(transaction)) is not None:
+                if ticket.attempts < attempts_max:
+                    return _claim(transaction, ticket, worker, run, lease_s)
+                _give_up(transaction, ticket)
+            return None
+
+        return await self._writer.write(change)
+
+    async def renew(self, ticket: Ticket, *, lease_s: float) -> bool:
+        """Keep it; False when somebody else has it by now."""
+
+        def change(transaction: Transaction) -> bool:
+            done = transaction.connection.execute(
+                "UPDATE leases SET until = ? WHERE ticket = ? AND epoch = ?",
+                (transaction.now().timestamp() + lease_s, ticket.id, ticket.epoch),
+            )
+            return done.rowcount == 1
+
+        return await self._writer.write(change)
+
+    async def release(self, ticket: Ticket, *, reason: str, wait_s: float) -> None:
+        """Give it back; another may claim it after `wait_s`."""
+
+        def change(transaction: Transaction) -> None:
+            _must_stand(transaction, ticket)
+            _drop_lease(transaction, ticket)
+            not_before = transaction.now().timestamp() + wait_s
+            payload = {"reason": reason, "not_before": not_before}
+            transaction.append(
+                Draft(Kind.TICKET_RELEASED, payload, ticket=ticket.id, run=ticket.run)
+            )
+
+        await self._writer.write(change)
+
+    async def end(self, ticket: Ticket, draft: Draft) -> Entry:
+        """Record how it ended, if it still stands as the caller saw it; ConflictError if not."""
+
+        def change(transaction: Transaction) -> Entry:
+            _must_stand(transaction, ticket)
+            _drop_lease(transaction, ticket)
+            return transaction.append(draft)
+
+        return await self._writer.write(change)
+
+
+def _ticket(row: Sequence[Any]) -> Ticket:
+    return Ticket(
+        id=row[0],
+        subject=row[1],
+        target=row[2],
+        severity=Severity(row[3]),
+        state=TicketState(row[4]),
+        summary=row[5],
+        opened_at=datetime.fromisoformat(row[6]),
+        changed_at=datetime.fromisoformat(row[7]),
+        attempts=row[8],
+        epoch=row[9],
+        worker=row[10],
+        run=row[11],
+        reason=row[12],
+        violations=tuple(from_json(Violation, body) for body in json.loads(row[13])),
+    )
+
+
+def _load(transaction: Transaction, ticket: int) -> Ticket:
+    return _ticket(transaction.connection.execute(f"{_COLUMNS} WHERE id = ?", (ticket,)).fetchone())
+
+
+def _open(transaction: Transaction, violations: Sequence[Violation]) -> Ticket:
+    root = violations[0]
+    number = transaction.connection.execute("SELECT ifnull(max(id), 0) + 1 FROM tickets")
+    ticket = number.fetchone()[0]
+    payload = {
+        "subject": root.subject,
+        "target": root.target,
+        "severity": max(violation.severity for violation in violations),
+        "summary": _summary(violations),
+        "violations": to_json(violations),
+    }
+    return _file(transaction, Draft(Kind.TICKET_OPENED, payload, ticket=ticket))
+
+
+def _grow(transaction: Transaction, ticket: Ticket, violations: Sequence[Violation]) -> Ticket:
+    everything = (*ticket.violations, *violations)
+    payload = {
+        "severity": max(violation.severity for violation in everything),
+        "summary": _summary(everything),
+        "violations": to_json(violations),
+    }
+    return _file(transaction, Draft(Kind.TICKET_GREW, payload, ticket=ticket.id, run=ticket.run))
+
+
+def _file(transaction: Transaction, draft: Draft) -> Ticket:
+    try:
+        transaction.append(draft)
+    except sqlite3.IntegrityError as error:
+        raise ConflictError("A live ticket holds one of these violations already.") from error
+    assert draft.ticket is not None
+    return _load(transaction, draft.ticket)
+
+
+def _summary(violations: Sequence[Violation]) -> str:
+    root, others = violations[0], len(violations) - 1
+    more = f" (and {others} more)" if others else ""
+    return f"{root.target}: {root.invariant}: {root.detail}{more}"
+
+
+def _claimable(transaction: Transaction) -> Ticket | None:
+    now = transaction.now().timestamp()
+    row = transaction.connection.execute(
+        f"{_COLUMNS} LEFT JOIN leases ON leases.ticket = tickets.id"
+        " WHERE (state = 'open' AND not_before <= ?)"
+        " OR (state = 'claimed' AND ifnull(leases.until, 0) <= ?)"
+        " ORDER BY severity_rank DESC, id LIMIT 1",
+        (now, now),
+    ).fetchone()
+    return _ticket(row) if row else None
+
+
+def _claim(
+    transaction: Transaction, ticket: Ticket, worker: str, run: str, lease_s: float
+) -> Ticket:
+    unfinished = transaction.connection.execute(
+        "SELECT 1 FROM runs WHERE id = ? AND state = 'running'", (ticket.run,)
+    ).fetchone()
+    payload = {
+        "worker": worker,
+        "epoch": ticket.epoch + 1,
+        "attempts": ticket.attempts + 1,
+        "resumed": bool(unfinished),
+    }
+    run = ticket.run if unfinished else run
+    transaction.append(Draft(Kind.TICKET_CLAIMED, payload, ticket=ticket.id, run=run))
+    transaction.connection.execute(
+        "INSERT OR REPLACE INTO leases (ticket, epoch, until) VALUES (?, ?, ?)",
+        (ticket.id, ticket.epoch + 1, transaction.now().timestamp() + lease_s),
+    )
+    return _load(transaction, ticket.id)
+
+
+def _give_up(transaction: Transaction, ticket: Ticket) -> None:
+    _drop_lease(transaction, ticket)
+    reason = f"{ticket.attempts} attempts ended without a proof; a person has to look."
+    transaction.append(
+        Draft(Kind.TICKET_ESCALATED, {"reason": reason}, ticket=ticket.id, run=ticket.run)
+    )
+
+
+def _must_stand(transaction: Transaction, ticket: Ticket) -> None:
+    row = transaction.connection.execute(
+        "SELECT state, epoch FROM tickets WHERE id = ?", (ticket.id,)
+    ).fetchone()
+    if row is None or (row[0], row[1]) != (ticket.state, ticket.epoch):
+        raise ConflictError(f"Ticket {ticket.id} has changed hands; nothing was written.")
+
+
+def _drop_lease(transaction: Transaction, ticket: Ticket) -> None:
+    transaction.connection.execute("DELETE FROM leases WHERE ticket = ?", (ticket.id,))

@@ -1,0 +1,92 @@
+"""Looking at a rate limiter: every node by its management API, the store directly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import httpx2
+
+from operator_protocols.domain.observation import Observation, Seen, Value
+from operator_protocols.domain.target import Target
+from operator_protocols.errors import ObservationError
+from operator_protocols.ports import Invariant, SubjectSettings
+from operator_sre.subjects.ratelimiter.invariants import INVARIANTS
+
+__all__ = ["RateLimiter"]
+
+READINGS = ("status", "store_connected", "store_error", "p99_check_ms", "uptime_s")
+
+
+class RateLimiter:
+    """Nodes of kind `node`, which answer HTTP, and their store of kind `store`."""
+
+    def __init__(self, settings: SubjectSettings) -> None:
+        self._settings = settings
+        self.name = settings.name
+        self.invariants: Sequence[Invariant] = INVARIANTS
+
+    def targets(self) -> Sequence[Target]:
+        """Its parts as they are now."""
+        return self._settings.targets()
+
+    async def observe(self) -> Observation:
+        """Look once. ObservationError when there is nothing to look at."""
+        targets = self.targets()
+        if not targets:
+            raise ObservationError(f"{self.name!r} has no targets to look at.")
+        nodes = [target for target in targets if target.kind == "node"]
+        stores = [target for target in targets if target.kind == "store"]
+        async with httpx2.AsyncClient(timeout=self._settings.timeout_s, trust_env=False) as client:
+            seen = await asyncio.gather(*(_node(client, target) for target in nodes))
+        # The store last: if a node had lost it, it is seen lost here too, in the same look.
+        seen += await asyncio.gather(
+            *(_store(target, self._settings.timeout_s) for target in stores)
+        )
+        return Observation(self.name, self._settings.clock.now(), tuple(seen))
+
+
+async def _node(client: httpx2.AsyncClient, target: Target) -> Seen:
+    readings: dict[str, Value] = {"kind": "node", "reachable": True}
+    try:
+        answer = await client.get(f"http://{target.host}:{target.port}/health")
+        said = answer.json() if answer.status_code == 200 else None
+    except httpx2.TimeoutException:
+        return _unreachable("node", target, "it does not answer in time")
+    except httpx2.TransportError as error:
+        return _unreachable("node", target, _sentence(error))
+    except ValueError:
+        return Seen(target.name, {"kind": "node"}, "its health is not JSON")
+    if not isinstance(said, dict):
+        return Seen(target.name, {"kind": "node"}, f"it answered {answer.status_code}")
+    readings |= {name: said[name] for name in READINGS if name in said}
+    return Seen(target.name, readings)
+
+
+async def _store(target: Target, timeout_s: float) -> Seen:
+    try:
+        async with asyncio.timeout(timeout_s):
+            reader, writer = await asyncio.open_connection(target.host, target.port)
+            try:
+                writer.write(b"PING\r\n")
+                said = (await reader.readline())[:100]
+            finally:
+                writer.close()
+    except TimeoutError:
+        return _unreachable("store", target, "it does not answer in time")
+    except OSError as error:
+        return _unreachable("store", target, _sentence(error))
+    if said.startswith((b"+PONG", b"-NOAUTH", b"-LOADING")):
+        return Seen(target.name, {"kind": "store", "reachable": True})
+    return Seen(target.name, {"kind": "store"}, f"it answered {said[:40]!r} to PING")
+
+
+def _unreachable(kind: str, target: Target, error: str) -> Seen:
+    where = f"{target.host}:{target.port}"
+    return Seen(target.name, {"kind": kind, "reachable": False, "error": f"{where}: {error}"})
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error).lower()
+    refused = isinstance(error, ConnectionRefusedError) or "all connection attempts" in text
+    return "connection refused" if refused or "refused" in text else (text or "connection lost")

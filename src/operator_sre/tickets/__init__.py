@@ -1,0 +1,8 @@
+"""2 FILE: one ticket for each incident, opened once, worked on by one, ended with a reason."""
+
+from __future__ import annotations
+
+from operator_sre.tickets.desk import Desk
+from operator_sre.tickets.incidents import incidents_of
+
+__all__ = ["Desk", "incidents_of"]

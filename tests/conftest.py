@@ -1,0 +1,109 @@
+"""What holds for every test: a clean environment, loopback only, and an honest list of skips."""
+
+import os
+import socket
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+_FORBID_SKIPS = "OPERATOR_FORBID_SKIPS"
+
+# A user's settings and keys must not decide a test, and no test may spend a user's money.
+for _name in [name for name in os.environ if name.startswith(("OPERATOR_", "ANTHROPIC_"))]:
+    if _name != _FORBID_SKIPS:
+        del os.environ[_name]
+
+
+class _Skips:
+    """Collects why tests were skipped; under xdist the reports of all workers arrive here."""
+
+    def __init__(self) -> None:
+        self.reasons: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._note(report)
+
+    def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            text = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+            self.reasons[str(text).removeprefix("Skipped: ")] += 1
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.reasons and os.environ.get(_FORBID_SKIPS) == "1" and session.exitstatus == 0:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self.reasons:
+            terminalreporter.write_line("nothing skipped")
+            return
+        terminalreporter.section("skipped, and why")
+        for reason, count in sorted(self.reasons.items()):
+            terminalreporter.write_line(f"{count:5}  {reason}")
+        if os.environ.get(_FORBID_SKIPS) == "1":
+            terminalreporter.write_line(f"{_FORBID_SKIPS}=1: a skip is a failure", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A worker of xdist sends its reports to the controller, which counts each once.
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Skips(), "operator-skips")
+
+
+def _is_loopback(host: object) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(str(host).partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+class _Guard:
+    """An audit hook, which cannot be removed again: it looks only while a test runs."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.reached: list[str] = []
+
+    def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
+        if event not in ("socket.connect", "socket.bind") or not self.is_on:
+            return
+        endpoint, address = arguments
+        if not isinstance(endpoint, socket.socket) or not isinstance(address, tuple):
+            return
+        if endpoint.family in (socket.AF_INET, socket.AF_INET6) and not _is_loopback(address[0]):
+            self.reached.append(f"{event} {address!r}")
+            raise PermissionError(f"tests stay on loopback: {event} {address!r}")
+
+
+_guard = _Guard()
+sys.addaudithook(_guard)
+
+
+@pytest.fixture(autouse=True)
+def loopback_only() -> Iterator[None]:
+    """Fail a test that connects to, or listens on, anything but loopback in this process."""
+    _guard.reached.clear()
+    _guard.is_on = True
+    yield
+    _guard.is_on = False
+    if _guard.reached:
+        tried = ", ".join(_guard.reached)
+        pytest.fail(f"tests stay on loopback, this one tried: {tried}", pytrace=False)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def state_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Send whatever looks for the user's own state to a folder of the tests."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder

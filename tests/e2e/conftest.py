@@ -1,0 +1,31 @@
+"""Homes for the journeys: one of its own for each test, and one with a rig that a file shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.home import Home
+
+__all__ = ["home", "rigged"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    """An empty home; whatever runs on it ends with the test."""
+    home = Home(tmp_path)
+    yield home
+    home.close()
+
+
+@pytest.fixture(scope="module")
+def rigged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """A home whose rate limiter runs, for all tests of a file; each hurts it and sees it well."""
+    home = Home(tmp_path_factory.mktemp("rigged"))
+    try:
+        home.ask("lab", "up", "ratelimiter")
+        yield home
+    finally:
+        home.close()

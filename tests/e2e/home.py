@@ -1,0 +1,202 @@
+"""An operator home for a test: the real command on it, and everything ended by its id."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.ticket import Ticket, TicketState
+from operator_sre.clock import SystemClock
+from operator_sre.store import Store, open_store
+from tests.e2e.census import processes_of
+from tests.e2e.waiting import eventually
+
+__all__ = ["OPERATOR", "Done", "Home", "Json", "Running", "run_operator"]
+
+OPERATOR = Path(sys.executable).with_name("operator")
+COMMAND_S_MAX = 60.0
+END_S_MAX = 20.0
+# Quick, so that a test is; every figure is one that a user may set.
+PACE = {"OPERATOR_STABLE_S": "2", "OPERATOR_TIMEOUT_S": "1", "OPERATOR_INTERVAL_S": "0.5"}
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A command that has ended: its exit code, what it said, and to which channel."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Json:
+        """The one JSON document on stdout."""
+        document: Json = json.loads(self.out)
+        assert document["schema_version"] == "1.0.0"
+        return document
+
+
+def run_operator(
+    *words: str, cwd: Path, environ: Mapping[str, str] | None = None, unset: str = ""
+) -> Done:
+    """Run the real command to its end."""
+    env = {**os.environ, **(environ or {})}
+    env.pop(unset, None)
+    done = subprocess.run(
+        [OPERATOR, *words],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=COMMAND_S_MAX,
+        check=False,
+    )
+    assert b"Traceback" not in done.stdout + done.stderr, done.stderr.decode()
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Running:
+    """A process that goes on until it is ended; its log lines are kept in a file."""
+
+    def __init__(self, words: list[str], *, cwd: Path, environ: Mapping[str, str]) -> None:
+        number = len(list(cwd.glob("process-*.log")))
+        self._log = cwd / f"process-{number}.log"
+        with self._log.open("wb") as output:
+            self._popen = subprocess.Popen(
+                words,
+                cwd=cwd,
+                env={**os.environ, **environ},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self.pid = self._popen.pid
+
+    @property
+    def said(self) -> str:
+        """All that it has said so far."""
+        return self._log.read_text(errors="replace")
+
+    @property
+    def runs(self) -> bool:
+        """It has not ended."""
+        return self._popen.poll() is None
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Signal it, wait for its end and return its exit code."""
+        if self.runs:
+            os.kill(self.pid, number)
+        try:
+            return self._popen.wait(END_S_MAX)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait(END_S_MAX)
+            raise AssertionError(f"signal {number} did not end it: {self.said}") from None
+
+
+class Home:
+    """One operator home, the commands of a person on it, and the processes that work there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cwd = folder
+        self.path = folder / "home"
+        self._running: list[Running] = []
+
+    def run(self, *words: str, **environ: str) -> Done:
+        """Run a command on this home to its end."""
+        line = (*words, "--home", str(self.path))
+        return run_operator(*line, cwd=self.cwd, environ={**PACE, **environ})
+
+    def ask(self, *words: str) -> Json:
+        """What a command answers with --json, when it succeeds."""
+        done = self.run(*words, "--json")
+        assert done.code == 0, done
+        return done.json
+
+    def start(self, *words: str, **environ: str) -> Running:
+        """Start a command that goes on."""
+        return self.start_process([str(OPERATOR), *words, "--home", str(self.path)], **environ)
+
+    def start_process(self, words: list[str], **environ: str) -> Running:
+        """Start any process that ends with this home."""
+        running = Running(words, cwd=self.cwd, environ={**PACE, **environ})
+        self._running.append(running)
+        return running
+
+    def up(self, mode: str) -> Running:
+        """Monitor and agent of the rig; returns when the monitor has looked once."""
+        running = self.start("up", "--subject", "ratelimiter", "--mode", mode)
+        self.looked(1)
+        return running
+
+    def looked(self, times: int) -> None:
+        """Wait until the monitor has looked this many times from now on."""
+        before = self._looks()
+        eventually(lambda: self._looks() >= before + times, f"{times} looks at the rig")
+
+    def rig(self) -> dict[str, Json]:
+        """The targets of the rig by name, as they are now."""
+        view = self.ask("lab", "status", "ratelimiter")["rig"]
+        return {target["name"]: target for target in view["targets"]}
+
+    @cached_property
+    def store(self) -> Store:
+        """The store of this home, for waiting: asking the command would cost more than waiting."""
+        return open_store(self.path / "operator.db", clock=SystemClock())
+
+    def tickets(self, *states: TicketState) -> list[Ticket]:
+        """The tickets in these states, in the order in which they were opened."""
+        return sorted(self.store.tickets.find(states=states), key=lambda ticket: ticket.id)
+
+    def entries(self, *kinds: Kind, ticket: int | None = None) -> list[Entry]:
+        """Entries of these kinds, in order."""
+        found = self.store.entries.after(0, limit=10_000, ticket=ticket)
+        return [entry for entry in found if entry.kind in kinds]
+
+    def new_ticket(self, before: int, *states: TicketState) -> Ticket:
+        """The first ticket behind number `before`, as soon as it is in one of these states."""
+
+        def ended() -> Ticket | None:
+            return next((one for one in self.tickets(*states) if one.id > before), None)
+
+        return eventually(ended, f"a ticket after {before} that is {' or '.join(states)}")
+
+    def close(self) -> None:
+        """End all that was started here, and see that nothing is left."""
+        for running in self._running:
+            running.end(signal.SIGKILL)
+        if (self.path / "lab").exists():
+            self.run("lab", "down", "ratelimiter")
+        if "store" in self.__dict__:
+            self.store.close()
+        left = processes_of(self.path)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert left == {}
+
+    def _looks(self) -> int:
+        return len(self.store.observations.newest("ratelimiter", limit=20_000))
+
+
+def answers(target: Json) -> bool:
+    """A node says that it is up."""
+    connection = HTTPConnection(target["host"], target["port"], timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,95 @@
+"""Ports that are private, and knowing who answers on one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.errors import PortTakenError, RigError
+from operator_sre.lab.manifest import HOST
+from operator_sre.lab.ports import ChoosePorts, choose_ports, listens, taken
+from operator_sre.lab.readiness import answers, wait_ready
+from operator_sre.processes.identity import process_of
+from tests.lab.conftest import NODE
+
+_DEFAULTS = {2379, 5432, 6379, 26379, 27017}
+
+
+def test_ports_are_distinct_free_and_never_a_default() -> None:
+    choose: ChoosePorts = choose_ports
+    ports = choose([f"n{number}" for number in range(200)])
+    assert len(set(ports.values())) == 200
+    assert not _DEFAULTS & set(ports.values())
+    assert not any(taken(port) for port in ports.values())
+
+
+def test_ports_are_not_those_of_outgoing_connections() -> None:
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    if low <= 21_000:
+        pytest.skip("needs a kernel that leaves ports below its own range")
+    assert max(choose_ports([f"n{number}" for number in range(100)]).values()) < low
+
+
+def test_a_bound_port_is_taken() -> None:
+    with socket.socket() as holder:
+        holder.bind((HOST, 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        assert taken(port)
+        me = process_of(os.getpid())
+        assert me is not None
+        assert listens(me, port)
+    assert not taken(port)
+    assert not listens(me, port)
+
+
+@pytest.mark.asyncio
+async def test_an_accepted_connection_answers_and_http_needs_200() -> None:
+    with socket.socket() as holder:
+        holder.bind((HOST, 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        assert await answers(port)
+        assert not await answers(port, path="/health")
+    assert not await answers(port)
+
+
+def _sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+
+
+@pytest.mark.asyncio
+async def test_somebody_else_who_answers_is_not_us(tmp_path: Path) -> None:
+    with socket.socket() as holder, _sleeper() as sleeper:
+        holder.bind((HOST, 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        process = process_of(sleeper.pid)
+        assert process is not None
+        spec = NODE.__class__("node-1", "node", ("x",))
+        with pytest.raises(PortTakenError, match="Another process answers"):
+            await wait_ready(spec, process=process, port=port, log=tmp_path / "log")
+        sleeper.kill()
+        sleeper.wait()
+        with pytest.raises(PortTakenError, match="was taken"):
+            await wait_ready(spec, process=process, port=port, log=tmp_path / "log")
+    with pytest.raises(RigError, match="ended while it was starting") as failure:
+        await wait_ready(spec, process=process, port=port, log=tmp_path / "log")
+    assert not isinstance(failure.value, PortTakenError)
+
+
+@pytest.mark.asyncio
+async def test_last_words_tell_of_a_thief_who_is_gone(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("[Errno 98] error while attempting to bind: Address already in use\n")
+    with _sleeper() as sleeper:
+        process = process_of(sleeper.pid)
+        sleeper.kill()
+    assert process is not None
+    with pytest.raises(PortTakenError):
+        await wait_ready(NODE, process=process, port=choose_ports(["a"])["a"], log=log)

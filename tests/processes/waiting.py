@@ -1,0 +1,49 @@
+"""Wait for a condition, never for time; and see who is left in a directory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from operator_sre.processes.identity import process_of, rows
+
+__all__ = ["eventually", "gone", "names_in", "pids_in", "processes_in"]
+
+
+async def eventually(condition: Callable[[], object], *, within_s: float = 8.0) -> None:
+    """Return when the condition holds; fail when it does not in time."""
+    ends = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < ends, f"not within {within_s} s"
+        await asyncio.sleep(0.01)
+
+
+def pids_in(file: Path) -> list[int]:
+    """The pids that the processes of a test wrote down, one a line."""
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def gone(pids: list[int]) -> bool:
+    """None of them is alive."""
+    return all(process_of(pid) is None for pid in pids)
+
+
+def names_in(directory: Path) -> list[str]:
+    """What lies in a directory."""
+    return sorted(path.name for path in directory.iterdir())
+
+
+def processes_in(directory: Path) -> list[int]:
+    """Every process that works in this directory or was started with it as an argument."""
+    found = []
+    for pid, row in rows().items():
+        with contextlib.suppress(OSError):
+            cwd = str(Path(f"/proc/{pid}/cwd").readlink())
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+            is_ours = "operator_sre" in words and str(directory) in words
+            if not row.dead and (cwd.startswith(str(directory)) or is_ours):
+                found.append(pid)
+    return found

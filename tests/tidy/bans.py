@@ -1,0 +1,130 @@
+"""What our code does not do, each with what it does instead."""
+
+import ast
+from collections.abc import Callable, Iterator
+
+from tests.tidy.sources import Source, aliases, dotted, functions
+
+__all__ = ["banned", "broad_excepts", "places", "prints", "sleeps"]
+
+_CALLS = {
+    "asyncio.create_subprocess_shell": "an argument list with `create_subprocess_exec`",
+    "asyncio.get_event_loop": "`asyncio.get_running_loop()`",
+    "datetime.datetime.today": "the Clock, or `datetime.now(UTC)`",
+    "datetime.datetime.utcfromtimestamp": "`datetime.fromtimestamp(seconds, UTC)`",
+    "datetime.datetime.utcnow": "the Clock, or `datetime.now(UTC)`",
+    "eval": "a grammar, or `ast.literal_eval`",
+    "exec": "a function, or an import",
+    "os.popen": "an argument list with `subprocess.run`",
+    "os.system": "an argument list with `subprocess.run`",
+    "subprocess.getoutput": "an argument list with `subprocess.run`",
+    "subprocess.getstatusoutput": "an argument list with `subprocess.run`",
+    "tempfile.mktemp": "`tempfile.mkstemp` or `tempfile.TemporaryDirectory`",
+}
+_MODULES = {"dill", "marshal", "pickle", "shelve"}
+_SLEEPS = {"anyio.sleep", "asyncio.sleep", "time.sleep", "trio.sleep"}
+_BROAD = {"BaseException", "BaseExceptionGroup", "Exception", "ExceptionGroup"}
+
+
+def banned(source: Source) -> list[str]:
+    """Calls, imports and options that have a safer replacement."""
+    names = aliases(source.tree)
+    found: list[tuple[int, str, str]] = []
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call):
+            found += _calls(node, names)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found += _imports(node)
+    return [
+        f"{source.path}:{line} uses {what}; instead: {instead}" for line, what, instead in found
+    ]
+
+
+def _calls(node: ast.Call, names: dict[str, str]) -> Iterator[tuple[int, str, str]]:
+    name = dotted(node.func, names)
+    if name in _CALLS:
+        yield node.lineno, name, _CALLS[name]
+    if name == "datetime.datetime.now" and not node.args and not node.keywords:
+        yield node.lineno, f"{name} without a zone", "the Clock, or `datetime.now(UTC)`"
+    for keyword in node.keywords:
+        if keyword.arg == "preexec_fn":
+            yield node.lineno, "preexec_fn", "`start_new_session`, `process_group`, `user`"
+        if keyword.arg == "shell" and not _is_false(keyword.value):
+            yield node.lineno, "shell=True", "an argument list"
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
+
+
+def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[int, str, str]]:
+    modules = (
+        [alias.name for alias in node.names]
+        if isinstance(node, ast.Import)
+        else [node.module or ""]
+        if not node.level
+        else []
+    )
+    for module in modules:
+        if module.partition(".")[0] in _MODULES:
+            yield node.lineno, module, "`json`, with a dataclass at the edge"
+
+
+def broad_excepts(source: Source) -> list[str]:
+    """The places that catch any error at all and keep it, as `path:function`."""
+    return places(source, _is_broad)
+
+
+def prints(source: Source) -> list[str]:
+    """The places that print by themselves."""
+    return places(source, lambda node, names: _is_call(node, names, {"print", "pprint.pprint"}))
+
+
+def sleeps(source: Source) -> list[str]:
+    """The places that wait for time to pass; a sleep of zero only lets others run."""
+    return places(
+        source,
+        lambda node, names: _is_call(node, names, _SLEEPS) and not _sleeps_for_zero(node),
+    )
+
+
+def places(source: Source, holds: Callable[[ast.AST, dict[str, str]], bool]) -> list[str]:
+    """Where in a file something holds, as `path:function` of the innermost function."""
+    names = aliases(source.tree)
+    owner: dict[ast.AST, str] = {}
+    for function in functions(source):  # outer functions come first, inner ones overwrite
+        owner.update(dict.fromkeys(ast.walk(function.node), function.place))
+    found = [
+        owner.get(node, f"{source.path}:(module)")
+        for node in ast.walk(source.tree)
+        if holds(node, names)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _is_call(node: ast.AST, names: dict[str, str], wanted: set[str]) -> bool:
+    return isinstance(node, ast.Call) and dotted(node.func, names) in wanted
+
+
+def _sleeps_for_zero(node: ast.AST) -> bool:
+    first = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    return isinstance(first, ast.Constant) and first.value == 0
+
+
+def _is_broad(node: ast.AST, names: dict[str, str]) -> bool:
+    if isinstance(node, ast.ExceptHandler):
+        return not _raises_again(node) and (node.type is None or _names_broad(node.type, names))
+    if _is_call(node, names, {"contextlib.suppress"}) and isinstance(node, ast.Call):
+        return any(_names_broad(argument, names) for argument in node.args)
+    return False
+
+
+def _raises_again(node: ast.ExceptHandler) -> bool:
+    """A handler that ends with the same error again cleans up; it hides nothing."""
+    last = node.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
+
+
+def _names_broad(node: ast.expr, names: dict[str, str]) -> bool:
+    kinds = node.elts if isinstance(node, ast.Tuple) else [node]
+    return any(dotted(kind, names).removeprefix("builtins.") in _BROAD for kind in kinds)
