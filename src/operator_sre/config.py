@@ -231,6 +231,8 @@ def _subject(name: str, body: Any, file: str) -> SubjectConfig:
     for key in body:
         if key not in _SUBJECT_KEYS:
             raise _unknown(key, sorted(_SUBJECT_KEYS), place)
+    if not isinstance(body.get("plugin", name), str):
+        raise ConfigError(f"'plugin' of {place} has to be a text.")
     targets = tuple(_target(one, place) for one in body.get("targets", []))
     names = [target.name for target in targets]
     for target in targets:
@@ -239,7 +241,7 @@ def _subject(name: str, body: Any, file: str) -> SubjectConfig:
         for need in target.depends_on:
             if need not in names:
                 raise ConfigError(f"{target.name!r} in {place} depends on {need!r}, unknown there.")
-    return SubjectConfig(name, str(body.get("plugin", name)), targets)
+    return SubjectConfig(name, body.get("plugin", name), targets)
 
 
 def _target(body: Any, place: str) -> Target:
@@ -248,16 +250,22 @@ def _target(body: Any, place: str) -> Target:
     for key in body:
         if key not in _TARGET_KEYS:
             raise _unknown(key, sorted(_TARGET_KEYS), place)
-    port = body.get("port")
-    if not isinstance(body.get("name"), str) or not isinstance(body.get("kind"), str):
+    name, kind, port = body.get("name"), body.get("kind"), body.get("port")
+    if not (isinstance(name, str) and name and isinstance(kind, str) and kind):
         raise ConfigError(f"A target of {place} needs a name and a kind.")
     if port is not None and (type(port) is not int or not 0 < port < 65536):
-        raise ConfigError(f"The port of {body['name']!r} in {place} is not a port number.")
+        raise ConfigError(f"The port of {name!r} in {place} is not a port number.")
+    for key in ("host", "log"):
+        if not isinstance(body.get(key, ""), str):
+            raise ConfigError(f"{key!r} of {name!r} in {place} has to be a text.")
+    needs = body.get("depends_on", [])
+    if not isinstance(needs, list) or not all(isinstance(need, str) for need in needs):
+        raise ConfigError(f"'depends_on' of {name!r} in {place} has to be a list of names.")
     return Target(
-        name=body["name"],
-        kind=body["kind"],
-        host=str(body.get("host", "127.0.0.1")),
+        name=name,
+        kind=kind,
+        host=body.get("host", "127.0.0.1"),
         port=port,
-        depends_on=tuple(str(need) for need in body.get("depends_on", ())),
-        log=str(body.get("log", "")),
+        depends_on=tuple(needs),
+        log=body.get("log", ""),
     )

@@ -79,7 +79,7 @@ class Pipeline:
         """Look once at a subject, file what is broken, close what recovered by itself."""
         care = self.care(subject)
         watched = await self.monitor.watch(care.subject)
-        await self.desk.file(watched.violations, care.subject.targets())
+        await self.desk.file(watched.violations, watched.targets)
         at = watched.sighting.observation.at
         await self.desk.recover(subject, watched.conditions, at)
         return watched.sighting

@@ -27,7 +27,7 @@ def find_plugin(name: str) -> Plugin:
         )
     try:
         plugin = points[0].load()
-    except ImportError as error:
+    except (AttributeError, ImportError, SyntaxError) as error:
         raise MissingPluginError(
             f"The subject {name!r} cannot be loaded: {error}.",
             next_step="Reinstall the package it came from.",

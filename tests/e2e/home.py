@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from http.client import HTTPConnection
 from pathlib import Path
@@ -21,7 +22,7 @@ from operator_sre.store import Store, open_store
 from tests.e2e.census import processes_of
 from tests.e2e.waiting import eventually
 
-__all__ = ["OPERATOR", "Done", "Home", "Json", "Running", "run_operator"]
+__all__ = ["OPERATOR", "Done", "Home", "Json", "Running", "answers", "run_operator"]
 
 OPERATOR = Path(sys.executable).with_name("operator")
 COMMAND_S_MAX = 60.0
@@ -141,10 +142,16 @@ class Home:
         self.looked(1)
         return running
 
-    def looked(self, times: int) -> None:
+    def looked(self, times: int, *, subject: str = "ratelimiter") -> None:
         """Wait until the monitor has looked this many times from now on."""
-        before = self._looks()
-        eventually(lambda: self._looks() >= before + times, f"{times} looks at the rig")
+        newest = self.store.observations.newest(subject, limit=1)
+        since = newest[0].at if newest else datetime.min.replace(tzinfo=UTC)
+
+        def looks() -> int:
+            seen = self.store.observations.newest(subject, limit=times)
+            return sum(observation.at > since for observation in seen)
+
+        eventually(lambda: looks() >= times, f"{times} looks at {subject}")
 
     def rig(self) -> dict[str, Json]:
         """The targets of the rig by name, as they are now."""
@@ -185,9 +192,6 @@ class Home:
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         assert left == {}
-
-    def _looks(self) -> int:
-        return len(self.store.observations.newest("ratelimiter", limit=20_000))
 
 
 def answers(target: Json) -> bool:

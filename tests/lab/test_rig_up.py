@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ import pytest
 
 from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
 from operator_protocols.errors import NotFoundError, PortTakenError, RigError
-from operator_sre.lab.manifest import HOST, read_manifest
+from operator_sre.lab.manifest import HOST
 from operator_sre.lab.plan import LOAD, log_of
 from operator_sre.lab.ports import choose_ports
 from operator_sre.lab.raising import raise_rig, retire
@@ -214,56 +213,6 @@ async def test_a_dead_leftover_is_reaped_first(up: Up, tmp_path: Path) -> None:
     second = await up()
     assert not any(process is not None and alive(process) for process in old)
     assert all(each.state is RunState.RUNNING for each in second.status().processes)
-
-
-_KILLED = """
-import asyncio, sys
-from pathlib import Path
-from operator_sre.lab.rig import Rig
-from tests.lab.conftest import rig_spec
-async def main():
-    rig = await Rig.up(rig_spec(1), Path(sys.argv[1]), owned=sys.argv[2] == "owned")
-    print("up", flush=True)
-    sys.stdin.read()
-asyncio.run(main())
-"""
-
-
-def _owner(directory: Path, how: str) -> subprocess.Popen[bytes]:
-    root = str(Path(__file__).parents[2])
-    return subprocess.Popen(
-        [sys.executable, "-c", _KILLED, str(directory), how],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": f"{root}:{os.environ.get('PYTHONPATH', '')}"},
-    )
-
-
-@pytest.mark.asyncio
-async def test_an_owned_rig_dies_with_its_killed_owner(up: Up, tmp_path: Path) -> None:
-    with _owner(tmp_path / "rig", "owned") as owner:
-        assert owner.stdout is not None
-        assert owner.stdout.readline() == b"up\n"
-        owner.kill()
-    manifest = read_manifest(tmp_path / "rig")
-    assert manifest is not None
-    await eventually(lambda: not manifest.live)
-    assert processes_in(tmp_path) == []
-    # Its directory is found dead by the next one.
-    await up()
-
-
-@pytest.mark.asyncio
-async def test_the_other_kind_outlives_its_killed_starter(tmp_path: Path) -> None:
-    with _owner(tmp_path / "rig", "detached") as owner:
-        assert owner.stdout is not None
-        assert owner.stdout.readline() == b"up\n"
-        owner.kill()
-    rig = Rig.attach(tmp_path / "rig")
-    await rig.restart("node-1")
-    assert all(each.state is RunState.RUNNING for each in rig.status().processes)
-    await rig.down()
 
 
 @pytest.mark.asyncio

@@ -12,7 +12,7 @@ from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.health import Health, worst
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.errors import OperatorError
-from operator_sre.app.lab import break_rig, rig_down, rig_status, rig_up
+from operator_sre.app.lab import break_rig, fault_of, own_rig, rig_status
 from operator_sre.app.story import Line, lines_of
 from operator_sre.app.wiring import App
 from operator_sre.lab.load import LoadStats
@@ -34,6 +34,7 @@ class Event:
     seq: int | None = None
     kind: str = ""
     payload: Any = None
+    ticket: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,12 @@ async def play(
 
     The last thing it yields is the Ending.
     """
+    fault_of(subject, fault)  # a fault that there is not, is an error now and not after the start
     yield _say("rig", f"starting a real {subject} on private ports ...")
+    rig = await own_rig(app, subject)
     loops: asyncio.Task[None] | None = None
     try:
-        view = await rig_up(app, subject, owned=True)
-        for target in view.targets:
+        for target in rig_status(app, subject).targets:
             yield _say(
                 "rig", f"{target.name:8} {target.kind:6} pid {target.pid} port {target.port}"
             )
@@ -74,20 +76,23 @@ async def play(
         await _until_healthy(app, subject)
         loops = asyncio.create_task(_serve(engine.watch([subject]), engine.work()))
         yield _say("watch", await _flowing(app, subject, looks=LOOKS_BEFORE), "good")
+        before = _last_seq(app)
         target_hit = await break_rig(app, subject, fault, target=None, seed=seed)
         times = {"fault": time.monotonic()}
         yield _say("fault", f"{fault}: {target_hit} was hit just now, and nobody was told", "bad")
-        async for event in _follow(app, loops):
+        ticket: int | None = None
+        async for event in _follow(app, loops, after=before):
             times[event.kind] = times.get(event.kind, 0.0) or time.monotonic()
             if event.kind == Kind.OUTCOME:
                 times[event.kind] = time.monotonic()  # the last thing done is the repair
+            ticket = event.ticket or ticket
             yield event
-        yield _ending(app, subject, target_hit, times)
+        yield _ending(app, subject, target_hit, times, ticket=ticket)
     finally:
         if loops is not None:
             loops.cancel()
             await asyncio.gather(loops, return_exceptions=True)
-        await rig_down(app, subject)
+        await rig.down()
 
 
 async def _serve(*loops: Any) -> None:
@@ -123,29 +128,35 @@ async def _flowing(app: App, subject: str, *, looks: int) -> str:
     return f"the monitor has looked {looks} times: every invariant holds, {traffic}"
 
 
-async def _follow(app: App, loops: asyncio.Task[None]) -> AsyncIterator[Event]:
-    """Every entry of the ledger as it comes, until a ticket has ended."""
-    seq, deadline = 0, time.monotonic() + STORY_S_MAX
+def _last_seq(app: App) -> int:
+    newest = app.store.entries.newest(limit=1)
+    return newest[0].seq if newest else 0
+
+
+async def _follow(app: App, loops: asyncio.Task[None], *, after: int) -> AsyncIterator[Event]:
+    """Every entry of the ledger behind `after` as it comes, until a ticket has ended."""
+    seq, deadline = after, time.monotonic() + STORY_S_MAX
     while time.monotonic() < deadline:
         if loops.done():
             loops.result()
         for entry in app.store.entries.after(seq, limit=100):
             seq = entry.seq
             for line in lines_of(entry):
-                yield Event(line, entry.seq, entry.kind.value, entry.payload)
+                yield Event(line, entry.seq, entry.kind.value, entry.payload, entry.ticket)
             if entry.kind in {Kind.TICKET_RESOLVED, Kind.TICKET_ESCALATED}:
                 return
         await asyncio.sleep(POLL_S)
     yield _say("close", f"nothing came to an end within {STORY_S_MAX:g} s", "bad")
 
 
-def _ending(app: App, subject: str, target: str, times: Mapping[str, float]) -> Ending:
-    tickets = app.store.tickets.find(subject=subject)
+def _ending(
+    app: App, subject: str, target: str, times: Mapping[str, float], *, ticket: int | None
+) -> Ending:
     report = verify(app.store.entries)
     fault, detected = times["fault"], times.get(Kind.TICKET_OPENED)
     repaired, proven = times.get(Kind.OUTCOME), times.get(Kind.TICKET_RESOLVED)
     return Ending(
-        ticket=tickets[0] if tickets else None,
+        ticket=None if ticket is None else app.store.tickets.get(ticket),
         target=target,
         detect_s=detected - fault if detected else None,
         repair_s=repaired - detected if repaired and detected else None,

@@ -14,7 +14,16 @@ from operator_sre.lab.load import LoadStats, read_load
 from operator_sre.lab.rig import Rig
 from operator_sre.plugins import find_plugin
 
-__all__ = ["RigView", "break_rig", "heal_rig", "rig_down", "rig_status", "rig_up"]
+__all__ = [
+    "RigView",
+    "break_rig",
+    "fault_of",
+    "heal_rig",
+    "own_rig",
+    "rig_down",
+    "rig_status",
+    "rig_up",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +51,22 @@ class RigView:
     faults: tuple[str, ...]
 
 
-async def rig_up(app: App, subject: str, *, owned: bool = False) -> RigView:
-    """Bring the rig of a subject to life under this home."""
+async def rig_up(app: App, subject: str) -> RigView:
+    """Bring the rig of a subject to life under this home; it runs until it is taken down."""
+    await _raise(app, subject, owned=False)
+    return rig_status(app, subject)
+
+
+async def own_rig(app: App, subject: str) -> Rig:
+    """A rig that ends with this process at the latest; the caller holds it and takes it down."""
+    return await _raise(app, subject, owned=True)
+
+
+async def _raise(app: App, subject: str, *, owned: bool) -> Rig:
     plugin = find_plugin(subject)
     if plugin.rig is None:
         raise UsageError(f"The subject {subject!r} has no rig.")
-    await Rig.up(plugin.rig(), app.rig_directory(subject), owned=owned)
-    return rig_status(app, subject)
+    return await Rig.up(plugin.rig(), app.rig_directory(subject), owned=owned)
 
 
 async def rig_down(app: App, subject: str) -> None:
@@ -75,19 +93,20 @@ async def break_rig(
     app: App, subject: str, fault: str, *, target: str | None, seed: int | None
 ) -> str:
     """Inject a fault; returns the target that was hit."""
-    found = _fault(subject, fault)
+    found = fault_of(subject, fault)
     rig = Rig.attach(app.rig_directory(subject))
     return await faults.inject(rig, found, target=target, rng=random.Random(seed))
 
 
 async def heal_rig(app: App, subject: str, fault: str, *, target: str | None) -> str:
     """Undo a fault; returns the target."""
-    found = _fault(subject, fault)
+    found = fault_of(subject, fault)
     rig = Rig.attach(app.rig_directory(subject))
     return await faults.heal(rig, found, target=target)
 
 
-def _fault(subject: str, name: str) -> Fault:
+def fault_of(subject: str, name: str) -> Fault:
+    """A fault of a subject by its name; NotFoundError lists those there are."""
     known = find_plugin(subject).faults
     for fault in known:
         if fault.name == name:

@@ -59,7 +59,7 @@ class Gate:
         )
         return verdict.refusal(why)
 
-    async def _mint(self, verdict: Verdict, ticket: Ticket) -> Permit:
+    async def _mint(self, verdict: Verdict, ticket: Ticket, *, approval: str = "") -> Permit:
         permit = Permit(
             id=self.new_id(),
             action=verdict.action,
@@ -75,13 +75,14 @@ class Gate:
             "policy_digest": permit.policy_digest,
             "expires_at": permit.expires_at.isoformat(),
             "epoch": permit.epoch,
+            "approval": approval,
         }
         draft = Draft(Kind.PERMIT_MINTED, payload, ticket=ticket.id, run=ticket.run)
         await self.journal.append(draft)
         return permit
 
     async def _ask(self, verdict: Verdict, ticket: Ticket) -> Permit | Result:
-        approval = self._pending(verdict, ticket) or await self._request(verdict, ticket)
+        approval = self._asked(verdict, ticket) or await self._request(verdict, ticket)
         while approval.state is ApprovalState.PENDING:
             if self.clock.now() >= approval.expires_at:
                 approval = await self._expire(approval)
@@ -94,14 +95,19 @@ class Gate:
         # Judged again: the policy may have changed while the person was thinking.
         if self.judge(verdict.action) != verdict:
             return self._refuse(verdict, ticket, "Superseded: the policy changed meanwhile.")
-        return await self._mint(verdict, ticket)
+        return await self._mint(verdict, ticket, approval=approval.id)
 
-    def _pending(self, verdict: Verdict, ticket: Ticket) -> Approval | None:
-        """A request of this run for this very action, from before a restart."""
-        for approval in self.approvals.find(states=(ApprovalState.PENDING,)):
+    def _asked(self, verdict: Verdict, ticket: Ticket) -> Approval | None:
+        """A request of this run for this very action that still counts, from before a restart.
+
+        It may have been answered while no agent was there; an answer gives one permit, in time.
+        """
+        for approval in reversed(self.approvals.find()):
             same_action = approval.action.digest == verdict.action.digest
             if approval.run == ticket.run and same_action:
-                return approval
+                pending = approval.state is ApprovalState.PENDING
+                in_time = self.clock.now() < approval.expires_at
+                return approval if pending or (in_time and not approval.permit) else None
         return None
 
     async def _request(self, verdict: Verdict, ticket: Ticket) -> Approval:

@@ -54,6 +54,12 @@ def _damage(
         return Damage(seq, "edited", f"the bytes of entry {seq} do not match its hash")
     if claimed_previous != previous:
         return Damage(seq, "reordered", f"entry {seq} does not follow the one before it")
-    if json.loads(body).get("seq") != seq:
+    try:
+        record = json.loads(body)
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        return Damage(seq, "edited", f"the bytes of entry {seq} are not an entry")
+    if record.get("seq") != seq:
         return Damage(seq, "reordered", f"entry {seq} says that it is another one")
     return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Finding, Observation, Sighting, Violation
+from operator_protocols.domain.target import Target
 from operator_protocols.ports import Clock, Condition, Conditions, Invariant, Observations, Subject
 from operator_sre.monitor.conditions import advance, violations_of
 
@@ -20,9 +21,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a look showed, since when, and what of it is a violation by now."""
+    """What a look showed, since when, and what of it is a violation by now.
+
+    `targets` are the subject's parts at that moment; none when they could not be read.
+    """
 
     sighting: Sighting
+    targets: tuple[Target, ...]
     conditions: tuple[Condition, ...]
     violations: tuple[Violation, ...]
 
@@ -47,16 +52,11 @@ class Monitor:
 
     async def look(self, subject: Subject) -> Sighting:
         """Observe once and check every invariant. Never raises for what the subject does."""
-        observation = await self._observe(subject)
-        await self._observations.add(observation)
-        findings = [*_observable(subject, observation)]
-        for invariant in subject.invariants:
-            findings.extend(_check(invariant, observation))
-        return Sighting(observation, tuple(findings))
+        return (await self._see(subject))[0]
 
     async def watch(self, subject: Subject) -> Watched:
         """Look once and say what has been broken for longer than its grace."""
-        sighting = await self.look(subject)
+        sighting, targets = await self._see(subject)
         conditions = advance(self._conditions.of(subject.name), sighting)
         await self._conditions.update(conditions)
         graces = {invariant.name: invariant for invariant in subject.invariants}
@@ -66,18 +66,26 @@ class Monitor:
             invariants=graces,
             blind_grace_s=self._blind_grace_s,
         )
-        return Watched(sighting, conditions, violations)
+        return Watched(sighting, targets, conditions, violations)
 
-    async def _observe(self, subject: Subject) -> Observation:
+    async def _see(self, subject: Subject) -> tuple[Sighting, tuple[Target, ...]]:
+        observation, targets = await self._observe(subject)
+        await self._observations.add(observation)
+        findings = [*_observable(subject, observation)]
+        for invariant in subject.invariants:
+            findings.extend(_check(invariant, observation))
+        return Sighting(observation, tuple(findings)), targets
+
+    async def _observe(self, subject: Subject) -> tuple[Observation, tuple[Target, ...]]:
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await subject.observe()
+                return await subject.observe(), tuple(subject.targets())
         except TimeoutError:
             problem = f"it took longer than {self._timeout_s:g} s to look"
         except Exception as error:  # noqa: BLE001  whatever a plug-in raises, we saw nothing
             problem = f"{type(error).__name__}: {error}"
         log.warning("cannot observe", extra={"subject": subject.name, "problem": problem})
-        return Observation(subject.name, self._clock.now(), problem=problem)
+        return Observation(subject.name, self._clock.now(), problem=problem), ()
 
 
 def _observable(subject: Subject, observation: Observation) -> Iterable[Finding]:

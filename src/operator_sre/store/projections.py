@@ -24,6 +24,11 @@ def project(connection: sqlite3.Connection, entry: Entry) -> None:
         follow(connection, entry)
 
 
+def _plain(text: str) -> str:
+    """Free text as a column can hold it; a lone surrogate, which the ledger keeps, becomes `?`."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def _ticket_opened(connection: sqlite3.Connection, entry: Entry) -> None:
     payload = entry.payload
     at = entry.at.isoformat()
@@ -37,7 +42,7 @@ def _ticket_opened(connection: sqlite3.Connection, entry: Entry) -> None:
             payload["severity"],
             Severity(payload["severity"]).rank,
             TicketState.OPEN,
-            payload["summary"],
+            _plain(payload["summary"]),
             at,
             at,
         ),
@@ -51,7 +56,13 @@ def _ticket_grew(connection: sqlite3.Connection, entry: Entry) -> None:
     connection.execute(
         "UPDATE tickets SET severity = ?, severity_rank = ?, summary = ?, changed_at = ?"
         " WHERE id = ?",
-        (severity, severity.rank, entry.payload["summary"], entry.at.isoformat(), entry.ticket),
+        (
+            severity,
+            severity.rank,
+            _plain(entry.payload["summary"]),
+            entry.at.isoformat(),
+            entry.ticket,
+        ),
     )
 
 
@@ -88,7 +99,7 @@ def _ticket_released(connection: sqlite3.Connection, entry: Entry) -> None:
         " WHERE id = ?",
         (
             TicketState.OPEN,
-            entry.payload["reason"],
+            _plain(entry.payload["reason"]),
             entry.payload["not_before"],
             entry.at.isoformat(),
             entry.ticket,
@@ -101,7 +112,7 @@ def _ticket_ended(connection: sqlite3.Connection, entry: Entry) -> None:
     state = TicketState.RESOLVED if resolved else TicketState.ESCALATED
     connection.execute(
         "UPDATE tickets SET state = ?, worker = '', reason = ?, changed_at = ? WHERE id = ?",
-        (state, entry.payload["reason"], entry.at.isoformat(), entry.ticket),
+        (state, _plain(entry.payload["reason"]), entry.at.isoformat(), entry.ticket),
     )
     if resolved:
         connection.execute("UPDATE violations SET live = 0 WHERE ticket = ?", (entry.ticket,))
@@ -117,7 +128,12 @@ def _run_started(connection: sqlite3.Connection, entry: Entry) -> None:
 def _run_finished(connection: sqlite3.Connection, entry: Entry) -> None:
     connection.execute(
         "UPDATE runs SET state = ?, summary = ?, finished_at = ? WHERE id = ?",
-        (entry.payload["state"], entry.payload["summary"], entry.at.isoformat(), entry.run),
+        (
+            entry.payload["state"],
+            _plain(entry.payload["summary"]),
+            entry.at.isoformat(),
+            entry.run,
+        ),
     )
 
 
@@ -142,8 +158,8 @@ def _approval_decided(connection: sqlite3.Connection, entry: Entry) -> None:
         (
             payload["state"],
             payload["state"],
-            payload["decided_by"],
-            payload["reason"],
+            _plain(payload["decided_by"]),
+            _plain(payload["reason"]),
             payload["id"],
         ),
     )
@@ -162,6 +178,10 @@ def _permit_minted(connection: sqlite3.Connection, entry: Entry) -> None:
             payload["epoch"],
             datetime.fromisoformat(payload["expires_at"]).timestamp(),
         ),
+    )
+    connection.execute(
+        "UPDATE approvals SET body = json_set(body, '$.permit', ?) WHERE id = ?",
+        (payload["permit"], payload.get("approval", "")),
     )
 
 

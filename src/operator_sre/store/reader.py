@@ -20,7 +20,7 @@ class Reader:
         self._path = path
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(
-            f"{path.as_uri()}?mode=ro",
+            f"{path.absolute().as_uri()}?mode=ro",
             uri=True,
             timeout=busy_s,
             isolation_level=None,

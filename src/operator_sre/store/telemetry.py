@@ -62,16 +62,19 @@ class SqliteObservations:
                 ),
             )
             if inserted.lastrowid is not None and inserted.lastrowid % 100 == 0:
-                self._forget(transaction, observation.subject)
+                self._forget(transaction)
 
         await self._writer.write(change)
 
-    def _forget(self, transaction: Transaction, subject: str) -> None:
-        transaction.connection.execute(
-            "DELETE FROM observations WHERE subject = ? AND at < (SELECT min(at) FROM"
-            " (SELECT at FROM observations WHERE subject = ? ORDER BY at DESC LIMIT ?))",
-            (subject, subject, self._kept),
-        )
+    def _forget(self, transaction: Transaction) -> None:
+        # Every subject: which one happens to be added now says nothing about the others.
+        subjects = transaction.connection.execute("SELECT DISTINCT subject FROM observations")
+        for (subject,) in subjects.fetchall():
+            transaction.connection.execute(
+                "DELETE FROM observations WHERE subject = ? AND at < (SELECT min(at) FROM"
+                " (SELECT at FROM observations WHERE subject = ? ORDER BY at DESC LIMIT ?))",
+                (subject, subject, self._kept),
+            )
 
     def newest(self, subject: str, *, limit: int) -> Sequence[Observation]:
         """The newest looks at a subject, newest first."""

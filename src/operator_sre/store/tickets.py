@@ -156,7 +156,11 @@ def _open(transaction: Transaction, violations: Sequence[Violation]) -> Ticket:
 
 
 def _grow(transaction: Transaction, ticket: Ticket, violations: Sequence[Violation]) -> Ticket:
-    everything = (*ticket.violations, *violations)
+    now = _load(transaction, ticket.id)
+    if now.state not in {TicketState.OPEN, TicketState.CLAIMED}:
+        # Nobody would work on a violation that is hidden in it, and nobody could file it again.
+        raise ConflictError(f"Ticket {ticket.id} is {now.state} by now; nothing was added.")
+    everything = (*now.violations, *violations)
     payload = {
         "severity": max(violation.severity for violation in everything),
         "summary": _summary(everything),

@@ -63,10 +63,10 @@ class Sighting:
 
     def health_of(self, keys: Iterable[str]) -> Health:
         """The worst health of these violations' keys; what is not spoken of is UNKNOWN."""
-        known = {
-            key_of(self.observation.subject, finding.target, finding.invariant): finding.health
-            for finding in self.findings
-        }
+        known: dict[str, Health] = {}
+        for finding in self.findings:
+            key = key_of(self.observation.subject, finding.target, finding.invariant)
+            known[key] = max(finding.health, known.get(key, finding.health))
         return worst(known.get(key, Health.UNKNOWN) for key in keys)
 
     def broken(self) -> frozenset[str]:

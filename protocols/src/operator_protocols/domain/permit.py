@@ -36,7 +36,7 @@ class ApprovalState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A request to a person, and their answer."""
+    """A request to a person, their answer, and the one permit that came of it."""
 
     id: str
     action: Action
@@ -49,3 +49,4 @@ class Approval:
     run: str = ""
     decided_by: str = ""
     reason: str = ""
+    permit: str = ""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,13 +33,34 @@ def demo(
     directory that is named at the end (or in --home); your own state is not touched.
     """
     home = context.obj.home or tempfile.mkdtemp(prefix="operator-demo-")
+    ended = False
+    try:
+        proven = _play(context, home, subject, fault, seed, as_json=as_json)
+        ended = True
+    finally:
+        # Only at its end it names the directory; before that nobody could find it.
+        if not ended and not context.obj.home:
+            shutil.rmtree(home, ignore_errors=True)
+    raise typer.Exit(0 if proven else 1)
+
+
+def _play(
+    context: typer.Context,
+    home: str,
+    subject: str,
+    fault: str,
+    seed: int | None,
+    *,
+    as_json: bool,
+) -> bool:
     flags = {"home": home, "mode": "execute", "profile": "lab"}
     pace = {"interval_s": "2", "stable_s": "5", "timeout_s": "2"}
     level = context.obj.log_level or "error"
     config = config_of(context, **flags, **pace, log_level=level)
     face = JsonFace() if as_json else StoryFace(home=home)
-    proven = run_until_stopped(_show(config, face, subject, fault, seed))
-    raise typer.Exit(0 if proven else 1)
+    # What is in the user's care has no part in this, even if it has the same name.
+    alone = replace(config, subjects=())
+    return run_until_stopped(_show(alone, face, subject, fault, seed))
 
 
 async def _show(config: Config, face: Face, subject: str, fault: str, seed: int | None) -> bool:

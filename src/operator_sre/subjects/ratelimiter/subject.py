@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 
 import httpx2
@@ -15,6 +16,7 @@ from operator_sre.subjects.ratelimiter.invariants import INVARIANTS
 
 __all__ = ["RateLimiter"]
 
+BODY_BYTES_MAX = 64 * 1024
 READINGS = ("status", "store_connected", "store_error", "p99_check_ms", "uptime_s")
 
 
@@ -38,7 +40,9 @@ class RateLimiter:
         nodes = [target for target in targets if target.kind == "node"]
         stores = [target for target in targets if target.kind == "store"]
         async with httpx2.AsyncClient(timeout=self._settings.timeout_s, trust_env=False) as client:
-            seen = await asyncio.gather(*(_node(client, target) for target in nodes))
+            seen = await asyncio.gather(
+                *(_node(client, target, self._settings.timeout_s) for target in nodes)
+            )
         # The store last: if a node had lost it, it is seen lost here too, in the same look.
         seen += await asyncio.gather(
             *(_store(target, self._settings.timeout_s) for target in stores)
@@ -46,21 +50,38 @@ class RateLimiter:
         return Observation(self.name, self._settings.clock.now(), tuple(seen))
 
 
-async def _node(client: httpx2.AsyncClient, target: Target) -> Seen:
+async def _node(client: httpx2.AsyncClient, target: Target, timeout_s: float) -> Seen:
     readings: dict[str, Value] = {"kind": "node", "reachable": True}
     try:
-        answer = await client.get(f"http://{target.host}:{target.port}/health")
-        said = answer.json() if answer.status_code == 200 else None
-    except httpx2.TimeoutException:
+        # The client limits each read only; an answer that drips would never end.
+        async with asyncio.timeout(timeout_s):
+            status, body = await _get(client, f"http://{target.host}:{target.port}/health")
+        said = json.loads(body) if status == 200 else None
+    except (TimeoutError, httpx2.TimeoutException):
         return _unreachable("node", target, "it does not answer in time")
     except httpx2.TransportError as error:
         return _unreachable("node", target, _sentence(error))
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        return Seen(target.name, {"kind": "node"}, f"it cannot be asked: {error}")
     except ValueError:
         return Seen(target.name, {"kind": "node"}, "its health is not JSON")
     if not isinstance(said, dict):
-        return Seen(target.name, {"kind": "node"}, f"it answered {answer.status_code}")
+        return Seen(target.name, {"kind": "node"}, f"it answered {status}")
+    if not isinstance(said.get("status"), str) or not isinstance(said.get("store_connected"), bool):
+        return Seen(target.name, {"kind": "node"}, "its health says nothing of its status")
     readings |= {name: said[name] for name in READINGS if name in said}
     return Seen(target.name, readings)
+
+
+async def _get(client: httpx2.AsyncClient, url: str) -> tuple[int, bytes]:
+    """The status and the body, of which no more is read than a health can be long."""
+    body = b""
+    async with client.stream("GET", url) as answer:
+        async for part in answer.aiter_bytes():
+            body += part
+            if len(body) > BODY_BYTES_MAX:
+                break
+    return answer.status_code, body[:BODY_BYTES_MAX]
 
 
 async def _store(target: Target, timeout_s: float) -> Seen:
@@ -69,7 +90,7 @@ async def _store(target: Target, timeout_s: float) -> Seen:
             reader, writer = await asyncio.open_connection(target.host, target.port)
             try:
                 writer.write(b"PING\r\n")
-                said = (await reader.readline())[:100]
+                said = await reader.read(100)
             finally:
                 writer.close()
     except TimeoutError:

@@ -1,0 +1,71 @@
+"""What a detector found, and the marker that takes its place."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from operator_sre.ledger.redaction.pattern import Pattern
+
+__all__ = ["Finding", "digest", "marker_spans", "merge", "replace"]
+
+HASH_DIGITS = 8
+_MARKER = Pattern(rb"\[REDACTED:[a-z0-9_]+:[0-9a-f]{8}\]")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """A secret's place; in what detectors return, places are bytes."""
+
+    start: int
+    end: int
+    kind: str
+    # The secret itself where its text is encoded (`%40` in a URL), so that equal ones stay equal.
+    plain: bytes | None = None
+    # A number in JSON has no quotes, and its marker needs some.
+    bare: bool = False
+
+
+def digest(key: bytes, secret: bytes) -> str:
+    """The short keyed hash by which equal secrets are recognised."""
+    return hmac.digest(key, secret, "sha256").hex()[:HASH_DIGITS]
+
+
+def marker_spans(data: bytes) -> list[tuple[int, int]]:
+    """Where markers already stand."""
+    return list(_MARKER.spans(data)) if b"[REDACTED:" in data else []
+
+
+def merge(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings in order and apart: those that touch become one, named by the longest of them.
+
+    Of two that are equally long the later in the list wins, and formats are found last: a token
+    whose maker is known is called by it, whatever the name it was assigned to.
+    """
+    merged: list[Finding] = []
+    for one in sorted(findings, key=lambda found: (found.start, -found.end)):
+        if not merged or one.start > merged[-1].end:
+            merged.append(one)
+            continue
+        last = merged[-1]
+        if (one.start, one.end) == (last.start, last.end):
+            merged[-1] = Finding(
+                one.start, one.end, one.kind, one.plain or last.plain, one.bare or last.bare
+            )
+        elif one.end > last.end:
+            longest = max(last, one, key=lambda found: found.end - found.start)
+            merged[-1] = Finding(last.start, one.end, longest.kind)
+    return merged
+
+
+def replace(data: bytes, findings: Sequence[Finding], key: bytes) -> bytes:
+    """The data with a marker in the place of each finding; they must be merged."""
+    pieces: list[bytes] = []
+    at = 0
+    for one in findings:
+        secret = data[one.start : one.end] if one.plain is None else one.plain
+        marker = f"[REDACTED:{one.kind}:{digest(key, secret)}]"
+        pieces += [data[at : one.start], (f'"{marker}"' if one.bare else marker).encode()]
+        at = one.end
+    return b"".join([*pieces, data[at:]])

@@ -1,0 +1,174 @@
+"""Which names are names of secrets, and how much such a name proves about its value."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+
+__all__ = ["STEMS", "Name", "Trust", "name_of"]
+
+NAME_BYTES_MAX = 128
+# Every name of a secret holds one of these; the detectors look for them first.
+STEMS = (
+    rb"passw|passphrase|passcode|pass|pwd|pswd|bindpw|rootpw|userpw|kennwort|secret|token|jwt"
+    rb"|key|auth|cred|sessionid|sessid|psk|pepper|sig(?:nature)?|bearer"
+)
+
+
+class Trust(IntEnum):
+    """What a value must be for its name to make it a secret."""
+
+    RANDOM = 1  # it looks as if a machine had made it
+    CHOSEN = 2  # or as if a person had chosen it: letters with digits or signs
+    ANY = 3  # anything but a placeholder
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name of secrets: what they are, and what a value must be."""
+
+    kind: str
+    trust: Trust
+
+
+_PASSWORD = Name("password", Trust.ANY)
+_TOKEN = Name("token", Trust.CHOSEN)
+_SECRET = Name("secret", Trust.ANY)
+_KEY = Name("api_key", Trust.ANY)
+
+# The last word of a name says what it names: PASSWORD_FILE is a file.
+_LAST = {
+    "password": _PASSWORD,
+    "passwords": _PASSWORD,
+    "passwd": _PASSWORD,
+    "passphrase": _PASSWORD,
+    "passcode": _PASSWORD,
+    "passwort": _PASSWORD,
+    "kennwort": _PASSWORD,
+    "pwd": _PASSWORD,
+    "pswd": _PASSWORD,
+    "pw": Name("password", Trust.CHOSEN),
+    "pass": Name("password", Trust.CHOSEN),
+    "psk": _PASSWORD,
+    "requirepass": _PASSWORD,
+    "masterauth": _PASSWORD,
+    "bindpw": _PASSWORD,
+    "rootpw": _PASSWORD,
+    "userpw": _PASSWORD,
+    "rediscliauth": _PASSWORD,
+    # Alone it is as often the name of a Kubernetes object as it is a secret.
+    "secret": Name("secret", Trust.CHOSEN),
+    "pepper": Name("secret", Trust.RANDOM),
+    "token": _TOKEN,
+    "jwt": Name("token", Trust.RANDOM),
+    "bearer": Name("token", Trust.RANDOM),
+    "auth": Name("credential", Trust.RANDOM),
+    "authorization": Name("credential", Trust.RANDOM),
+    "credential": Name("credential", Trust.RANDOM),
+    "credentials": Name("credential", Trust.RANDOM),
+    "creds": Name("credential", Trust.RANDOM),
+    "dockerconfigjson": Name("credential", Trust.RANDOM),
+    "dockercfg": Name("credential", Trust.RANDOM),
+    "sessionid": Name("session", Trust.RANDOM),
+    "sessid": Name("session", Trust.RANDOM),
+    "phpsessid": Name("session", Trust.RANDOM),
+    "jsessionid": Name("session", Trust.RANDOM),
+    "sig": Name("signature", Trust.RANDOM),
+    "signature": Name("signature", Trust.RANDOM),
+}
+# A word that ends like this, as in PGPASSWORD, authtoken, clientsecret.
+_ENDS = (
+    ("password", _PASSWORD),
+    ("passwd", _PASSWORD),
+    ("passphrase", _PASSWORD),
+    ("secret", _SECRET),
+    ("apikey", _KEY),
+    ("secretkey", _SECRET),
+    ("accesskey", _SECRET),
+    ("privatekey", Name("private_key", Trust.ANY)),
+    ("apitoken", _TOKEN),
+    ("authtoken", _TOKEN),
+    ("accesstoken", _TOKEN),
+    ("refreshtoken", _TOKEN),
+    ("identitytoken", _TOKEN),
+    ("pwd", _PASSWORD),
+)
+_PASS_OWNERS = frozenset(
+    "admin bind broker db database elastic ftp http imap jdbc key ldap login mail mongo mq my mysql"
+    " pg pop postgres proxy rabbitmq redis root sasl sftp smtp sql ssh ssl store sudo trust user"
+    " vault vnc vpn web become rpc git svn nexus registry docker es db1 app".split()
+)
+# A key is a secret by what it opens; primary, cache, partition and public keys open nothing.
+_KEY_OWNERS = frozenset(
+    "access account admin api app application auth authentication aws client consumer crypto"
+    " decryption deploy encryption hmac ingest ingestion integration jwt license master mac"
+    " private rsa secret service sas session shared signing ssh storage subscription unseal"
+    " recovery vault webhook write aes cipher fernet".split()
+)
+# These come before `token` in pagination, grammars and the budgets of language models.
+_NOT_TOKENS = frozenset(
+    "next page paging pagination continuation continue cancel cancellation start end stop eos bos"
+    " pad unk sep cls mask max min num total prompt completion output input context per syntax"
+    " parse design unexpected resume cursor sync first last".split()
+)
+# These come before `secret` where it is the name of an object that holds one.
+_NOT_SECRETS = frozenset(
+    "existing pull tls image kube kubernetes k8s sealed external top".split()
+)
+# Words after the one that counts, which change nothing: DB_PASSWORD_PROD, client-key-data.
+_QUALIFIERS = frozenset(
+    "value data prod production dev staging stage live primary secondary new old current previous"
+    " base64 b64 plain plaintext raw string hash hashed base default main backup ro rw local"
+    " encrypted a b x".split()
+)
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+@functools.lru_cache(maxsize=4096)
+def name_of(name: bytes) -> Name | None:
+    """What a name says about its value; None when it is no name of secrets."""
+    words = _words(name)
+    if not words:
+        return None
+    last = words[-1]
+    before = words[-2] if len(words) > 1 else ""
+    if last == "key":
+        return _key(words)
+    if last == "pass":
+        return _PASSWORD if before in _PASS_OWNERS else None if before else _LAST[last]
+    if last == "secret" and before:
+        return _LAST[last] if before in _NOT_SECRETS else _SECRET
+    if last == "token" and before in _NOT_TOKENS:
+        return None
+    if last in {"sig", "signature", "auth", "pw"} and before and last != "pw":
+        return Name(_LAST[last].kind, Trust.RANDOM)
+    if last in _LAST:
+        return _LAST[last]
+    if last.endswith("pass") and last.removesuffix("pass") in _PASS_OWNERS:
+        return _PASSWORD
+    return next((named for end, named in _ENDS if last.endswith(end)), None)
+
+
+def _words(name: bytes) -> list[str]:
+    """The words of `DB_PASSWORD`, `clientSecret`, `-Dssl.key-password`, without qualifiers."""
+    text = name[-NAME_BYTES_MAX:].decode("ascii", "replace")
+    words = [word.lower() for word in _WORDS.findall(text)]
+    while len(words) > 1 and (words[-1].isdigit() or words[-1] in _QUALIFIERS):
+        words.pop()
+    if len(words) > 1 and words[-1] == "id" and words[-2] == "session":
+        return []  # in logs it is how requests are told apart; as a cookie it is found anyway
+    return words
+
+
+def _key(words: list[str]) -> Name | None:
+    if len(words) < 2 or words[-2] not in _KEY_OWNERS:
+        return None
+    if words[-2] in {"private", "rsa", "client"}:
+        return Name("private_key", Trust.ANY)
+    if words[-2] in {"secret", "access", "account", "storage", "shared"}:
+        return _SECRET
+    if words[-2] in {"api", "app", "application", "subscription", "license"}:
+        return _KEY
+    return Name("secret", Trust.CHOSEN)

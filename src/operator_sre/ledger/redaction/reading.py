@@ -1,0 +1,117 @@
+"""Reading the value that begins at a place in text: quoted, escaped, or bare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from operator_sre.ledger.redaction.pattern import Pattern
+
+__all__ = ["Value", "line_end", "line_start", "read_quoted", "read_value"]
+
+# How far a closing quote is looked for. A longer value is still taken, up to the next blank.
+QUOTED_BYTES_MAX = 16_384
+_QUOTES = b"\"'`"
+# Backslashes before a quote, by how often the text was put into a string: 0, 1, 3, 7.
+_DEPTHS = (0, 1, 3, 7)
+_BARE = Pattern(rb"[^\x00-\x20\x7f\"'`<>]+")
+# Where a bare value ends before the next blank: `a=1&b=2`, `a=1;b=2`, `a=1, b=2`, "a=1\nb=2".
+_CUT = Pattern(
+    rb"\\+[nrt]|\\+u00(?:26|3[ce]|22|27)|&(?:amp|quot|lt|gt|#\d+);|&&|\|\||&[\w.%\[\]-]+="
+    rb"|[;,](?:[\w. -]+[=:]|\z|[\[{(])|\|[\w-]*\z|%26[\w.%-]+%3[dD]|\);|%22|%27"
+)
+_PAIRS = {ord(")"): ord("("), ord("]"): ord("["), ord("}"): ord("{")}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value's place, and how it is quoted."""
+
+    start: int
+    end: int
+    # Backslashes before its quotes; -1 when it has none.
+    depth: int = -1
+
+    def of(self, data: bytes) -> bytes:
+        """The value as it stands in the text."""
+        return data[self.start : self.end]
+
+    def plain(self, data: bytes) -> bytes | None:
+        """The value without its escapes, when it is quoted and has some."""
+        raw = data[self.start : self.end]
+        if self.depth < 0 or b"\\" not in raw:
+            return None
+        escape = b"\\" * (self.depth + 1)
+        return raw.replace(escape * 2, b"\0").replace(escape, b"").replace(b"\0", b"\\")
+
+
+def line_start(data: bytes, at: int, most: int = 512) -> int:
+    """Where the line of `at` begins, but not more than `most` bytes back."""
+    return max(data.rfind(b"\n", max(0, at - most), at) + 1, at - most, 0)
+
+
+def line_end(data: bytes, at: int, most: int) -> int:
+    """Where the line of `at` ends, but not more than `most` bytes on."""
+    end = data.find(b"\n", at, at + most)
+    return min(at + most, len(data)) if end < 0 else end
+
+
+def read_value(data: bytes, at: int) -> Value | None:
+    """The value that begins at `at`, within its line; None when there is nothing."""
+    quoted = read_quoted(data, at)
+    if quoted is not None:
+        return quoted
+    if data[at : at + 1] in (b'"', b"'", b"`"):
+        at += 1  # never closed, as in a line that was cut short: what is there counts
+    end = _BARE.at(data, at)
+    if end < 0:
+        return None
+    return _trimmed(data, at, end)
+
+
+def read_quoted(data: bytes, at: int) -> Value | None:
+    """The quoted value that begins at `at`; None when there is no quote or it never closes."""
+    quote = at
+    while data[quote : quote + 1] == b"\\" and quote - at < 8:
+        quote += 1
+    mark = data[quote : quote + 1]
+    if not mark or mark not in _QUOTES or quote - at not in _DEPTHS:
+        return None
+    end = closing(data, quote + 1, mark, quote - at)
+    return None if end < 0 else Value(quote + 1, end, quote - at)
+
+
+def closing(data: bytes, start: int, mark: bytes, depth: int) -> int:
+    """Where the string that began before `start` ends, before the backslashes of its quote."""
+    last = line_end(data, start, QUOTED_BYTES_MAX)
+    at = data.find(mark, start, last)
+    while at >= 0:
+        slashes = at
+        while slashes > start and data[slashes - 1] == 0x5C:
+            slashes -= 1
+        # Inside a string every backslash is doubled, so a quote of the string's own level has
+        # `depth` of them left over.
+        if (at - slashes) % (2 * depth + 2) == depth:
+            return at - depth
+        at = data.find(mark, at + 1, last)
+    return -1
+
+
+def _trimmed(data: bytes, start: int, end: int) -> Value | None:
+    """A bare value without what follows it: other assignments, brackets, the end of a sentence."""
+    cut = _CUT.first(data, start, end)
+    if cut is not None:
+        end = cut[0]
+    if data[end : end + 1] in (b'"', b"'", b"`"):
+        while end > start and data[end - 1] == 0x5C:
+            end -= 1
+    while end > start:
+        last = data[end - 1]
+        opener = _PAIRS.get(last)
+        unbalanced = opener is not None and data.count(opener, start, end) < data.count(
+            last, start, end
+        )
+        if last in b",;:." or unbalanced:
+            end -= 1
+        else:
+            break
+    return Value(start, end) if end > start else None

@@ -1,0 +1,164 @@
+"""Which values are secrets: not a placeholder, not a reference, not an ordinary word."""
+
+from __future__ import annotations
+
+import re
+import string
+
+from operator_sre.ledger.redaction.names import Trust
+from operator_sre.ledger.redaction.words import NOTHING, ORDINARY, TECHNICAL
+
+__all__ = ["is_secret", "looks_chosen", "looks_random"]
+
+# Above this a value is nothing that we know by its shape. So the patterns below, which are the
+# standard library's because it is quicker on short text, only ever see this much.
+SHAPED_BYTES_MAX = 256
+_DIGITS = string.digits.encode()
+_LOWER = string.ascii_lowercase.encode()
+_UPPER = string.ascii_uppercase.encode()
+_SIGNS = b"!@#$%^&*+=~?"
+
+_PLACEHOLDER = re.compile(
+    rb"""(?ix)
+      [<>].*                                    # <password>
+    | \$\{.* | \$\(.* | \$\[.*                  # ${TOKEN} $(cat file)
+    | \$[a-z_]+ | (?-i:\$[A-Z_][A-Z0-9_]*)      # $PASSWORD
+    | %[a-z_]+% | %[svdq] | %\(\w+\)s           # formats
+    | \{\{.* | \{%.* | \{[\w.:]*\} | \#\{.*     # templates
+    | :[a-z_]+ | @[a-z_]+@? | \?+               # parameters of a query
+    | [*x.•#_\s?-]+ | .*\*\*\*.* | .*\.\.\.     # masked already
+    | [\[({<]+\ ?(?:redacted|filtered|masked|hidden|removed|omitted|secret|sensitive|protected
+        |scrubbed|password|token|your|none|null|empty|not\ set|unset)\b[^\[\]]*
+    | (?:your|my|some|the|insert|replace|enter|put|add|put)[-_ ].* | .*[-_ ]here
+    | (?:placeholder|dummy|redacted|replace_?me|insert_?me|todo|tbd)
+    """
+)
+_REFERENCE = re.compile(
+    rb"""(?ix)
+      (?:vault|arn|ssm|secretsmanager|keyvault|kms|ref\+\w+|gcp|file|env|op|awssm|azurekeyvault
+        |https?|s3|gs|doppler|sops|conjur|data):\S*
+    | !\w+.* | [&*][a-z_]\w*                    # YAML tags, anchors and aliases
+    | (?:~|\.{1,2})?(?:/[\w.@%+-]+)+/?          # a path, unless a part of it is random
+    | [a-z]:\\.*
+    | [\w./-]+\.(?:pem|json|ya?ml|txt|key|crt|cer|env|conf|cfg|ini|p12|jks|pfx|sh|py|go|js|md|log)
+    | secrets?/[\w./-]+ | projects/[\w./-]+
+    """
+)
+_CODE = re.compile(
+    rb"""(?x)
+      [A-Za-z_][\w.]*(?:\(|\[|->|::).*          # a call, an index
+    | [A-Za-z_]+(?:\.[A-Za-z_]+)+               # settings.DB_PASSWORD
+    | \w*(?:pass|pwd|secret|token|key|cred|auth)[a-z]*(?:_[a-z]+)*   # password=db_password
+    | (?:[a-z]+_)+(?:pass|pwd|secret|token|key|cred|auth)[a-z]*
+    | [\[({].* | [&|=;,)}\]+].* | -{1,2}[a-z].* | \\.{0,2}
+    """
+)
+_SHAPES = re.compile(
+    rb"""(?ix)
+      v?\d+(?:\.\d+)+[\w.+-]* | v\d+(?:(?:alpha|beta|rc)\d+)?             # versions, addresses
+    | [\w.-]+:\d{1,5} | \d+(?:\.\d+){3}(?::\d+)?(?:/\d+)?
+    | \d{4}-\d\d-\d\d.* | \d{1,2}:\d\d(?::\d\d.*)?                        # times
+    | [\d.,]+(?:[mun]?s|m|h|d|w|%|[kmgtp]i?b?(?:/s)?|bytes?|x|th|st|nd)   # quantities
+    | \d+[-\ ]?(?:char|character|bit|byte|digit|day|hour|min|minute|second|sec|week|month|year)\w*
+    | [a-z]+(?:[-_./][a-z]+)*[-_.]\d{1,5}                                 # web-01
+    | [a-z]+(?:[-./][a-z]+\d{0,2})+                                       # default/db-credentials
+    | [a-z]+(?:-[a-z0-9]+)*-[a-z0-9]{8,10}-[a-z0-9]{5}                    # pods
+    | [\w.+-]+@[\w-]+(?:\.[\w-]+)+ | [a-z_-]+@[a-z.-]+\d{0,3}             # people, logins
+    | sha(?:1|256|384|512)[:=-].* | [\w./-]+@sha256.*                     # digests
+    | [A-Z]{2,8}-?\d+ | [a-z]+/\d[\d.]*                                   # RFC7519, HTTP/1.1
+    | [a-z]+(?:_[a-z]+)* | [A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+
+    | [\d.,:/+-]+ | 0x[0-9a-f]{1,8}
+    """
+)
+_TECHNICAL = re.compile(
+    rb"(?i)(?:" + b"|".join(sorted(TECHNICAL, key=len, reverse=True)) + rb")(?:[-_/.:]\w+)*"
+)
+
+
+def is_secret(value: bytes, trust: Trust, *, is_env: bool = False) -> bool:
+    """Whether a value under a name of secrets is one. In the environment every word may be."""
+    if len(value) > SHAPED_BYTES_MAX:
+        return trust is Trust.ANY or not _is_sentence(value)
+    stripped = value.strip()
+    if len(stripped) < 3 or _is_placeholder(stripped):
+        return False
+    if trust is Trust.RANDOM:
+        return looks_random(stripped)
+    if trust is Trust.CHOSEN and not is_env:
+        return looks_chosen(stripped)
+    if b" " in stripped and _is_sentence(stripped):
+        return False
+    if is_env:
+        return True
+    return stripped.lower().rstrip(b".,;:!") not in ORDINARY
+
+
+def looks_chosen(value: bytes) -> bool:
+    """Letters with digits or signs, as in a password; not a version, an address, a known term."""
+    letters, digits, signs = _counts(value)
+    if len(value) < 5 or not letters or b" " in value:
+        return False
+    if not (digits or signs or _is_jumbled(value)):
+        return False
+    return not _has_known_shape(value)
+
+
+def looks_random(value: bytes) -> bool:
+    """Long and mixed, as a machine makes it."""
+    letters, digits, _ = _counts(value)
+    if len(value) < 8 or b" " in value or not letters:
+        return False
+    if not (digits or _is_jumbled(value)):
+        return False
+    return not _has_known_shape(value)
+
+
+def _is_placeholder(value: bytes) -> bool:
+    if value.lower() in NOTHING or _PLACEHOLDER.fullmatch(value):
+        return True
+    if not _REFERENCE.fullmatch(value):
+        return False
+    return not (value[:1] in b"/~" and _has_random_part(value))
+
+
+def _has_random_part(path: bytes) -> bool:
+    """Base64 may begin with a slash; the parts of a path are words."""
+    return any(
+        len(part) > 11 and _is_jumbled(part) and _counts(part)[1] for part in path.split(b"/")
+    )
+
+
+def _has_known_shape(value: bytes) -> bool:
+    if len(value) > SHAPED_BYTES_MAX:
+        return False
+    shaped = _SHAPES.fullmatch(value) or _TECHNICAL.fullmatch(value)
+    return bool(shaped or _CODE.fullmatch(value) or value.lower() in ORDINARY)
+
+
+def _is_jumbled(value: bytes) -> bool:
+    """Upper and lower case in an order that no word or camelCase name has."""
+    upper = len(value) - len(value.translate(None, _UPPER))
+    lower = len(value) - len(value.translate(None, _LOWER))
+    if not upper or not lower:
+        return False
+    turns = sum(
+        before in _LOWER and after in _UPPER
+        for before, after in zip(value[:64], value[1:64], strict=False)
+    )
+    return turns > 2 and turns * 6 > min(len(value), 64)
+
+
+def _counts(value: bytes) -> tuple[int, int, int]:
+    """How many letters, digits and signs; bytes beyond ASCII are letters."""
+    rest = value.translate(None, _DIGITS)
+    digits = len(value) - len(rest)
+    plain = rest.translate(None, _SIGNS)
+    signs = len(rest) - len(plain)
+    letters = len(plain) - len(plain.translate(None, _LOWER + _UPPER + bytes(range(128, 256))))
+    return letters, digits, signs
+
+
+def _is_sentence(value: bytes) -> bool:
+    """Several words of which one is an ordinary one: `must be at least 8 characters`."""
+    words = value.lower().split(None, 12)
+    return len(words) > 1 and any(word.strip(b".,;:!()") in ORDINARY for word in words)

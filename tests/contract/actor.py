@@ -1,0 +1,143 @@
+"""Another process on the same database: `python -m tests.contract.actor KIND FOLDER VERB NAME`.
+
+It says `ready`, waits for a line, acts, and writes one line for each thing that it has done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.errors import ConflictError
+from operator_sre.clock import SystemClock
+from tests.contract.samples import violation
+from tests.contract.stores import STORES, Home, Ports
+
+__all__ = ["APPENDED", "OPENED", "Actor", "actors"]
+
+ROOT = Path(__file__).resolve().parents[2]
+APPENDED = 500
+OPENED = 40
+GROUP = 25
+
+
+class Actor:
+    """One process, seen from the test."""
+
+    def __init__(self, home: Home, verb: str, name: str) -> None:
+        argv = [sys.executable, "-m", "tests.contract.actor", home.kind, str(home.folder)]
+        self._process = subprocess.Popen(
+            [*argv, verb, name], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._output.readline() == "ready\n"
+
+    @property
+    def _output(self) -> IO[str]:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def go(self) -> None:
+        """Let it begin."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def line(self) -> str:
+        """The next thing that it has done."""
+        return self._output.readline().strip()
+
+    def rest(self) -> list[str]:
+        """Everything it did until its end, which is a good one."""
+        lines = self._output.read().split()
+        assert self._process.wait() == 0
+        self._close()
+        return lines
+
+    def kill(self) -> list[str]:
+        """End it as a power cut would; returns what it had said by then."""
+        self._process.kill()
+        lines = self._output.read().splitlines(keepends=True)
+        self._process.wait()
+        self._close()
+        return [line.strip() for line in lines if line.endswith("\n")]
+
+    def _close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._output.close()
+
+
+def actors(home: Home, verb: str, *names: str) -> list[Actor]:
+    """Several of them, which begin at the same moment."""
+    found = [Actor(home, verb, name) for name in names]
+    for actor in found:
+        actor.go()
+    return found
+
+
+def _say(word: object) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def _draft(name: str, number: int) -> Draft:
+    return Draft(Kind.REASONING, {"by": name, "number": number}, run=name)
+
+
+async def _append(ports: Ports, name: str) -> None:
+    for begin in range(0, APPENDED, GROUP):
+        drafts = [_draft(name, number) for number in range(begin, begin + GROUP)]
+        for entry in await asyncio.gather(*map(ports.journal.append, drafts)):
+            _say(entry.seq)
+
+
+async def _stream(ports: Ports, name: str) -> None:
+    for number in itertools.count():
+        _say((await ports.journal.append(_draft(name, number))).seq)
+
+
+async def _open(ports: Ports, name: str) -> None:
+    for number in range(OPENED):
+        try:
+            _say((await ports.tickets.open([violation(f"node-{number}", detail=name)])).id)
+        except ConflictError:
+            _say("conflict")
+
+
+async def _claim(ports: Ports, name: str) -> None:
+    while True:
+        claimed = await ports.leases.claim(name, run=f"run-{name}", lease_s=600.0, attempts_max=3)
+        if claimed is None:
+            return
+        _say(claimed.id)
+
+
+async def _touch(ports: Ports, name: str) -> None:
+    _say((await ports.journal.append(_draft(name, 0))).seq)
+
+
+_VERBS = {"append": _append, "stream": _stream, "open": _open, "claim": _claim}
+
+
+def _main(kind: str, folder: str, verb: str, name: str) -> None:
+    if verb == "create":
+        # Says ready before it opens, so that several meet a database that is not there yet.
+        _say("ready")
+        sys.stdin.readline()
+        ports = STORES[kind](Path(folder), SystemClock())
+        asyncio.run(_touch(ports, name))
+    else:
+        ports = STORES[kind](Path(folder), SystemClock())
+        _say("ready")
+        sys.stdin.readline()
+        asyncio.run(_VERBS[verb](ports, name))
+    ports.close()
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

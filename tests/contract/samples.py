@@ -1,0 +1,106 @@
+"""Small true things to work with."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.health import Health, Severity
+from operator_protocols.domain.observation import Violation
+from operator_protocols.domain.permit import Approval, ApprovalState
+from operator_protocols.domain.proof import Proof
+from operator_protocols.domain.ticket import Ticket, TicketState
+from operator_protocols.domain.verdict import Risk
+from operator_sre.codec import to_json
+from tests.contract.clock import NOON
+
+__all__ = [
+    "approval",
+    "escalated",
+    "proof",
+    "resolved",
+    "run_finished",
+    "run_started",
+    "ticket",
+    "violation",
+]
+
+
+def violation(
+    target: str = "node-1",
+    invariant: str = "node_down",
+    *,
+    subject: str = "shop",
+    severity: Severity = Severity.CRITICAL,
+    detail: str = "connection refused",
+    since: datetime = NOON,
+) -> Violation:
+    """One invariant that is broken at one target."""
+    return Violation(subject, invariant, target, severity, detail, since)
+
+
+def ticket(
+    *violations: Violation, state: TicketState = TicketState.CLAIMED, run: str = "run-1"
+) -> Ticket:
+    """A ticket as a worker holds it."""
+    filed = violations or (violation(),)
+    return Ticket(
+        id=1,
+        subject=filed[0].subject,
+        target=filed[0].target,
+        severity=max(one.severity for one in filed),
+        state=state,
+        summary=f"{filed[0].target}: {filed[0].invariant}",
+        violations=filed,
+        opened_at=NOON,
+        changed_at=NOON,
+        attempts=1,
+        epoch=1,
+        worker="worker-1",
+        run=run,
+    )
+
+
+def proof(*, held: bool = True, detail: str = "seen") -> Proof:
+    """What was seen after acting."""
+    health = Health.HEALTHY if held else Health.BROKEN
+    return Proof(held, health, 3, NOON, NOON + timedelta(seconds=5), 5.0, detail)
+
+
+def resolved(of: Ticket, reason: str = "it holds") -> Draft:
+    """How a ticket ends well."""
+    payload = {"reason": reason, "proof": to_json(proof())}
+    return Draft(Kind.TICKET_RESOLVED, payload, ticket=of.id, run=of.run)
+
+
+def escalated(of: Ticket, reason: str = "nobody knows") -> Draft:
+    """How a ticket ends with a person."""
+    return Draft(Kind.TICKET_ESCALATED, {"reason": reason}, ticket=of.id, run=of.run)
+
+
+def run_started(of: Ticket) -> Draft:
+    """A run begins."""
+    payload = {"model": "reasoner", "worker": of.worker}
+    return Draft(Kind.RUN_STARTED, payload, ticket=of.id, run=of.run, key=f"{of.run}/started")
+
+
+def run_finished(of: Ticket, *, state: str = "completed", summary: str = "over") -> Draft:
+    """A run ends."""
+    payload = {"state": state, "summary": summary, "category": None}
+    return Draft(Kind.RUN_FINISHED, payload, ticket=of.id, run=of.run, key=f"{of.run}/finished")
+
+
+def approval(name: str = "a1", *, at: datetime = NOON, within_s: float = 60.0) -> Approval:
+    """A request to a person."""
+    return Approval(
+        id=name,
+        action=Action("restart_node", {"target": "node-1"}, target="node-1", timeout_s=60.0),
+        risk=Risk.MEDIUM,
+        explanation="restart_node changes something",
+        state=ApprovalState.PENDING,
+        requested_at=at,
+        expires_at=at + timedelta(seconds=within_s),
+        ticket=1,
+        run="run-1",
+    )

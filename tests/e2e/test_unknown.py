@@ -1,0 +1,113 @@
+"""What cannot be seen is UNKNOWN: it closes no ticket, and opens one of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.ticket import Ticket, TicketState
+from tests.e2e.home import Home
+from tests.e2e.stand_in import StandIn, free_port, stand_in
+from tests.e2e.waiting import eventually
+
+WELL = json.dumps({"status": "up", "store_connected": True})
+NONSENSE = {
+    "an error": ("gone fishing", "500 Internal Server Error"),
+    "another page": ("<html>Welcome</html>", "200 OK"),
+    "a list": ("[1, 2]", "200 OK"),
+    "an empty object": ("{}", "200 OK"),
+    "no status": ('{"store_connected": true}', "200 OK"),
+}
+LIVE = (TicketState.OPEN, TicketState.CLAIMED, TicketState.ESCALATED)
+
+
+def _configure(home: Home, **ports: int) -> None:
+    """A subject `shop` with these nodes, as a user would describe it."""
+    targets = [f'{{name = "{name}", kind = "node", port = {port}}}' for name, port in ports.items()]
+    text = f'[subjects.shop]\nplugin = "ratelimiter"\ntargets = [{", ".join(targets)}]\n'
+    (home.cwd / "operator.toml").write_text(text)
+
+
+def _live(home: Home, invariant: str, target: str) -> Ticket | None:
+    """The live ticket about this, if there is one."""
+    for ticket in home.tickets(*LIVE):
+        if any((v.invariant, v.target) == (invariant, target) for v in ticket.violations):
+            return ticket
+    return None
+
+
+@pytest.mark.parametrize("kind", NONSENSE)
+def test_nonsense_in_place_of_a_node_closes_nothing_and_is_a_break_itself(
+    home: Home, kind: str
+) -> None:
+    port = free_port()
+    _configure(home, node=port)
+    monitor = home.start("monitor", "run", "--subject", "shop", "--interval-s", "0.2")
+    down = eventually(lambda: _live(home, "node_down", "node"), "a ticket for the dead node")
+    with stand_in(port) as server:
+        body, status = NONSENSE[kind]
+        server.say(body, status=status)
+        blind = eventually(lambda: _live(home, "observable", "node"), "a ticket for being blind")
+        assert blind.id != down.id
+        # Longer than it would have to hold for being taken as recovered.
+        home.looked(12, subject="shop")
+        assert {one.id for one in home.tickets(*LIVE)} == {down.id, blind.id}
+        server.say(WELL)
+        eventually(lambda: not home.tickets(*LIVE), "both are over when it is seen well")
+    assert [one.id for one in home.tickets(TicketState.RESOLVED)] == [down.id, blind.id]
+    assert monitor.runs
+
+
+def test_a_node_that_never_finishes_its_answer_does_not_hide_the_others(home: Home) -> None:
+    slow, dead = free_port(), free_port()
+    _configure(home, slow=slow, dead=dead)
+    with stand_in(slow) as server, stand_in(dead) as other:
+        server.say(WELL)
+        other.say(WELL)
+        home.start("monitor", "run", "--subject", "shop", "--interval-s", "0.2")
+        home.looked(2, subject="shop")
+        assert home.tickets() == []
+        server.drips = True
+        eventually(lambda: _live(home, "node_down", "slow"), "a ticket for the slow node")
+        _gone(other)
+        eventually(lambda: _live(home, "node_down", "dead"), "a ticket for the dead node")
+        assert _live(home, "observable", "shop") is None
+
+
+def _gone(server: StandIn) -> None:
+    server.close()
+
+
+def test_an_unreadable_rig_keeps_its_ticket_open_and_its_monitor_alive(home: Home) -> None:
+    home.ask("lab", "up", "ratelimiter")
+    running = home.up("observe")
+    os.kill(home.rig()["node-1"]["pid"], signal.SIGKILL)
+    ticket = home.new_ticket(0, TicketState.ESCALATED)
+    manifest = home.path / "lab" / "ratelimiter" / "rig.json"
+    whole = manifest.read_text()
+    _replace(manifest, "{")
+    blind = eventually(
+        lambda: _live(home, "observable", "ratelimiter") or not running.runs, "a ticket for that"
+    )
+    assert running.runs, running.said
+    assert isinstance(blind, Ticket)
+    home.looked(6)
+    now = home.store.tickets.get(ticket.id)
+    assert now is not None
+    assert now.state is TicketState.ESCALATED
+    _replace(manifest, whole)
+    home.ask("lab", "heal", "ratelimiter", "node_kill", "--target", "node-1")
+    eventually(lambda: not home.tickets(*LIVE), "both are over when it is seen well")
+    assert len(home.tickets(TicketState.RESOLVED)) == 2
+    assert running.end() == 128 + signal.SIGTERM
+
+
+def _replace(file: Path, text: str) -> None:
+    """Change a file in one step, as the product does."""
+    draft = file.with_name("draft")
+    draft.write_text(text)
+    draft.rename(file)

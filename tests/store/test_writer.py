@@ -1,0 +1,143 @@
+"""Transactions that wait together commit together, and fail alone."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.entry import Draft, Entry, Kind
+from operator_protocols.errors import StoreError
+from operator_sre.ledger import verify
+from operator_sre.store import open_store
+from operator_sre.store.entries import SqliteEntries
+from operator_sre.store.reader import Reader
+from operator_sre.store.transaction import Transaction
+from operator_sre.store.writer import Writer
+from tests.contract.clock import HeldClock
+
+pytestmark = pytest.mark.asyncio
+
+
+class _Desk:
+    """A writer whose thread can be held, so that what is written meanwhile waits together."""
+
+    def __init__(self, path: Path) -> None:
+        open_store(path, clock=HeldClock()).close()
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self.writer = Writer(connection, HeldClock())
+        self.reader = Reader(path, busy_s=1.0)
+        self.entries = SqliteEntries(self.reader)
+
+    async def hold(self) -> threading.Event:
+        """Keep the thread busy until the event is set."""
+        busy, free = threading.Event(), threading.Event()
+
+        def change(transaction: Transaction) -> None:
+            busy.set()
+            assert free.wait(10.0)
+
+        self._held = asyncio.ensure_future(self.writer.write(change))
+        assert await asyncio.to_thread(busy.wait, 10.0)
+        return free
+
+    async def together(
+        self, *changes: Callable[[Transaction], object], cancelled: int | None = None
+    ) -> list[object]:
+        """What became of changes that were committed as one group."""
+        free = await self.hold()
+        tasks = [asyncio.ensure_future(self.writer.write(change)) for change in changes]
+        await asyncio.sleep(0)
+        if cancelled is not None:
+            tasks[cancelled].cancel()
+        free.set()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        await self._held
+        return outcomes
+
+    def numbers(self) -> list[int]:
+        return [entry.payload["n"] for entry in self.entries.after(0, limit=1000)]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[_Desk]:
+    one = _Desk(tmp_path / "operator.db")
+    yield one
+    one.writer.close()
+    one.reader.close()
+
+
+def _append(number: int) -> Callable[[Transaction], Entry]:
+    return lambda transaction: transaction.append(Draft(Kind.REASONING, {"n": number}))
+
+
+def _append_and_fail(number: int, error: Exception) -> Callable[[Transaction], Entry]:
+    def change(transaction: Transaction) -> Entry:
+        _append(number)(transaction)
+        raise error
+
+    return change
+
+
+async def test_what_waits_together_is_one_transaction(desk: _Desk) -> None:
+    transactions = await desk.together(*[lambda transaction: transaction] * 20)
+    assert len({id(transaction) for transaction in transactions}) == 1
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), sqlite3.IntegrityError("mine")])
+async def test_a_change_that_raises_is_undone_alone(desk: _Desk, error: Exception) -> None:
+    outcomes = await desk.together(
+        _append(1), _append(2), _append_and_fail(3, error), _append(4), _append_and_fail(5, error)
+    )
+    failed = type(error)
+    assert [type(one) for one in outcomes] == [Entry, Entry, failed, Entry, failed]
+    assert desk.numbers() == [1, 2, 4]
+    report = verify(desk.entries)
+    assert (report.entries, report.damage) == (3, None)
+
+
+async def test_a_change_that_raises_undoes_all_that_it_did(desk: _Desk) -> None:
+    def twice(transaction: Transaction) -> None:
+        _append(1)(transaction)
+        transaction.connection.execute("INSERT INTO leases VALUES (1, 1, 1.0)")
+        _append(2)(transaction)
+        raise LookupError
+
+    outcomes = await desk.together(twice, _append(3))
+    assert isinstance(outcomes[0], LookupError)
+    assert desk.numbers() == [3]
+    assert desk.reader.rows("SELECT * FROM leases") == []
+
+
+async def test_trouble_with_the_file_fails_the_whole_group(desk: _Desk) -> None:
+    def broken(transaction: Transaction) -> None:
+        transaction.connection.execute("INSERT INTO nowhere VALUES (1)")
+
+    outcomes = await desk.together(_append(1), broken, _append(2))
+    assert [type(outcome) for outcome in outcomes] == [StoreError] * 3
+    assert desk.numbers() == []
+    await desk.writer.write(_append(4))
+    assert desk.numbers() == [4]
+    assert verify(desk.entries).damage is None
+
+
+async def test_a_waiter_that_is_cancelled_does_not_disturb_its_neighbours(desk: _Desk) -> None:
+    outcomes = await desk.together(*map(_append, range(3)), cancelled=1)
+    assert [type(one) for one in outcomes] == [Entry, asyncio.CancelledError, Entry]
+    assert desk.numbers() == [0, 1, 2]
+
+
+async def test_closing_finishes_what_is_waiting(tmp_path: Path) -> None:
+    desk = _Desk(tmp_path / "operator.db")
+    free = await desk.hold()
+    tasks = [asyncio.ensure_future(desk.writer.write(_append(n))) for n in range(600)]
+    await asyncio.sleep(0)
+    free.set()
+    await asyncio.to_thread(desk.writer.close)
+    await asyncio.gather(*tasks)
+    assert desk.numbers() == list(range(600))
+    desk.reader.close()
