@@ -28,7 +28,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     def add(module: str = MODULE, *, module_name: str, **points: str) -> None:
         info = tmp_path / f"{module_name}-1.0.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module_name}\nVersion: 1.0\n")
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {module_name}\nVersion: 1.0\n"
+        )
         lines = [f"{name} = {value}" for name, value in points.items()]
         (info / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *lines]))
         (tmp_path / f"{module_name}.py").write_text(module)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from operator_protocols.domain.ticket import TicketState
-from operator_sre.ledger import verify
 from tests.contract.actor import APPENDED, OPENED, Actor, actors
 from tests.contract.samples import violation
 from tests.contract.stores import Home
+from tests.contract.verified import verified
 
 
 def test_two_writers_make_one_chain(home: Home) -> None:
     said = [actor.rest() for actor in actors(home, "append", "left", "right")]
     ports = home.open()
-    report = verify(ports.entries)
-    assert (report.entries, report.damage) == (2 * APPENDED, None)
+    report = verified(ports.entries)
+    assert (report.entries, report.damages) == (2 * APPENDED, ())
     for name, numbers in zip(("left", "right"), said, strict=True):
         mine = ports.entries.after(0, limit=2 * APPENDED, run=name)
         assert [entry.seq for entry in mine] == [int(number) for number in numbers]
@@ -50,8 +50,8 @@ def test_what_was_acknowledged_survives_a_kill(home: Home, after: int) -> None:
     acknowledged = [int(writer.line()) for _ in range(after)]
     acknowledged += [int(line) for line in writer.kill()]
     ports = home.open()
-    report = verify(ports.entries)
-    assert report.damage is None
+    report = verified(ports.entries)
+    assert report.whole
     assert report.entries >= len(acknowledged)
     for number, seq in enumerate(acknowledged):
         entry = ports.entries.get(seq)
@@ -66,10 +66,10 @@ def test_a_killed_writer_does_not_lock_the_others_out(home: Home) -> None:
     victim.kill()
     (heir,) = actors(home, "append", "heir")
     assert len(heir.rest()) == APPENDED
-    assert verify(home.open().entries).damage is None
+    assert verified(home.open().entries).whole
 
 
 def test_several_processes_may_meet_a_database_that_is_not_there_yet(home: Home) -> None:
     said = [actor.rest() for actor in actors(home, "create", *"abcdef")]
     assert sorted(int(word) for words in said for word in words) == [1, 2, 3, 4, 5, 6]
-    assert verify(home.open().entries).damage is None
+    assert verified(home.open().entries).whole

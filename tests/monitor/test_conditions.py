@@ -54,7 +54,8 @@ CASES: list[tuple[str, list[Health | None], Health, int, int | None]] = [
 
 
 @pytest.mark.parametrize(
-    ("healths", "health", "since", "broken_since"), [case[1:] for case in CASES],
+    ("healths", "health", "since", "broken_since"),
+    [case[1:] for case in CASES],
     ids=[case[0] for case in CASES],
 )
 def test_clocks(
@@ -73,9 +74,16 @@ def test_two_words_about_one_target_count_as_the_worse(order: tuple[Health, Heal
 
 def test_conditions_of_other_targets_are_left_alone() -> None:
     first = advance((), _look(0, BROKEN, target="a"))
-    both = advance(first, Sighting(Observation("shop", _at(1)), (
-        Finding("up", "a", BROKEN), Finding("up", "b", HEALTHY),
-    )))
+    both = advance(
+        first,
+        Sighting(
+            Observation("shop", _at(1)),
+            (
+                Finding("up", "a", BROKEN),
+                Finding("up", "b", HEALTHY),
+            ),
+        ),
+    )
     assert {one.target: one.broken_since for one in both} == {"a": _at(0), "b": None}
 
 

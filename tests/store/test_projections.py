@@ -12,9 +12,9 @@ from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.permit import ApprovalState, Permit
 from operator_sre.gate import Gate, Policy
 from operator_sre.store import Store, open_store
-from operator_sre.store.entries import entry_from
 from operator_sre.store.projections import project
-from operator_sre.store.schema import SCHEMA
+from operator_sre.store.schema import PROJECTIONS
+from operator_sre.store.sqlite import SqliteDatabase
 from tests.contract.clock import HeldClock
 from tests.contract.samples import (
     approval,
@@ -24,8 +24,6 @@ from tests.contract.samples import (
     run_started,
     violation,
 )
-
-PROJECTIONS = ("tickets", "violations", "runs", "approvals", "permits")
 
 
 async def _live_through_everything(store: Store, clock: HeldClock) -> None:
@@ -61,12 +59,13 @@ async def test_every_row_follows_from_the_ledger(tmp_path: Path) -> None:
     clock = HeldClock()
     store = open_store(tmp_path / "operator.db", clock=clock)
     await _live_through_everything(store, clock)
-    rebuilt = sqlite3.connect(":memory:")
-    rebuilt.executescript(SCHEMA)
-    for _, body, previous, digest in store.entries.raw(0, limit=1000):
-        project(rebuilt, entry_from(body, previous, digest))
+    other = tmp_path / "other.db"
+    SqliteDatabase(other).prepare()
+    rebuilt = sqlite3.connect(other)
+    for entry in store.entries.after(0, limit=1000):
+        project(rebuilt, entry)
     store.close()
-    stored = sqlite3.connect(store.path)
+    stored = sqlite3.connect(tmp_path / "operator.db")
     for table in PROJECTIONS:
         rows = _rows(stored, table)
         assert rows, table

@@ -14,15 +14,13 @@ import pytest
 from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.errors import StoreError
 from operator_sre.store import Store, open_store, sqlite
-from operator_sre.store.reader import Reader
-from operator_sre.store.schema import APPLICATION_ID, SCHEMA_VERSION
+from operator_sre.store.schema import SCHEMA_VERSION
+from operator_sre.store.sqlite import APPLICATION_ID, SqliteDatabase
 from tests.contract.clock import HeldClock
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()
-    }
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
 @pytest.fixture
@@ -33,6 +31,11 @@ def store(tmp_path: Path) -> Iterator[Store]:
     one.close()
 
 
+def _path(store: Store) -> Path:
+    assert isinstance(store.database, SqliteDatabase)
+    return store.database.path
+
+
 def test_nobody_else_can_read_the_file_or_its_folder(tmp_path: Path) -> None:
     open_store(tmp_path / "home" / "operator.db", clock=HeldClock()).close()
     assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700
@@ -40,7 +43,7 @@ def test_nobody_else_can_read_the_file_or_its_folder(tmp_path: Path) -> None:
 
 
 def test_the_file_says_whose_it_is(store: Store) -> None:
-    connection = sqlite3.connect(store.path)
+    connection = sqlite3.connect(_path(store))
     assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
     assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -124,7 +127,7 @@ def test_a_relative_path_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_reads_do_not_wait_for_a_writer(store: Store) -> None:
-    other = sqlite3.connect(store.path, isolation_level=None)
+    other = sqlite3.connect(_path(store), isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     other.execute("INSERT INTO leases VALUES (1, 1, 1.0)")
     assert list(store.entries.newest(limit=1)) == []
@@ -137,7 +140,7 @@ def test_a_writer_waits_for_another_only_so_long(
 ) -> None:
     monkeypatch.setattr(sqlite, "BUSY_S", 0.05)
     store = open_store(tmp_path / "operator.db", clock=HeldClock())
-    other = sqlite3.connect(store.path, isolation_level=None)
+    other = sqlite3.connect(_path(store), isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="could not be written"):
         asyncio.run(store.journal.append(Draft(Kind.REASONING)))
@@ -148,7 +151,7 @@ def test_a_writer_waits_for_another_only_so_long(
 
 
 def test_a_damaged_table_is_told_in_one_sentence(store: Store) -> None:
-    other = sqlite3.connect(store.path, isolation_level=None)
+    other = sqlite3.connect(_path(store), isolation_level=None)
     other.execute("DROP TABLE approvals")
     other.close()
     with pytest.raises(StoreError, match="could not be read"):
@@ -156,7 +159,5 @@ def test_a_damaged_table_is_told_in_one_sentence(store: Store) -> None:
 
 
 def test_a_reader_cannot_write(store: Store) -> None:
-    reader = Reader(store.path, busy_s=1.0)
     with pytest.raises(StoreError, match="readonly"):
-        reader.rows("DELETE FROM entries")
-    reader.close()
+        store.reader.rows("DELETE FROM entries")

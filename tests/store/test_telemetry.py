@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,9 +9,7 @@ import pytest
 
 from operator_protocols.domain.observation import Observation
 from operator_sre.store import open_store
-from operator_sre.store.reader import Reader
-from operator_sre.store.telemetry import SqliteObservations
-from operator_sre.store.writer import Writer
+from operator_sre.store.telemetry import StoredObservations
 from tests.contract.clock import NOON, HeldClock
 
 KEPT = 30
@@ -24,11 +21,8 @@ LOOKS = 220
 async def test_the_newest_looks_at_every_subject_are_kept(
     tmp_path: Path, subjects: list[str]
 ) -> None:
-    path = tmp_path / "operator.db"
-    open_store(path, clock=HeldClock()).close()
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    reader, writer = Reader(path, busy_s=1.0), Writer(connection, HeldClock())
-    observations = SqliteObservations(reader, writer, kept=KEPT)
+    store = open_store(tmp_path / "operator.db", clock=HeldClock())
+    observations = StoredObservations(store.reader, store.writer, kept=KEPT)
     for number in range(LOOKS):
         for subject in subjects:
             await observations.add(Observation(subject, NOON + timedelta(seconds=number)))
@@ -37,5 +31,4 @@ async def test_the_newest_looks_at_every_subject_are_kept(
         assert KEPT <= len(kept) < KEPT + 100
         newest = [NOON + timedelta(seconds=LOOKS - 1 - age) for age in range(KEPT)]
         assert [one.at for one in kept[:KEPT]] == newest
-    writer.close()
-    reader.close()
+    store.close()

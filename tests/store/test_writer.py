@@ -12,13 +12,10 @@ import pytest
 
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.errors import StoreError
-from operator_sre.ledger import verify
 from operator_sre.store import open_store
-from operator_sre.store.entries import SqliteEntries
-from operator_sre.store.reader import Reader
 from operator_sre.store.transaction import Transaction
-from operator_sre.store.writer import Writer
 from tests.contract.clock import HeldClock
+from tests.contract.verified import verified
 
 pytestmark = pytest.mark.asyncio
 
@@ -27,11 +24,8 @@ class _Desk:
     """A writer whose thread can be held, so that what is written meanwhile waits together."""
 
     def __init__(self, path: Path) -> None:
-        open_store(path, clock=HeldClock()).close()
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self.writer = Writer(connection, HeldClock())
-        self.reader = Reader(path, busy_s=1.0)
-        self.entries = SqliteEntries(self.reader)
+        store = open_store(path, clock=HeldClock())
+        self.writer, self.reader, self.entries = store.writer, store.reader, store.entries
 
     async def hold(self) -> threading.Event:
         """Keep the thread busy until the event is set."""
@@ -96,8 +90,8 @@ async def test_a_change_that_raises_is_undone_alone(desk: _Desk, error: Exceptio
     failed = type(error)
     assert [type(one) for one in outcomes] == [Entry, Entry, failed, Entry, failed]
     assert desk.numbers() == [1, 2, 4]
-    report = verify(desk.entries)
-    assert (report.entries, report.damage) == (3, None)
+    report = verified(desk.entries)
+    assert (report.entries, report.damages) == (3, ())
 
 
 async def test_a_change_that_raises_undoes_all_that_it_did(desk: _Desk) -> None:
@@ -122,7 +116,7 @@ async def test_trouble_with_the_file_fails_the_whole_group(desk: _Desk) -> None:
     assert desk.numbers() == []
     await desk.writer.write(_append(4))
     assert desk.numbers() == [4]
-    assert verify(desk.entries).damage is None
+    assert verified(desk.entries).whole
 
 
 async def test_a_waiter_that_is_cancelled_does_not_disturb_its_neighbours(desk: _Desk) -> None:

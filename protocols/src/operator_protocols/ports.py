@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.checkpoint import Checkpoint
 from operator_protocols.domain.entry import Draft, Entry
 from operator_protocols.domain.fault import Fault
 from operator_protocols.domain.health import Health, Severity
@@ -21,6 +22,7 @@ from operator_protocols.domain.ticket import Ticket, TicketState
 
 __all__ = [
     "Approvals",
+    "Checkpoints",
     "Clock",
     "Condition",
     "Conditions",
@@ -32,13 +34,17 @@ __all__ = [
     "Model",
     "Observations",
     "Plugin",
+    "RawEntry",
     "Runs",
     "Shell",
+    "Signer",
     "Subject",
     "SubjectSettings",
     "Tickets",
     "Tool",
 ]
+
+RawEntry = tuple[int, bytes | None, bytes, bytes, bytes]
 
 
 @runtime_checkable
@@ -169,8 +175,31 @@ class Entries(Protocol):
         """The newest entries, newest first."""
         ...
 
-    def raw(self, seq: int, *, limit: int) -> Sequence[tuple[int, bytes, str, str]]:
-        """Stored rows behind `seq` as they lie: seq, bytes, previous hash, hash."""
+    def raw(self, seq: int, *, limit: int) -> Sequence[RawEntry]:
+        """Stored rows behind `seq` as they lie: seq, body or None, digest, previous, hash."""
+        ...
+
+
+@runtime_checkable
+class Checkpoints(Protocol):
+    """Signed heads of the Ledger."""
+
+    def after(self, seq: int, *, limit: int) -> Sequence[Checkpoint]:
+        """Checkpoints behind `seq`, oldest first."""
+        ...
+
+
+@runtime_checkable
+class Signer(Protocol):
+    """Signs heads with a key that never leaves it."""
+
+    @property
+    def key(self) -> str:
+        """The public key, as hex; it names the signer."""
+        ...
+
+    def sign(self, message: bytes) -> bytes:
+        """The signature of these bytes."""
         ...
 
 

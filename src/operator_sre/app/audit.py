@@ -51,4 +51,6 @@ def show_entry(app: App, seq: int) -> Entry:
 
 def verify_ledger(app: App, *, progress: Callable[[int], None]) -> Report:
     """Walk the whole chain."""
-    return verify(app.store.entries, progress=progress)
+    return verify(
+        app.store.entries, app.store.checkpoints, trusted_key=app.key.key, progress=progress
+    )

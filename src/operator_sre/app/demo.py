@@ -12,11 +12,11 @@ from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.health import Health, worst
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.errors import OperatorError
+from operator_sre.app.audit import verify_ledger
 from operator_sre.app.lab import break_rig, fault_of, own_rig, rig_status
 from operator_sre.app.story import Line, lines_of
 from operator_sre.app.wiring import App
 from operator_sre.lab.load import LoadStats
-from operator_sre.ledger import verify
 
 __all__ = ["Ending", "Event", "play"]
 
@@ -152,7 +152,7 @@ async def _follow(app: App, loops: asyncio.Task[None], *, after: int) -> AsyncIt
 def _ending(
     app: App, subject: str, target: str, times: Mapping[str, float], *, ticket: int | None
 ) -> Ending:
-    report = verify(app.store.entries)
+    report = verify_ledger(app, progress=lambda seq: None)
     fault, detected = times["fault"], times.get(Kind.TICKET_OPENED)
     repaired, proven = times.get(Kind.OUTCOME), times.get(Kind.TICKET_RESOLVED)
     return Ending(
@@ -162,7 +162,7 @@ def _ending(
         repair_s=repaired - detected if repaired and detected else None,
         proof_s=proven - detected if proven and detected else None,
         entries=report.entries,
-        chain_whole=report.damage is None,
+        chain_whole=report.whole,
         load=rig_status(app, subject).load,
     )
 

@@ -23,6 +23,7 @@ from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Gate, Policy, Profile
 from operator_sre.lab.rig import Rig
 from operator_sre.lab.tools import rig_tools
+from operator_sre.ledger import KeyFile
 from operator_sre.models.reasoner import Reasoner
 from operator_sre.monitor import Monitor
 from operator_sre.pipeline import Care, Pipeline
@@ -41,6 +42,7 @@ class App:
     config: Config
     store: Store
     clock: Clock
+    key: KeyFile
     new_id: Callable[[], str]
 
     def rig_directory(self, subject: str) -> Path:
@@ -179,8 +181,9 @@ class App:
 def open_app(config: Config) -> Iterator[App]:
     """The home of `config`, opened for the length of a `with`."""
     clock = SystemClock()
-    store = open_store(config.home / "operator.db", clock=clock)
+    key = KeyFile(config.home / "ledger.key")
+    store = open_store(config.home / "operator.db", clock=clock, signer=key)
     try:
-        yield App(config, store, clock, lambda: secrets.token_hex(16))
+        yield App(config, store, clock, key, lambda: secrets.token_hex(16))
     finally:
         store.close()

@@ -34,7 +34,12 @@ class Blocked:
 
 
 _NUMBER = r"[0-9]{1,7}"
-_FIELDS = r"[a-z,=]{1,80}"
+# No field that shows the environment of a process, for that is where secrets are.
+_FIELD = (
+    r"(?:args|comm|etime|etimes|lstart|nlwp|pcpu|pgid|pid|pmem|ppid|rss|stat|state|time|uid|user"
+    r"|vsz|wchan)=?"
+)
+_FIELDS = rf"{_FIELD}(?:,{_FIELD}){{0,20}}"
 _FILE = r"/[^\x00]{1,1000}"
 
 READ_ONLY: tuple[Form, ...] = (

@@ -43,16 +43,17 @@ def _tool_rules(action: Action, policy: Policy) -> list[tuple[Rule, Risk]]:
 
 def _shell_rules(action: Action, policy: Policy) -> list[tuple[Rule, Risk]]:
     words = words_of(action.command)
+    # What fits a closed form only reads, even a log with the name of something terrible.
+    for index, form in enumerate(READ_ONLY):
+        if words and form.name == words[0] and _fits(form, words[1:], policy):
+            why = f"This form of {form.name} only reads."
+            return [(Rule(f"read_only[{index}]", Level.SAFE, why), Risk.LOW)]
     blocked = _blocked(words or fragments_of(action.command))
     if blocked is not None:
         return [(blocked, Risk.CRITICAL)]
     if words is None:
         why = "It is more than one plain command, so it needs a person's eye."
         return [(Rule("default_review", Level.REVIEW, why), Risk.HIGH)]
-    for index, form in enumerate(READ_ONLY):
-        if form.name == words[0] and _fits(form, words[1:], policy):
-            why = f"This form of {form.name} only reads."
-            return [(Rule(f"read_only[{index}]", Level.SAFE, why), Risk.LOW)]
     why = f"{words[0]!r} with these arguments is not in the table of read-only commands."
     return [(Rule("default_review", Level.REVIEW, why), Risk.MEDIUM)]
 
@@ -91,8 +92,9 @@ def _operand_fits(form: Form, word: str, policy: Policy) -> bool:
         return False
     if form.reads != "file":
         return True
-    # Compared after `..` is resolved; an entry that ends in a slash stands for all below it.
-    path = posixpath.normpath(word)
-    return path in policy.readable or any(
-        entry.endswith("/") and path.startswith(entry) for entry in policy.readable
+    # Taken as it stands: behind a link, `..` leads elsewhere than its text says. An entry that ends
+    # in a slash stands for all below it.
+    return word == posixpath.normpath(word) and (
+        word in policy.readable
+        or any(entry.endswith("/") and word.startswith(entry) for entry in policy.readable)
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from operator_sre.ledger.verify import Damage, Report, verify
+from operator_sre.ledger.damage import Damage, DamageKind
+from operator_sre.ledger.signing import KeyFile
+from operator_sre.ledger.verify import Anchor, Report, verify
 
-__all__ = ["Damage", "Report", "verify"]
+__all__ = ["Anchor", "Damage", "DamageKind", "KeyFile", "Report", "verify"]

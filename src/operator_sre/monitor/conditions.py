@@ -18,7 +18,8 @@ def advance(before: Sequence[Condition], sighting: Sighting) -> tuple[Condition,
     at = sighting.observation.at
     subject = sighting.observation.subject
     after: dict[tuple[str, str], Condition] = {}
-    for finding in sighting.findings:
+    # The worst is taken last, so that it stands where two findings speak of one target.
+    for finding in sorted(sighting.findings, key=lambda finding: finding.health.rank):
         place = (finding.invariant, finding.target)
         after[place] = _next(subject, known.get(place), finding, at)
     for place, one in known.items():

@@ -110,8 +110,10 @@ def _check(invariant: Invariant, observation: Observation) -> Iterable[Finding]:
     try:
         return tuple(invariant.check(observation))
     except Exception as error:  # noqa: BLE001  a check that crashes knows nothing
-        detail = f"the check failed: {type(error).__name__}: {error}"
-        return tuple(
+        detail = f"the check of {invariant.name} failed: {type(error).__name__}: {error}"
+        blind = Finding(OBSERVABLE, observation.subject, Health.BROKEN, detail)
+        unknown = (
             Finding(invariant.name, seen.target, Health.UNKNOWN, detail)
             for seen in observation.seen
         )
+        return blind, *unknown

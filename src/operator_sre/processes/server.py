@@ -23,6 +23,7 @@ SOCKET_PATH_BYTES_MAX = 100
 SOCKET_FOLDER = "control"
 SOCKET_NAME = "socket"
 FAR_PREFIX = "operator-control-"
+SHORT_FOLDER = "/tmp"  # noqa: S108  the folder made in it is random and ours alone
 REQUEST_BYTES_MAX = 4096
 REQUEST_S_MAX = 5.0
 CLIENTS_MAX = 32
@@ -164,7 +165,11 @@ def _place(directory: Path) -> str:
         near.parent.mkdir(mode=0o700, exist_ok=True)
         near.unlink(missing_ok=True)
         return str(near)
-    return str(Path(tempfile.mkdtemp(prefix=FAR_PREFIX)) / SOCKET_NAME)
+    # The user's own folder for temporary files may be too deep as well.
+    folder = tempfile.gettempdir()
+    room = len(os.fsencode(folder)) + len(f"/{FAR_PREFIX}xxxxxxxx/{SOCKET_NAME}")
+    usual = folder if room <= SOCKET_PATH_BYTES_MAX else SHORT_FOLDER
+    return str(Path(tempfile.mkdtemp(prefix=FAR_PREFIX, dir=usual)) / SOCKET_NAME)
 
 
 def _close_to_others(path: str) -> None:

@@ -1,4 +1,4 @@
-"""Approvals on SQLite."""
+"""Approvals."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from operator_sre.store.reader import Reader
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
 
-__all__ = ["SqliteApprovals"]
+__all__ = ["StoredApprovals"]
 
 
-class SqliteApprovals:
+class StoredApprovals:
     """Requests to people. A pending one past its time is expired, whoever looks."""
 
     def __init__(self, reader: Reader, writer: Writer) -> None:
@@ -72,10 +72,10 @@ class SqliteApprovals:
 
     def find(self, *, states: Iterable[ApprovalState] = ()) -> Sequence[Approval]:
         """Requests in these states, oldest first."""
-        wanted = list(states) or list(ApprovalState)
+        wanted = [state.value for state in (states or ApprovalState)]
         marks = ", ".join("?" * len(wanted))
         rows = self._reader.rows(
-            f"SELECT body FROM approvals WHERE state IN ({marks}) ORDER BY rowid",  # noqa: S608
+            f"SELECT body FROM approvals WHERE state IN ({marks}) ORDER BY seq",  # noqa: S608
             wanted,
         )
         return [from_json(Approval, json.loads(row[0])) for row in rows]

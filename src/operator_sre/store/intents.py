@@ -1,4 +1,4 @@
-"""Permits used up and intents written down, in one transaction, on SQLite."""
+"""Permits used up and intents written down, in one transaction,."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from operator_sre.codec import to_json
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
 
-__all__ = ["SqliteIntents"]
+__all__ = ["StoredIntents"]
 
 
-class SqliteIntents:
+class StoredIntents:
     """What is about to run and what became of it."""
 
     def __init__(self, writer: Writer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
 from datetime import datetime
 
@@ -13,23 +12,19 @@ from operator_protocols.domain.observation import Violation
 from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.ticket import TicketState
 from operator_sre.codec import from_json
+from operator_sre.store.database import Connection, plain
 
-__all__ = ["project"]
+__all__ = ["PROJECTED", "project"]
 
 
-def project(connection: sqlite3.Connection, entry: Entry) -> None:
+def project(connection: Connection, entry: Entry) -> None:
     """Bring the projections up to an entry. Reads nothing but the entry and the rows before it."""
     follow = _FOLLOWS.get(entry.kind)
     if follow is not None:
         follow(connection, entry)
 
 
-def _plain(text: str) -> str:
-    """Free text as a column can hold it; a lone surrogate, which the ledger keeps, becomes `?`."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def _ticket_opened(connection: sqlite3.Connection, entry: Entry) -> None:
+def _ticket_opened(connection: Connection, entry: Entry) -> None:
     payload = entry.payload
     at = entry.at.isoformat()
     connection.execute(
@@ -41,8 +36,8 @@ def _ticket_opened(connection: sqlite3.Connection, entry: Entry) -> None:
             payload["target"],
             payload["severity"],
             Severity(payload["severity"]).rank,
-            TicketState.OPEN,
-            _plain(payload["summary"]),
+            TicketState.OPEN.value,
+            plain(payload["summary"]),
             at,
             at,
         ),
@@ -50,39 +45,43 @@ def _ticket_opened(connection: sqlite3.Connection, entry: Entry) -> None:
     _add_violations(connection, entry)
 
 
-def _ticket_grew(connection: sqlite3.Connection, entry: Entry) -> None:
+def _ticket_grew(connection: Connection, entry: Entry) -> None:
     _add_violations(connection, entry)
     severity = Severity(entry.payload["severity"])
     connection.execute(
         "UPDATE tickets SET severity = ?, severity_rank = ?, summary = ?, changed_at = ?"
         " WHERE id = ?",
         (
-            severity,
+            severity.value,
             severity.rank,
-            _plain(entry.payload["summary"]),
+            entry.payload["summary"],
             entry.at.isoformat(),
             entry.ticket,
         ),
     )
 
 
-def _add_violations(connection: sqlite3.Connection, entry: Entry) -> None:
+def _add_violations(connection: Connection, entry: Entry) -> None:
     connection.executemany(
-        "INSERT INTO violations (ticket, key, live, body) VALUES (?, ?, 1, ?)",
+        "INSERT INTO violations (ticket, place, key, live, body) VALUES (?, ?, ?, 1, ?)",
         [
-            (entry.ticket, from_json(Violation, body).key, json.dumps(body))
-            for body in entry.payload["violations"]
+            (entry.ticket, entry.seq * 1000 + place, from_json(Violation, body).key, _text(body))
+            for place, body in enumerate(entry.payload["violations"])
         ],
     )
 
 
-def _ticket_claimed(connection: sqlite3.Connection, entry: Entry) -> None:
+def _text(body: object) -> str:
+    return json.dumps(body)
+
+
+def _ticket_claimed(connection: Connection, entry: Entry) -> None:
     payload = entry.payload
     connection.execute(
         "UPDATE tickets SET state = ?, worker = ?, run = ?, epoch = ?, attempts = ?,"
         " changed_at = ? WHERE id = ?",
         (
-            TicketState.CLAIMED,
+            TicketState.CLAIMED.value,
             payload["worker"],
             entry.run,
             payload["epoch"],
@@ -93,13 +92,13 @@ def _ticket_claimed(connection: sqlite3.Connection, entry: Entry) -> None:
     )
 
 
-def _ticket_released(connection: sqlite3.Connection, entry: Entry) -> None:
+def _ticket_released(connection: Connection, entry: Entry) -> None:
     connection.execute(
         "UPDATE tickets SET state = ?, worker = '', reason = ?, not_before = ?, changed_at = ?"
         " WHERE id = ?",
         (
-            TicketState.OPEN,
-            _plain(entry.payload["reason"]),
+            TicketState.OPEN.value,
+            plain(entry.payload["reason"]),
             entry.payload["not_before"],
             entry.at.isoformat(),
             entry.ticket,
@@ -107,65 +106,64 @@ def _ticket_released(connection: sqlite3.Connection, entry: Entry) -> None:
     )
 
 
-def _ticket_ended(connection: sqlite3.Connection, entry: Entry) -> None:
+def _ticket_ended(connection: Connection, entry: Entry) -> None:
     resolved = entry.kind is Kind.TICKET_RESOLVED
     state = TicketState.RESOLVED if resolved else TicketState.ESCALATED
     connection.execute(
         "UPDATE tickets SET state = ?, worker = '', reason = ?, changed_at = ? WHERE id = ?",
-        (state, _plain(entry.payload["reason"]), entry.at.isoformat(), entry.ticket),
+        (state.value, plain(entry.payload["reason"]), entry.at.isoformat(), entry.ticket),
     )
     if resolved:
         connection.execute("UPDATE violations SET live = 0 WHERE ticket = ?", (entry.ticket,))
 
 
-def _run_started(connection: sqlite3.Connection, entry: Entry) -> None:
+def _run_started(connection: Connection, entry: Entry) -> None:
     connection.execute(
-        "INSERT INTO runs (id, ticket, model, state, started_at) VALUES (?, ?, ?, 'running', ?)",
-        (entry.run, entry.ticket, entry.payload["model"], entry.at.isoformat()),
+        "INSERT INTO runs (id, seq, ticket, model, state, started_at)"
+        " VALUES (?, ?, ?, ?, 'running', ?)",
+        (entry.run, entry.seq, entry.ticket, entry.payload["model"], entry.at.isoformat()),
     )
 
 
-def _run_finished(connection: sqlite3.Connection, entry: Entry) -> None:
+def _run_finished(connection: Connection, entry: Entry) -> None:
     connection.execute(
         "UPDATE runs SET state = ?, summary = ?, finished_at = ? WHERE id = ?",
-        (
-            entry.payload["state"],
-            _plain(entry.payload["summary"]),
-            entry.at.isoformat(),
-            entry.run,
-        ),
+        (entry.payload["state"], plain(entry.payload["summary"]), entry.at.isoformat(), entry.run),
     )
 
 
-def _approval_requested(connection: sqlite3.Connection, entry: Entry) -> None:
+def _approval_requested(connection: Connection, entry: Entry) -> None:
     approval = entry.payload["approval"]
     connection.execute(
-        "INSERT INTO approvals (id, state, expires_at, body) VALUES (?, ?, ?, ?)",
+        "INSERT INTO approvals (id, seq, state, expires_at, body) VALUES (?, ?, ?, ?, ?)",
         (
             approval["id"],
-            ApprovalState.PENDING,
+            entry.seq,
+            ApprovalState.PENDING.value,
             datetime.fromisoformat(approval["expires_at"]).timestamp(),
-            json.dumps(approval),
+            _text(approval),
         ),
     )
 
 
-def _approval_decided(connection: sqlite3.Connection, entry: Entry) -> None:
-    payload = entry.payload
+def _approval_decided(connection: Connection, entry: Entry) -> None:
+    answer = {name: entry.payload[name] for name in ("state", "decided_by", "reason")}
+    _add_to_approval(connection, entry.payload["id"], answer)
     connection.execute(
-        "UPDATE approvals SET state = ?, body = json_set(body, '$.state', ?, '$.decided_by', ?,"
-        " '$.reason', ?) WHERE id = ?",
-        (
-            payload["state"],
-            payload["state"],
-            _plain(payload["decided_by"]),
-            _plain(payload["reason"]),
-            payload["id"],
-        ),
+        "UPDATE approvals SET state = ? WHERE id = ?",
+        (entry.payload["state"], entry.payload["id"]),
     )
 
 
-def _permit_minted(connection: sqlite3.Connection, entry: Entry) -> None:
+def _add_to_approval(connection: Connection, approval: str, more: dict[str, str]) -> None:
+    row = connection.execute("SELECT body FROM approvals WHERE id = ?", (approval,)).fetchone()
+    connection.execute(
+        "UPDATE approvals SET body = ? WHERE id = ?",
+        (_text(json.loads(row[0]) | more), approval),
+    )
+
+
+def _permit_minted(connection: Connection, entry: Entry) -> None:
     payload = entry.payload
     connection.execute(
         "INSERT INTO permits (id, digest, policy, ticket, epoch, expires_at)"
@@ -179,24 +177,22 @@ def _permit_minted(connection: sqlite3.Connection, entry: Entry) -> None:
             datetime.fromisoformat(payload["expires_at"]).timestamp(),
         ),
     )
-    connection.execute(
-        "UPDATE approvals SET body = json_set(body, '$.permit', ?) WHERE id = ?",
-        (payload["permit"], payload.get("approval", "")),
-    )
+    if payload.get("approval"):
+        _add_to_approval(connection, payload["approval"], {"permit": payload["permit"]})
 
 
-def _intent(connection: sqlite3.Connection, entry: Entry) -> None:
+def _intent(connection: Connection, entry: Entry) -> None:
     connection.execute("UPDATE permits SET used = 1 WHERE id = ?", (entry.payload["permit"],))
 
 
-def _outcome(connection: sqlite3.Connection, entry: Entry) -> None:
+def _outcome(connection: Connection, entry: Entry) -> None:
     connection.execute(
         "UPDATE permits SET outcome = ? WHERE id = ?",
         (entry.payload["result"]["outcome"], entry.payload["permit"]),
     )
 
 
-_FOLLOWS: dict[Kind, Callable[[sqlite3.Connection, Entry], None]] = {
+_FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
     Kind.TICKET_OPENED: _ticket_opened,
     Kind.TICKET_GREW: _ticket_grew,
     Kind.TICKET_CLAIMED: _ticket_claimed,
@@ -211,3 +207,5 @@ _FOLLOWS: dict[Kind, Callable[[sqlite3.Connection, Entry], None]] = {
     Kind.INTENT: _intent,
     Kind.OUTCOME: _outcome,
 }
+
+PROJECTED = frozenset(_FOLLOWS)

@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from operator_protocols.errors import StoreError
+from operator_sre.store.database import Connection, Database
 
 __all__ = ["Reader"]
 
 
 class Reader:
-    """A read-only connection, safe to use from several threads one at a time."""
+    """A read-only session, opened when it is first needed, for one thread at a time."""
 
-    def __init__(self, path: Path, *, busy_s: float) -> None:
-        self._path = path
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._lock = threading.Lock()
-        self._connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro",
-            uri=True,
-            timeout=busy_s,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        self._connection: Connection | None = None
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
         """The rows of one query."""
         with self._lock:
             try:
-                return self._connection.execute(sql, values).fetchall()
-            except sqlite3.Error as error:
-                raise StoreError(
-                    f"The store {str(self._path)!r} could not be read: {error}."
-                ) from error
+                return self._session().execute(sql, values).fetchall()
+            except self._database.failures as error:
+                raise StoreError(f"The store could not be read: {error}.") from error
+
+    def stream(self, sql: str, values: Sequence[object], *, page: int) -> Iterator[list[Any]]:
+        """Pages of rows of a query that takes the last row's first column and a limit."""
+        while rows := self.rows(sql, (*values, page)):
+            yield rows
+            values = (*values[:-1], rows[-1][0])
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Give the session back."""
         with self._lock:
-            self._connection.close()
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _session(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._database.reader()
+        return self._connection

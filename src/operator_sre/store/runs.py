@@ -1,4 +1,4 @@
-"""Runs on SQLite."""
+"""Runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from operator_protocols.domain.run import RunRecord
 from operator_sre.store.reader import Reader
 
-__all__ = ["SqliteRuns"]
+__all__ = ["StoredRuns"]
 
 _COLUMNS = "SELECT id, ticket, model, state, started_at, finished_at, summary FROM runs"
 
 
-class SqliteRuns:
+class StoredRuns:
     """Runs as the ledger tells them."""
 
     def __init__(self, reader: Reader) -> None:
@@ -27,7 +27,7 @@ class SqliteRuns:
 
     def newest(self, *, limit: int) -> Sequence[RunRecord]:
         """The newest runs, newest first."""
-        rows = self._reader.rows(f"{_COLUMNS} ORDER BY rowid DESC LIMIT ?", (limit,))
+        rows = self._reader.rows(f"{_COLUMNS} ORDER BY seq DESC LIMIT ?", (limit,))
         return [_record(row) for row in rows]
 
 

@@ -1,98 +1,125 @@
-"""The tables: the ledger, its projections, and the telemetry beside it."""
+"""The tables: the ledger, its projections, and what lies beside it. One text for all databases."""
 
 from __future__ import annotations
 
-__all__ = ["APPLICATION_ID", "SCHEMA", "SCHEMA_VERSION"]
+__all__ = ["PROJECTIONS", "SCHEMA", "SCHEMA_VERSION"]
 
 SCHEMA_VERSION = 1
-APPLICATION_ID = 0x0F5EC0DE  # marks the file as ours, so that a foreign one is refused untouched
+# Rows of these follow from entries, so that they can be thrown away and made anew.
+PROJECTIONS = ("tickets", "violations", "runs", "approvals", "permits")
 
+# {int}, {real} and {bytes} are the names a database has for them.
 SCHEMA = """
--- The ledger. `body` is the entry; the columns behind `hash` are derived from it.
+-- The ledger. `body` is the entry; it is NULL once retention has taken it, and `digest` still
+-- proves what it was. Columns behind `hash` are derived from the body.
 CREATE TABLE IF NOT EXISTS entries (
-    seq      INTEGER PRIMARY KEY,
-    body     BLOB NOT NULL,
-    previous TEXT NOT NULL,
-    hash     TEXT NOT NULL,
+    seq      {int} PRIMARY KEY,
+    body     {bytes},
+    digest   {bytes} NOT NULL,
+    previous {bytes} NOT NULL,
+    hash     {bytes} NOT NULL,
     kind     TEXT NOT NULL,
-    ticket   INTEGER,
+    at       {real} NOT NULL,
+    ticket   {int},
     run      TEXT NOT NULL,
-    key      TEXT UNIQUE
-) STRICT;
-CREATE INDEX IF NOT EXISTS entries_by_run ON entries (run, seq) WHERE run != '';
+    actor    TEXT NOT NULL,
+    key      TEXT
+);
+CREATE UNIQUE INDEX IF NOT EXISTS entries_by_key ON entries (key) WHERE key IS NOT NULL;
+CREATE INDEX IF NOT EXISTS entries_by_run ON entries (run, seq) WHERE run <> '';
 CREATE INDEX IF NOT EXISTS entries_by_ticket ON entries (ticket, seq) WHERE ticket IS NOT NULL;
+CREATE TABLE IF NOT EXISTS checkpoints (
+    seq       {int} PRIMARY KEY,
+    body      {bytes} NOT NULL,
+    key       TEXT NOT NULL,
+    signature {bytes} NOT NULL
+);
+-- Damaged rows as they were found; nothing is dropped.
+CREATE TABLE IF NOT EXISTS quarantine (
+    seq      {int} NOT NULL,
+    body     {bytes},
+    digest   {bytes},
+    previous {bytes},
+    hash     {bytes},
+    damage   TEXT NOT NULL
+);
 
 -- Projections: every row follows from entries.
 CREATE TABLE IF NOT EXISTS tickets (
-    id            INTEGER PRIMARY KEY,
+    id            {int} PRIMARY KEY,
     subject       TEXT NOT NULL,
     target        TEXT NOT NULL,
     severity      TEXT NOT NULL,
-    severity_rank INTEGER NOT NULL,
+    severity_rank {int} NOT NULL,
     state         TEXT NOT NULL,
     summary       TEXT NOT NULL,
     opened_at     TEXT NOT NULL,
     changed_at    TEXT NOT NULL,
-    attempts      INTEGER NOT NULL DEFAULT 0,
-    epoch         INTEGER NOT NULL DEFAULT 0,
+    attempts      {int} NOT NULL DEFAULT 0,
+    epoch         {int} NOT NULL DEFAULT 0,
     worker        TEXT NOT NULL DEFAULT '',
     run           TEXT NOT NULL DEFAULT '',
     reason        TEXT NOT NULL DEFAULT '',
-    not_before    REAL NOT NULL DEFAULT 0
-) STRICT;
+    not_before    {real} NOT NULL DEFAULT 0
+);
 CREATE INDEX IF NOT EXISTS tickets_by_state ON tickets (state, severity_rank DESC, id);
 CREATE TABLE IF NOT EXISTS violations (
-    ticket INTEGER NOT NULL,
+    ticket {int} NOT NULL,
+    place  {int} NOT NULL,
     key    TEXT NOT NULL,
-    live   INTEGER NOT NULL,
+    live   {int} NOT NULL,
     body   TEXT NOT NULL,
     PRIMARY KEY (ticket, key)
-) STRICT;
+);
 CREATE UNIQUE INDEX IF NOT EXISTS one_live_ticket_per_violation ON violations (key) WHERE live = 1;
 CREATE TABLE IF NOT EXISTS runs (
     id          TEXT PRIMARY KEY,
-    ticket      INTEGER NOT NULL,
+    seq         {int} NOT NULL,
+    ticket      {int} NOT NULL,
     model       TEXT NOT NULL,
     state       TEXT NOT NULL,
     started_at  TEXT NOT NULL,
     finished_at TEXT NOT NULL DEFAULT '',
     summary     TEXT NOT NULL DEFAULT ''
-) STRICT;
+);
+CREATE INDEX IF NOT EXISTS runs_by_seq ON runs (seq);
 CREATE TABLE IF NOT EXISTS approvals (
     id         TEXT PRIMARY KEY,
+    seq        {int} NOT NULL,
     state      TEXT NOT NULL,
-    expires_at REAL NOT NULL,
+    expires_at {real} NOT NULL,
     body       TEXT NOT NULL
-) STRICT;
+);
+CREATE INDEX IF NOT EXISTS approvals_by_state ON approvals (state, seq);
 CREATE TABLE IF NOT EXISTS permits (
     id         TEXT PRIMARY KEY,
     digest     TEXT NOT NULL,
     policy     TEXT NOT NULL,
-    ticket     INTEGER,
-    epoch      INTEGER NOT NULL,
-    expires_at REAL NOT NULL,
-    used       INTEGER NOT NULL DEFAULT 0,
+    ticket     {int},
+    epoch      {int} NOT NULL,
+    expires_at {real} NOT NULL,
+    used       {int} NOT NULL DEFAULT 0,
     outcome    TEXT NOT NULL DEFAULT ''
-) STRICT;
+);
 
 -- Beside the ledger: who holds what right now, clocks of conditions, telemetry.
 CREATE TABLE IF NOT EXISTS leases (
-    ticket INTEGER PRIMARY KEY,
-    epoch  INTEGER NOT NULL,
-    until  REAL NOT NULL
-) STRICT;
+    ticket {int} PRIMARY KEY,
+    epoch  {int} NOT NULL,
+    until  {real} NOT NULL
+);
 CREATE TABLE IF NOT EXISTS conditions (
     subject   TEXT NOT NULL,
     invariant TEXT NOT NULL,
     target    TEXT NOT NULL,
     body      TEXT NOT NULL,
     PRIMARY KEY (subject, invariant, target)
-) STRICT;
+);
 CREATE TABLE IF NOT EXISTS observations (
-    id      INTEGER PRIMARY KEY,
+    id      {serial},
     subject TEXT NOT NULL,
-    at      REAL NOT NULL,
+    at      {real} NOT NULL,
     body    TEXT NOT NULL
-) STRICT;
+);
 CREATE INDEX IF NOT EXISTS observations_by_subject ON observations (subject, at);
 """

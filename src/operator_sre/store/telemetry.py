@@ -1,4 +1,4 @@
-"""What lies beside the ledger on SQLite: conditions with their clocks, and observations."""
+"""What lies beside the ledger: conditions with their clocks, and observations."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from operator_sre.store.reader import Reader
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
 
-__all__ = ["SqliteConditions", "SqliteObservations"]
+__all__ = ["StoredConditions", "StoredObservations"]
 
 
-class SqliteConditions:
+FORGET_EVERY = 100
+
+
+class StoredConditions:
     """Grace clocks and recovery clocks that survive a restart."""
 
     def __init__(self, reader: Reader, writer: Writer) -> None:
@@ -34,26 +37,27 @@ class SqliteConditions:
         ]
         await self._writer.write(
             lambda transaction: transaction.connection.executemany(
-                "INSERT OR REPLACE INTO conditions (subject, invariant, target, body)"
-                " VALUES (?, ?, ?, ?)",
+                "INSERT INTO conditions (subject, invariant, target, body) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (subject, invariant, target) DO UPDATE SET body = excluded.body",
                 rows,
             )
         )
 
 
-class SqliteObservations:
+class StoredObservations:
     """Telemetry with its own retention: the newest `kept` looks at each subject."""
 
     def __init__(self, reader: Reader, writer: Writer, *, kept: int) -> None:
         self._reader = reader
         self._writer = writer
         self._kept = kept
+        self._added = 0
 
     async def add(self, observation: Observation) -> None:
         """Remember one look."""
 
         def change(transaction: Transaction) -> None:
-            inserted = transaction.connection.execute(
+            transaction.connection.execute(
                 "INSERT INTO observations (subject, at, body) VALUES (?, ?, ?)",
                 (
                     observation.subject,
@@ -61,7 +65,8 @@ class SqliteObservations:
                     json.dumps(to_json(observation)),
                 ),
             )
-            if inserted.lastrowid is not None and inserted.lastrowid % 100 == 0:
+            self._added += 1
+            if self._added % FORGET_EVERY == 0:
                 self._forget(transaction)
 
         await self._writer.write(change)
@@ -71,8 +76,9 @@ class SqliteObservations:
         subjects = transaction.connection.execute("SELECT DISTINCT subject FROM observations")
         for (subject,) in subjects.fetchall():
             transaction.connection.execute(
-                "DELETE FROM observations WHERE subject = ? AND at < (SELECT min(at) FROM"
-                " (SELECT at FROM observations WHERE subject = ? ORDER BY at DESC LIMIT ?))",
+                "DELETE FROM observations WHERE subject = ? AND at <"
+                " (SELECT min(at) FROM (SELECT at FROM observations WHERE subject = ?"
+                " ORDER BY at DESC LIMIT ?) AS kept)",
                 (subject, subject, self._kept),
             )
 

@@ -1,11 +1,11 @@
-"""Tickets and their leases on SQLite."""
+"""Tickets and their leases."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from operator_protocols.domain.entry import Draft, Entry, Kind
@@ -18,18 +18,17 @@ from operator_sre.store.reader import Reader
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
 
-__all__ = ["SqliteLeases", "SqliteTickets"]
+__all__ = ["StoredLeases", "StoredTickets"]
 
 _COLUMNS = (
-    "SELECT id, subject, target, severity, state, summary, opened_at, changed_at, attempts,"
-    " tickets.epoch, worker, run, reason,"
-    " (SELECT json_group_array(json(body)) FROM"
-    "  (SELECT body FROM violations WHERE ticket = tickets.id ORDER BY rowid))"
-    " FROM tickets"
+    "SELECT tickets.id, subject, target, severity, state, summary, opened_at, changed_at,"
+    " attempts, tickets.epoch, worker, run, reason FROM tickets"
 )
+Query = Callable[[str, Sequence[object]], list[Any]]
+IN_MAX = 500
 
 
-class SqliteTickets:
+class StoredTickets:
     """Tickets as the ledger tells them."""
 
     def __init__(self, reader: Reader, writer: Writer) -> None:
@@ -38,19 +37,19 @@ class SqliteTickets:
 
     def get(self, ticket: int) -> Ticket | None:
         """One ticket."""
-        rows = self._reader.rows(f"{_COLUMNS} WHERE id = ?", (ticket,))
-        return _ticket(rows[0]) if rows else None
+        found = _tickets(self._reader.rows, f"{_COLUMNS} WHERE tickets.id = ?", (ticket,))
+        return found[0] if found else None
 
     def find(self, *, states: Iterable[TicketState] = (), subject: str = "") -> Sequence[Ticket]:
         """Tickets in these states (all when none is named), most urgent and oldest first."""
-        wanted = list(states) or list(TicketState)
+        wanted = [state.value for state in (states or TicketState)]
         marks = ", ".join("?" * len(wanted))
-        rows = self._reader.rows(
+        return _tickets(
+            self._reader.rows,
             f"{_COLUMNS} WHERE state IN ({marks}) AND (? = '' OR subject = ?)"
-            " ORDER BY severity_rank DESC, id",
+            " ORDER BY severity_rank DESC, tickets.id",
             (*wanted, subject, subject),
         )
-        return [_ticket(row) for row in rows]
 
     async def open(self, violations: Sequence[Violation]) -> Ticket:
         """File violations as one ticket; the first is its root. ConflictError if one is filed."""
@@ -61,7 +60,7 @@ class SqliteTickets:
         return await self._writer.write(lambda transaction: _grow(transaction, ticket, violations))
 
 
-class SqliteLeases:
+class StoredLeases:
     """Who works on a ticket, for how long."""
 
     def __init__(self, writer: Writer) -> None:
@@ -118,7 +117,27 @@ class SqliteLeases:
         return await self._writer.write(change)
 
 
-def _ticket(row: Sequence[Any]) -> Ticket:
+def batched(items: Iterable[int], size: int) -> Iterator[tuple[int, ...]]:
+    """The items in parts of at most this size."""
+    rest = iter(items)
+    while part := tuple(islice(rest, size)):
+        yield part
+
+
+def _tickets(query: Query, sql: str, values: Sequence[object]) -> list[Ticket]:
+    rows = query(sql, values)
+    violations: dict[int, list[Violation]] = {row[0]: [] for row in rows}
+    for part in batched(violations, IN_MAX):
+        marks = ", ".join("?" * len(part))
+        for ticket, body in query(
+            f"SELECT ticket, body FROM violations WHERE ticket IN ({marks}) ORDER BY place",  # noqa: S608
+            part,
+        ):
+            violations[ticket].append(from_json(Violation, json.loads(body)))
+    return [_ticket(row, violations[row[0]]) for row in rows]
+
+
+def _ticket(row: Sequence[Any], violations: Sequence[Violation]) -> Ticket:
     return Ticket(
         id=row[0],
         subject=row[1],
@@ -133,17 +152,22 @@ def _ticket(row: Sequence[Any]) -> Ticket:
         worker=row[10],
         run=row[11],
         reason=row[12],
-        violations=tuple(from_json(Violation, body) for body in json.loads(row[13])),
+        violations=tuple(violations),
     )
 
 
+def _query(transaction: Transaction) -> Query:
+    return lambda sql, values: transaction.connection.execute(sql, values).fetchall()
+
+
 def _load(transaction: Transaction, ticket: int) -> Ticket:
-    return _ticket(transaction.connection.execute(f"{_COLUMNS} WHERE id = ?", (ticket,)).fetchone())
+    found = _tickets(_query(transaction), f"{_COLUMNS} WHERE tickets.id = ?", (ticket,))
+    return found[0]
 
 
 def _open(transaction: Transaction, violations: Sequence[Violation]) -> Ticket:
     root = violations[0]
-    number = transaction.connection.execute("SELECT ifnull(max(id), 0) + 1 FROM tickets")
+    number = transaction.connection.execute("SELECT coalesce(max(id), 0) + 1 FROM tickets")
     ticket = number.fetchone()[0]
     payload = {
         "subject": root.subject,
@@ -170,12 +194,22 @@ def _grow(transaction: Transaction, ticket: Ticket, violations: Sequence[Violati
 
 
 def _file(transaction: Transaction, draft: Draft) -> Ticket:
-    try:
-        transaction.append(draft)
-    except sqlite3.IntegrityError as error:
-        raise ConflictError("A live ticket holds one of these violations already.") from error
+    filed = _filed(transaction, draft)
+    if filed:
+        raise ConflictError(f"A live ticket holds {filed!r} already.")
+    transaction.append(draft)
     assert draft.ticket is not None
     return _load(transaction, draft.ticket)
+
+
+def _filed(transaction: Transaction, draft: Draft) -> str:
+    """A violation of the draft that a live ticket holds; the unique index is the last guard."""
+    for body in draft.payload["violations"]:
+        key = from_json(Violation, body).key
+        sql = "SELECT 1 FROM violations WHERE key = ? AND live = 1"
+        if transaction.connection.execute(sql, (key,)).fetchone():
+            return key
+    return ""
 
 
 def _summary(violations: Sequence[Violation]) -> str:
@@ -186,14 +220,15 @@ def _summary(violations: Sequence[Violation]) -> str:
 
 def _claimable(transaction: Transaction) -> Ticket | None:
     now = transaction.now().timestamp()
-    row = transaction.connection.execute(
+    found = _tickets(
+        _query(transaction),
         f"{_COLUMNS} LEFT JOIN leases ON leases.ticket = tickets.id"
         " WHERE (state = 'open' AND not_before <= ?)"
-        " OR (state = 'claimed' AND ifnull(leases.until, 0) <= ?)"
-        " ORDER BY severity_rank DESC, id LIMIT 1",
+        " OR (state = 'claimed' AND coalesce(leases.until, 0) <= ?)"
+        " ORDER BY severity_rank DESC, tickets.id LIMIT 1",
         (now, now),
-    ).fetchone()
-    return _ticket(row) if row else None
+    )
+    return found[0] if found else None
 
 
 def _claim(
@@ -211,7 +246,8 @@ def _claim(
     run = ticket.run if unfinished else run
     transaction.append(Draft(Kind.TICKET_CLAIMED, payload, ticket=ticket.id, run=run))
     transaction.connection.execute(
-        "INSERT OR REPLACE INTO leases (ticket, epoch, until) VALUES (?, ?, ?)",
+        "INSERT INTO leases (ticket, epoch, until) VALUES (?, ?, ?)"
+        " ON CONFLICT (ticket) DO UPDATE SET epoch = excluded.epoch, until = excluded.until",
         (ticket.id, ticket.epoch + 1, transaction.now().timestamp() + lease_s),
     )
     return _load(transaction, ticket.id)
@@ -229,7 +265,7 @@ def _must_stand(transaction: Transaction, ticket: Ticket) -> None:
     row = transaction.connection.execute(
         "SELECT state, epoch FROM tickets WHERE id = ?", (ticket.id,)
     ).fetchone()
-    if row is None or (row[0], row[1]) != (ticket.state, ticket.epoch):
+    if row is None or (row[0], row[1]) != (ticket.state.value, ticket.epoch):
         raise ConflictError(f"Ticket {ticket.id} has changed hands; nothing was written.")
 
 

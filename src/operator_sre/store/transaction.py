@@ -2,60 +2,145 @@
 
 from __future__ import annotations
 
-import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from operator_protocols.domain.entry import (
+from operator_protocols.domain.entry import Draft, Entry
+from operator_protocols.ports import Clock, Signer
+from operator_sre.chain import (
     GENESIS,
-    Draft,
-    Entry,
-    canonical_bytes,
+    body_of,
     chain_hash,
+    digest_of_body,
+    entry_from,
 )
-from operator_protocols.ports import Clock
-from operator_sre.store.entries import entry_from
-from operator_sre.store.projections import project
+from operator_sre.store.checkpoints import write_checkpoint
+from operator_sre.store.database import Connection, plain
+from operator_sre.store.projections import PROJECTED, project
 
-__all__ = ["Transaction"]
+__all__ = ["Rules", "Transaction"]
+
+_INSERT = (
+    "INSERT INTO entries (seq, body, digest, previous, hash, kind, at, ticket, run, actor, key)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+Row = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What holds for every entry: the clock, what is redacted, and who signs how often."""
+
+    clock: Clock
+    redact: Callable[[Any], Any]
+    signer: Signer | None
+    checkpoint_every: int
 
 
 class Transaction:
     """What a change may do: read and write rows, and append entries to the one chain.
 
     The head is read inside the transaction, so writers in several processes never fork the chain.
+    New entries are gathered and inserted together at the end, or before somebody reads them.
     """
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
+    def __init__(self, connection: Connection, rules: Rules) -> None:
         self.connection = connection
-        self._clock = clock
+        self._rules = rules
+        self._waiting: list[Row] = []
+        self._keys: dict[str, Entry] = {}
         row = connection.execute(
             "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
         ).fetchone()
-        self.head: tuple[int, str] = (row[0], row[1]) if row else (0, GENESIS)
+        self._head: tuple[int, bytes] = (row[0], bytes(row[1])) if row else (0, GENESIS)
+        self.appended = 0
 
     def now(self) -> datetime:
         """The wall clock."""
-        return self._clock.now()
+        return self._rules.clock.now()
 
     def append(self, draft: Draft) -> Entry:
         """Chain one entry and project it; a key that is there already returns its entry."""
         if draft.key and (known := self._by_key(draft.key)):
             return known
-        seq, previous = self.head[0] + 1, self.head[1]
-        body = canonical_bytes(seq=seq, at=self._clock.now(), draft=draft)
-        digest = chain_hash(previous, body)
-        self.connection.execute(
-            "INSERT INTO entries (seq, body, previous, hash, kind, ticket, run, key)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (seq, body, previous, digest, draft.kind, draft.ticket, draft.run, draft.key or None),
+        at = self._rules.clock.now()
+        seq, previous = self._head[0] + 1, self._head[1]
+        payload = self._rules.redact(draft.payload)
+        body = body_of(seq=seq, at=at, draft=_with(draft, payload))
+        digest = digest_of_body(body)
+        linked = chain_hash(previous, digest)
+        self._waiting.append(
+            (
+                *(seq, body, digest, previous, linked, draft.kind.value, at.timestamp()),
+                *(draft.ticket, draft.run, plain(draft.actor.id), draft.key or None),
+            )
         )
-        entry = entry_from(body, previous, digest)
-        project(self.connection, entry)
-        self.head = (seq, digest)
+        self._head = (seq, linked)
+        self.appended += 1
+        entry = _entry(seq, at, draft, body, payload, previous, linked)
+        if draft.key:
+            self._keys[draft.key] = entry
+        if draft.kind in PROJECTED:
+            project(self.connection, entry)
+        if seq % self._rules.checkpoint_every == 0:
+            self.checkpoint()
         return entry
 
+    def checkpoint(self) -> None:
+        """Sign the head, unless it is signed already or there is nobody to sign."""
+        if self._rules.signer is not None and self._head[0]:
+            self.flush()
+            write_checkpoint(
+                self.connection, self._rules.signer, *self._head, at=self._rules.clock.now()
+            )
+
+    def flush(self) -> None:
+        """Insert what is gathered, so that statements see it."""
+        if self._waiting:
+            self.connection.executemany(_INSERT, self._waiting)
+            self._waiting.clear()
+
+    def mark(self) -> tuple[int, bytes]:
+        """A point to come back to when a change is undone; what is gathered by then is inserted."""
+        self.flush()
+        return self._head
+
+    def undo(self, mark: tuple[int, bytes]) -> None:
+        """Forget what was appended since the mark; the database forgets its part itself."""
+        self._waiting.clear()
+        self._head = mark
+        self._keys = {key: one for key, one in self._keys.items() if one.seq <= mark[0]}
+
     def _by_key(self, key: str) -> Entry | None:
+        if key in self._keys:
+            return self._keys[key]
         row = self.connection.execute(
-            "SELECT body, previous, hash FROM entries WHERE key = ?", (key,)
+            "SELECT seq, body, previous, hash FROM entries WHERE key = ?", (key,)
         ).fetchone()
         return entry_from(*row) if row else None
+
+
+def _with(draft: Draft, payload: Any) -> Draft:
+    if payload is draft.payload:
+        return draft
+    return Draft(draft.kind, payload, draft.ticket, draft.run, draft.actor, draft.key)
+
+
+def _entry(
+    seq: int, at: datetime, draft: Draft, body: bytes, payload: Any, previous: bytes, linked: bytes
+) -> Entry:
+    if draft.kind in PROJECTED:
+        return entry_from(seq, body, previous, linked)  # projections go by the stored bytes
+    return Entry(
+        seq=seq,
+        at=at,
+        kind=draft.kind,
+        payload=payload,
+        ticket=draft.ticket,
+        run=draft.run,
+        actor=draft.actor,
+        previous=previous.hex(),
+        hash=linked.hex(),
+    )

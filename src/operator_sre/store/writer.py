@@ -1,31 +1,38 @@
-"""One writer thread: transactions that wait together commit together."""
+"""One writer thread: changes that wait together commit together."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
-import sqlite3
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from operator_protocols.domain.entry import Draft, Entry
 from operator_protocols.errors import StoreError
-from operator_protocols.ports import Clock
-from operator_sre.store.transaction import Transaction
+from operator_sre.store.database import Connection, Database
+from operator_sre.store.projections import PROJECTED
+from operator_sre.store.transaction import Rules, Transaction
 
 __all__ = ["Writer"]
 
 T = TypeVar("T")
-GROUP_MAX = 256
+GROUP_MAX = 512
 QUEUE_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Job:
-    change: Callable[[Transaction], Any]
-    done: Future[Any]
+    """A change, or a mere entry to append, and who waits for it."""
+
+    change: Callable[[Transaction], Any] | None
+    draft: Draft | None
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[Any]
+    value: Any = None
+    error: Exception | None = None
 
 
 class Writer:
@@ -34,29 +41,49 @@ class Writer:
     A change that raises is undone alone; its neighbours in the group commit.
     """
 
-    def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
-        self._connection = connection
-        self._clock = clock
-        self._jobs: queue.Queue[_Job | None] = queue.Queue(QUEUE_MAX)
+    def __init__(self, database: Database, rules: Rules) -> None:
+        self._database = database
+        self._rules = rules
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._connection: Connection | None = None
+        self._appended = 0
         self._thread = threading.Thread(target=self._work, name="store-writer", daemon=True)
-        self._thread.start()
+        self._closed = False
+        self._started = False
 
     async def write(self, change: Callable[[Transaction], T]) -> T:
         """Apply a change; it is durable when this returns."""
-        return await asyncio.wrap_future(self._submit(change))
+        value: T = await self._submit(change, None)
+        return value
 
-    def _submit(self, change: Callable[[Transaction], T]) -> Future[T]:
-        done: Future[T] = Future()
-        # A started change runs to its end even when its waiter is cancelled: marking it as
-        # running keeps a cancelled await from cancelling a commit halfway.
-        done.set_running_or_notify_cancel()
-        self._jobs.put(_Job(change, done))
-        return done
+    async def append(self, draft: Draft) -> Entry:
+        """Append one entry; it is durable when this returns."""
+        entry: Entry = await self._submit(None, draft)
+        return entry
+
+    def _submit(
+        self, change: Callable[[Transaction], Any] | None, draft: Draft | None
+    ) -> asyncio.Future[Any]:
+        if self._closed:
+            raise StoreError("The store is closed.")
+        if self._jobs.qsize() >= QUEUE_MAX:
+            raise StoreError("The store is too busy.", next_step="Try again in a moment.")
+        if not self._started:
+            self._started = True
+            self._thread.start()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+        self._jobs.put(_Job(change, draft, loop, done))
+        return done  # a cancelled waiter changes nothing: the change runs to its end
 
     def close(self) -> None:
-        """Finish what is waiting, then close the connection."""
-        self._jobs.put(None)
-        self._thread.join()
+        """Finish what is waiting, sign the head, and end the session."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._started:
+            self._jobs.put(None)
+            self._thread.join()
 
     def _work(self) -> None:
         last = False
@@ -64,55 +91,107 @@ class Writer:
             group, last = self._next_group()
             if group:
                 self._commit(group)
-        self._connection.close()
+                _deliver(group)
+        self._sign_off()
 
     def _next_group(self) -> tuple[list[_Job], bool]:
         job = self._jobs.get()
-        if job is None:
-            return [], True
-        group = [job]
-        while len(group) < GROUP_MAX:
+        group: list[_Job] = []
+        while job is not None:
+            group.append(job)
+            if len(group) == GROUP_MAX:
+                return group, False
             try:
                 job = self._jobs.get_nowait()
             except queue.Empty:
-                break
-            if job is None:
-                return group, True
-            group.append(job)
-        return group, False
+                return group, False
+        return group, True
 
-    def _commit(self, group: list[_Job]) -> None:
-        outcomes: list[tuple[_Job, Any, BaseException | None]] = []
+    def _commit(self, group: Sequence[_Job]) -> None:
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            transaction = Transaction(self._connection, self._clock)
-            outcomes.extend(self._apply(transaction, job) for job in group)
-            self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            failure = StoreError(
-                f"The store could not be written: {error}.",
-                next_step="Check free space and permissions of the home directory.",
-            )
-            outcomes = [(job, None, failure) for job in group]
-        for job, value, raised in outcomes:
-            if raised is None:
-                job.done.set_result(value)
-            else:
-                job.done.set_exception(raised)
+            connection = self._session()
+            self._database.begin(connection)
+            transaction = Transaction(connection, self._rules)
+            for job in group:
+                self._apply(transaction, job)
+            transaction.flush()
+            connection.execute("COMMIT")
+            self._appended += transaction.appended
+        except self._database.failures as error:
+            self._abandon()
+            for job in group:
+                job.error = StoreError(
+                    f"The store could not be written: {error}.",
+                    next_step="Check free space and permissions of the home directory.",
+                )
 
-    def _apply(self, transaction: Transaction, job: _Job) -> tuple[_Job, Any, BaseException | None]:
-        self._connection.execute("SAVEPOINT change")
-        head = transaction.head
+    def _apply(self, transaction: Transaction, job: _Job) -> None:
+        draft = job.draft
+        if draft is not None and draft.kind not in PROJECTED and not draft.key:
+            try:
+                job.value = transaction.append(draft)
+            except (TypeError, ValueError) as error:
+                job.error = error  # it cannot be written as JSON; nothing was touched
+            return
+        connection = transaction.connection
+        mark = transaction.mark()
+        connection.execute("SAVEPOINT change")
         try:
-            value = job.change(transaction)
-        except sqlite3.OperationalError:
-            raise  # the disk or the file, not the change: it fails for the whole group
-        except Exception as error:  # noqa: BLE001  handed to the waiter, which raises it
-            self._connection.execute("ROLLBACK TO change")
-            self._connection.execute("RELEASE change")
-            transaction.head = head
-            return job, None, error
-        self._connection.execute("RELEASE change")
-        return job, value, None
+            job.value = transaction.append(draft) if draft else job.change(transaction)  # type: ignore[misc]
+            transaction.flush()
+        except Exception as error:  # handed to the waiter, which raises it
+            if _of_the_database(self._database, error):
+                raise  # the disk or the server, not the change: it fails for the whole group
+            connection.execute("ROLLBACK TO SAVEPOINT change")
+            transaction.undo(mark)
+            job.value, job.error = None, error
+        connection.execute("RELEASE SAVEPOINT change")
+
+    def _session(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._database.writer()
+        return self._connection
+
+    def _abandon(self) -> None:
+        """Give up the session, which ends its transaction; the next change opens another."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            with contextlib.suppress(*self._database.failures):
+                connection.close()
+
+    def _sign_off(self) -> None:
+        """Sign what this process has appended, so that the tail of a session is covered too."""
+        if self._appended:
+            try:
+                connection = self._session()
+                self._database.begin(connection)
+                Transaction(connection, self._rules).checkpoint()
+                connection.execute("COMMIT")
+            except self._database.failures:
+                self._abandon()  # unsigned, but whole: the next checkpoint covers it
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _of_the_database(database: Database, error: Exception) -> bool:
+    return isinstance(error, database.failures) and not isinstance(error, database.conflicts)
+
+
+def _deliver(group: Sequence[_Job]) -> None:
+    """Tell the waiters, with one call into each loop instead of one for each job."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in group:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, jobs in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop was closed; nobody waits any more
+            loop.call_soon_threadsafe(_tell, jobs)
+
+
+def _tell(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        if job.done.done():
+            continue
+        if job.error is None:
+            job.done.set_result(job.value)
+        else:
+            job.done.set_exception(job.error)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["GENESIS", "Actor", "Draft", "Entry", "Kind", "canonical_bytes", "chain_hash"]
-
-GENESIS = "0" * 64
+__all__ = ["Actor", "Draft", "Entry", "Kind"]
 
 
 class Kind(StrEnum):
@@ -37,6 +33,8 @@ class Kind(StrEnum):
     OUTCOME = "outcome"
     REFUSED = "refused"
     PROOF = "proof"
+    SEGMENT_STARTED = "segment_started"
+    PURGED = "purged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +71,3 @@ class Entry:
     actor: Actor
     previous: str
     hash: str
-
-
-def canonical_bytes(*, seq: int, at: datetime, draft: Draft) -> bytes:
-    """The bytes that are hashed and stored."""
-    record = {
-        "seq": seq,
-        "at": at.isoformat(),
-        "kind": draft.kind.value,
-        "ticket": draft.ticket,
-        "run": draft.run,
-        "actor": {"id": draft.actor.id, "type": draft.actor.type, "agent": draft.actor.agent},
-        "payload": draft.payload,
-    }
-    text = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    # Lone surrogates come from undecodable output; they must survive, not break the append.
-    return text.encode("utf-8", "surrogatepass")
-
-
-def chain_hash(previous: str, body: bytes) -> str:
-    """The hash of an entry covers the one before it, so nothing can change unseen."""
-    return hashlib.sha256(previous.encode() + b"\n" + body).hexdigest()

@@ -87,11 +87,10 @@ def verify(context: typer.Context, as_json: JsonOption = False) -> None:
         report = verify_ledger(app, progress=progress)
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
-    damage = report.damage
     if as_json:
-        print_json({"whole": damage is None, "report": report})
-    elif damage is None:
+        print_json({"whole": report.whole, "report": report})
+    elif report.whole:
         print_lines([f"The ledger is whole: {report.entries} entries, head {report.head[:16]}."])
-    else:
+    for damage in () if as_json else report.damages:
         print_lines([f"DAMAGED at entry {damage.seq}: {damage.kind}: {clean(damage.detail)}."])
-    raise typer.Exit(0 if damage is None else 1)
+    raise typer.Exit(0 if report.whole else 1)

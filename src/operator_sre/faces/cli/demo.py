@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.demo_faces import Face, JsonFace, StoryFace
 from operator_sre.faces.cli.options import JsonOption, config_of
 from operator_sre.faces.cli.running import run_until_stopped
@@ -32,6 +33,11 @@ def demo(
     With --json every event is one JSON document on a line of its own. The record is kept in a
     directory that is named at the end (or in --home); your own state is not touched.
     """
+    if context.obj.mode not in {None, "execute"}:
+        raise UsageError(
+            f"The demo repairs its own rig: its mode is 'execute', not {context.obj.mode!r}.",
+            next_step="Leave --mode away; to choose one, use: operator lab up, operator up",
+        )
     home = context.obj.home or tempfile.mkdtemp(prefix="operator-demo-")
     ended = False
     try:
@@ -57,7 +63,7 @@ def _play(
     pace = {"interval_s": "2", "stable_s": "5", "timeout_s": "2"}
     level = context.obj.log_level or "error"
     config = config_of(context, **flags, **pace, log_level=level)
-    face = JsonFace() if as_json else StoryFace(home=home)
+    face = JsonFace(home=home) if as_json else StoryFace(home=home)
     # What is in the user's care has no part in this, even if it has the same name.
     alone = replace(config, subjects=())
     return run_until_stopped(_show(alone, face, subject, fault, seed))

@@ -47,7 +47,8 @@ class Face(Protocol):
 class JsonFace:
     """Every event as one JSON document on a line."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, home: str) -> None:
+        self._home = home
         self._started = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -71,7 +72,8 @@ class JsonFace:
 
     def end(self, ending: Ending) -> None:
         """The last line."""
-        print_json({"event": "end", "proven": ending.proven, "ending": ending}, line=True)
+        end = {"event": "end", "proven": ending.proven, "home": self._home, "ending": ending}
+        print_json(end, line=True)
 
 
 class StoryFace:
@@ -151,6 +153,10 @@ class StoryFace:
         from rich.table import Table
         from rich.text import Text
 
+        if not step:
+            # As it is, however long: a command that was broken in two could not be copied.
+            self._console.print(Text(text, style=style), soft_wrap=True)
+            return
         grid = Table.grid(padding=0)
         grid.add_column(width=len(time_text + step))
         grid.add_column(ratio=1, overflow="fold")

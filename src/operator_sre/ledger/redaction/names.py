@@ -114,9 +114,7 @@ _NOT_TOKENS = frozenset(
     " parse design unexpected resume cursor sync first last".split()
 )
 # These come before `secret` where it is the name of an object that holds one.
-_NOT_SECRETS = frozenset(
-    "existing pull tls image kube kubernetes k8s sealed external top".split()
-)
+_NOT_SECRETS = frozenset("existing pull tls image kube kubernetes k8s sealed external top".split())
 # Words after the one that counts, which change nothing: DB_PASSWORD_PROD, client-key-data.
 _QUALIFIERS = frozenset(
     "value data prod production dev staging stage live primary secondary new old current previous"

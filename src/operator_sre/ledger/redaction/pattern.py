@@ -54,9 +54,7 @@ class Pattern:
         match = _compiled(self.source).match(data, start, len(data) if end is None else end)
         return -1 if match is None else match.span()[1]
 
-    def first(
-        self, data: bytes, start: int = 0, end: int | None = None
-    ) -> tuple[int, int] | None:
+    def first(self, data: bytes, start: int = 0, end: int | None = None) -> tuple[int, int] | None:
         """The first match, or None."""
         match = _compiled(self.source).search(data, start, len(data) if end is None else end)
         return None if match is None else match.span()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from operator_sre.ledger.redaction.pattern import Pattern
 
-__all__ = ["Value", "line_end", "line_start", "read_quoted", "read_value"]
+__all__ = ["Value", "closing", "line_end", "line_start", "read_quoted", "read_value"]
 
 # How far a closing quote is looked for. A longer value is still taken, up to the next blank.
 QUOTED_BYTES_MAX = 16_384
@@ -14,11 +14,15 @@ _QUOTES = b"\"'`"
 # Backslashes before a quote, by how often the text was put into a string: 0, 1, 3, 7.
 _DEPTHS = (0, 1, 3, 7)
 _BARE = Pattern(rb"[^\x00-\x20\x7f\"'`<>]+")
-# Where a bare value ends before the next blank: `a=1&b=2`, `a=1;b=2`, `a=1, b=2`, "a=1\nb=2".
+# Where a bare value ends before the next blank: `a=1&b=2`, `a=1;b=2`, `a=1,b=2`, "a=1\nb=2".
 _CUT = Pattern(
     rb"\\+[nrt]|\\+u00(?:26|3[ce]|22|27)|&(?:amp|quot|lt|gt|#\d+);|&&|\|\||&[\w.%\[\]-]+="
-    rb"|[;,](?:[\w. -]+[=:]|\z|[\[{(])|\|[\w-]*\z|%26[\w.%-]+%3[dD]|\);|%22|%27"
+    rb"|[;,](?:(?:[A-Z]\w* ){0,2}[\w.-]+[=:]|[\[{(])|%26[\w.%-]+%3[dD]|\);|%22|%27"
 )
+# A value is looked at in windows that double, so that a text of nothing but assignments without
+# a blank is still read once, not once for each of them.
+_WINDOW_BYTES = 512
+_BEYOND_BYTES = 40
 _PAIRS = {ord(")"): ord("("), ord("]"): ord("["), ord("}"): ord("{")}
 
 
@@ -28,8 +32,9 @@ class Value:
 
     start: int
     end: int
-    # Backslashes before its quotes; -1 when it has none.
-    depth: int = -1
+    quote: bytes = b""
+    # Backslashes before its quotes.
+    depth: int = 0
 
     def of(self, data: bytes) -> bytes:
         """The value as it stands in the text."""
@@ -38,7 +43,7 @@ class Value:
     def plain(self, data: bytes) -> bytes | None:
         """The value without its escapes, when it is quoted and has some."""
         raw = data[self.start : self.end]
-        if self.depth < 0 or b"\\" not in raw:
+        if self.quote != b'"' or b"\\" not in raw:
             return None
         escape = b"\\" * (self.depth + 1)
         return raw.replace(escape * 2, b"\0").replace(escape, b"").replace(b"\0", b"\\")
@@ -62,10 +67,8 @@ def read_value(data: bytes, at: int) -> Value | None:
         return quoted
     if data[at : at + 1] in (b'"', b"'", b"`"):
         at += 1  # never closed, as in a line that was cut short: what is there counts
-    end = _BARE.at(data, at)
-    if end < 0:
-        return None
-    return _trimmed(data, at, end)
+    end = _bare_end(data, at)
+    return None if end < 0 else _trimmed(data, at, end)
 
 
 def read_quoted(data: bytes, at: int) -> Value | None:
@@ -77,7 +80,7 @@ def read_quoted(data: bytes, at: int) -> Value | None:
     if not mark or mark not in _QUOTES or quote - at not in _DEPTHS:
         return None
     end = closing(data, quote + 1, mark, quote - at)
-    return None if end < 0 else Value(quote + 1, end, quote - at)
+    return None if end < 0 else Value(quote + 1, end, mark, quote - at)
 
 
 def closing(data: bytes, start: int, mark: bytes, depth: int) -> int:
@@ -96,22 +99,34 @@ def closing(data: bytes, start: int, mark: bytes, depth: int) -> int:
     return -1
 
 
+def _bare_end(data: bytes, at: int) -> int:
+    size = _WINDOW_BYTES
+    while True:
+        last = min(at + size, len(data))
+        end = _BARE.at(data, at, last)
+        if end < 0:
+            return -1
+        # `;User Id=` has a blank in it, so the search looks a little beyond the value.
+        cut = _CUT.first(data, at, min(end + _BEYOND_BYTES, len(data)))
+        if cut and cut[0] < end:
+            return cut[0]
+        if end < last or last == len(data):
+            return end
+        size *= 2
+
+
 def _trimmed(data: bytes, start: int, end: int) -> Value | None:
-    """A bare value without what follows it: other assignments, brackets, the end of a sentence."""
-    cut = _CUT.first(data, start, end)
-    if cut is not None:
-        end = cut[0]
+    """A bare value without brackets that close nothing and the end of a sentence."""
     if data[end : end + 1] in (b'"', b"'", b"`"):
         while end > start and data[end - 1] == 0x5C:
             end -= 1
-    while end > start:
+    for _ in range(4):
         last = data[end - 1]
         opener = _PAIRS.get(last)
-        unbalanced = opener is not None and data.count(opener, start, end) < data.count(
+        is_loose = opener is not None and data.count(opener, start, end) < data.count(
             last, start, end
         )
-        if last in b",;:." or unbalanced:
-            end -= 1
-        else:
+        if end == start or not (last in b",;:." or is_loose):
             break
+        end -= 1
     return Value(start, end) if end > start else None

@@ -8,7 +8,7 @@ import string
 from operator_sre.ledger.redaction.names import Trust
 from operator_sre.ledger.redaction.words import NOTHING, ORDINARY, TECHNICAL
 
-__all__ = ["is_secret", "looks_chosen", "looks_random"]
+__all__ = ["is_code", "is_secret", "looks_chosen", "looks_random"]
 
 # Above this a value is nothing that we know by its shape. So the patterns below, which are the
 # standard library's because it is quicker on short text, only ever see this much.
@@ -78,7 +78,7 @@ _TECHNICAL = re.compile(
 def is_secret(value: bytes, trust: Trust, *, is_env: bool = False) -> bool:
     """Whether a value under a name of secrets is one. In the environment every word may be."""
     if len(value) > SHAPED_BYTES_MAX:
-        return trust is Trust.ANY or not _is_sentence(value)
+        return not _is_sentence(value)
     stripped = value.strip()
     if len(stripped) < 3 or _is_placeholder(stripped):
         return False
@@ -91,6 +91,11 @@ def is_secret(value: bytes, trust: Trust, *, is_env: bool = False) -> bool:
     if is_env:
         return True
     return stripped.lower().rstrip(b".,;:!") not in ORDINARY
+
+
+def is_code(value: bytes) -> bool:
+    """Whether a bare value is an expression: a call, a member, a variable named like a secret."""
+    return len(value) <= SHAPED_BYTES_MAX and _CODE.fullmatch(value) is not None
 
 
 def looks_chosen(value: bytes) -> bool:

@@ -1,0 +1,113 @@
+"""The bytes of an entry, and how one holds on to the one before it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
+
+__all__ = [
+    "GENESIS",
+    "body_of",
+    "chain_hash",
+    "digest_of_body",
+    "entry_from",
+    "record_from",
+    "seq_of",
+]
+
+GENESIS = bytes(32)
+
+
+def body_of(*, seq: int, at: datetime, draft: Draft) -> bytes:
+    """The canonical bytes of an entry: JSON with sorted keys and no blanks."""
+    record = {
+        "seq": seq,
+        "at": at.isoformat(),
+        "kind": draft.kind,
+        "ticket": draft.ticket,
+        "run": draft.run,
+        "actor": {"id": draft.actor.id, "type": draft.actor.type, "agent": draft.actor.agent},
+        "payload": draft.payload,
+    }
+    try:
+        return msgspec.json.encode(record, order="sorted")
+    except UnicodeEncodeError:
+        # Lone surrogates stand for bytes that were no text; as ASCII escapes they survive.
+        plain = msgspec.to_builtins(record, str_keys=True)
+        return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
+
+
+def digest_of_body(body: bytes) -> bytes:
+    """What stands for the body in the chain, so that the body can be taken away and proven."""
+    return hashlib.sha256(body).digest()
+
+
+def chain_hash(previous: bytes, digest: bytes) -> bytes:
+    """The hash of an entry covers the one before it, so nothing can change unseen."""
+    return hashlib.sha256(previous + digest).digest()
+
+
+def record_from(body: bytes) -> Any:
+    """The JSON of an entry's bytes."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return json.loads(body)  # it knows lone surrogates
+
+
+class _Numbered(msgspec.Struct):
+    seq: int
+
+
+_NUMBERED = msgspec.json.Decoder(_Numbered)
+
+
+def seq_of(body: bytes) -> int | None:
+    """The number that the body itself carries; None when it is not the body of an entry."""
+    try:
+        return _NUMBERED.decode(body).seq
+    except msgspec.DecodeError:
+        pass  # perhaps only a lone surrogate
+    try:
+        seq = json.loads(body)["seq"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return seq if type(seq) is int else None
+
+
+def entry_from(seq: int, body: bytes | None, previous: bytes, digest: bytes) -> Entry:
+    """An entry from its stored bytes; every field comes from them."""
+    if body is None:
+        return _purged(seq, previous, digest)
+    record = record_from(bytes(body))
+    return Entry(
+        seq=record["seq"],
+        at=datetime.fromisoformat(record["at"]),
+        kind=Kind(record["kind"]),
+        payload=record["payload"],
+        ticket=record["ticket"],
+        run=record["run"],
+        actor=Actor(**record["actor"]),
+        previous=bytes(previous).hex(),
+        hash=bytes(digest).hex(),
+    )
+
+
+def _purged(seq: int, previous: bytes, digest: bytes) -> Entry:
+    return Entry(
+        seq=seq,
+        at=datetime.fromisoformat("1970-01-01T00:00:00+00:00"),
+        kind=Kind.PURGED,
+        payload={},
+        ticket=None,
+        run="",
+        actor=Actor(),
+        previous=bytes(previous).hex(),
+        hash=bytes(digest).hex(),
+    )

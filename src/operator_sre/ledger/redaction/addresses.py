@@ -1,0 +1,63 @@
+"""Credentials inside URLs and connection strings: what stands before the `@`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import unquote_to_bytes
+
+from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.names import Trust
+from operator_sre.ledger.redaction.pattern import Pattern
+from operator_sre.ledger.redaction.values import is_secret, looks_random
+
+__all__ = ["TRIGGERS", "find_logins"]
+
+TRIGGERS = rb"://|%3A%2F%2F|@(?:tcp|udp|unix)\(|sqlplus |expdp |impdp |jdbc:oracle:"
+_END = rb"[^\s\"'`<>@/]+@"
+# Up to the colon before the password. A password may hold a slash or an at sign that somebody
+# forgot to encode, so where it ends is decided afterwards.
+_LOGIN = Pattern(
+    rb"(?i)(?::|%3A)(?://|\\/\\/|%2F%2F)[^\s:/@\"'`<>?#]*(?::|%3A)"
+    rb"|\b(?:sqlplus|expdp|impdp|sqlldr)(?: -\S+)* [\"']?\w+/|jdbc:oracle:\w+:\w+/"
+)
+_USER_ONLY = Pattern(rb"://[^\s:/@\"'`<>?#]{16,}@")
+_DRIVER = Pattern(rb"[\w.-]+:[^\s:/@\"'`]+@(?:tcp|udp|unix)\(")
+_REST = Pattern(rb"[^\s\"'`<>\x00-\x1f]*")
+REST_BYTES_MAX = 512
+
+
+def find_logins(data: bytes) -> Iterator[Finding]:
+    """Passwords in `scheme://user:password@host`, and tokens that stand for both."""
+    for _, at in _LOGIN.spans(data):
+        end = _password_end(data, at)
+        raw = data[at:end]
+        if end > at and is_secret(raw, Trust.ANY, is_env=True):
+            yield Finding(at, end, "password", unquote_to_bytes(raw))
+    for start, end in _USER_ONLY.spans(data):
+        if looks_random(data[start + 3 : end - 1]):
+            yield Finding(start + 3, end - 1, "token")
+    for start, end in _DRIVER.spans(data):
+        begin = data.index(b":", start) + 1
+        last = data.rindex(b"@", begin, end)
+        if is_secret(data[begin:last], Trust.ANY, is_env=True):
+            yield Finding(begin, last, "password")
+
+
+def _password_end(data: bytes, at: int) -> int:
+    """Where a password that begins at `at` ends: at the last `@` before the host; -1 if none."""
+    rest = data[at : _REST.at(data, at, min(at + REST_BYTES_MAX, len(data)))]
+    following = rest.find(b"://")
+    if following >= 0:
+        rest = rest[:following]
+    slash = rest.find(b"/")
+    head = rest if slash < 0 else rest[:slash]
+    last = head.rfind(b"@")
+    if last < 0 and slash > 0 and not head.isdigit():
+        # No at sign before the first slash: then the slash belongs to the password.
+        last = rest.rfind(b"@")
+        if b"?" in rest[:last] or b"," in rest[:last]:
+            last = -1
+    if last < 0:
+        lowered = rest.lower()
+        last = lowered.find(b"%40") if b"%2f" in lowered else -1
+    return at + last if last > 0 else -1

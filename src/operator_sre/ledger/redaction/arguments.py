@@ -1,0 +1,111 @@
+"""Secrets in command lines: long options by their name, short ones by the tool they belong to."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+
+from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.names import STEMS, Trust, name_of
+from operator_sre.ledger.redaction.pattern import Pattern
+from operator_sre.ledger.redaction.reading import Value, closing, line_end, read_value
+from operator_sre.ledger.redaction.tools import TOOLS, Tool
+from operator_sre.ledger.redaction.values import is_code, is_secret
+
+__all__ = ["TRIGGERS", "find_options", "find_tools", "secret_arguments"]
+
+COMMAND_BYTES_MAX = 4096
+# An option, then its value as the next word or, in a list, as the next string.
+_OPTION = Pattern(rb"(?i)--?[\w.-]*(?:" + STEMS + rb")[\w.-]*(?: |[\"'], ?[\"'])")
+_NAMES = sorted({name.encode() for tool in TOOLS for name in tool.names.split()}, key=len)[::-1]
+TRIGGERS = rb"\b(?:" + b"|".join(_NAMES) + rb")[ <]"
+_TOOL = Pattern(rb"(?i)" + TRIGGERS)
+_NEXT = Pattern(rb" \|\|? | && |; ")
+
+
+@functools.cache
+def _by_name() -> Mapping[bytes, Sequence[tuple[Tool, Pattern, Pattern | None]]]:
+    found: dict[bytes, list[tuple[Tool, Pattern, Pattern | None]]] = {}
+    for tool in TOOLS:
+        after = Pattern(tool.after) if tool.after else None
+        for name in tool.names.split():
+            found.setdefault(name.encode(), []).append((tool, Pattern(tool.before), after))
+    return found
+
+
+def find_tools(data: bytes) -> Iterator[Finding]:
+    """What known tools take as a secret, anywhere in a command line."""
+    done = 0
+    for start, end in _TOOL.spans(data):
+        if start < done:
+            continue
+        last = line_end(data, start, COMMAND_BYTES_MAX)
+        for tool, before, after in _by_name()[data[start : end - 1].lower()]:
+            if after is not None:
+                stop = after.first(data, end, last)
+                if stop is None:
+                    continue
+                done = stop[1]
+                yield from _taken(data, end - 1, stop[0], tool, before)
+                continue
+            cut = _NEXT.first(data, end, last)
+            stop_at = cut[0] if cut else last
+            done = max(done, min(stop_at, end))
+            yield from _taken(data, end - 1, stop_at, tool, before)
+
+
+def _taken(
+    data: bytes, start: int, end: int, tool: Tool, before: Pattern
+) -> Iterator[Finding]:
+    for begin, at in before.spans(data, start, end):
+        value = _after(data, begin, at)
+        if value is None or value.start > end:
+            continue
+        raw = value.of(data)
+        if raw[:1] == b"-" or not is_secret(raw, tool.trust, is_env=tool.trust is Trust.ANY):
+            continue
+        yield Finding(value.start, value.end, tool.kind, value.plain(data))
+
+
+def _after(data: bytes, begin: int, at: int) -> Value | None:
+    """The value at `at`; when a quote was opened on the way there, it ends with that quote."""
+    for mark in (b'"', b"'"):
+        if data.count(mark, begin, at) % 2:
+            end = closing(data, at, mark, 0)
+            if end > at:
+                return Value(at, end, mark)
+    return read_value(data, at)
+
+
+def find_options(data: bytes) -> Iterator[Finding]:
+    """`--password x`, `--api-token x`, `"--password", "x"`; `--password=x` is an assignment."""
+    for start, end in _OPTION.spans(data):
+        if start and data[start - 1] not in b" \t\n\"'`([{,=|;&\\":
+            continue
+        named = name_of(data[start:end].strip(b" \"',"))
+        value = read_value(data, end)
+        if named is None or value is None:
+            continue
+        raw = value.of(data)
+        if raw[:1] == b"-" or _repeats(data[start:end], raw) or (not value.quote and is_code(raw)):
+            continue
+        if is_secret(raw, named.trust):
+            yield Finding(value.start, value.end, named.kind, value.plain(data))
+
+
+def _repeats(option: bytes, value: bytes) -> bool:
+    """Whether this is help: `--password PASSWORD`, `--token TOKEN`."""
+    return value.isupper() and value.lower().replace(b"_", b"-") in option.lower()
+
+
+def secret_arguments(arguments: Sequence[object]) -> dict[int, str]:
+    """Which words of an argument list are secrets because of the word before, with their kinds."""
+    found: dict[int, str] = {}
+    for at, (option, value) in enumerate(zip(arguments, arguments[1:], strict=False)):
+        if not (isinstance(option, str) and isinstance(value, str) and option[:1] == "-"):
+            continue
+        named = name_of(option.encode("utf-8", "surrogatepass"))
+        raw = value.encode("utf-8", "surrogatepass")
+        if named is not None and raw[:1] != b"-" and is_secret(raw, named.trust):
+            found[at + 1] = named.kind
+    return found

@@ -1,0 +1,205 @@
+"""Names with values: `KEY=value`, `key: value`, JSON and YAML fields, query parameters, XML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import unquote_to_bytes
+
+from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.names import STEMS, Name, Trust, name_of
+from operator_sre.ledger.redaction.pattern import Pattern
+from operator_sre.ledger.redaction.reading import (
+    Value,
+    closing,
+    line_end,
+    line_start,
+    read_quoted,
+    read_value,
+)
+from operator_sre.ledger.redaction.values import is_code, is_secret
+
+__all__ = ["TRIGGERS", "find_assignments", "find_elements", "find_pairs", "find_parameters"]
+
+TRIGGERS = STEMS + rb"|[?&;](?:key|code|sid|hmac|sas)="
+ITEMS_MAX = 64
+BLOCK_BYTES_MAX = 16_384
+ENV_TOKEN_BYTES_MIN = 6
+_NAME = rb"[\w.$-]*(?:" + STEMS + rb")[\w.-]*"
+_SITE = Pattern(
+    rb"(?i)" + _NAME + rb"(?:\[\w*\])?[\"'\\`\])*]*[ \t]*(?:=>|:=|\?=|={1,2}|:|%3D)[*]*[ \t]*"
+)
+_PAIR = Pattern(
+    rb"(?i)\b(?:name|key|variable|parameterkey|id)[\"'\\]*\s*[:=]\s*[\"'\\]*"
+    + _NAME
+    + rb"[\"'\\]*[\s,]*[\"'\\]*(?:value|parametervalue|defaultvalue)[\"'\\]*\s*[:=]\s*"
+)
+_ELEMENT = Pattern(rb"(?i)<" + _NAME + rb">|<key>" + _NAME + rb"</key>\s*<string>")
+_PARAMETER = Pattern(rb"(?i)[?&;](?:amp;)?(?:key|code|sid|hmac|sas)=")
+_PARAMETERS = {b"key": "api_key", b"code": "token", b"sid": "session"}
+_BLOCK = Pattern(rb"[|>][+-]?\d?[ \t]*(?:\r?\n)")
+
+
+def find_assignments(data: bytes) -> Iterator[Finding]:
+    """Values that follow a name of secrets and a sign."""
+    done = 0
+    for start, end in _SITE.spans(data):
+        if end <= done:
+            continue
+        name, sign = _parted(data, start, end)
+        named = name_of(name)
+        if named is None or (named.kind == "signature" and sign != b"="):
+            continue
+        for found in _values(data, start, end, name, sign, named):
+            done = found.end
+            yield found
+
+
+def _parted(data: bytes, start: int, end: int) -> tuple[bytes, bytes]:
+    """The name and the sign of a match: `"password" : ` -> `password`, `:`."""
+    text = data[start:end].rstrip(b" \t*")
+    if text[-3:].upper() == b"%3D":
+        return text[:-3], b"="
+    name = text.rstrip(b"=>:?")
+    sign = text[len(name) :]
+    return name.rstrip(b" \t\"'\\`])*"), b":" if sign in (b":", b"=>") else b"="
+
+
+def _values(
+    data: bytes, start: int, end: int, name: bytes, sign: bytes, named: Name
+) -> Iterator[Finding]:
+    if named.trust is Trust.ANY:
+        if data[end : end + 1] == b"[":
+            yield from _items(data, end, named)
+            return
+        block_end = _BLOCK.at(data, end)
+        if block_end > 0:
+            yield from _block(data, start, block_end, named)
+            return
+    value = _enclosed(data, start, end, name) or read_value(data, end)
+    if value is None:
+        return
+    raw = value.of(data)
+    if not _is_secret(data, start, end, name, sign, named, value):
+        return
+    is_parameter = data[start - 1 : start] in (b"?", b"&") and b"%" in raw
+    plain = unquote_to_bytes(raw) if is_parameter else value.plain(data)
+    bare = not value.quote and raw.isdigit() and data[start - 1 : start] == b'"'
+    yield Finding(value.start, value.end, named.kind, plain, bare)
+
+
+def _is_secret(
+    data: bytes, start: int, end: int, name: bytes, sign: bytes, named: Name, value: Value
+) -> bool:
+    raw = value.of(data)
+    is_tight = data[end - 1 : end] == b"=" and data[end - 2 : end - 1] not in b" \t"
+    is_env = is_tight and name.isupper()
+    if is_env:
+        long_enough = named.trust is Trust.ANY or len(raw) >= ENV_TOKEN_BYTES_MIN
+        trust = Trust.RANDOM if named.trust is Trust.RANDOM else Trust.ANY
+        return long_enough and is_secret(raw, trust, is_env=True)
+    if not value.quote and is_code(raw):
+        return False
+    trust = named.trust
+    if trust is Trust.ANY and not (value.quote or _is_structural(data, start, sign, value)):
+        trust = Trust.CHOSEN
+    return is_secret(raw, trust)
+
+
+def _is_structural(data: bytes, start: int, sign: bytes, value: Value) -> bool:
+    """Whether the place, not the value, shows that this is an assignment and no sentence."""
+    before = data[start - 1 : start]
+    if before == b"(" or (
+        data[start - 2 : start] == b", " and data[value.end : value.end + 1] in (b",", b")")
+    ):
+        return False  # the arguments of a call
+    if sign == b"=" and data[value.start - 1 : value.start] == b"=":
+        return True
+    if before in (b'"', b"'", b"\\"):
+        return True
+    line = data[line_start(data, start) : start]
+    rest = data[value.end : line_end(data, value.end, 160)]
+    ends = rest.strip(b" \t\r,;\"'}])")
+    return not line.strip(b" \t-\"'>|+{,$") and (not ends or ends.startswith(b"#"))
+
+
+def _enclosed(data: bytes, start: int, end: int, name: bytes) -> Value | None:
+    """The value of `"PASSWORD=two words"`, a string that is one whole assignment."""
+    mark = data[start - 1 : start]
+    if mark not in (b'"', b"'") or data[end - 1 : end] != b"=" or not name.isupper():
+        return None
+    slashes = start - 1
+    while slashes > 0 and data[slashes - 1] == 0x5C and start - slashes < 9:
+        slashes -= 1
+    depth = start - 1 - slashes
+    last = closing(data, end, mark, depth)
+    if last <= end or b"=" in data[end:last].partition(b" ")[2]:
+        return None
+    return Value(end, last, mark, depth)
+
+
+def _items(data: bytes, at: int, named: Name) -> Iterator[Finding]:
+    """The strings of a list: `"passwords": ["a", "b"]`."""
+    at += 1
+    for _ in range(ITEMS_MAX):
+        while data[at : at + 1] in (b" ", b",", b"\n", b"\t"):
+            at += 1
+        value = read_quoted(data, at)
+        if value is None:
+            return
+        if is_secret(value.of(data), named.trust):
+            yield Finding(value.start, value.end, named.kind, value.plain(data))
+        at = value.end + value.depth + 1
+
+
+def _block(data: bytes, start: int, at: int, named: Name) -> Iterator[Finding]:
+    """The lines of a YAML block (`key: |`): those further in than the line of the key."""
+    first = line_start(data, start)
+    indent = len(data[first:start]) - len(data[first:start].lstrip(b" "))
+    last = at
+    limit = min(len(data), at + BLOCK_BYTES_MAX)
+    while last < limit:
+        end = line_end(data, last, BLOCK_BYTES_MAX)
+        line = data[last:end]
+        if line.strip() and len(line) - len(line.lstrip(b" ")) <= indent:
+            break
+        last = end + 1
+    body = data[at : min(last, len(data))]
+    value = body.strip()
+    if b"-----BEGIN" not in value and is_secret(value, named.trust):
+        begin = at + len(body) - len(body.lstrip())
+        yield Finding(begin, begin + len(value), named.kind)
+
+
+def find_pairs(data: bytes) -> Iterator[Finding]:
+    """The value of a pair whose name stands beside it: `name: DB_PASSWORD`, `value: ...`."""
+    for start, end in _PAIR.spans(data):
+        head = data[start:end].replace(b"=", b":").partition(b":")[2].strip(b" \t\r\n\"'\\")
+        words = head.replace(b'"', b" ").replace(b"'", b" ").replace(b",", b" ").split()
+        named = name_of(words[0].strip(b"\\")) if words else None
+        value = read_value(data, end)
+        if named is None or value is None:
+            continue
+        if is_secret(value.of(data), named.trust, is_env=words[0].isupper()):
+            yield Finding(value.start, value.end, named.kind, value.plain(data))
+
+
+def find_elements(data: bytes) -> Iterator[Finding]:
+    """The text of an XML element with such a name."""
+    for start, end in _ELEMENT.spans(data):
+        inner = data[start + 1 : end - 1]
+        name = inner.partition(b">")[2].partition(b"<")[0] if b">" in inner else inner
+        named = name_of(name)
+        last = data.find(b"</", end, line_end(data, end, BLOCK_BYTES_MAX))
+        if named is not None and last > end and is_secret(data[end:last], named.trust):
+            yield Finding(end, last, named.kind)
+
+
+def find_parameters(data: bytes) -> Iterator[Finding]:
+    """Values of query parameters whose names say little outside of a query."""
+    for start, end in _PARAMETER.spans(data):
+        value = read_value(data, end)
+        if value is not None and is_secret(value.of(data), Trust.RANDOM):
+            name = data[start:end].lower().rpartition(b";")[2].strip(b"?&=")
+            raw = value.of(data)
+            kind = _PARAMETERS.get(name, "signature")
+            yield Finding(value.start, value.end, kind, unquote_to_bytes(raw))

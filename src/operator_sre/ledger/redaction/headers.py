@@ -1,0 +1,84 @@
+"""Authorization headers and cookies."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.names import Trust, name_of
+from operator_sre.ledger.redaction.pattern import Pattern
+from operator_sre.ledger.redaction.reading import line_end, read_value
+from operator_sre.ledger.redaction.values import is_secret, looks_random
+
+__all__ = ["TRIGGERS", "cookie_values", "find_cookies", "find_credentials"]
+
+TRIGGERS = rb"bearer|basic|authorization|cookie"
+COOKIES_BYTES_MAX = 8192
+_SCHEMES = rb"bearer|basic|token|apikey|api-key|oauth|key|splunk|genie-?key|bot|negotiate|ntlm|jwt"
+_CREDENTIAL = Pattern(
+    rb"(?i)\bauthorization[\"'\\]*\s{0,2}[:=]\s{0,4}[\[\"'\\]*(?:(?:" + _SCHEMES + rb")[ :+]+)?"
+    rb"|\b(?:bearer|basic)(?: |%20|\+|: ?)"
+)
+_COOKIES = Pattern(rb"(?i)\b(?:set-)?cookie2?[\"'\\]*\s{0,2}[:=]\s{0,4}[\[\"'\\]*")
+_COOKIE = Pattern(rb"[^\s=;,\"'\\]+=[^\s;,\"'\\]*")
+_ATTRIBUTES = frozenset(
+    b"path domain expires max-age samesite version priority secure httponly partitioned".split()
+)
+_SESSIONS = (b"sess", b"sid", b"auth", b"csrf", b"xsrf", b"jwt", b"remember", b"login", b"token")
+
+
+def find_credentials(data: bytes) -> Iterator[Finding]:
+    """What follows `Authorization:` and its scheme, or `Bearer` and `Basic` on their own."""
+    for start, end in _CREDENTIAL.spans(data):
+        value = read_value(data, end)
+        if value is None:
+            continue
+        raw = value.of(data)
+        head = data[start:end].lower()
+        if b"basic" in head:
+            found = _is_basic(raw)
+        elif b"bearer" in head or head.rstrip()[-1:].isalpha():
+            found = looks_random(raw) or (
+                head.startswith(b"authorization") and is_secret(raw, Trust.CHOSEN)
+            )
+        else:
+            found = looks_random(raw) and b"=" not in raw.rstrip(b"=")
+        if found:
+            kind = "basic_auth" if b"basic" in head else "token"
+            yield Finding(value.start, value.end, kind, value.plain(data))
+
+
+def _is_basic(raw: bytes) -> bool:
+    """Whether this is base64 of `user:password`."""
+    text = raw.rstrip(b"=")
+    if len(text) < 4:
+        return False
+    try:
+        decoded = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"+/", validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return b":" in decoded and all(byte > 31 for byte in decoded)
+
+
+def find_cookies(data: bytes) -> Iterator[Finding]:
+    """Cookies that hold a session or look random, after `Cookie:` and `Set-Cookie:`."""
+    done = 0
+    for start, end in _COOKIES.spans(data):
+        if start >= done:
+            done = line_end(data, end, COOKIES_BYTES_MAX)
+            yield from cookie_values(data, end, done)
+
+
+def cookie_values(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    """The secret values among `a=1; b=2`."""
+    for begin, last in _COOKIE.spans(data, start, end):
+        name, _, value = data[begin:last].partition(b"=")
+        lower = name.lower()
+        if lower in _ATTRIBUTES or len(value) < 6:
+            continue
+        is_session = any(part in lower for part in _SESSIONS) or name_of(name) is not None
+        trust = Trust.CHOSEN if is_session else Trust.RANDOM
+        if is_secret(value, trust) and (is_session or len(value) >= 16):
+            yield Finding(last - len(value), last, "session")

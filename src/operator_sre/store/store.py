@@ -1,0 +1,97 @@
+"""The store: every stored noun's port, on one database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from operator_protocols.domain.entry import Draft, Entry
+from operator_protocols.ports import Clock, Signer
+from operator_sre.store.approvals import StoredApprovals
+from operator_sre.store.checkpoints import StoredCheckpoints
+from operator_sre.store.database import Database
+from operator_sre.store.entries import StoredEntries
+from operator_sre.store.intents import StoredIntents
+from operator_sre.store.reader import Reader
+from operator_sre.store.runs import StoredRuns
+from operator_sre.store.sqlite import SqliteDatabase
+from operator_sre.store.telemetry import StoredConditions, StoredObservations
+from operator_sre.store.tickets import StoredLeases, StoredTickets
+from operator_sre.store.transaction import Rules
+from operator_sre.store.writer import Writer
+
+__all__ = ["Store", "StoredJournal", "open_store", "store_on"]
+
+OBSERVATIONS_KEPT = 20_000
+CHECKPOINT_EVERY = 1000
+
+
+class StoredJournal:
+    """The writing end of the ledger."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def append(self, draft: Draft) -> Entry:
+        """Durable when it returns; a second draft with the same key returns the first entry."""
+        return await self._writer.append(draft)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Every stored noun's port, on one database."""
+
+    database: Database
+    journal: StoredJournal
+    entries: StoredEntries
+    checkpoints: StoredCheckpoints
+    tickets: StoredTickets
+    leases: StoredLeases
+    runs: StoredRuns
+    approvals: StoredApprovals
+    intents: StoredIntents
+    conditions: StoredConditions
+    observations: StoredObservations
+    reader: Reader
+    writer: Writer
+
+    def close(self) -> None:
+        """Finish what is being written, sign the head, and let go of the database."""
+        self.writer.close()
+        self.reader.close()
+
+
+def open_store(
+    path: Path,
+    *,
+    clock: Clock,
+    redact: Callable[[Any], Any] = lambda payload: payload,
+    signer: Signer | None = None,
+    checkpoint_every: int = CHECKPOINT_EVERY,
+) -> Store:
+    """The store in the SQLite file at `path`, made on first use."""
+    database = SqliteDatabase(path)
+    database.prepare()
+    return store_on(database, Rules(clock, redact, signer, checkpoint_every))
+
+
+def store_on(database: Database, rules: Rules) -> Store:
+    """The store on a database that is prepared."""
+    writer, reader = Writer(database, rules), Reader(database)
+    return Store(
+        database=database,
+        journal=StoredJournal(writer),
+        entries=StoredEntries(reader),
+        checkpoints=StoredCheckpoints(reader),
+        tickets=StoredTickets(reader, writer),
+        leases=StoredLeases(writer),
+        runs=StoredRuns(reader),
+        approvals=StoredApprovals(reader, writer),
+        intents=StoredIntents(writer),
+        conditions=StoredConditions(reader, writer),
+        observations=StoredObservations(reader, writer, kept=OBSERVATIONS_KEPT),
+        reader=reader,
+        writer=writer,
+    )

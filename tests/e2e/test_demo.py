@@ -1,0 +1,194 @@
+"""`operator demo` to its end: on a terminal, in a pipe and as JSON, all at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.health import Severity
+from operator_protocols.domain.observation import Violation
+from tests.e2e.census import processes_of
+from tests.e2e.home import OPERATOR, Home, Json, run_operator
+from tests.e2e.terminal import Terminal
+
+DEMO_S_MAX = 100.0
+STEPS = ["rig", "watch", "fault", "file", "think", "decide", "act", "prove", "close"]
+REDIS_PORT = 6379
+ESCAPE = "\x1b"
+
+
+@dataclass(frozen=True, slots=True)
+class Shows:
+    """Three demos that ran at once, and where they were."""
+
+    folder: Path
+    terminal: Terminal
+    terminal_code: int
+    piped: subprocess.CompletedProcess[bytes]
+    events: list[Json]
+    json_code: int
+
+
+def _lived_in(folder: Path) -> Path:
+    """A home in which a ticket was resolved long ago."""
+    home = Home(folder)
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    violation = Violation("ratelimiter", "node_down", "node-9", Severity.CRITICAL, "old", since)
+
+    async def live() -> None:
+        ticket = await home.store.tickets.open([violation])
+        payload = {"reason": "long ago", "proof": {}}
+        await home.store.leases.end(ticket, Draft(Kind.TICKET_RESOLVED, payload, ticket=ticket.id))
+
+    asyncio.run(live())
+    home.close()
+    return home.path
+
+
+def _environ(folder: Path) -> dict[str, str]:
+    """A user whose own state, temporary files and settings are in this folder."""
+    (folder / "tmp").mkdir(parents=True)
+    toml = '[subjects.ratelimiter]\ntargets = [{name = "mine", kind = "node", port = 9}]\n'
+    (folder / "operator.toml").write_text(toml)
+    return {"TMPDIR": str(folder / "tmp"), "XDG_STATE_HOME": str(folder / "state")}
+
+
+@pytest.fixture(scope="module")
+def shows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shows]:
+    """A demo on a terminal, one in a pipe and one as JSON in a home with a past, all at once."""
+    folder = tmp_path_factory.mktemp("shows")
+    environ = _environ(folder)
+    words = [str(OPERATOR), "demo"]
+    with socket.socket() as taken, suppress(OSError):
+        with suppress(OSError):  # whoever has it already serves the test as well
+            taken.bind(("127.0.0.1", REDIS_PORT))
+            taken.listen()
+        terminal = Terminal(words, cwd=folder, environ=environ)
+        piped = _start(words, folder, environ)
+        as_json = _start([*words, "--json", "--home", str(_lived_in(folder))], folder, environ)
+        out, err = piped.communicate(timeout=DEMO_S_MAX)
+        lines, _ = as_json.communicate(timeout=DEMO_S_MAX)
+        code = terminal.ended()
+    try:
+        yield Shows(
+            folder=folder,
+            terminal=terminal,
+            terminal_code=code,
+            piped=subprocess.CompletedProcess(words, piped.returncode, out, err),
+            events=[json.loads(line) for line in lines.decode().splitlines()],
+            json_code=as_json.returncode,
+        )
+    finally:
+        terminal.close()
+        for process in (piped, as_json):
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def _start(words: list[str], cwd: Path, environ: dict[str, str]) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    env = {**os.environ, **environ}
+    return subprocess.Popen(
+        words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+    )
+
+
+def test_in_a_pipe_it_is_plain_lines_in_the_order_of_the_journey(shows: Shows) -> None:
+    assert shows.piped.returncode == 0
+    assert shows.piped.stderr == b""
+    text = shows.piped.stdout.decode()
+    assert not [letter for letter in text if not letter.isprintable() and letter != "\n"]
+    told = re.findall(r"(?m)^ *[0-9.]+ s  (\w+)", text)
+    assert list(dict.fromkeys(told)) == STEPS
+    assert "node_kill: node-" in text
+    assert "The ticket was resolved with a proof." in text
+    for figure in ("time to detect", "time to repair", "time to proof"):
+        assert re.search(rf"{figure} +[0-9.]+ s", text)
+    assert "chain whole" in text
+
+
+def test_the_commands_it_names_at_its_end_work(shows: Shows) -> None:
+    text = shows.piped.stdout.decode()
+    named = [line.split()[1:] for line in text.partition("Look further:")[2].split("\n") if line]
+    assert [words[:2] for words in named] == [
+        ["tickets", "show"],
+        ["audit", "show"],
+        ["audit", "verify"],
+    ]
+    for words in named:
+        done = run_operator(*words, cwd=shows.folder, environ={})
+        assert (done.code, done.err) == (0, "")
+
+
+def test_as_json_every_line_is_a_document_and_the_last_one_is_the_end(shows: Shows) -> None:
+    assert shows.json_code == 0
+    assert {event["schema_version"] for event in shows.events} == {"1.0.0"}
+    assert list(dict.fromkeys(event["step"] for event in shows.events[:-1])) == STEPS
+    end = shows.events[-1]
+    assert (end["event"], end["proven"]) == ("end", True)
+    assert end["home"] == str(shows.folder / "home")
+    ending = end["ending"]
+    assert 0 < ending["detect_s"] < DEMO_S_MAX
+    assert 0 < ending["repair_s"] < ending["proof_s"] < DEMO_S_MAX
+    assert ending["chain_whole"] is True
+    assert ending["load"]["ok"] > 0
+
+
+def test_a_home_with_a_past_tells_the_story_of_today(shows: Shows) -> None:
+    ending = shows.events[-1]["ending"]
+    assert ending["ticket"]["id"] == 2
+    assert ending["ticket"]["target"] == ending["target"] != "node-9"
+    assert [event["event"] for event in shows.events].count("ticket_resolved") == 1
+
+
+def test_on_a_terminal_it_is_coloured_and_leaves_the_terminal_as_it_was(shows: Shows) -> None:
+    shown = shows.terminal.shown
+    assert shows.terminal_code == 0
+    assert f"{ESCAPE}[36m" in shown, "the steps have a colour"
+    assert "The ticket was resolved with a proof." in shown
+    assert shown.rfind(f"{ESCAPE}[?25h") > shown.rfind(f"{ESCAPE}[?25l"), "the cursor is there"
+    assert shows.terminal.attributes() == shows.terminal.before
+
+
+def test_it_leaves_no_process_and_does_not_touch_the_users_own_state(shows: Shows) -> None:
+    assert processes_of(shows.folder) == {}
+    assert not (shows.folder / "state").exists()
+    homes = list((shows.folder / "tmp").iterdir())
+    assert len(homes) == 2, "the record of each that had no home of its own"
+    assert all((home / "operator.db").is_file() for home in homes)
+    assert [left for home in homes for left in (home / "lab").iterdir()] == []
+
+
+def test_it_does_not_end_a_rig_that_was_there_before(home: Home) -> None:
+    before = home.ask("lab", "up", "ratelimiter")["rig"]["targets"]
+    done = home.run("demo")
+    assert done.code == 1
+    assert "is up already" in done.err
+    after = home.rig()
+    assert {one["name"]: one["pid"] for one in before} == {
+        name: one["pid"] for name, one in after.items()
+    }
+    assert {one["state"] for one in after.values()} == {"running"}
+
+
+@pytest.mark.parametrize(
+    "words", [("demo", "nosuch"), ("demo", "--fault", "nosuch"), ("demo", "--mode", "banana")]
+)
+def test_a_demo_that_cannot_begin_leaves_nothing(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = run_operator(*words, cwd=tmp_path, environ=_environ(tmp_path))
+    assert done.code == 2
+    assert done.err.startswith("operator: ")
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -1,0 +1,252 @@
+"""The desk: one ticket for each incident, and an end only with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.entry import Kind
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.target import Target
+from operator_protocols.domain.ticket import Ticket, TicketState
+from operator_protocols.errors import ConflictError
+from operator_protocols.ports import Condition
+from operator_sre.store import Store, open_store
+from operator_sre.tickets import Desk
+from tests.contract.clock import NOON, HeldClock
+from tests.contract.samples import escalated, proof, resolved, violation
+
+pytestmark = pytest.mark.asyncio
+
+STABLE_S = 10.0
+TARGETS = [
+    Target("store", "store"),
+    Target("node-1", "node", depends_on=("store",)),
+    Target("node-2", "node", depends_on=("store",)),
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    one = open_store(tmp_path / "operator.db", clock=HeldClock())
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def desk(store: Store) -> Desk:
+    return Desk(tickets=store.tickets, leases=store.leases, stable_s=STABLE_S)
+
+
+def _filed(store: Store) -> list[list[str]]:
+    return [[one.target for one in ticket.violations] for ticket in store.tickets.find()]
+
+
+async def _claim(store: Store) -> Ticket:
+    ticket = await store.leases.claim("w", run="run-1", lease_s=30.0, attempts_max=3)
+    assert ticket is not None
+    return ticket
+
+
+def _well(
+    *targets: str, for_s: float = STABLE_S, health: Health = Health.HEALTHY
+) -> list[Condition]:
+    since = NOON - timedelta(seconds=for_s)
+    return [Condition("shop", "node_down", target, health, since, None) for target in targets]
+
+
+async def test_nothing_broken_files_nothing(store: Store, desk: Desk) -> None:
+    assert list(await desk.file([], TARGETS)) == []
+    assert store.entries.newest(limit=1) == []
+
+
+async def test_what_depends_on_one_another_is_one_ticket(store: Store, desk: Desk) -> None:
+    breaks = [violation(name) for name in ("node-1", "node-2", "store")]
+    (ticket,) = await desk.file(breaks, TARGETS)
+    assert ticket.target == "store"
+    assert _filed(store) == [["store", "node-1", "node-2"]]
+
+
+async def test_what_has_nothing_in_common_is_two_tickets(store: Store, desk: Desk) -> None:
+    assert len(await desk.file([violation("node-1"), violation("node-2")], TARGETS)) == 2
+    assert _filed(store) == [["node-1"], ["node-2"]]
+
+
+async def test_the_same_break_is_filed_once(store: Store, desk: Desk) -> None:
+    await desk.file([violation("node-1")], TARGETS)
+    assert list(await desk.file([violation("node-1", detail="other words")], TARGETS)) == []
+    assert _filed(store) == [["node-1"]]
+
+
+async def test_what_joins_an_incident_grows_its_ticket(store: Store, desk: Desk) -> None:
+    await desk.file([violation("store")], TARGETS)
+    both = [violation("store"), violation("node-1")]
+    (grown,) = await desk.file(both, TARGETS)
+    assert grown.id == 1
+    assert _filed(store) == [["store", "node-1"]]
+
+
+async def test_a_root_that_is_seen_later_grows_the_ticket_too(store: Store, desk: Desk) -> None:
+    await desk.file([violation("node-1")], TARGETS)
+    await desk.file([violation("node-1"), violation("store")], TARGETS)
+    assert _filed(store) == [["node-1", "store"]]
+
+
+async def test_a_claimed_ticket_grows(store: Store, desk: Desk) -> None:
+    await desk.file([violation("store")], TARGETS)
+    await _claim(store)
+    (grown,) = await desk.file([violation("store"), violation("node-1")], TARGETS)
+    assert grown.state is TicketState.CLAIMED
+    assert len(grown.violations) == 2
+
+
+async def test_an_escalated_ticket_takes_no_new_violation(store: Store, desk: Desk) -> None:
+    (first,) = await desk.file([violation("store")], TARGETS)
+    await store.leases.end(first, escalated(first))
+    (second,) = await desk.file([violation("store"), violation("node-1")], TARGETS)
+    assert second.id != first.id
+    assert second.state is TicketState.OPEN
+    assert [one.target for one in second.violations] == ["node-1"]
+
+
+async def test_of_two_tickets_the_living_one_takes_what_joins_them(
+    store: Store, desk: Desk
+) -> None:
+    (first,) = await desk.file([violation("store")], TARGETS)
+    await store.leases.end(first, escalated(first))
+    await desk.file([violation("store"), violation("node-1")], TARGETS)
+    everything = [violation(name) for name in ("store", "node-1", "node-2")]
+    (grown,) = await desk.file(everything, TARGETS)
+    assert (grown.id, len(grown.violations)) == (2, 2)
+
+
+async def test_a_ticket_filed_by_another_meanwhile_is_no_error(store: Store) -> None:
+    class Slow:
+        """Another monitor files between our look at the tickets and our own filing."""
+
+        get = store.tickets.get
+        grow = store.tickets.grow
+        open = store.tickets.open
+
+        def find(self, **wanted: object) -> list[Ticket]:
+            return []
+
+    await store.tickets.open([violation("node-1")])
+    blind = Desk(tickets=Slow(), leases=store.leases, stable_s=STABLE_S)
+    assert list(await blind.file([violation("node-1")], TARGETS)) == []
+    assert _filed(store) == [["node-1"]]
+
+
+async def test_what_has_held_for_long_is_resolved_with_a_proof(store: Store, desk: Desk) -> None:
+    await desk.file([violation("node-1")], TARGETS)
+    (ended,) = await desk.recover("shop", _well("node-1"), NOON)
+    assert ended.state is TicketState.RESOLVED
+    told = store.entries.newest(limit=1)[0]
+    assert told.kind is Kind.TICKET_RESOLVED
+    assert told.payload["proof"]["held"] is True
+    assert told.payload["proof"]["stable_s"] == STABLE_S
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        [],
+        _well("node-1", for_s=STABLE_S - 0.1),
+        _well("node-1", health=Health.UNKNOWN),
+        _well("node-1", health=Health.BROKEN),
+        _well("node-2"),
+    ],
+    ids=["not spoken of", "too short", "unknown", "broken", "another target"],
+)
+async def test_nothing_else_is_a_recovery(
+    store: Store, desk: Desk, conditions: list[Condition]
+) -> None:
+    await desk.file([violation("node-1")], TARGETS)
+    assert list(await desk.recover("shop", conditions, NOON)) == []
+    assert [one.state for one in store.tickets.find()] == [TicketState.OPEN]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        _well("node-1", for_s=1.0),
+        _well("node-1", health=Health.UNKNOWN),
+        _well("node-1", health=Health.BROKEN),
+        [],
+    ],
+    ids=["too short", "unknown", "broken", "not spoken of"],
+)
+async def test_every_violation_must_have_recovered(
+    store: Store, desk: Desk, other: list[Condition]
+) -> None:
+    await desk.file([violation("store"), violation("node-1")], TARGETS)
+    assert list(await desk.recover("shop", [*_well("store"), *other], NOON)) == []
+    assert len(await desk.recover("shop", _well("store", "node-1"), NOON)) == 1
+
+
+async def test_a_ticket_that_somebody_works_on_is_left_alone(store: Store, desk: Desk) -> None:
+    await desk.file([violation("node-1")], TARGETS)
+    claimed = await _claim(store)
+    assert list(await desk.recover("shop", _well("node-1", for_s=1e6), NOON)) == []
+    assert store.tickets.get(claimed.id) == claimed
+
+
+async def test_a_ticket_that_was_claimed_this_moment_is_left_alone(store: Store) -> None:
+    (seen,) = [await store.tickets.open([violation("node-1")])]
+
+    class Late:
+        """The list of tickets from before the claim."""
+
+        get = store.tickets.get
+        grow = store.tickets.grow
+        open = store.tickets.open
+
+        def find(self, **wanted: object) -> list[Ticket]:
+            return [seen]
+
+    claimed = await _claim(store)
+    late = Desk(tickets=Late(), leases=store.leases, stable_s=STABLE_S)
+    assert list(await late.recover("shop", _well("node-1"), NOON)) == []
+    assert store.tickets.get(claimed.id) == claimed
+
+
+async def test_an_escalated_ticket_recovers_by_itself(store: Store, desk: Desk) -> None:
+    (ticket,) = await desk.file([violation("node-1")], TARGETS)
+    await store.leases.end(ticket, escalated(ticket))
+    (ended,) = await desk.recover("shop", _well("node-1"), NOON)
+    assert ended.state is TicketState.RESOLVED
+
+
+async def test_tickets_of_another_subject_do_not_recover_with_it(store: Store, desk: Desk) -> None:
+    await desk.file([violation("node-1", subject="bank")], TARGETS)
+    assert list(await desk.recover("shop", _well("node-1"), NOON)) == []
+
+
+async def test_resolved_needs_a_proof_that_held(store: Store, desk: Desk) -> None:
+    for given, expected in [
+        (proof(held=True), TicketState.RESOLVED),
+        (proof(held=False), TicketState.ESCALATED),
+        (None, TicketState.ESCALATED),
+    ]:
+        ticket = await store.tickets.open([violation(f"node-{given}")])
+        ended = await desk.close(ticket, given, reason="because")
+        assert (ended.state, ended.reason) == (expected, "because")
+
+
+async def test_an_end_always_has_a_reason(store: Store, desk: Desk) -> None:
+    for name, given in [("a", proof(detail="as seen")), ("b", proof(held=False, detail="as seen"))]:
+        ticket = await store.tickets.open([violation(name)])
+        assert (await desk.close(ticket, given)).reason == "as seen"
+    ticket = await store.tickets.open([violation("c")])
+    assert (await desk.close(ticket, None)).reason != ""
+
+
+async def test_a_ticket_that_changed_hands_is_not_closed(store: Store, desk: Desk) -> None:
+    seen = await store.tickets.open([violation("node-1")])
+    await store.leases.end(seen, resolved(seen))
+    with pytest.raises(ConflictError):
+        await desk.close(seen, None, reason="late")
+    assert [one.state for one in store.tickets.find()] == [TicketState.RESOLVED]
