@@ -23,7 +23,16 @@ from operator_protocols.domain.run import (
 )
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Level
-from operator_protocols.ports import Clock, Entries, Intents, Journal, Model, Subject, Tickets
+from operator_protocols.ports import (
+    Clock,
+    Entries,
+    Intents,
+    Journal,
+    Model,
+    Sealed,
+    Subject,
+    Tickets,
+)
 from operator_sre.agent.replay import Recorded
 from operator_sre.agent.run import Run
 from operator_sre.agent.transcript import answer_payload
@@ -70,6 +79,7 @@ class Pipeline:
     journal: Journal
     entries: Entries
     intents: Intents
+    sealed: Sealed
     tickets: Tickets
     clock: Clock
     budget: Budget
@@ -86,7 +96,7 @@ class Pipeline:
 
     async def work(self, ticket: Ticket) -> Ticket:
         """Carry one claimed ticket to an end: RESOLVED with a proof, or ESCALATED with reasons."""
-        recorded = await Recorded.of(ticket, self.entries, self.intents)
+        recorded = await Recorded.of(ticket, self.entries, self.intents, self.sealed)
         work = await self._begin(ticket)
         run = work.run
         while (want := run.next()) is not None:

@@ -93,9 +93,11 @@ def run_finished(of: Ticket, *, state: str = "completed", summary: str = "over")
 
 def approval(name: str = "a1", *, at: datetime = NOON, within_s: float = 60.0) -> Approval:
     """A request to a person."""
+    action = Action("restart_node", {"target": "node-1"}, target="node-1", timeout_s=60.0)
     return Approval(
         id=name,
-        action=Action("restart_node", {"target": "node-1"}, target="node-1", timeout_s=60.0),
+        action=action,
+        digest=action.digest,
         risk=Risk.MEDIUM,
         explanation="restart_node changes something",
         state=ApprovalState.PENDING,

@@ -128,7 +128,11 @@ class Home:
 
     def start(self, *words: str, **environ: str) -> Running:
         """Start a command that goes on."""
-        return self.start_process([str(OPERATOR), *words, "--home", str(self.path)], **environ)
+        return self.start_process(self.line(*words), **environ)
+
+    def line(self, *words: str) -> list[str]:
+        """A command on this home as it is started."""
+        return [str(OPERATOR), *words, "--home", str(self.path)]
 
     def start_process(self, words: list[str], **environ: str) -> Running:
         """Start any process that ends with this home."""

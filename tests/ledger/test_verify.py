@@ -1,160 +1,169 @@
-"""Damage is named with its exact place, whatever was done to the file."""
+"""Damage is named with its exact place and kind, whatever was done to the file."""
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.entry import GENESIS, Draft, Kind, chain_hash
-from operator_sre.ledger import Damage, Report, verify
+from operator_sre.chain import GENESIS, chain_hash, digest_of_body
+from operator_sre.ledger import Anchor, DamageKind, KeyFile, Report
 from operator_sre.store import open_store
 from tests.contract.clock import HeldClock
+from tests.contract.verified import verified
+from tests.ledger.ledgers import ENTRIES, EVERY, Ledger
 
-ENTRIES = 12
-PLACES = [1, 2, 6, ENTRIES - 1, ENTRIES]
+PLACES = [1, 2, 7, EVERY, EVERY + 1, ENTRIES - 1]
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """A ledger of twelve entries."""
-    path = tmp_path / "operator.db"
-    store = open_store(path, clock=HeldClock())
-
-    async def fill() -> None:
-        for number in range(1, ENTRIES + 1):
-            await store.journal.append(Draft(Kind.REASONING, {"text": f"step {number}"}))
-
-    asyncio.run(fill())
-    store.close()
-    return path
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path)
 
 
-def _verify(path: Path, progress: Callable[[int], None] = lambda seq: None) -> Report:
-    store = open_store(path, clock=HeldClock())
-    try:
-        return verify(store.entries, progress=progress)
-    finally:
-        store.close()
-
-
-def _damage(path: Path) -> Damage:
-    report = _verify(path)
-    assert report.damage is not None
-    assert report.entries == report.damage.seq - 1
-    assert str(report.damage.seq) in report.damage.detail
-    return report.damage
-
-
-def _change(path: Path, *statements: tuple[str, tuple[object, ...]]) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    for sql, values in statements:
-        assert connection.execute(sql, values).rowcount == 1, sql
-    connection.close()
-
-
-def _row(path: Path, seq: int) -> tuple[bytes, str, str]:
-    connection = sqlite3.connect(path)
-    row = connection.execute(
-        "SELECT body, previous, hash FROM entries WHERE seq = ?", (seq,)
-    ).fetchone()
-    connection.close()
-    return bytes(row[0]), str(row[1]), str(row[2])
-
-
-def _set(seq: int, **columns: object) -> tuple[str, tuple[object, ...]]:
-    names = ", ".join(f"{name} = ?" for name in columns)
-    return f"UPDATE entries SET {names} WHERE seq = ?", (*columns.values(), seq)  # noqa: S608
-
-
-def test_a_whole_chain_reports_its_length_and_its_head(file: Path) -> None:
-    assert _verify(file) == Report(ENTRIES, _row(file, ENTRIES)[2], None)
+def test_a_whole_chain_reports_its_length_its_head_and_its_signatures(ledger: Ledger) -> None:
+    assert ledger.report() == Report(ENTRIES, ledger.row(ENTRIES)[3].hex(), 3, ())
 
 
 def test_an_empty_chain_is_whole(tmp_path: Path) -> None:
-    assert _verify(tmp_path / "operator.db") == Report(0, GENESIS, None)
+    store = open_store(tmp_path / "operator.db", clock=HeldClock())
+    assert verified(store.entries) == Report(0, GENESIS.hex(), 0, ())
+    store.close()
 
 
-def test_the_walk_tells_how_far_it_is(file: Path) -> None:
+def test_the_walk_tells_how_far_it_is(ledger: Ledger) -> None:
     told: list[int] = []
-    _verify(file, told.append)
+    store = ledger.open()
+    verified(store.entries, progress=told.append)
+    store.close()
     assert told == [ENTRIES]
 
 
+@pytest.mark.parametrize("seq", [*PLACES, ENTRIES])
+def test_one_edited_byte_is_found(ledger: Ledger, seq: int) -> None:
+    ledger.put(seq, ledger.forged(seq), rehash=False)
+    assert ledger.damages() == [(seq, "edited")]
+
+
+@pytest.mark.parametrize("column", ["digest", "previous", "hash"])
 @pytest.mark.parametrize("seq", PLACES)
-def test_one_edited_byte_is_found(file: Path, seq: int) -> None:
-    body = _row(file, seq)[0]
-    _change(file, _set(seq, body=body.replace(b"step", b"stop")))
-    damage = _damage(file)
-    assert (damage.seq, damage.kind) == (seq, "edited")
+def test_an_edited_hash_is_found(ledger: Ledger, seq: int, column: str) -> None:
+    ledger.sql(f"UPDATE entries SET {column} = zeroblob(32) WHERE seq = ?", seq)  # noqa: S608
+    if not (seq == 1 and column == "previous"):  # the first entry has no other predecessor
+        assert ledger.damages()[0] == (seq, "edited")
 
 
 @pytest.mark.parametrize("seq", PLACES)
-def test_an_edited_hash_is_found(file: Path, seq: int) -> None:
-    _change(file, _set(seq, hash="f" * 64))
-    assert _damage(file).seq == seq
+def test_an_edit_with_fitting_hashes_breaks_the_link_to_the_next(ledger: Ledger, seq: int) -> None:
+    ledger.put(seq, ledger.forged(seq), rehash=True)
+    assert (seq, "edited") in ledger.damages()
 
 
-@pytest.mark.parametrize("seq", PLACES[:-1])
-def test_a_deleted_entry_is_found(file: Path, seq: int) -> None:
-    _change(file, ("DELETE FROM entries WHERE seq = ?", (seq,)))
-    damage = _damage(file)
-    assert (damage.seq, damage.kind) == (seq, "deleted")
+def test_a_tail_that_was_written_anew_does_not_fit_its_signature(ledger: Ledger) -> None:
+    previous = ledger.row(14)[3]
+    for seq in range(15, ENTRIES + 1):
+        previous = ledger.put(seq, ledger.forged(seq), rehash=True, previous=previous)
+    assert ledger.damages() == [(EVERY + 1, "edited"), (EVERY + 1, "edited")]
+    assert "11 to 20 were written anew" in ledger.first().detail
 
 
-@pytest.mark.parametrize("seq", PLACES[:-1])
-def test_swapped_entries_are_found(file: Path, seq: int) -> None:
-    _change(
-        file,
-        ("UPDATE entries SET seq = 99 WHERE seq = ?", (seq,)),
-        ("UPDATE entries SET seq = ? WHERE seq = ?", (seq, seq + 1)),
-        ("UPDATE entries SET seq = ? WHERE seq = 99", (seq + 1,)),
+@pytest.mark.parametrize("seq", PLACES)
+def test_a_deleted_entry_is_found(ledger: Ledger, seq: int) -> None:
+    ledger.sql("DELETE FROM entries WHERE seq = ?", seq)
+    assert ledger.damages()[0] == (seq, "deleted")
+
+
+@pytest.mark.parametrize("seq", PLACES)
+def test_a_deleted_entry_is_found_when_the_rest_moves_up(ledger: Ledger, seq: int) -> None:
+    ledger.sql("DELETE FROM entries WHERE seq = ?", seq)
+    ledger.renumber(seq + 1, by=-1)
+    assert ledger.damages()[0] == (seq, "deleted")
+
+
+@pytest.mark.parametrize("distance", [1, 3])
+@pytest.mark.parametrize("seq", PLACES[:-2])
+def test_swapped_entries_are_found(ledger: Ledger, seq: int, distance: int) -> None:
+    for new, old in ((99, seq), (seq, seq + distance), (seq + distance, 99)):
+        ledger.sql("UPDATE entries SET seq = ? WHERE seq = ?", new, old)
+    assert ledger.damages()[0] == (seq, "reordered")
+
+
+@pytest.mark.parametrize("fitting", [True, False])
+@pytest.mark.parametrize("seq", [2, 7, EVERY + 1, ENTRIES - 1])
+def test_an_inserted_entry_is_found(ledger: Ledger, seq: int, fitting: bool) -> None:
+    ledger.renumber(seq, by=1)
+    body, before = ledger.forged(1), ledger.row(seq - 1)[3]
+    linked = chain_hash(before, digest_of_body(body)) if fitting else bytes(32)
+    ledger.sql(
+        "INSERT INTO entries (seq, body, digest, previous, hash, kind, at, run, actor)"
+        " VALUES (?, ?, ?, ?, ?, 'reasoning', 0, '', '')",
+        *(seq, body, digest_of_body(body), before, linked),
     )
-    damage = _damage(file)
-    assert (damage.seq, damage.kind) == (seq, "reordered")
-
-
-@pytest.mark.parametrize("seq", PLACES[:-1])
-def test_swapped_bytes_are_found(file: Path, seq: int) -> None:
-    one, other = _row(file, seq)[0], _row(file, seq + 1)[0]
-    _change(file, _set(seq, body=other), _set(seq + 1, body=one))
-    assert _damage(file).seq == seq
-
-
-@pytest.mark.parametrize("seq", PLACES[:-1])
-def test_an_edit_with_a_new_hash_breaks_the_link_to_the_next(file: Path, seq: int) -> None:
-    body, previous, _ = _row(file, seq)
-    forged = body.replace(b"step", b"stop")
-    _change(file, _set(seq, body=forged, hash=chain_hash(previous, forged)))
-    damage = _damage(file)
-    assert (damage.seq, damage.kind) == (seq + 1, "reordered")
-
-
-def test_an_inserted_entry_is_found(file: Path) -> None:
-    body, previous, _ = _row(file, 5)
-    forged = body.replace(b"step", b"stop")
-    columns = "(seq, body, previous, hash, kind, run)"
-    insert = f"INSERT INTO entries {columns} VALUES (?, ?, ?, ?, 'reasoning', '')"  # noqa: S608
-    last = _row(file, ENTRIES)[2]
-    _change(file, (insert, (ENTRIES + 1, forged, last, chain_hash(last, forged))))
-    assert previous != last
-    damage = _damage(file)
-    assert (damage.seq, damage.kind) == (ENTRIES + 1, "reordered")
+    assert ledger.damages()[0] == (seq, "inserted")
 
 
 @pytest.mark.parametrize("forged", [b"not json", b"[]", b"null", b'{"a": 1}', b"\xff\xfe", b"{}"])
-def test_bytes_that_are_no_entry_are_damage_even_with_a_right_hash(
-    file: Path, forged: bytes
+def test_bytes_that_are_no_entry_are_damage_even_with_fitting_hashes(
+    ledger: Ledger, forged: bytes
 ) -> None:
-    _, previous, _ = _row(file, ENTRIES)
-    _change(file, _set(ENTRIES, body=forged, hash=chain_hash(previous, forged)))
-    assert _damage(file).seq == ENTRIES
+    ledger.put(ENTRIES, forged, rehash=True)
+    assert ledger.damages()[0] == (ENTRIES, "edited")
 
 
-def test_only_the_first_damage_is_named(file: Path) -> None:
-    for seq in (4, 9):
-        _change(file, _set(seq, body=b"x"))
-    assert _damage(file).seq == 4
+def test_a_value_of_another_type_is_damage(ledger: Ledger) -> None:
+    ledger.sql("UPDATE entries SET body = 'text', digest = 7 WHERE seq = 5")
+    assert ledger.damages()[0] == (5, "edited")
+
+
+@pytest.mark.parametrize("left", [0, 3, EVERY, ENTRIES - 1])
+def test_a_cut_tail_is_found_by_what_was_signed(ledger: Ledger, left: int) -> None:
+    ledger.sql("DELETE FROM entries WHERE seq > ?", left)
+    assert (left + 1, "tail_cut") in ledger.damages()
+
+
+def test_a_tail_cut_with_its_checkpoints_is_found_by_an_anchor(ledger: Ledger) -> None:
+    anchor = Anchor(ENTRIES, ledger.row(ENTRIES)[3].hex())
+    assert ledger.damages([anchor]) == []
+    ledger.sql("DELETE FROM entries WHERE seq > 8")
+    ledger.sql("DELETE FROM checkpoints")
+    assert ledger.damages() == []
+    assert ledger.damages([anchor]) == [(9, "tail_cut")]
+
+
+def test_a_ledger_written_anew_is_found_by_an_anchor(ledger: Ledger) -> None:
+    anchor = Anchor(20, ledger.row(20)[3].hex())
+    previous = GENESIS
+    for seq in range(1, ENTRIES + 1):
+        previous = ledger.put(seq, ledger.forged(seq), rehash=True, previous=previous)
+    ledger.sql("DELETE FROM checkpoints")
+    assert ledger.damages() == []
+    assert ledger.damages([anchor]) == [(20, "edited")]
+
+
+def test_a_forged_checkpoint_is_named(ledger: Ledger) -> None:
+    ledger.sql("UPDATE checkpoints SET signature = zeroblob(64) WHERE seq = 20")
+    assert ledger.damages() == [(20, "forged_checkpoint")]
+
+
+def test_a_checkpoint_with_another_head_is_forged(ledger: Ledger) -> None:
+    ledger.sql("UPDATE checkpoints SET body = replace(body, '1', '2') WHERE seq = 10")
+    assert (10, "forged_checkpoint") in ledger.damages()
+
+
+def test_a_checkpoint_of_another_key_is_named(ledger: Ledger, tmp_path: Path) -> None:
+    other = KeyFile(tmp_path / "other.key")
+    report = ledger.report(key=other.key)
+    kinds = {(one.seq, one.kind) for one in report.damages}
+    assert kinds == {(seq, DamageKind.WRONG_KEY) for seq in (10, 20, 25)}
+
+
+def test_a_missing_checkpoint_breaks_the_chain_of_checkpoints(ledger: Ledger) -> None:
+    ledger.sql("DELETE FROM checkpoints WHERE seq = 10")
+    assert ledger.damages() == [(20, "broken_checkpoint_chain")]
+
+
+def test_writing_goes_on_behind_unnoticed_damage_and_does_not_hide_it(ledger: Ledger) -> None:
+    ledger.put(5, ledger.forged(5), rehash=False)
+    ledger.append(15)
+    assert ledger.damages() == [(5, "edited")]
+    assert ledger.report().entries == ENTRIES + 15

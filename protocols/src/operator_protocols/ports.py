@@ -36,6 +36,8 @@ __all__ = [
     "Plugin",
     "RawEntry",
     "Runs",
+    "Sealed",
+    "Sealer",
     "Shell",
     "Signer",
     "Subject",
@@ -200,6 +202,28 @@ class Signer(Protocol):
 
     def sign(self, message: bytes) -> bytes:
         """The signature of these bytes."""
+        ...
+
+
+@runtime_checkable
+class Sealer(Protocol):
+    """Keeps secrets that are needed again, readable by this home only."""
+
+    def seal(self, plain: bytes, *, label: str) -> bytes:
+        """Bytes that only the same sealer opens, under the same label."""
+        ...
+
+    def open(self, sealed: bytes, *, label: str) -> bytes | None:
+        """What was sealed, or None."""
+        ...
+
+
+@runtime_checkable
+class Sealed(Protocol):
+    """What redaction took out of entries whose run is not over."""
+
+    def unsealed(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """The same entries, with their payloads as they were."""
         ...
 
 

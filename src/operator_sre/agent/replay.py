@@ -11,7 +11,7 @@ from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import Act, Answer, Ask, Diagnose, Prove, Want
 from operator_protocols.domain.ticket import Ticket
-from operator_protocols.ports import Entries, Intents
+from operator_protocols.ports import Entries, Intents, Sealed
 from operator_sre.agent.transcript import answer_from
 from operator_sre.codec import from_json
 
@@ -35,14 +35,16 @@ class Recorded:
         self._answers = deque(entry for entry in entries if entry.kind in _ANSWERS)
 
     @classmethod
-    async def of(cls, ticket: Ticket, entries: Entries, intents: Intents) -> Recorded:
+    async def of(
+        cls, ticket: Ticket, entries: Entries, intents: Intents, sealed: Sealed
+    ) -> Recorded:
         """What the ledger knows of the ticket's run; an intent without an end becomes unknown."""
         known = entries.after(0, limit=ENTRIES_MAX, run=ticket.run)
         ended = {entry.payload["permit"] for entry in known if entry.kind is Kind.OUTCOME}
         for entry in known:
             if entry.kind is Kind.INTENT and entry.payload["permit"] not in ended:
                 await intents.end(_permit_of(entry), _LOST)
-        return cls(entries.after(0, limit=ENTRIES_MAX, run=ticket.run))
+        return cls(sealed.unsealed(entries.after(0, limit=ENTRIES_MAX, run=ticket.run)))
 
     def next(self, want: Want) -> Told | None:
         """The recorded answer to this want; None from the point where the run broke off."""

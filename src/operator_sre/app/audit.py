@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.run import RunRecord
-from operator_protocols.errors import NotFoundError
+from operator_protocols.errors import NotFoundError, OperatorError, UsageError
 from operator_sre.app.wiring import App
-from operator_sre.ledger import Report, verify
+from operator_sre.ledger import Anchor, Damage, Report, verify
+from operator_sre.ledger.anchors import add_anchor, anchor_line, read_anchors
+from operator_sre.ledger.bundle import Bundle, write_bundle
+from operator_sre.ledger.export import FORMATS, Filter, export_lines
 
-__all__ = ["RunView", "list_runs", "show_entry", "show_run", "verify_ledger"]
+__all__ = [
+    "Filter",
+    "RunView",
+    "anchor_head",
+    "behind",
+    "export_bundle",
+    "export_text",
+    "list_runs",
+    "post_anchor",
+    "record_damage",
+    "show_entry",
+    "show_run",
+    "tail",
+    "verify_bundle",
+    "verify_ledger",
+]
 
 ENTRIES_MAX = 5000
+PAGE = 1000
+POST_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +70,94 @@ def show_entry(app: App, seq: int) -> Entry:
     return entry
 
 
-def verify_ledger(app: App, *, progress: Callable[[int], None]) -> Report:
-    """Walk the whole chain."""
+def tail(app: App, *, count: int) -> list[Entry]:
+    """The newest entries, oldest first."""
+    return list(app.store.entries.newest(limit=count))[::-1]
+
+
+def behind(app: App, seq: int) -> Sequence[Entry]:
+    """What has come since an entry, oldest first."""
+    return app.store.entries.after(seq, limit=PAGE)
+
+
+def verify_ledger(
+    app: App, *, progress: Callable[[int], None], anchors: Path | None = None
+) -> Report:
+    """Walk the whole chain, with its signatures and its anchors."""
     return verify(
-        app.store.entries, app.store.checkpoints, trusted_key=app.key.key, progress=progress
+        app.store.entries,
+        app.store.checkpoints,
+        trusted_key=app.key.key,
+        anchors=read_anchors(anchors) if anchors else (),
+        progress=progress,
     )
+
+
+async def record_damage(app: App, damages: Sequence[Damage]) -> Entry:
+    """Set damaged entries aside and go on in a new segment; said twice, done once."""
+    found = [(damage.seq, damage.kind.value, damage.detail) for damage in damages]
+    return await app.store.quarantine.begin_segment(found)
+
+
+def verify_bundle(path: Path, *, key: str, progress: Callable[[int], None]) -> Report:
+    """Check a bundle by itself; with a key of one's own, that it is the signer's as well."""
+    bundle = Bundle(path)
+    return verify(bundle, bundle, trusted_key=key or bundle.key, progress=progress)
+
+
+def anchor_head(app: App, *, file: Path | None) -> str:
+    """The head as a line to keep elsewhere; appended to a file where one is named."""
+    newest = app.store.entries.newest(limit=1)
+    if not newest:
+        raise UsageError("The ledger is empty; there is no head to anchor.")
+    anchor = Anchor(newest[0].seq, newest[0].hash)
+    line = anchor_line(anchor, at=app.clock.now().isoformat(), key=app.key.key)
+    if file is not None:
+        try:
+            add_anchor(file, line)
+        except OSError as error:
+            raise OperatorError(f"The anchor could not be written: {error}.") from error
+    return line
+
+
+async def post_anchor(line: str, url: str) -> None:
+    """Send an anchor to a place that keeps it."""
+    import httpx2
+
+    headers = {"content-type": "application/json"}
+    try:
+        async with httpx2.AsyncClient(timeout=POST_S) as client:
+            answer = await client.post(url, content=line, headers=headers)
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise OperatorError(f"The anchor could not be sent: {type(error).__name__}.") from error
+    if not answer.is_success:
+        raise OperatorError(f"The anchor was not taken: status {answer.status_code}.")
+
+
+def export_bundle(app: App, path: Path, wanted: Filter) -> int:
+    """Write a bundle that verifies by itself; how many entries are in it whole."""
+    try:
+        return write_bundle(
+            path,
+            app.store.entries,
+            app.store.checkpoints,
+            key=app.key.key,
+            keep=wanted.keeps,
+        )
+    except OSError as error:
+        raise OperatorError(f"The bundle could not be written: {error}.") from error
+
+
+def export_text(app: App, style: str, wanted: Filter) -> Iterator[str]:
+    """The wanted entries for people, line by line."""
+    if style not in FORMATS:
+        known = ", ".join(["bundle", *FORMATS])
+        raise UsageError(f"There is no format {style!r}.", next_step=f"Formats: {known}.")
+    return export_lines((entry for entry in _all(app) if wanted.keeps(entry)), style)
+
+
+def _all(app: App) -> Iterator[Entry]:
+    seq = 0
+    while page := app.store.entries.after(seq, limit=PAGE):
+        yield from page
+        seq = page[-1].seq

@@ -18,12 +18,14 @@ from operator_sre.clock import SystemClock
 from operator_sre.config import Config
 from operator_sre.engine import LocalEngine
 from operator_sre.executor import Executor
+from operator_sre.executor.spool import Spool
 from operator_sre.executor.tools.port import CheckPort
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Gate, Policy, Profile
 from operator_sre.lab.rig import Rig
 from operator_sre.lab.tools import rig_tools
 from operator_sre.ledger import KeyFile
+from operator_sre.ledger.sealing import Vault
 from operator_sre.models.reasoner import Reasoner
 from operator_sre.monitor import Monitor
 from operator_sre.pipeline import Care, Pipeline
@@ -44,6 +46,11 @@ class App:
     clock: Clock
     key: KeyFile
     new_id: Callable[[], str]
+
+    @property
+    def spool(self) -> Spool:
+        """Where whole outputs lie."""
+        return Spool(self.config.home / "spool")
 
     def rig_directory(self, subject: str) -> Path:
         """Where the rig of a subject lives under this home."""
@@ -125,7 +132,7 @@ class App:
                 new_id=self.new_id,
                 approval_s=self.config.number("approval_s"),
             ),
-            executor=Executor(self.store.intents, LocalShell(), every_tool),
+            executor=Executor(self.store.intents, LocalShell(self.spool), every_tool),
             causes=plugin.causes,
             notes=plugin.notes,
         )
@@ -170,6 +177,7 @@ class App:
             journal=store.journal,
             entries=store.entries,
             intents=store.intents,
+            sealed=store.sealed,
             tickets=store.tickets,
             clock=self.clock,
             budget=Budget(),
@@ -182,7 +190,8 @@ def open_app(config: Config) -> Iterator[App]:
     """The home of `config`, opened for the length of a `with`."""
     clock = SystemClock()
     key = KeyFile(config.home / "ledger.key")
-    store = open_store(config.home / "operator.db", clock=clock, signer=key)
+    vault = Vault(config.home / "vault.key")
+    store = open_store(config.home / "operator.db", clock=clock, sealer=vault, signer=key)
     try:
         yield App(config, store, clock, key, lambda: secrets.token_hex(16))
     finally:

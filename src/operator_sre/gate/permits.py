@@ -103,7 +103,7 @@ class Gate:
         It may have been answered while no agent was there; an answer gives one permit, in time.
         """
         for approval in reversed(self.approvals.find()):
-            same_action = approval.action.digest == verdict.action.digest
+            same_action = approval.digest == verdict.action.digest
             if approval.run == ticket.run and same_action:
                 pending = approval.state is ApprovalState.PENDING
                 in_time = self.clock.now() < approval.expires_at
@@ -116,6 +116,7 @@ class Gate:
             Approval(
                 id=self.new_id()[:12],
                 action=verdict.action,
+                digest=verdict.action.digest,
                 risk=verdict.risk,
                 explanation=verdict.explanation,
                 state=ApprovalState.PENDING,

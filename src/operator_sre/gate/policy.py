@@ -8,6 +8,7 @@ from enum import StrEnum
 from operator_protocols.domain.action import Action, digest_of
 from operator_protocols.domain.run import ToolSpec
 from operator_protocols.domain.verdict import Level, Mode, Risk, Verdict
+from operator_sre.codec import to_json
 
 __all__ = ["Policy", "Profile"]
 
@@ -42,7 +43,7 @@ class Policy:
             {
                 "mode": self.mode,
                 "profile": self.profile,
-                "tools": sorted(f"{t.name}:{t.risk}:{t.changes}" for t in self.tools),
+                "tools": sorted((to_json(tool) for tool in self.tools), key=digest_of),
                 "boundary_tools": sorted(self.boundary_tools),
                 "boundary_targets": sorted(self.boundary_targets),
                 "readable": sorted(self.readable),
@@ -56,7 +57,9 @@ class Policy:
 
     def inside(self, action: Action) -> bool:
         """True when an action cannot reach beyond the rig that this policy is for."""
-        return action.tool in self.boundary_tools and action.target in self.boundary_targets
+        # A tool acts on the target in its arguments, whatever the action says that it is about.
+        named = {action.target, action.arguments.get("target", action.target)}
+        return action.tool in self.boundary_tools and named <= self.boundary_targets
 
     def runs_by_itself(self, verdict: Verdict) -> bool:
         """True when nobody has to be asked."""

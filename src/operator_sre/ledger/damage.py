@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from operator_protocols.ports import RawEntry
-from operator_sre.chain import chain_hash, digest_of_body, seq_of
+from operator_sre.chain import GENESIS, chain_hash, digest_of_body, seq_of
 
-__all__ = ["Damage", "DamageKind", "classify", "sound"]
+__all__ = ["Damage", "DamageKind", "classify", "own_seq", "sound"]
 
 
 class DamageKind(StrEnum):
@@ -52,11 +52,11 @@ def classify(
 
     `elsewhere` says whether the entry that belongs here lies at another place.
     """
-    expected = last[0] + 1 if last else 1
-    seq, own = row[0], _own_seq(row)
+    expected, head = (last[0] + 1, last[4]) if last else (1, GENESIS)
+    seq, own = row[0], own_seq(row)
     if seq > expected:
         return Damage(expected, DamageKind.DELETED, f"entry {expected} is missing")
-    if not sound(row) and following is not None and _own_seq(following) == seq:
+    if _is_next(following, expected, head) and following is not None and row[3] != following[4]:
         return Damage(seq, DamageKind.INSERTED, f"entry {seq} was put in between")
     if own is not None and own != seq and sound(row):
         return _misplaced(last, row, own, elsewhere=elsewhere)
@@ -65,6 +65,11 @@ def classify(
     return Damage(
         last[0], DamageKind.EDITED, f"entry {last[0]} is not the one that entry {seq} follows"
     )
+
+
+def _is_next(row: RawEntry | None, seq: int, head: bytes) -> bool:
+    """True when a row is the entry that belongs behind this head."""
+    return row is not None and own_seq(row) == seq and row[3] == head
 
 
 def _misplaced(last: RawEntry | None, row: RawEntry, own: int, *, elsewhere: bool) -> Damage:
@@ -79,5 +84,6 @@ def _misplaced(last: RawEntry | None, row: RawEntry, own: int, *, elsewhere: boo
     return Damage(seq, DamageKind.INSERTED, f"entry {seq} was put in between")
 
 
-def _own_seq(row: RawEntry) -> int | None:
+def own_seq(row: RawEntry) -> int | None:
+    """The number that the body itself carries."""
     return seq_of(row[1]) if type(row[1]) is bytes else None

@@ -12,7 +12,7 @@ from operator_protocols.errors import StoreError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["KeyFile", "signature_holds"]
+__all__ = ["KeyFile", "secret_of", "signature_holds"]
 
 KEY_BYTES = 32
 
@@ -36,22 +36,23 @@ class KeyFile:
     def _private(self) -> Ed25519PrivateKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        return Ed25519PrivateKey.from_private_bytes(_secret(self._path))
+        return Ed25519PrivateKey.from_private_bytes(secret_of(self._path))
 
 
-def _secret(path: Path) -> bytes:
+def secret_of(path: Path) -> bytes:
+    """The 32 secret bytes of a key file, made at first use for its owner only."""
     try:
         _make(path)
         secret = path.read_bytes()
     except OSError as error:
         raise StoreError(
-            f"The signing key {str(path)!r} cannot be used: {error}.",
-            next_step="Check its permissions, or name another with OPERATOR_LEDGER_KEY.",
+            f"The key {str(path)!r} cannot be used: {error}.",
+            next_step="Check its permissions and those of its directory.",
         ) from error
     if len(secret) != KEY_BYTES:
         raise StoreError(
-            f"{str(path)!r} is not a signing key; it was left as it is.",
-            next_step="Restore it from a backup, or name another with OPERATOR_LEDGER_KEY.",
+            f"{str(path)!r} is not a key; it was left as it is.",
+            next_step="Restore it from a backup.",
         )
     return secret
 

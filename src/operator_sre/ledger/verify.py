@@ -9,17 +9,15 @@ from hashlib import sha256
 from typing import Protocol
 
 from operator_protocols.domain.checkpoint import Checkpoint
-from operator_protocols.domain.entry import Kind
 from operator_protocols.ports import Checkpoints, RawEntry
 from operator_sre.chain import GENESIS, record_from, seq_of
-from operator_sre.ledger.damage import Damage, DamageKind, classify, sound
+from operator_sre.ledger.damage import Damage, DamageKind, classify, own_seq, sound
 from operator_sre.ledger.signing import signature_holds
 
 __all__ = ["Anchor", "Report", "Rows", "verify"]
 
 PAGE = 5_000
 CHECKPOINTS_MAX = 1_000_000
-_SEGMENT = f'"kind":"{Kind.SEGMENT_STARTED}"'.encode()
 
 
 class Rows(Protocol):
@@ -74,7 +72,7 @@ def verify(
 ) -> Report:
     """Check every entry against its bytes and its predecessor, every signature, every anchor.
 
-    Behind a damage the walk goes on at the next segment, which names the head it began at.
+    Behind a damage the walk goes on, so that a second one is found as well.
     """
     signed = checkpoints.after(0, limit=CHECKPOINTS_MAX)
     wanted = frozenset([*(one.seq for one in signed), *(one.seq for one in anchors)])
@@ -95,16 +93,11 @@ def _walk(walk: _Walk) -> None:
     seq = 0
     while page := walk.entries.raw(seq, limit=PAGE):
         broken = _follow(walk, page)
-        if broken is None:
-            seq = page[-1][0]
-        else:
+        if broken is not None:
             walk.damages.append(_name(walk, page, broken))
-            start = _next_segment(walk, page[broken][0])
-            if start is None:
-                walk.count += len(page) - broken + _rest(walk, page[-1][0])
-                return
-            walk.last, seq = start, start[0]
-            walk.count += 1
+            _catch_up(walk, page[broken][0])
+        assert walk.last is not None
+        seq = walk.last[0]
         walk.progress(seq)
 
 
@@ -147,27 +140,30 @@ def _name(walk: _Walk, page: Sequence[RawEntry], broken: int) -> Damage:
     return classify(walk.last, row, behind[0] if behind else None, elsewhere=elsewhere)
 
 
-def _next_segment(walk: _Walk, seq: int) -> RawEntry | None:
-    while page := walk.entries.raw(seq, limit=PAGE):
+def _catch_up(walk: _Walk, seq: int) -> None:
+    """Go on at the first row, from `seq` on, that is in its place and that the next one follows.
+
+    Where there is none, the rest belongs to the damage that was named.
+    """
+    waiting: RawEntry | None = None
+    at = seq - 1
+    while page := walk.entries.raw(at, limit=PAGE):
         for row in page:
-            if sound(row) and row[1] is not None and _SEGMENT in row[1] and _begins(row):
-                return row
-        seq = page[-1][0]
-    return None
+            if waiting is not None and row[3] == waiting[4]:
+                _stand_at(walk, waiting)
+                return
+            waiting = row if sound(row) and own_seq(row) in (None, row[0]) else None
+            walk.count += 1
+            walk.last = row
+        at = page[-1][0]
+    if waiting is not None:
+        walk.hashes[waiting[0]] = waiting[4]
 
 
-def _begins(row: RawEntry) -> bool:
-    assert row[1] is not None
-    return bool(record_from(row[1])["kind"] == Kind.SEGMENT_STARTED)
-
-
-def _rest(walk: _Walk, seq: int) -> int:
-    count = 0
-    while page := walk.entries.raw(seq, limit=PAGE):
-        count += len(page)
-        walk.last = page[-1]
-        seq = page[-1][0]
-    return count
+def _stand_at(walk: _Walk, row: RawEntry) -> None:
+    walk.last = row
+    if row[0] in walk.wanted:
+        walk.hashes[row[0]] = row[4]
 
 
 def _checkpoint_damages(

@@ -9,7 +9,7 @@ import secrets
 import signal
 import time
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from operator_protocols.domain.target import Process
@@ -25,6 +25,9 @@ NOT_FOUND = 127
 # How long the pipes may stay open after the command has ended, and after its tree was ended.
 DRAIN_S_MAX = 0.1
 SETTLE_S_MAX = 0.1
+
+
+Watch = Callable[[int, bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,9 @@ class Finished:
 class _Pipes(asyncio.SubprocessProtocol):
     """Drains both pipes as fast as they fill, so that the command never waits for us."""
 
-    def __init__(self, output_bytes_max: int) -> None:
+    def __init__(self, output_bytes_max: int, watch: Watch) -> None:
         loop = asyncio.get_running_loop()
+        self._watch = watch
         self.stdout = Capture(output_bytes_max)
         self.stderr = Capture(output_bytes_max)
         self.exited: asyncio.Future[None] = loop.create_future()
@@ -53,8 +57,9 @@ class _Pipes(asyncio.SubprocessProtocol):
         self._open = {1, 2}
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Keep what fits."""
+        """Keep what fits, and pass all of it on."""
         (self.stdout if fd == 1 else self.stderr).feed(data)
+        self._watch(fd, data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Note the end of a pipe."""
@@ -77,8 +82,11 @@ async def run(
     grace_s: float = 2.0,
     output_bytes_max: int,
     stdin: bytes = b"",
+    watch: Watch = lambda fd, data: None,
 ) -> Finished:
     """Run a command to its end or its time-out, then end all that it left running.
+
+    `watch` sees every byte as it comes, with 1 for stdout and 2 for stderr.
 
     It returns within `timeout_s + grace_s + 0.3`, keeps at most `output_bytes_max` of each stream,
     and never raises for what the command does. Cancelled, it ends the tree first.
@@ -86,7 +94,7 @@ async def run(
     begun = time.monotonic()
     # It begins with our own mark, if we have one: whoever runs us can end what we run.
     mark = f"{os.environ.get(MARK, '')}{secrets.token_hex(8)}."
-    pipes = _Pipes(output_bytes_max)
+    pipes = _Pipes(output_bytes_max, watch)
     try:
         transport = await _spawn(argv, pipes, cwd=cwd, env={**env, MARK: mark}, piped=bool(stdin))
     except (OSError, ValueError) as problem:

@@ -46,4 +46,9 @@ class StoredCheckpoints:
             "SELECT seq, body, key, signature FROM checkpoints WHERE seq > ? ORDER BY seq LIMIT ?",
             (seq, limit),
         )
-        return [Checkpoint(row[0], bytes(row[1]), row[2], bytes(row[3])) for row in rows]
+        return [Checkpoint(row[0], _bytes(row[1]), str(row[2]), _bytes(row[3])) for row in rows]
+
+
+def _bytes(value: object) -> bytes:
+    """Bytes, whatever somebody has put there: what is none will not verify."""
+    return value if isinstance(value, bytes) else str(value).encode()

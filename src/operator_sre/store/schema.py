@@ -44,6 +44,13 @@ CREATE TABLE IF NOT EXISTS quarantine (
     damage   TEXT NOT NULL
 );
 
+-- What redaction took out of an entry and its run still needs, sealed; gone when the run ends.
+CREATE TABLE IF NOT EXISTS sealed (
+    seq {int} PRIMARY KEY,
+    run TEXT NOT NULL,
+    box {bytes} NOT NULL
+);
+
 -- Projections: every row follows from entries.
 CREATE TABLE IF NOT EXISTS tickets (
     id            {int} PRIMARY KEY,

@@ -8,24 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from operator_protocols.domain.entry import Draft, Entry
-from operator_protocols.ports import Clock, Signer
+from operator_protocols.ports import Clock, Sealer, Signer
 from operator_sre.store.approvals import StoredApprovals
 from operator_sre.store.checkpoints import StoredCheckpoints
 from operator_sre.store.database import Database
 from operator_sre.store.entries import StoredEntries
 from operator_sre.store.intents import StoredIntents
+from operator_sre.store.quarantine import StoredQuarantine
 from operator_sre.store.reader import Reader
 from operator_sre.store.runs import StoredRuns
+from operator_sre.store.sealed import StoredSealed
 from operator_sre.store.sqlite import SqliteDatabase
 from operator_sre.store.telemetry import StoredConditions, StoredObservations
 from operator_sre.store.tickets import StoredLeases, StoredTickets
-from operator_sre.store.transaction import Rules
+from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules
 from operator_sre.store.writer import Writer
 
 __all__ = ["Store", "StoredJournal", "open_store", "store_on"]
 
 OBSERVATIONS_KEPT = 20_000
-CHECKPOINT_EVERY = 1000
 
 
 class StoredJournal:
@@ -54,6 +55,8 @@ class Store:
     intents: StoredIntents
     conditions: StoredConditions
     observations: StoredObservations
+    quarantine: StoredQuarantine
+    sealed: StoredSealed
     reader: Reader
     writer: Writer
 
@@ -68,13 +71,14 @@ def open_store(
     *,
     clock: Clock,
     redact: Callable[[Any], Any] = lambda payload: payload,
+    sealer: Sealer | None = None,
     signer: Signer | None = None,
     checkpoint_every: int = CHECKPOINT_EVERY,
 ) -> Store:
     """The store in the SQLite file at `path`, made on first use."""
     database = SqliteDatabase(path)
     database.prepare()
-    return store_on(database, Rules(clock, redact, signer, checkpoint_every))
+    return store_on(database, Rules(clock, redact, sealer, signer, checkpoint_every))
 
 
 def store_on(database: Database, rules: Rules) -> Store:
@@ -92,6 +96,8 @@ def store_on(database: Database, rules: Rules) -> Store:
         intents=StoredIntents(writer),
         conditions=StoredConditions(reader, writer),
         observations=StoredObservations(reader, writer, kept=OBSERVATIONS_KEPT),
+        quarantine=StoredQuarantine(writer),
+        sealed=StoredSealed(reader, rules.sealer),
         reader=reader,
         writer=writer,
     )

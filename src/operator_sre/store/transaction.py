@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from operator_protocols.domain.entry import Draft, Entry
-from operator_protocols.ports import Clock, Signer
+from operator_protocols.domain.entry import Draft, Entry, Kind
+from operator_protocols.ports import Clock, Sealer, Signer
 from operator_sre.chain import (
     GENESIS,
     body_of,
@@ -19,24 +19,27 @@ from operator_sre.chain import (
 from operator_sre.store.checkpoints import write_checkpoint
 from operator_sre.store.database import Connection, plain
 from operator_sre.store.projections import PROJECTED, project
+from operator_sre.store.sealed import forget_sealed, seal_payload
 
-__all__ = ["Rules", "Transaction"]
+__all__ = ["CHECKPOINT_EVERY", "Rules", "Transaction"]
 
 _INSERT = (
     "INSERT INTO entries (seq, body, digest, previous, hash, kind, at, ticket, run, actor, key)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 Row = tuple[object, ...]
+CHECKPOINT_EVERY = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What holds for every entry: the clock, what is redacted, and who signs how often."""
+    """What holds for every entry: the clock, what is redacted and sealed, who signs how often."""
 
     clock: Clock
-    redact: Callable[[Any], Any]
-    signer: Signer | None
-    checkpoint_every: int
+    redact: Callable[[Any], Any] = lambda payload: payload
+    sealer: Sealer | None = None
+    signer: Signer | None = None
+    checkpoint_every: int = CHECKPOINT_EVERY
 
 
 class Transaction:
@@ -79,6 +82,7 @@ class Transaction:
         )
         self._head = (seq, linked)
         self.appended += 1
+        self._seal(seq, draft, payload)
         entry = _entry(seq, at, draft, body, payload, previous, linked)
         if draft.key:
             self._keys[draft.key] = entry
@@ -87,6 +91,14 @@ class Transaction:
         if seq % self._rules.checkpoint_every == 0:
             self.checkpoint()
         return entry
+
+    def _seal(self, seq: int, draft: Draft, payload: Any) -> None:
+        """A run that is interrupted goes on by its answers, so they are kept as they were."""
+        if draft.kind is Kind.RUN_FINISHED:
+            forget_sealed(self.connection, draft.run)
+        elif draft.kind is Kind.REASONING and self._rules.sealer is not None:
+            if payload != draft.payload:
+                seal_payload(self.connection, self._rules.sealer, seq, draft)
 
     def checkpoint(self) -> None:
         """Sign the head, unless it is signed already or there is nobody to sign."""

@@ -83,6 +83,8 @@ class Result:
     duration_s: float = 0.0
     category: FailureCategory | None = None
     data: Mapping[str, Value] = field(default_factory=dict)
+    stdout_sha256: str = ""
+    stderr_sha256: str = ""
 
     @property
     def ok(self) -> bool:

@@ -36,10 +36,14 @@ class ApprovalState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A request to a person, their answer, and the one permit that came of it."""
+    """A request to a person, their answer, and the one permit that came of it.
+
+    `digest` is that of the action as it will run; in the stored `action` secrets are redacted.
+    """
 
     id: str
     action: Action
+    digest: str
     risk: Risk
     explanation: str
     state: ApprovalState

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
+from operator_sre.executor.spool import Spool, Spooled
 from operator_sre.processes.run import Finished, run
 
 __all__ = ["LocalShell"]
@@ -27,30 +30,50 @@ _BY_EXIT = {
 
 
 class LocalShell:
-    """Runs one command line with /bin/sh, bounded in time and output."""
+    """Runs one command line with /bin/sh, bounded in time and output; all of it is spooled."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
 
     async def run(self, action: Action) -> Result:
         """Run it within its limits; never raises for what the command does."""
-        finished = await run(
+        spooled = self._spool.begin()
+        try:
+            finished = await self._run(action, spooled)
+        finally:
+            hashes = spooled.end()
+        return _result(finished, hashes)
+
+    async def _run(self, action: Action, spooled: Spooled) -> Finished:
+        return await run(
             ["/bin/sh", "-c", action.command],
             cwd=action.cwd,
             env=ENVIRONMENT,
             timeout_s=action.timeout_s,
             output_bytes_max=OUTPUT_BYTES_MAX,
-        )
-        return Result(
-            outcome=Outcome.TIMED_OUT if finished.timed_out else Outcome.RAN,
-            exit_code=124 if finished.timed_out else finished.exit_code,
-            stdout=finished.stdout.decode("utf-8", "replace"),
-            stderr=finished.stderr.decode("utf-8", "replace"),
-            truncated=_truncated(finished),
-            duration_s=round(finished.duration_s, 4),
-            category=_category(finished),
+            watch=spooled.feed,
         )
 
 
-def _truncated(finished: Finished) -> bool:
-    return finished.stdout_bytes > OUTPUT_BYTES_MAX or finished.stderr_bytes > OUTPUT_BYTES_MAX
+def _result(finished: Finished, hashes: Mapping[int, str]) -> Result:
+    return Result(
+        outcome=Outcome.TIMED_OUT if finished.timed_out else Outcome.RAN,
+        exit_code=_exit_code(finished),
+        stdout=finished.stdout.decode("utf-8", "replace"),
+        stderr=finished.stderr.decode("utf-8", "replace"),
+        truncated=finished.truncated,
+        duration_s=round(finished.duration_s, 4),
+        category=_category(finished),
+        stdout_sha256=hashes.get(1, ""),
+        stderr_sha256=hashes.get(2, ""),
+    )
+
+
+def _exit_code(finished: Finished) -> int:
+    """As a shell tells it: 124 for a time-out, 128 and the signal for a death by one."""
+    if finished.timed_out:
+        return 124
+    return finished.exit_code if finished.exit_code >= 0 else 128 - finished.exit_code
 
 
 def _category(finished: Finished) -> FailureCategory | None:
@@ -58,4 +81,4 @@ def _category(finished: Finished) -> FailureCategory | None:
         return FailureCategory.TIMEOUT
     if finished.exit_code == 0:
         return None
-    return _BY_EXIT.get(finished.exit_code, FailureCategory.RUNTIME)
+    return _BY_EXIT.get(_exit_code(finished), FailureCategory.RUNTIME)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from operator_sre.faces.cli.options import JsonOption, opened
-from operator_sre.faces.cli.output import print_json, print_lines, print_table
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 
 __all__ = ["app"]
 
@@ -72,4 +72,4 @@ def _decide(
     if as_json:
         print_json({"approval": decided})
     else:
-        print_lines([f"{decided.state}: {decided.action.command}"])
+        print_lines([clean(f"{decided.state}: {decided.action.command}")])

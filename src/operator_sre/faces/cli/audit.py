@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
 import sys
-from typing import Annotated
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.options import JsonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.running import run_until_stopped
 from operator_sre.faces.cli.telling import tell
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.entry import Entry
+    from operator_sre.app.wiring import App
 
 __all__ = ["app"]
 
+FOLLOW_S = 0.2
 app = typer.Typer(help="The record of everything that was done.", no_args_is_help=True)
 
 
@@ -51,9 +63,10 @@ def show(
     context: typer.Context,
     run: Annotated[str, typer.Argument(help="A run's id.")] = "",
     seq: Annotated[int | None, typer.Option(help="One entry by its number.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Every entry, with its payload.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """One run as it went, or one entry."""
+    """One run as the whole conversation it was, or one entry."""
     from operator_protocols.errors import UsageError
     from operator_sre.app.audit import show_entry, show_run
 
@@ -71,26 +84,170 @@ def show(
     print_lines(
         [f"Run {record.id} on ticket {record.ticket} by {record.model}: {record.state}", ""]
     )
-    tell(view.entries)
+    if raw:
+        _show_raw(view.entries)
+    else:
+        tell(view.entries)
+
+
+def _show_raw(entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        print_lines([f"{entry.seq:6}  {entry.at:%H:%M:%S.%f}  {entry.kind}"])
+        body = json.dumps(dict(entry.payload), indent=2, ensure_ascii=True)
+        print_lines([f"        {clean(line)}" for line in body.splitlines()])
 
 
 @app.command()
-def verify(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Check the whole chain; exit 1 names the first damaged entry."""
-    from operator_sre.app.audit import verify_ledger
+def verify(
+    context: typer.Context,
+    bundle: Annotated[Path | None, typer.Option(help="Check this bundle instead.")] = None,
+    anchors: Annotated[Path | None, typer.Option(help="A file of anchors to hold it to.")] = None,
+    key: Annotated[str, typer.Option(help="The signer's public key, for a bundle.")] = "",
+    record: Annotated[bool, typer.Option(help="Set damage aside and go on behind it.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Check chain, checkpoints, signatures and anchors; exit 1 names every damage."""
+    from operator_sre.app import audit
 
-    def progress(seq: int) -> None:
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r{seq} entries checked")
-
-    with opened(context) as app:
-        report = verify_ledger(app, progress=progress)
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
+    progress = _progress()
+    if bundle is not None:
+        config_of(context)
+        report = audit.verify_bundle(bundle, key=key, progress=progress)
+    else:
+        with opened(context) as app:
+            report = audit.verify_ledger(app, progress=progress, anchors=anchors)
+            if report.damages and record:
+                run_until_stopped(audit.record_damage(app, report.damages))
+    _progress_over()
     if as_json:
         print_json({"whole": report.whole, "report": report})
     elif report.whole:
-        print_lines([f"The ledger is whole: {report.entries} entries, head {report.head[:16]}."])
+        checkpoints = f"{report.checkpoints} checkpoints signed"
+        print_lines(
+            [
+                f"The ledger is whole: {report.entries} entries, {checkpoints},"
+                f" head {report.head[:16]}."
+            ]
+        )
     for damage in () if as_json else report.damages:
         print_lines([f"DAMAGED at entry {damage.seq}: {damage.kind}: {clean(damage.detail)}."])
     raise typer.Exit(0 if report.whole else 1)
+
+
+@app.command()
+def anchor(
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Option(help="Append it to this file.")] = None,
+    url: Annotated[str, typer.Option(help="POST it there.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Print the signed head, to be kept where nobody can change it with the ledger."""
+    from operator_sre.app import audit
+
+    with opened(context) as app:
+        line = audit.anchor_head(app, file=file)
+        if url:
+            run_until_stopped(audit.post_anchor(line, url))
+    if as_json:
+        print_json({"anchor": json.loads(line)})
+    else:
+        print_lines([line])
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Argument(help="Where to; - or none is stdout.")] = None,
+    style: Annotated[str, typer.Option("--format", help="bundle, jsonl, csv, html.")] = "bundle",
+    since: Annotated[datetime | None, typer.Option(help="From this time (UTC).")] = None,
+    until: Annotated[datetime | None, typer.Option(help="Before this time (UTC).")] = None,
+    run: Annotated[str, typer.Option(help="Only this run.")] = "",
+    ticket: Annotated[int | None, typer.Option(help="Only this ticket.")] = None,
+    actor: Annotated[str, typer.Option(help="Only this actor or agent.")] = "",
+    kind: Annotated[str, typer.Option(help="Only this kind of entry.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Write entries for another machine (bundle: verifies by itself) or for people."""
+    from operator_protocols.errors import UsageError
+    from operator_sre.app import audit
+
+    wanted = audit.Filter(_utc(since), _utc(until), run, ticket, actor, kind)
+    with opened(context) as app:
+        if style != "bundle":
+            lines = audit.export_text(app, style, wanted)
+            count = _write_lines(lines, file)
+        elif file is None:
+            raise UsageError(
+                "A bundle needs a file.", next_step="Name one: operator audit export F"
+            )
+        else:
+            count = audit.export_bundle(app, file, wanted)
+    if file is not None and as_json:
+        print_json({"file": str(file), "format": style, "count": count})
+    elif file is not None:
+        print_lines([f"{count} written to {file}."])
+
+
+@app.command()
+def tail(
+    context: typer.Context,
+    count: Annotated[int, typer.Option("-n", min=0, max=10_000, help="How many.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they come.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """The newest entries; with --json one document on each line."""
+    from operator_sre.app import audit
+
+    with opened(context) as app:
+        newest = audit.tail(app, count=count)
+        _show_entries(newest, as_json=as_json)
+        if follow:
+            seq = newest[-1].seq if newest else 0
+            run_until_stopped(_follow(app, seq, as_json=as_json))
+
+
+async def _follow(app: App, seq: int, *, as_json: bool) -> None:
+    from operator_sre.app import audit
+
+    while True:
+        for entry in audit.behind(app, seq):
+            seq = entry.seq
+            _show_entries([entry], as_json=as_json)
+        await asyncio.sleep(FOLLOW_S)
+
+
+def _show_entries(entries: Sequence[Entry], *, as_json: bool) -> None:
+    for entry in entries:
+        if as_json:
+            print_json({"entry": entry}, line=True)
+        else:
+            place = f"{entry.seq:6}  {entry.at:%m-%d %H:%M:%S}  {entry.kind:18}"
+            print_lines([f"{place}{entry.run or '-':15}  {clean(str(dict(entry.payload)))[:200]}"])
+
+
+def _write_lines(lines: Iterable[str], file: Path | None) -> int:
+    count = 0
+    with contextlib.ExitStack() as stack:
+        shown = file is None or str(file) == "-"
+        out = sys.stdout if shown else stack.enter_context(Path(str(file)).open("w"))
+        for line in lines:
+            out.write(f"{line}\n")
+            count += 1
+    return count
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    return at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
+
+
+def _progress() -> Callable[[int], None]:
+    def show(seq: int) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{seq} entries checked")
+
+    return show
+
+
+def _progress_over() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")

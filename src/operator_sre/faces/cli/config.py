@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from operator_sre.faces.cli.options import JsonOption, config_of
-from operator_sre.faces.cli.output import print_json, print_lines, print_table
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 
 __all__ = ["app"]
 
@@ -37,4 +37,4 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
         return
     print_table(("setting", "value", "source", "meaning"), rows)
     for name, targets in subjects.items():
-        print_lines([f"subject {name}: {', '.join(targets)}"])
+        print_lines([clean(f"subject {name}: {', '.join(targets)}")])

@@ -8,7 +8,7 @@ import typer
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.errors import OperatorError
-from operator_sre.faces.cli.output import print_json
+from operator_sre.faces.cli.output import clean, print_json
 
 __all__ = ["report", "reported"]
 
@@ -31,7 +31,7 @@ def report(error: BaseException, *, as_json: bool) -> int:
         told = {"category": category, "message": f"{message} {next_step}".strip()}
         print_json({"error": {**told, "next_action": action}})
     else:
-        sys.stderr.write(f"operator: {message} {next_step}".rstrip() + "\n")
+        sys.stderr.write(clean(f"operator: {message} {next_step}".rstrip()) + "\n")
     return code
 
 
@@ -40,7 +40,10 @@ def _told(error: BaseException) -> tuple[int, str, str, str, str]:
         told = (error.category, error.message, error.next_step, error.next_action)
         return error.exit_code, *told
     if isinstance(error, typer.TyperException):
-        usage = (ErrorCategory.POLICY_VALIDATION_FAILED, error.format_message())
+        sentence = error.format_message()
+        if not sentence.startswith("Usage:"):
+            sentence = f"{sentence.rstrip('.')}."
+        usage = (ErrorCategory.POLICY_VALIDATION_FAILED, sentence)
         return 2, *usage, "See: operator --help", NextAction.FIX_CODE
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         stopped = (ErrorCategory.AGENT_RUNTIME_EXCEPTION, "Stopped.")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from operator_sre.faces.cli.options import JsonOption, opened
-from operator_sre.faces.cli.output import print_json, print_lines, print_table
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def up(context: typer.Context, subject: str, as_json: JsonOption = False) -> Non
     from operator_sre.app.lab import rig_up
 
     with opened(context) as app:
-        _show(run_until_stopped(rig_up(app, subject)), as_json=as_json)
+        _show(run_until_stopped(rig_up(app, subject)), context.obj.home, as_json=as_json)
 
 
 @app.command()
@@ -47,7 +48,7 @@ def status(context: typer.Context, subject: str, as_json: JsonOption = False) ->
     from operator_sre.app.lab import rig_status
 
     with opened(context) as app:
-        _show(rig_status(app, subject), as_json=as_json)
+        _show(rig_status(app, subject), context.obj.home, as_json=as_json)
 
 
 @app.command("break")
@@ -89,7 +90,7 @@ def heal(
         print_lines([f"{fault}: {healed} is healed."])
 
 
-def _show(view: RigView, *, as_json: bool) -> None:
+def _show(view: RigView, home: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json({"rig": view})
         return
@@ -97,11 +98,11 @@ def _show(view: RigView, *, as_json: bool) -> None:
     print_table(("target", "kind", "state", "pid", "port", "log"), rows)
     if view.load is not None:
         print_lines([f"load: {view.load.ops_per_s:.0f}/s, {view.load.failed} failed"])
-    print_lines(
-        [
-            f"directory: {view.directory}",
-            f"break it:  operator lab break {view.subject} {view.faults[0]}",
-            f"           (or: {', '.join(view.faults[1:])}; or kill a pid yourself)",
-            f"watch it:  operator up --subject {view.subject} --mode execute",
-        ]
-    )
+    here = f" --home {shlex.quote(home)}" if home else ""
+    lines = [
+        f"directory: {view.directory}",
+        f"break it:  operator lab break {view.subject} {view.faults[0]}{here}",
+        f"           (or: {', '.join(view.faults[1:])}; or kill a pid yourself)",
+        f"watch it:  operator up --subject {view.subject} --mode execute{here}",
+    ]
+    print_lines([clean(line) for line in lines])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -75,6 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit code. No traceback without --debug."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json, debug = "--json" in given, "--debug" in given
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A path need not be text, and a terminal need not know every letter: shown, never fatal.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(hoist(given), standalone_mode=False, prog_name="operator")
     except reported() as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +12,8 @@ from operator_sre.codec import to_json
 __all__ = ["SCHEMA_VERSION", "clean", "print_json", "print_lines", "print_table"]
 
 SCHEMA_VERSION = "1.0.0"
+# What JSON lets through as it is, and a terminal would obey all the same.
+_OBEYED = re.compile("[\x7f-\x9f\u2028\u2029]")
 
 
 def clean(text: str) -> str:
@@ -25,7 +28,8 @@ def print_json(document: Mapping[str, object], *, line: bool = False) -> None:
     """One JSON document on stdout; on a single line where lines are promised."""
     body = {"schema_version": SCHEMA_VERSION, **to_json(dict(document))}
     indent = None if line else 2
-    print_lines([json.dumps(body, indent=indent, ensure_ascii=False)])
+    text = json.dumps(body, indent=indent, ensure_ascii=False)
+    print_lines([_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)])
 
 
 def print_lines(lines: Sequence[str]) -> None:

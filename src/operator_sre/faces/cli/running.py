@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Coroutine
+from types import FrameType
 from typing import Any, TypeVar
 
 import typer
@@ -12,22 +13,35 @@ import typer
 __all__ = ["run_until_stopped"]
 
 T = TypeVar("T")
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
-    """Its result. Ctrl-C, SIGTERM and SIGHUP cancel it, let it clean up, and set the exit code."""
+    """Its result. Ctrl-C, SIGTERM and SIGHUP cancel it, let it clean up, and set the exit code.
+
+    From the first of them on the others are ignored: cleaning up is bounded, and is not to be
+    broken off by an impatient hand.
+    """
     stopped_by: list[int] = []
+    # What is ignored stays so: `nohup operator up` outlives its terminal.
+    before = {
+        number: handler
+        for number in STOPS
+        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
+    }
 
     async def main() -> T:
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(work)
 
-        def stop(number: int) -> None:
+        def stop(number: int, frame: FrameType | None) -> None:
+            if not stopped_by:
+                loop.call_soon_threadsafe(task.cancel)
             stopped_by.append(number)
-            task.cancel()
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, stop, number)
+        # Not the loop's own handlers: those go with the loop, and our last steps come after it.
+        for number in before:
+            signal.signal(number, stop)
         return await task
 
     try:
@@ -35,3 +49,6 @@ def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
             return runner.run(main())
     except asyncio.CancelledError:
         raise typer.Exit(128 + stopped_by[0] if stopped_by else 1) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_IGN if stopped_by else handler)

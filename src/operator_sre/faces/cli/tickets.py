@@ -56,7 +56,7 @@ def show(context: typer.Context, number: int, as_json: JsonOption = False) -> No
     print_lines(
         [
             f"Ticket {ticket.id}: {clean(ticket.summary)}",
-            f"{ticket.state}, {ticket.severity}, {ticket.subject}, run {ticket.run or '-'}",
+            f"{ticket.state}, {ticket.severity}, {clean(ticket.subject)}, run {ticket.run or '-'}",
             clean(ticket.reason),
             "",
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from operator_sre.ledger.redaction.finding import Finding
@@ -54,9 +55,7 @@ def find_tools(data: bytes) -> Iterator[Finding]:
             yield from _taken(data, end - 1, stop_at, tool, before)
 
 
-def _taken(
-    data: bytes, start: int, end: int, tool: Tool, before: Pattern
-) -> Iterator[Finding]:
+def _taken(data: bytes, start: int, end: int, tool: Tool, before: Pattern) -> Iterator[Finding]:
     for begin, at in before.spans(data, start, end):
         value = _after(data, begin, at)
         if value is None or value.start > end:
@@ -101,7 +100,7 @@ def _repeats(option: bytes, value: bytes) -> bool:
 def secret_arguments(arguments: Sequence[object]) -> dict[int, str]:
     """Which words of an argument list are secrets because of the word before, with their kinds."""
     found: dict[int, str] = {}
-    for at, (option, value) in enumerate(zip(arguments, arguments[1:], strict=False)):
+    for at, (option, value) in enumerate(itertools.pairwise(arguments)):
         if not (isinstance(option, str) and isinstance(value, str) and option[:1] == "-"):
             continue
         named = name_of(option.encode("utf-8", "surrogatepass"))

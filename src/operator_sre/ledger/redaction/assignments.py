@@ -26,7 +26,9 @@ BLOCK_BYTES_MAX = 16_384
 ENV_TOKEN_BYTES_MIN = 6
 _NAME = rb"[\w.$-]*(?:" + STEMS + rb")[\w.-]*"
 _SITE = Pattern(
-    rb"(?i)" + _NAME + rb"(?:\[\w*\])?[\"'\\`\])*]*[ \t]*(?:=>|:=|\?=|={1,2}|:|%3D)[*]*[ \t]*"
+    rb"(?i)"
+    + _NAME
+    + rb"(?:\[\w*\])?[\"'\\`\])*]*[ \t]*(?:=>|:=|\?=|={1,2}|:|%3D)(?:\*{1,2}[ \t]+|[ \t]*)"
 )
 _PAIR = Pattern(
     rb"(?i)\b(?:name|key|variable|parameterkey|id)[\"'\\]*\s*[:=]\s*[\"'\\]*"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from operator_sre.ledger.redaction.pattern import Pattern
 
-__all__ = ["Finding", "digest", "marker_spans", "merge", "replace"]
+__all__ = ["Finding", "digest", "merge", "replace", "without_markers"]
 
 HASH_DIGITS = 8
 _MARKER = Pattern(rb"\[REDACTED:[a-z0-9_]+:[0-9a-f]{8}\]")
@@ -32,9 +32,16 @@ def digest(key: bytes, secret: bytes) -> str:
     return hmac.digest(key, secret, "sha256").hex()[:HASH_DIGITS]
 
 
-def marker_spans(data: bytes) -> list[tuple[int, int]]:
-    """Where markers already stand."""
-    return list(_MARKER.spans(data)) if b"[REDACTED:" in data else []
+def without_markers(data: bytes) -> bytes:
+    """The data with NULs in the place of markers: no name, no value, and no change of place."""
+    if b"[REDACTED:" not in data:
+        return data
+    pieces: list[bytes] = []
+    at = 0
+    for start, end in _MARKER.spans(data):
+        pieces += [data[at:start], bytes(end - start)]
+        at = end
+    return b"".join([*pieces, data[at:]])
 
 
 def merge(findings: Iterable[Finding]) -> list[Finding]:

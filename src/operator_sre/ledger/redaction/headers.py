@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterator
 
 from operator_sre.ledger.redaction.finding import Finding
 from operator_sre.ledger.redaction.names import Trust, name_of
 from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.reading import line_end, read_value
-from operator_sre.ledger.redaction.values import is_secret, looks_random
+from operator_sre.ledger.redaction.values import is_basic, is_secret, looks_random
 
 __all__ = ["TRIGGERS", "cookie_values", "find_cookies", "find_credentials"]
 
@@ -38,7 +36,7 @@ def find_credentials(data: bytes) -> Iterator[Finding]:
         raw = value.of(data)
         head = data[start:end].lower()
         if b"basic" in head:
-            found = _is_basic(raw)
+            found = is_basic(raw)
         elif b"bearer" in head or head.rstrip()[-1:].isalpha():
             found = looks_random(raw) or (
                 head.startswith(b"authorization") and is_secret(raw, Trust.CHOSEN)
@@ -48,18 +46,6 @@ def find_credentials(data: bytes) -> Iterator[Finding]:
         if found:
             kind = "basic_auth" if b"basic" in head else "token"
             yield Finding(value.start, value.end, kind, value.plain(data))
-
-
-def _is_basic(raw: bytes) -> bool:
-    """Whether this is base64 of `user:password`."""
-    text = raw.rstrip(b"=")
-    if len(text) < 4:
-        return False
-    try:
-        decoded = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"+/", validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return b":" in decoded and all(byte > 31 for byte in decoded)
 
 
 def find_cookies(data: bytes) -> Iterator[Finding]:

@@ -33,6 +33,10 @@ class Name:
     trust: Trust
 
 
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
 _PASSWORD = Name("password", Trust.ANY)
 _TOKEN = Name("token", Trust.CHOSEN)
 _SECRET = Name("secret", Trust.ANY)
@@ -95,31 +99,31 @@ _ENDS = (
     ("identitytoken", _TOKEN),
     ("pwd", _PASSWORD),
 )
-_PASS_OWNERS = frozenset(
+_PASS_OWNERS = _set(
     "admin bind broker db database elastic ftp http imap jdbc key ldap login mail mongo mq my mysql"
     " pg pop postgres proxy rabbitmq redis root sasl sftp smtp sql ssh ssl store sudo trust user"
-    " vault vnc vpn web become rpc git svn nexus registry docker es db1 app".split()
+    " vault vnc vpn web become rpc git svn nexus registry docker es db1 app"
 )
 # A key is a secret by what it opens; primary, cache, partition and public keys open nothing.
-_KEY_OWNERS = frozenset(
+_KEY_OWNERS = _set(
     "access account admin api app application auth authentication aws client consumer crypto"
     " decryption deploy encryption hmac ingest ingestion integration jwt license master mac"
     " private rsa secret service sas session shared signing ssh storage subscription unseal"
-    " recovery vault webhook write aes cipher fernet".split()
+    " recovery vault webhook write aes cipher fernet"
 )
 # These come before `token` in pagination, grammars and the budgets of language models.
-_NOT_TOKENS = frozenset(
+_NOT_TOKENS = _set(
     "next page paging pagination continuation continue cancel cancellation start end stop eos bos"
     " pad unk sep cls mask max min num total prompt completion output input context per syntax"
-    " parse design unexpected resume cursor sync first last".split()
+    " parse design unexpected resume cursor sync first last"
 )
 # These come before `secret` where it is the name of an object that holds one.
-_NOT_SECRETS = frozenset("existing pull tls image kube kubernetes k8s sealed external top".split())
+_NOT_SECRETS = _set("existing pull tls image kube kubernetes k8s sealed external top")
 # Words after the one that counts, which change nothing: DB_PASSWORD_PROD, client-key-data.
-_QUALIFIERS = frozenset(
+_QUALIFIERS = _set(
     "value data prod production dev staging stage live primary secondary new old current previous"
     " base64 b64 plain plaintext raw string hash hashed base default main backup ro rw local"
-    " encrypted a b x".split()
+    " encrypted a b x"
 )
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 

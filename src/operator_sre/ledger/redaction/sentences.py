@@ -27,9 +27,7 @@ _SAID = Pattern(
     rb"|\b(?:creds?|credentials|log ?in|account)(?: (?:is|are|with|as|for))?(?: [\w.-]+)?:? "
     rb"[\w.@-]+ ?[/:] ?"
 )
-_SPELLED = Pattern(
-    rb"(?i)\bidentified(?: with [\w']+)? by (?:password )?|\bpassword ?\(? ?"
-)
+_SPELLED = Pattern(rb"(?i)\bidentified(?: with [\w']+)? by (?:password )?|\bpassword(?: \(?|\( ?)")
 _FILES = Pattern(
     rb"(?i)\bmachine\s+\S+\s+login\s+\S+\s+password\s+"
     rb"|\blogin\s+\S+\s+password\s+"

@@ -38,8 +38,10 @@ TOOLS: tuple[Tool, ...] = (
     Tool("sshpass", rb" -p ?"),
     Tool("curl", rb" (?:-[a-zA-Z]*[uU]|--user|--proxy-user)[ =]?" + _USER),
     Tool("curl", rb" (?:-b|--cookie)[ =]?[\"']?[\w.-]+=", "session", Trust.RANDOM),
-    Tool("docker podman buildah skopeo helm az crane oras nerdctl oc cf",
-         rb"(?: registry| hub)? login(?: \S+)*? -p ?"),
+    Tool(
+        "docker podman buildah skopeo helm az crane oras nerdctl oc cf",
+        rb"(?: registry| hub)? login(?: \S+)*? -p ?",
+    ),
     Tool("ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd", rb" -[ws] ?"),
     Tool("smbclient rpcclient smbmap", rb" (?:-U|--user)[ =]?[\"']?[^\s%\"']+%"),
     Tool("sqlcmd bcp osql", rb" -P ?"),

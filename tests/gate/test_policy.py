@@ -1,0 +1,105 @@
+"""What runs by itself, and that no change of a policy goes unnoticed."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.run import ToolSpec
+from operator_protocols.domain.verdict import Level, Mode, Risk
+from operator_sre.gate import Policy, Profile
+
+SPEC = ToolSpec("restart_node", "It restarts.", {"target": "a name"}, Risk.MEDIUM, changes=True)
+LAB = Policy(
+    mode=Mode.EXECUTE,
+    profile=Profile.LAB,
+    tools=(SPEC,),
+    boundary_tools=frozenset({"restart_node"}),
+    boundary_targets=frozenset({"node-1", "node-2"}),
+)
+
+CHANGES: dict[str, list[object]] = {
+    "mode": [Mode.OBSERVE, Mode.APPROVE],
+    "profile": [Profile.STANDARD],
+    "tools": [(), (SPEC, SPEC), (SPEC, replace(SPEC, name="other"))],
+    "boundary_tools": [frozenset(), frozenset({"restart_node", "shell"})],
+    "boundary_targets": [frozenset(), frozenset({"node-1"}), frozenset({"node-1node-2"})],
+    "readable": [frozenset(), frozenset({"/var/log/", "/etc/"})],
+    "auto": [frozenset(), frozenset(Risk)],
+}
+SPEC_CHANGES: dict[str, list[object]] = {
+    "name": ["other"],
+    "sentence": ["It deletes."],
+    "parameters": [{}, {"target": "another"}, {"target": "a name", "hard": "yes"}],
+    "risk": [Risk.LOW, Risk.CRITICAL],
+    "changes": [False],
+    "reversible": [True],
+}
+
+
+def test_every_field_of_a_policy_is_changed_below() -> None:
+    assert {field.name for field in fields(Policy)} == set(CHANGES)
+    assert {field.name for field in fields(ToolSpec)} == set(SPEC_CHANGES)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in CHANGES.items() for value in values]
+)
+def test_the_digest_covers_every_field(name: str, value: object) -> None:
+    changed = replace(LAB, **{name: value})  # type: ignore[arg-type]
+    assert changed.digest != LAB.digest
+    assert changed.digest.startswith("sha256:")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in SPEC_CHANGES.items() for value in values]
+)
+def test_the_digest_covers_every_field_of_a_tool(name: str, value: object) -> None:
+    changed = replace(SPEC, **{name: value})  # type: ignore[arg-type]
+    assert replace(LAB, tools=(changed,)).digest != LAB.digest
+
+
+def test_the_digest_does_not_depend_on_an_order() -> None:
+    other = replace(SPEC, name="other")
+    one, two = replace(LAB, tools=(SPEC, other)), replace(LAB, tools=(other, SPEC))
+    assert one.digest == two.digest
+    assert LAB.digest == replace(LAB).digest
+
+
+def test_a_policy_is_strict_unless_it_is_told_otherwise() -> None:
+    policy = Policy()
+    assert (policy.mode, policy.profile) == (Mode.OBSERVE, Profile.STANDARD)
+    assert policy.boundary_tools == policy.boundary_targets == frozenset()
+    assert policy.tools == ()
+    assert policy.tool("restart_node") is None
+
+
+INSIDE = Action("restart_node", {"target": "node-1"}, target="node-1")
+
+
+@pytest.mark.parametrize(
+    ("change", "inside"),
+    [
+        ({}, True),
+        ({"target": "node-2", "arguments": {"target": "node-2"}}, True),
+        ({"target": "elsewhere"}, False),
+        ({"target": ""}, False),
+        ({"tool": "shell"}, False),
+        ({"tool": "resume_node"}, False),
+        ({"arguments": {"target": "elsewhere"}}, False),
+    ],
+    ids=str,
+)
+def test_the_boundary_is_the_tools_and_targets_of_the_rig(
+    change: dict[str, object], inside: bool
+) -> None:
+    assert LAB.inside(replace(INSIDE, **change)) is inside  # type: ignore[arg-type]
+
+
+def test_the_levels_and_risks_of_the_matrix_are_all_there_are() -> None:
+    assert len(Level) == 3
+    assert len(Risk) == 4
+    assert len(Mode) == 3
+    assert len(Profile) == 2
