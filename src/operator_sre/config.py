@@ -130,6 +130,9 @@ def load_config(
                 text, source = layer[setting.name], where
         values[setting.name] = _parsed(setting, text, source)
         sources[setting.name] = source
+    asks_first = environ.get("OPERATOR_APPROVAL_MODE") == "true"
+    if asks_first and values["mode"] == Mode.EXECUTE and sources["mode"] != "flag":
+        values["mode"], sources["mode"] = Mode.APPROVE.value, "environment"
     if not values["home"]:
         values["home"] = platformdirs.user_state_dir("operator-sre", appauthor=False)
     values["home"] = str(Path(values["home"]).expanduser().absolute())
@@ -162,11 +165,12 @@ def _texts(table: Mapping[str, Any], file: Path | None) -> dict[str, str]:
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     names = {f"{PREFIX}{name.upper()}": name for name in _BY_NAME}
+    valid = [*names, *sorted(_OTHER_VARIABLES)]
     for variable, text in environ.items():
         if variable in names:
             found[names[variable]] = text
-        elif _near_miss(variable, names):
-            raise _unknown(variable, names, "the environment")
+        elif _near_miss(variable, valid):
+            raise _unknown(variable, valid, "the environment")
     if key := environ.get("ANTHROPIC_API_KEY"):
         found.setdefault("anthropic_api_key", key)
     seed_mode = _seed_mode(environ)
@@ -179,11 +183,11 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _near_miss(variable: str, names: Mapping[str, str]) -> bool:
+def _near_miss(variable: str, valid: list[str]) -> bool:
     """Other programs use our prefix too, so only what is almost a name is taken for a mistake."""
-    if not variable.startswith(PREFIX) or variable in _OTHER_VARIABLES:
+    if not variable.startswith(PREFIX) or variable in valid:
         return False
-    return bool(difflib.get_close_matches(variable, names, n=1, cutoff=0.85))
+    return bool(difflib.get_close_matches(variable, valid, n=1, cutoff=0.85))
 
 
 def _seed_mode(environ: Mapping[str, str]) -> str:
@@ -211,8 +215,8 @@ def _parsed(setting: Setting, text: str, source: str) -> Any:
         ) from error
 
 
-def _unknown(name: str, valid: Mapping[str, str] | list[str], where: str) -> ConfigError:
-    near = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.0)
+def _unknown(name: str, valid: list[str], where: str) -> ConfigError:
+    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.0)
     return ConfigError(
         f"{name!r} in {where} is not a setting.", next_step=f"Did you mean {near[0]!r}?"
     )

@@ -22,7 +22,7 @@ from operator_protocols.domain.run import (
     Prove,
 )
 from operator_protocols.domain.ticket import Ticket
-from operator_protocols.domain.verdict import Level
+from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.ports import (
     Clock,
     Entries,
@@ -140,18 +140,26 @@ class Pipeline:
         verdict = gate.judge(want.action)
         if verdict.level is not Level.SAFE and not work.run.diagnosed:
             why = "Hand in a diagnosis first: nothing is changed without one."
-            return await self._refuse(want, verdict.refusal(why), work)
+            return await self._refuse(verdict, verdict.refusal(why), work)
         permit = await gate.permit(verdict, ticket)
         if not isinstance(permit, Permit):
-            return await self._refuse(want, permit, work)
+            return await self._refuse(verdict, permit, work)
         work.stale = work.stale or verdict.level is not Level.SAFE
         result, entry = await work.care.executor.execute(permit)
         if entry is None:
-            return await self._refuse(want, result, work)
+            return await self._refuse(verdict, result, work, permit=permit.id)
         return result, entry.seq
 
-    async def _refuse(self, want: Act, result: Result, work: Work) -> tuple[Result, int]:
-        refused = {"action": want.action, "result": result}
+    async def _refuse(
+        self, verdict: Verdict, result: Result, work: Work, *, permit: str = ""
+    ) -> tuple[Result, int]:
+        refused = {
+            "action": verdict.action,
+            "level": verdict.level,
+            "risk": verdict.risk,
+            "permit": permit,
+            "result": result,
+        }
         return result, await self._remember(work, Kind.REFUSED, refused)
 
     async def _prove(self, work: Work) -> tuple[Proof, int]:

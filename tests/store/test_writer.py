@@ -26,6 +26,7 @@ class _Desk:
     def __init__(self, path: Path) -> None:
         store = open_store(path, clock=HeldClock())
         self.writer, self.reader, self.entries = store.writer, store.reader, store.entries
+        self.writer.inline_s_max = 0.0  # a change that waits here must not hold the loop
 
     async def hold(self) -> threading.Event:
         """Keep the thread busy until the event is set."""

@@ -10,11 +10,14 @@ from typing import Any, Protocol, runtime_checkable
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.checkpoint import Checkpoint
+from operator_protocols.domain.command import Attempt, Command, CommandFilter
 from operator_protocols.domain.entry import Draft, Entry
 from operator_protocols.domain.fault import Fault
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Finding, Observation, Value, Violation
+from operator_protocols.domain.pattern import Pattern, PatternNote
 from operator_protocols.domain.permit import Approval, ApprovalState, Permit
+from operator_protocols.domain.query import Query
 from operator_protocols.domain.rig import RigSpec
 from operator_protocols.domain.run import Answer, Ask, RunRecord, ToolSpec
 from operator_protocols.domain.target import Target
@@ -24,6 +27,7 @@ __all__ = [
     "Approvals",
     "Checkpoints",
     "Clock",
+    "Commands",
     "Condition",
     "Conditions",
     "Entries",
@@ -33,11 +37,13 @@ __all__ = [
     "Leases",
     "Model",
     "Observations",
+    "Patterns",
     "Plugin",
     "RawEntry",
     "Runs",
     "Sealed",
     "Sealer",
+    "Search",
     "Shell",
     "Signer",
     "Subject",
@@ -320,6 +326,77 @@ class Intents(Protocol):
 
     async def end(self, permit: Permit, result: Result) -> Entry:
         """Record what became of it."""
+        ...
+
+
+@runtime_checkable
+class Commands(Protocol):
+    """Every command, run or refused, as the ledger tells it."""
+
+    def get(self, seq: int) -> Command | None:
+        """One command, by the entry it began with."""
+        ...
+
+    def newest(
+        self, where: CommandFilter, *, limit: int, before: int | None = None
+    ) -> Sequence[Command]:
+        """The newest commands, newest first; `before` a seq for the next page."""
+        ...
+
+    def attempts(self, where: CommandFilter, *, limit: int) -> Sequence[Attempt]:
+        """The same without their texts, for counting."""
+        ...
+
+
+@runtime_checkable
+class Search(Protocol):
+    """Full text, newest first. The index is filled behind the ledger's back."""
+
+    def behind(self) -> int:
+        """How many entries are not in the index yet."""
+        ...
+
+    async def catch_up(self, *, entries_max: int) -> int:
+        """Index up to so many entries now; how many are left."""
+        ...
+
+    def commands(
+        self, query: Query, where: CommandFilter, *, limit: int, before: int | None = None
+    ) -> Sequence[Command]:
+        """Commands whose command, context or output has all the terms."""
+        ...
+
+    def entries(
+        self,
+        query: Query,
+        *,
+        limit: int,
+        before: int | None = None,
+        ticket: int | None = None,
+        run: str = "",
+    ) -> Sequence[Entry]:
+        """Entries of any kind that have all the terms."""
+        ...
+
+
+@runtime_checkable
+class Patterns(Protocol):
+    """Patterns that people made, and what they did with those that were learned."""
+
+    def notes(self) -> Sequence[PatternNote]:
+        """Everything that the ledger holds under a name, by name."""
+        ...
+
+    async def create(self, pattern: Pattern, *, by: str) -> None:
+        """Remember a pattern. ConflictError when there is one of that name."""
+        ...
+
+    async def use(self, name: str, *, lines: Sequence[str], level: str, by: str) -> None:
+        """Record that somebody filled it in, with what came out and how it was judged."""
+        ...
+
+    async def hide(self, name: str, *, reason: str, by: str) -> None:
+        """Offer it no more; what is in the ledger stays there."""
         ...
 
 

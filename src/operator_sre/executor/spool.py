@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
@@ -36,8 +37,9 @@ class Spool:
     def _forget(self) -> None:
         oldest = time.time() - KEPT_S
         for path in self._folder.iterdir():
-            if path.stat().st_mtime < oldest:
-                path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another process tidies up as well
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
 
 
 class Spooled:

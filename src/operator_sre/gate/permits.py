@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from operator_protocols.domain.action import Action, Result
@@ -53,11 +53,12 @@ class Gate:
             return self._refuse(verdict, ticket, "Proposed only: the mode is observe.")
         return await self._ask(verdict, ticket)
 
-    def _refuse(self, verdict: Verdict, ticket: Ticket, why: str) -> Result:
+    def _refuse(self, verdict: Verdict, ticket: Ticket, why: str, *, approval: str = "") -> Result:
         log.warning(
             "refused: %s", why, extra={"ticket": ticket.id, "run": ticket.run, "target": "-"}
         )
-        return verdict.refusal(why)
+        refusal = verdict.refusal(why)
+        return replace(refusal, data={"approval": approval}) if approval else refusal
 
     async def _mint(self, verdict: Verdict, ticket: Ticket, *, approval: str = "") -> Permit:
         permit = Permit(
@@ -75,6 +76,8 @@ class Gate:
             "policy_digest": permit.policy_digest,
             "expires_at": permit.expires_at.isoformat(),
             "epoch": permit.epoch,
+            "level": verdict.level,
+            "risk": verdict.risk,
             "approval": approval,
         }
         draft = Draft(Kind.PERMIT_MINTED, payload, ticket=ticket.id, run=ticket.run)
@@ -91,10 +94,12 @@ class Gate:
             approval = self.approvals.get(approval.id) or approval
         if approval.state is not ApprovalState.APPROVED:
             reason = f": {approval.reason}" if approval.reason else ""
-            return self._refuse(verdict, ticket, f"The approval was {approval.state}{reason}.")
+            why = f"The approval was {approval.state}{reason}."
+            return self._refuse(verdict, ticket, why, approval=approval.id)
         # Judged again: the policy may have changed while the person was thinking.
         if self.judge(verdict.action) != verdict:
-            return self._refuse(verdict, ticket, "Superseded: the policy changed meanwhile.")
+            why = "Superseded: the policy changed meanwhile."
+            return self._refuse(verdict, ticket, why, approval=approval.id)
         return await self._mint(verdict, ticket, approval=approval.id)
 
     def _asked(self, verdict: Verdict, ticket: Ticket) -> Approval | None:

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-__all__ = ["Connection", "Cursor", "Database", "plain"]
+__all__ = [
+    "Connection",
+    "Cursor",
+    "Database",
+    "Inspected",
+    "Lasting",
+    "Maintained",
+    "Versioned",
+    "plain",
+    "sentence",
+]
 
 
 def plain(text: str) -> str:
     """Free text as any column holds it; a lone surrogate, which the ledger keeps, becomes `?`."""
     return text.encode("utf-8", "replace").decode().replace("\0", "?")
+
+
+def sentence(error: Exception) -> str:
+    """What a driver says, as part of a sentence: its first line, which holds no stored value."""
+    lines = str(error).strip().splitlines()
+    return lines[0].strip().rstrip(".") if lines else type(error).__name__
 
 
 class Cursor(Protocol):
@@ -55,6 +71,16 @@ class Database(Protocol):
         ...
 
     @property
+    def place(self) -> str:
+        """Where it is, for people; never with a password."""
+        ...
+
+    @property
+    def remedy(self) -> str:
+        """What a person looks at first when it fails."""
+        ...
+
+    @property
     def conflicts(self) -> tuple[type[Exception], ...]:
         """What is raised when a unique index says no."""
         ...
@@ -72,6 +98,61 @@ class Database(Protocol):
         """A session that only reads."""
         ...
 
-    def begin(self, connection: Connection) -> None:
-        """Begin a transaction that no other writer can be in, here or in another process."""
+    def begin(self, connection: Connection, *, wait: bool = True) -> bool:
+        """Begin a transaction that no other writer can be in, here or in another process.
+
+        With `wait` False it returns False instead of waiting for another writer.
+        """
         ...
+
+
+class Versioned(Protocol):
+    """A database that knows how old its tables are."""
+
+    def prepare(self) -> None:
+        """Make the tables on first use; refuse what is another program's, older or newer."""
+        ...
+
+    def version(self) -> int:
+        """The version of its tables, 0 where there are none. Refuses what is another program's."""
+        ...
+
+    def worded(self, sql: str) -> str:
+        """A statement that names types as `{int}`, in the words of this database."""
+        ...
+
+    def mark(self, connection: Connection, version: int) -> None:
+        """Say how old the tables are from now on, inside the transaction that is under way."""
+        ...
+
+
+class Lasting(Protocol):
+    """A database that can be worked on for a long time, beside everybody else."""
+
+    def session(self) -> Connection:
+        """A session without time limits, to read and to write."""
+        ...
+
+    def snapshot(self, connection: Connection) -> None:
+        """Begin a transaction that changes nothing and sees one moment to its end."""
+        ...
+
+    def stream(self, connection: Connection, sql: str) -> Iterator[Sequence[Any]]:
+        """The rows of a query inside a transaction, without holding them all."""
+        ...
+
+
+class Inspected(Protocol):
+    """A database that can look at itself."""
+
+    def problems(self, connection: Connection) -> list[str]:
+        """What it finds wrong with its own files, tables and indexes."""
+        ...
+
+    def settle(self, connection: Connection) -> None:
+        """Behind a large change: let go of what was replaced, and count numbers on from here."""
+        ...
+
+
+class Maintained(Database, Versioned, Lasting, Inspected, Protocol):
+    """A database with all that checking, copying and changing a whole store needs."""

@@ -12,6 +12,7 @@ from operator_protocols.domain.observation import Violation
 from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.ticket import TicketState
 from operator_sre.codec import from_json
+from operator_sre.store.attempts import command_began, command_ended, command_refused
 from operator_sre.store.database import Connection, plain
 
 __all__ = ["PROJECTED", "project"]
@@ -166,8 +167,8 @@ def _add_to_approval(connection: Connection, approval: str, more: dict[str, str]
 def _permit_minted(connection: Connection, entry: Entry) -> None:
     payload = entry.payload
     connection.execute(
-        "INSERT INTO permits (id, digest, policy, ticket, epoch, expires_at)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO permits (id, digest, policy, ticket, epoch, expires_at, level, risk, approval)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             payload["permit"],
             payload["digest"],
@@ -175,6 +176,9 @@ def _permit_minted(connection: Connection, entry: Entry) -> None:
             entry.ticket,
             payload["epoch"],
             datetime.fromisoformat(payload["expires_at"]).timestamp(),
+            payload.get("level", ""),
+            payload.get("risk", ""),
+            payload.get("approval", ""),
         ),
     )
     if payload.get("approval"):
@@ -183,12 +187,39 @@ def _permit_minted(connection: Connection, entry: Entry) -> None:
 
 def _intent(connection: Connection, entry: Entry) -> None:
     connection.execute("UPDATE permits SET used = 1 WHERE id = ?", (entry.payload["permit"],))
+    command_began(connection, entry)
 
 
 def _outcome(connection: Connection, entry: Entry) -> None:
     connection.execute(
         "UPDATE permits SET outcome = ? WHERE id = ?",
         (entry.payload["result"]["outcome"], entry.payload["permit"]),
+    )
+    command_ended(connection, entry)
+
+
+def _pattern_created(connection: Connection, entry: Entry) -> None:
+    body = _text(entry.payload["pattern"])
+    connection.execute(
+        "INSERT INTO patterns (name, body, hidden, uses) VALUES (?, ?, 0, 0)"
+        " ON CONFLICT (name) DO UPDATE SET body = excluded.body, hidden = 0, uses = 0",
+        (plain(entry.payload["pattern"]["name"]), body),
+    )
+
+
+def _pattern_used(connection: Connection, entry: Entry) -> None:
+    connection.execute(
+        "INSERT INTO patterns (name, body, hidden, uses) VALUES (?, '', 0, 1)"
+        " ON CONFLICT (name) DO UPDATE SET uses = patterns.uses + 1",
+        (plain(entry.payload["name"]),),
+    )
+
+
+def _pattern_deleted(connection: Connection, entry: Entry) -> None:
+    connection.execute(
+        "INSERT INTO patterns (name, body, hidden, uses) VALUES (?, '', 1, 0)"
+        " ON CONFLICT (name) DO UPDATE SET hidden = 1",
+        (plain(entry.payload["name"]),),
     )
 
 
@@ -206,6 +237,10 @@ _FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
     Kind.PERMIT_MINTED: _permit_minted,
     Kind.INTENT: _intent,
     Kind.OUTCOME: _outcome,
+    Kind.REFUSED: command_refused,
+    Kind.PATTERN_CREATED: _pattern_created,
+    Kind.PATTERN_USED: _pattern_used,
+    Kind.PATTERN_DELETED: _pattern_deleted,
 }
 
 PROJECTED = frozenset(_FOLLOWS)

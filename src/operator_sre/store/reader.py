@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from operator_protocols.errors import StoreError
-from operator_sre.store.database import Connection, Database
+from operator_sre.store.database import Connection, Database, sentence
 
 __all__ = ["Reader"]
 
@@ -26,7 +27,11 @@ class Reader:
             try:
                 return self._session().execute(sql, values).fetchall()
             except self._database.failures as error:
-                raise StoreError(f"The store could not be read: {error}.") from error
+                self._drop()  # the next question is asked in a session of its own
+                raise StoreError(
+                    f"The store could not be read: {sentence(error)}.",
+                    next_step=self._database.remedy,
+                ) from error
 
     def stream(self, sql: str, values: Sequence[object], *, page: int) -> Iterator[list[Any]]:
         """Pages of rows of a query that takes the last row's first column and a limit."""
@@ -37,9 +42,13 @@ class Reader:
     def close(self) -> None:
         """Give the session back."""
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            with contextlib.suppress(*self._database.failures):
+                connection.close()
 
     def _session(self) -> Connection:
         if self._connection is None:

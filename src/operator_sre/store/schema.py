@@ -6,7 +6,7 @@ __all__ = ["PROJECTIONS", "SCHEMA", "SCHEMA_VERSION"]
 
 SCHEMA_VERSION = 1
 # Rows of these follow from entries, so that they can be thrown away and made anew.
-PROJECTIONS = ("tickets", "violations", "runs", "approvals", "permits")
+PROJECTIONS = (*("tickets", "violations", "runs", "approvals", "permits", "commands", "patterns"),)
 
 # {int}, {real} and {bytes} are the names a database has for them.
 SCHEMA = """
@@ -106,10 +106,63 @@ CREATE TABLE IF NOT EXISTS permits (
     epoch      {int} NOT NULL,
     expires_at {real} NOT NULL,
     used       {int} NOT NULL DEFAULT 0,
-    outcome    TEXT NOT NULL DEFAULT ''
+    outcome    TEXT NOT NULL DEFAULT '',
+    level      TEXT NOT NULL DEFAULT '',
+    risk       TEXT NOT NULL DEFAULT '',
+    approval   TEXT NOT NULL DEFAULT ''
+);
+-- Every command, run or refused. `seq` is the entry it began with, `ended` the one it ended with.
+CREATE TABLE IF NOT EXISTS commands (
+    seq           {int} PRIMARY KEY,
+    ended         {int},
+    at            {real} NOT NULL,
+    command       TEXT NOT NULL,
+    command_hash  TEXT NOT NULL,
+    tool          TEXT NOT NULL,
+    target        TEXT NOT NULL,
+    cwd           TEXT NOT NULL,
+    venv          TEXT NOT NULL,
+    context       TEXT NOT NULL,
+    agent         TEXT NOT NULL,
+    agent_type    TEXT NOT NULL,
+    workflow      TEXT NOT NULL,
+    level         TEXT NOT NULL,
+    risk          TEXT NOT NULL,
+    approver      TEXT NOT NULL,
+    ticket        {int},
+    run           TEXT NOT NULL,
+    permit        TEXT NOT NULL,
+    outcome       TEXT NOT NULL DEFAULT '',
+    exit_code     {int},
+    duration_s    {real} NOT NULL DEFAULT 0,
+    category      TEXT NOT NULL DEFAULT '',
+    head          TEXT NOT NULL DEFAULT '',
+    tail          TEXT NOT NULL DEFAULT '',
+    output_hash   TEXT NOT NULL DEFAULT '',
+    stdout_sha256 TEXT NOT NULL DEFAULT '',
+    stderr_sha256 TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX IF NOT EXISTS commands_by_permit ON commands (permit) WHERE permit <> '';
+CREATE INDEX IF NOT EXISTS commands_by_end ON commands (ended);
+CREATE INDEX IF NOT EXISTS commands_by_ticket ON commands (ticket, seq);
+CREATE INDEX IF NOT EXISTS commands_by_run ON commands (run, seq);
+CREATE INDEX IF NOT EXISTS commands_by_target ON commands (target, seq);
+CREATE INDEX IF NOT EXISTS commands_by_level ON commands (level, seq);
+CREATE INDEX IF NOT EXISTS commands_by_outcome ON commands (outcome, seq);
+-- Patterns by name: a person's, or what was done with a learned one, whose body is ''.
+CREATE TABLE IF NOT EXISTS patterns (
+    name   TEXT PRIMARY KEY,
+    body   TEXT NOT NULL,
+    hidden {int} NOT NULL,
+    uses   {int} NOT NULL
 );
 
--- Beside the ledger: who holds what right now, clocks of conditions, telemetry.
+-- Beside the ledger: how far its texts are indexed, who holds what right now, clocks of
+-- conditions, telemetry.
+CREATE TABLE IF NOT EXISTS indexed (
+    place {int} PRIMARY KEY,
+    seq   {int} NOT NULL
+);
 CREATE TABLE IF NOT EXISTS leases (
     ticket {int} PRIMARY KEY,
     epoch  {int} NOT NULL,

@@ -4,78 +4,175 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from operator_protocols.errors import StoreError
-from operator_sre.store.database import Connection
+from operator_sre.store.database import Connection, plain, sentence
+from operator_sre.store.migrations import must_be_current
 from operator_sre.store.schema import SCHEMA, SCHEMA_VERSION
+from operator_sre.store.tables import INDEXES, TABLES
 
-__all__ = ["APPLICATION_ID", "SqliteDatabase"]
+__all__ = ["APPLICATION_ID", "SqliteDatabase", "scratch"]
 
 APPLICATION_ID = 0x0F5EC0DE  # marks the file as ours, so that a foreign one is refused untouched
 BUSY_S = 10.0
+BUSY_POLL_S = 0.001
+# A file up to this size is looked through at every start, which takes a millisecond for each MB;
+# damage in a larger one is found by `operator store check`, or when it is met.
+CHECKED_BYTES_MAX = 32 * 1024 * 1024
+PROBLEMS_MAX = 100
 _TYPES = {"int": "INTEGER", "real": "REAL", "bytes": "BLOB", "serial": "INTEGER PRIMARY KEY"}
+
+
+class _Session(sqlite3.Connection):
+    """A session in which text that has no UTF-8 is bound as `plain` makes it, not refused."""
+
+    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        try:
+            return super().execute(sql, values)
+        except UnicodeEncodeError:
+            readable = [plain(one) if isinstance(one, str) else one for one in values]
+            return super().execute(sql, readable)
+
+
+def scratch() -> Connection:
+    """An empty database of one's own, which is gone when it is closed or its process ends."""
+    connection = sqlite3.connect("", isolation_level=None, factory=_Session)
+    connection.execute("PRAGMA synchronous = OFF")
+    return connection
 
 
 class SqliteDatabase:
     """WAL, synchronous=FULL: readers never wait, and what is acknowledged is on the disk."""
 
     name = "sqlite"
+    remedy = "Check free space and permissions of the home directory."
     conflicts: tuple[type[Exception], ...] = (sqlite3.IntegrityError,)
     failures: tuple[type[Exception], ...] = (sqlite3.OperationalError, sqlite3.DatabaseError)
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
 
+    @property
+    def place(self) -> str:
+        """The path of the file."""
+        return str(self.path)
+
     def prepare(self) -> None:
         """Make the file on first use. A file that is not ours is refused and left as it is."""
-        try:
+        with self._told():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             # Created by hand first, so that nobody else can read it at any moment.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-            connection = self._connect(f"{self.path.as_uri()}?mode=rw")
-            try:
-                self._prepare(connection)
-            finally:
-                connection.close()
-        except (OSError, sqlite3.Error) as error:
-            raise StoreError(
-                f"The state directory {str(self.path.parent)!r} cannot be used: {error}.",
-                next_step="Name another one with --home DIR or OPERATOR_HOME.",
-            ) from error
+            version = self.version()
+            if version:
+                must_be_current(version, self.place)
+                return
+            with closing(self._connect("rw")) as connection:
+                self._create(connection)
+
+    def version(self) -> int:
+        """The version of its tables, 0 where there are none. Refuses a foreign or damaged file."""
+        with self._told():
+            if not self.path.exists():
+                return 0
+            self._refuse_emptied()
+            # A session that may write would move what a crash has left in the log into the file
+            # when it ends, and a file that is refused must stay as it is.
+            with closing(self._connect("ro" if self._log_bytes() else "rw")) as connection:
+                version = self._own_version(connection)
+                if version and self.path.stat().st_size <= CHECKED_BYTES_MAX:
+                    _refuse_damaged(connection)
+                return version
 
     def writer(self) -> Connection:
         """The session of a writer."""
-        connection = self._connect(f"{self.path.as_uri()}?mode=rw")
+        connection = self._connect("rw")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA busy_timeout = 0")  # `begin` waits, if anybody may wait at all
         return connection
 
     def reader(self) -> Connection:
         """A session that only reads."""
-        return self._connect(f"{self.path.as_uri()}?mode=ro")
+        return self._connect("ro")
 
-    def begin(self, connection: Connection) -> None:
-        """Begin a transaction that no other writer can be in."""
-        connection.execute("BEGIN IMMEDIATE")
+    def begin(self, connection: Connection, *, wait: bool = True) -> bool:
+        """Begin a transaction that no other writer can be in; False instead of waiting for one."""
+        until = time.monotonic() + BUSY_S
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+                if not busy or (wait and time.monotonic() > until):
+                    raise
+                if not wait:
+                    return False
+                time.sleep(BUSY_POLL_S)
+            else:
+                return True
 
-    def _connect(self, uri: str) -> sqlite3.Connection:
+    def session(self) -> Connection:
+        """A session for long work; what it removes is overwritten."""
+        connection = self.writer()
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_S * 1000:.0f}")
+        connection.execute("PRAGMA secure_delete = ON")
+        return connection
+
+    def snapshot(self, connection: Connection) -> None:
+        """Begin a transaction that sees one moment to its end."""
+        connection.execute("BEGIN")
+        connection.execute("SELECT seq FROM entries LIMIT 1").fetchone()  # from here on
+
+    def stream(self, connection: Connection, sql: str) -> Iterator[Sequence[Any]]:
+        """The rows of a query, as the database finds them."""
+        cursor = connection.execute(sql)
+        while (row := cursor.fetchone()) is not None:
+            yield row
+
+    def worded(self, sql: str) -> str:
+        """A statement with the names that types have here."""
+        return sql.format(**_TYPES)
+
+    def mark(self, connection: Connection, version: int) -> None:
+        """Say how old the tables are from now on."""
+        connection.execute(f"PRAGMA user_version = {int(version)}")
+
+    def problems(self, connection: Connection) -> list[str]:
+        """What SQLite finds wrong with the file, and tables and indexes that are missing."""
+        rows = connection.execute(f"PRAGMA integrity_check({PROBLEMS_MAX})").fetchall()
+        found = [line for (text,) in rows for line in text.splitlines() if line != "ok"]
+        made = {name for (name,) in connection.execute("SELECT name FROM sqlite_master").fetchall()}
+        return found + [f"{name} is missing" for name in (*TABLES, *INDEXES) if name not in made]
+
+    def settle(self, connection: Connection) -> None:
+        """Move the log into the file, so that what was overwritten is nowhere any more."""
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    def _connect(self, mode: str) -> _Session:
         return sqlite3.connect(
-            uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            f"{self.path.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=BUSY_S,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_Session,
         )
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        version = self._refuse_foreign(connection)
-        if version == SCHEMA_VERSION:
-            return
+    def _create(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         # One transaction that may run twice: two processes may meet an empty file at once.
         connection.executescript(
-            f"BEGIN IMMEDIATE; {SCHEMA.format(**_TYPES)} PRAGMA application_id = {APPLICATION_ID};"
+            f"BEGIN IMMEDIATE; {self.worded(SCHEMA)} PRAGMA application_id = {APPLICATION_ID};"
             f" PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
         )
 
-    def _refuse_foreign(self, connection: sqlite3.Connection) -> int:
+    def _own_version(self, connection: sqlite3.Connection) -> int:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -84,9 +181,37 @@ class SqliteDatabase:
                 f"{str(self.path)!r} is a database of another program; it was left as it is.",
                 next_step="Name another directory with --home DIR.",
             )
-        if version > SCHEMA_VERSION:
-            raise StoreError(
-                f"{str(self.path)!r} was written by a newer Operator (schema {version}).",
-                next_step="Upgrade this one.",
-            )
         return version
+
+    def _log_bytes(self) -> int:
+        try:
+            return self.path.with_name(f"{self.path.name}-wal").stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _refuse_emptied(self) -> None:
+        # SQLite takes an empty file for a new one and throws its log away, which may hold entries.
+        if self.path.stat().st_size == 0 and self._log_bytes():
+            raise sqlite3.DatabaseError("it is empty, and there is a log of changes to it")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.OperationalError) as error:
+            raise StoreError(
+                f"The state directory {str(self.path.parent)!r} cannot be used: {sentence(error)}.",
+                next_step="Name another one with --home DIR or OPERATOR_HOME.",
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise StoreError(
+                f"{str(self.path)!r} is damaged: {sentence(error)}; it was left as it is.",
+                next_step="Restore a backup with: operator store restore FILE --force,"
+                " or name another directory with --home DIR.",
+            ) from error
+
+
+def _refuse_damaged(connection: sqlite3.Connection) -> None:
+    found: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise sqlite3.DatabaseError(found.splitlines()[-1])

@@ -11,15 +11,20 @@ from operator_protocols.domain.entry import Draft, Entry
 from operator_protocols.ports import Clock, Sealer, Signer
 from operator_sre.store.approvals import StoredApprovals
 from operator_sre.store.checkpoints import StoredCheckpoints
+from operator_sre.store.commands import StoredCommands
 from operator_sre.store.database import Database
 from operator_sre.store.entries import StoredEntries
+from operator_sre.store.indexing import Indexer
 from operator_sre.store.intents import StoredIntents
+from operator_sre.store.patterns import StoredPatterns
 from operator_sre.store.quarantine import StoredQuarantine
 from operator_sre.store.reader import Reader
 from operator_sre.store.runs import StoredRuns
 from operator_sre.store.sealed import StoredSealed
+from operator_sre.store.search import StoredSearch
 from operator_sre.store.sqlite import SqliteDatabase
 from operator_sre.store.telemetry import StoredConditions, StoredObservations
+from operator_sre.store.textindex import TEXT_INDEXES
 from operator_sre.store.tickets import StoredLeases, StoredTickets
 from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules
 from operator_sre.store.writer import Writer
@@ -53,16 +58,21 @@ class Store:
     runs: StoredRuns
     approvals: StoredApprovals
     intents: StoredIntents
+    commands: StoredCommands
+    patterns: StoredPatterns
+    search: StoredSearch
     conditions: StoredConditions
     observations: StoredObservations
     quarantine: StoredQuarantine
     sealed: StoredSealed
+    indexer: Indexer
     reader: Reader
     writer: Writer
 
     def close(self) -> None:
         """Finish what is being written, sign the head, and let go of the database."""
         self.writer.close()
+        self.indexer.close()
         self.reader.close()
 
 
@@ -83,7 +93,9 @@ def open_store(
 
 def store_on(database: Database, rules: Rules) -> Store:
     """The store on a database that is prepared."""
-    writer, reader = Writer(database, rules), Reader(database)
+    index = TEXT_INDEXES[database.name]
+    indexer = Indexer(database, index)
+    writer, reader = Writer(database, rules, committed=indexer.tell), Reader(database)
     return Store(
         database=database,
         journal=StoredJournal(writer),
@@ -94,10 +106,14 @@ def store_on(database: Database, rules: Rules) -> Store:
         runs=StoredRuns(reader),
         approvals=StoredApprovals(reader, writer),
         intents=StoredIntents(writer),
+        commands=StoredCommands(reader),
+        patterns=StoredPatterns(reader, writer),
+        search=StoredSearch(index, reader, indexer),
         conditions=StoredConditions(reader, writer),
         observations=StoredObservations(reader, writer, kept=OBSERVATIONS_KEPT),
         quarantine=StoredQuarantine(writer),
         sealed=StoredSealed(reader, rules.sealer),
+        indexer=indexer,
         reader=reader,
         writer=writer,
     )

@@ -77,7 +77,7 @@ class Transaction:
         self._waiting.append(
             (
                 *(seq, body, digest, previous, linked, draft.kind.value, at.timestamp()),
-                *(draft.ticket, draft.run, plain(draft.actor.id), draft.key or None),
+                *(draft.ticket, plain(draft.run), plain(draft.actor.id), plain(draft.key) or None),
             )
         )
         self._head = (seq, linked)

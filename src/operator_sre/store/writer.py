@@ -1,4 +1,9 @@
-"""One writer thread: changes that wait together commit together."""
+"""Who commits when: changes that come together commit together.
+
+What a turn of the event loop brings is one group. While the disk is quick, the group is committed
+right there, which saves two changes of thread; when commits take long, or another process writes,
+a thread does it and the loop goes on.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,14 @@ import asyncio
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from operator_protocols.domain.entry import Draft, Entry
 from operator_protocols.errors import StoreError
-from operator_sre.store.database import Connection, Database
-from operator_sre.store.projections import PROJECTED
+from operator_sre.store.commit import Committer, Job
+from operator_sre.store.database import Database
 from operator_sre.store.transaction import Rules, Transaction
 
 __all__ = ["Writer"]
@@ -21,35 +26,31 @@ __all__ = ["Writer"]
 T = TypeVar("T")
 GROUP_MAX = 512
 QUEUE_MAX = 10_000
-
-
-@dataclass(slots=True)
-class _Job:
-    """A change, or a mere entry to append, and who waits for it."""
-
-    change: Callable[[Transaction], Any] | None
-    draft: Draft | None
-    loop: asyncio.AbstractEventLoop
-    done: asyncio.Future[Any]
-    value: Any = None
-    error: Exception | None = None
+INLINE_S_MAX = 0.002
+FORGET = 0.2  # how much the newest commit counts in the average
 
 
 class Writer:
-    """Runs changes one after another in durable transactions, grouped for speed.
+    """Runs changes one after another in durable transactions, grouped for speed."""
 
-    A change that raises is undone alone; its neighbours in the group commit.
-    """
-
-    def __init__(self, database: Database, rules: Rules) -> None:
-        self._database = database
-        self._rules = rules
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._connection: Connection | None = None
-        self._appended = 0
-        self._thread = threading.Thread(target=self._work, name="store-writer", daemon=True)
+    def __init__(
+        self,
+        database: Database,
+        rules: Rules,
+        *,
+        inline_s_max: float = INLINE_S_MAX,
+        committed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.inline_s_max = inline_s_max
+        self._committed = committed
+        self._committer = Committer(database, rules)
+        self._turns: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+        self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
+        self._waiting = 0
+        self._average_s = 0.0
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
         self._closed = False
-        self._started = False
 
     async def write(self, change: Callable[[Transaction], T]) -> T:
         """Apply a change; it is durable when this returns."""
@@ -61,125 +62,96 @@ class Writer:
         entry: Entry = await self._submit(None, draft)
         return entry
 
-    def _submit(
-        self, change: Callable[[Transaction], Any] | None, draft: Draft | None
-    ) -> asyncio.Future[Any]:
-        if self._closed:
-            raise StoreError("The store is closed.")
-        if self._jobs.qsize() >= QUEUE_MAX:
-            raise StoreError("The store is too busy.", next_step="Try again in a moment.")
-        if not self._started:
-            self._started = True
-            self._thread.start()
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Any] = loop.create_future()
-        self._jobs.put(_Job(change, draft, loop, done))
-        return done  # a cancelled waiter changes nothing: the change runs to its end
-
     def close(self) -> None:
         """Finish what is waiting, sign the head, and end the session."""
         if self._closed:
             return
         self._closed = True
-        if self._started:
+        for loop in list(self._turns):
+            self._hand_over(self._turns.pop(loop))
+        if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()
+        with self._lock:
+            self._committer.sign_off()
+
+    def _submit(
+        self, change: Callable[[Transaction], Any] | None, draft: Draft | None
+    ) -> asyncio.Future[Any]:
+        if self._closed:
+            raise StoreError("The store is closed.")
+        if self._waiting >= QUEUE_MAX:
+            raise StoreError("The store is too busy.", next_step="Try again in a moment.")
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+        turn = self._turns.get(loop)
+        if turn is None:
+            turn = self._turns[loop] = []
+            loop.call_soon(self._end_of_turn, loop)
+        turn.append(Job(change, draft, loop, done))
+        return done  # a cancelled waiter changes nothing: the change runs to its end
+
+    def _end_of_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        group = self._turns.pop(loop, [])
+        if group and not self._commit_here(group):
+            self._hand_over(group)
+
+    def _commit_here(self, group: list[Job]) -> bool:
+        """Commit in the loop itself; False when it would have to wait for somebody."""
+        if self._waiting or self._average_s > self.inline_s_max or len(group) > GROUP_MAX:
+            return False
+        if not self.inline_s_max or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            done = self._timed_commit(group, wait=False)
+        finally:
+            self._lock.release()
+        if done:
+            _tell(group)
+        return done
+
+    def _hand_over(self, group: list[Job]) -> None:
+        self._waiting += len(group)
+        self._jobs.put(group)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="store-writer", daemon=True)
+            self._thread.start()
 
     def _work(self) -> None:
         last = False
         while not last:
             group, last = self._next_group()
             if group:
-                self._commit(group)
+                with self._lock:
+                    self._timed_commit(group, wait=True)
+                self._waiting -= len(group)
                 _deliver(group)
-        self._sign_off()
 
-    def _next_group(self) -> tuple[list[_Job], bool]:
-        job = self._jobs.get()
-        group: list[_Job] = []
-        while job is not None:
-            group.append(job)
-            if len(group) == GROUP_MAX:
+    def _next_group(self) -> tuple[list[Job], bool]:
+        jobs = self._jobs.get()
+        group: list[Job] = []
+        while jobs is not None:
+            group.extend(jobs)
+            if len(group) >= GROUP_MAX:
                 return group, False
             try:
-                job = self._jobs.get_nowait()
+                jobs = self._jobs.get_nowait()
             except queue.Empty:
                 return group, False
         return group, True
 
-    def _commit(self, group: Sequence[_Job]) -> None:
-        try:
-            connection = self._session()
-            self._database.begin(connection)
-            transaction = Transaction(connection, self._rules)
-            for job in group:
-                self._apply(transaction, job)
-            transaction.flush()
-            connection.execute("COMMIT")
-            self._appended += transaction.appended
-        except self._database.failures as error:
-            self._abandon()
-            for job in group:
-                job.error = StoreError(
-                    f"The store could not be written: {error}.",
-                    next_step="Check free space and permissions of the home directory.",
-                )
-
-    def _apply(self, transaction: Transaction, job: _Job) -> None:
-        draft = job.draft
-        if draft is not None and draft.kind not in PROJECTED and not draft.key:
-            try:
-                job.value = transaction.append(draft)
-            except (TypeError, ValueError) as error:
-                job.error = error  # it cannot be written as JSON; nothing was touched
-            return
-        connection = transaction.connection
-        mark = transaction.mark()
-        connection.execute("SAVEPOINT change")
-        try:
-            job.value = transaction.append(draft) if draft else job.change(transaction)  # type: ignore[misc]
-            transaction.flush()
-        except Exception as error:  # handed to the waiter, which raises it
-            if _of_the_database(self._database, error):
-                raise  # the disk or the server, not the change: it fails for the whole group
-            connection.execute("ROLLBACK TO SAVEPOINT change")
-            transaction.undo(mark)
-            job.value, job.error = None, error
-        connection.execute("RELEASE SAVEPOINT change")
-
-    def _session(self) -> Connection:
-        if self._connection is None:
-            self._connection = self._database.writer()
-        return self._connection
-
-    def _abandon(self) -> None:
-        """Give up the session, which ends its transaction; the next change opens another."""
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            with contextlib.suppress(*self._database.failures):
-                connection.close()
-
-    def _sign_off(self) -> None:
-        """Sign what this process has appended, so that the tail of a session is covered too."""
-        if self._appended:
-            try:
-                connection = self._session()
-                self._database.begin(connection)
-                Transaction(connection, self._rules).checkpoint()
-                connection.execute("COMMIT")
-            except self._database.failures:
-                self._abandon()  # unsigned, but whole: the next checkpoint covers it
-        if self._connection is not None:
-            self._connection.close()
+    def _timed_commit(self, group: list[Job], *, wait: bool) -> bool:
+        started = time.monotonic()
+        done = self._committer.commit(group, wait=wait)
+        self._average_s += FORGET * (time.monotonic() - started - self._average_s)
+        if done:
+            self._committed()  # whoever follows the ledger in this process; it returns at once
+        return done
 
 
-def _of_the_database(database: Database, error: Exception) -> bool:
-    return isinstance(error, database.failures) and not isinstance(error, database.conflicts)
-
-
-def _deliver(group: Sequence[_Job]) -> None:
+def _deliver(group: Sequence[Job]) -> None:
     """Tell the waiters, with one call into each loop instead of one for each job."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
     for job in group:
         by_loop.setdefault(job.loop, []).append(job)
     for loop, jobs in by_loop.items():
@@ -187,7 +159,7 @@ def _deliver(group: Sequence[_Job]) -> None:
             loop.call_soon_threadsafe(_tell, jobs)
 
 
-def _tell(jobs: Sequence[_Job]) -> None:
+def _tell(jobs: Sequence[Job]) -> None:
     for job in jobs:
         if job.done.done():
             continue

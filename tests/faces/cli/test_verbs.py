@@ -13,6 +13,8 @@ from operator_sre import __version__
 from tests.e2e.census import is_alive, processes_of
 from tests.e2e.home import Home, Json, run_operator
 from tests.e2e.waiting import eventually
+from tests.faces.cli.conftest import SECRET
+from tests.faces.cli.sentences import Bad, one_sentence
 
 
 def test_lab_status_names_all_that_a_person_needs_to_break_it(lived: Home) -> None:
@@ -31,6 +33,13 @@ def test_lab_status_names_all_that_a_person_needs_to_break_it(lived: Home) -> No
     assert f"operator up --subject ratelimiter --mode execute --home {lived.path}" in text
 
 
+def test_the_key_reaches_no_process_of_a_rig(lived: Home) -> None:
+    found = processes_of(lived.path)
+    assert len(found) >= 5, "the supervisor, the store and three nodes"
+    for pid in found:
+        assert SECRET.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+
+
 def test_lab_breaks_and_heals(lived: Home) -> None:
     hurt = lived.ask("lab", "break", "ratelimiter", "node_pause", "--seed", "7")
     assert (hurt["subject"], hurt["fault"]) == ("ratelimiter", "node_pause")
@@ -38,6 +47,22 @@ def test_lab_breaks_and_heals(lived: Home) -> None:
     healed = lived.run("lab", "heal", "ratelimiter", "node_pause")
     assert (healed.code, healed.out) == (0, f"node_pause: {hurt['target']} is healed.\n")
     assert lived.rig()[hurt["target"]]["state"] == "running"
+
+
+def test_a_rig_that_is_up_is_not_started_again(lived: Home) -> None:
+    before = lived.rig()
+    again = Bad("lab up ratelimiter", 1, r"is up already .*operator lab down")
+    one_sentence(lived.run(*again.line.split()), again)
+    assert lived.rig() == before
+
+
+def test_a_target_that_a_fault_cannot_hurt_is_named_with_those_it_can(lived: Home) -> None:
+    for target in ("nosuch", "store"):
+        line = f"lab break ratelimiter node_kill --target {target}"
+        says = rf"'node_kill' cannot be done to '{target}'\. .*node-1, node-2, node-3"
+        one_sentence(lived.run(*line.split()), Bad(line, 2, says))
+    none = Bad("lab heal ratelimiter store_kill", 2, r"'store_kill' is not in this rig")
+    one_sentence(lived.run(*none.line.split()), none)
 
 
 def test_lab_down_leaves_nothing_of_a_rig(home: Home) -> None:

@@ -28,26 +28,41 @@ __all__ = [
     "styled",
     "token",
     "vendor_token",
+    "words_of",
 ]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, which is how long lists of them are written here."""
+    return text.split()
+
 
 # What stands before the secret, the secret as it is written there, what follows, the secret.
 Made = tuple[str, str, str, str]
 Make = Callable[[random.Random], Made]
 CONTEXTS: dict[str, list[Make]] = {}
 
-WORDS = """deploy restart gateway ingest orders payment scheduler cache replica shard cluster node
+WORDS = words_of(
+    """deploy restart gateway ingest orders payment scheduler cache replica shard cluster node
 pipeline worker queue broker session metrics export import backup restore migrate rollout canary
 staging production region zone primary standby leader follower quorum snapshot volume disk memory
 latency timeout retry circuit budget alert pager runbook incident handler proxy ingress egress mesh
 sidecar daemon controller operator reconcile probe liveness readiness config feature flag release
 build artifact image registry pull push branch commit review merge report customer invoice ledger
-search index document schema table column query plan vacuum lock wait thread pool socket""".split()
-HOSTS = """db01 db-2.internal cache-1 redis.prod.svc 10.0.3.17 localhost pg-primary mq.example.com
-broker-3 127.0.0.1 api.example.org vault.infra.local 192.168.7.20 node-17.cluster.local""".split()
-USERS = """root admin app deploy svc_billing postgres grafana bob alice reporting ci-bot user1
-readonly elastic backup_agent""".split()
-_CHOSEN = """dragon summer winter monkey falcon coffee purple thunder wizard orange tiger castle
-banana rocket silver shadow hunter sunshine qwerty welcome""".split()
+search index document schema table column query plan vacuum lock wait thread pool socket"""
+)
+HOSTS = words_of(
+    """db01 db-2.internal cache-1 redis.prod.svc 10.0.3.17 localhost pg-primary mq.example.com
+broker-3 127.0.0.1 api.example.org vault.infra.local 192.168.7.20 node-17.cluster.local"""
+)
+USERS = words_of(
+    """root admin app deploy svc_billing postgres grafana bob alice reporting ci-bot user1
+readonly elastic backup_agent"""
+)
+_CHOSEN = words_of(
+    """dragon summer winter monkey falcon coffee purple thunder wizard orange tiger castle
+banana rocket silver shadow hunter sunshine qwerty welcome"""
+)
 _SIGNS = "!@#$%^&*+=?~"
 _TEXT = string.ascii_letters + string.digits
 _HEX = "0123456789abcdef"

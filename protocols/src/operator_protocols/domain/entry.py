@@ -33,6 +33,9 @@ class Kind(StrEnum):
     OUTCOME = "outcome"
     REFUSED = "refused"
     PROOF = "proof"
+    PATTERN_CREATED = "pattern_created"
+    PATTERN_USED = "pattern_used"
+    PATTERN_DELETED = "pattern_deleted"
     SEGMENT_STARTED = "segment_started"
     PURGED = "purged"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.running import run_until_stopped
 from operator_sre.faces.cli.telling import tell
@@ -62,7 +62,9 @@ def list_(
 def show(
     context: typer.Context,
     run: Annotated[str, typer.Argument(help="A run's id.")] = "",
-    seq: Annotated[int | None, typer.Option(help="One entry by its number.")] = None,
+    seq: Annotated[
+        int | None, typer.Option(min=1, max=NUMBER_MAX, help="One entry by its number.")
+    ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Every entry, with its payload.")] = False,
     as_json: JsonOption = False,
 ) -> None:

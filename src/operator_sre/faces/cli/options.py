@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from operator_sre.app.wiring import App
     from operator_sre.config import Config
 
-__all__ = ["Globals", "JsonOption", "SubjectsOption", "config_of", "hoist", "opened"]
+__all__ = ["NUMBER_MAX", "Globals", "JsonOption", "SubjectsOption", "config_of", "hoist", "opened"]
 
+NUMBER_MAX = 2**63 - 1  # what a database can count to
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 SubjectsOption = Annotated[
     list[str] | None, typer.Option("--subject", help="Which subject; may be repeated.")

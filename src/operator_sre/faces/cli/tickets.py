@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.telling import tell
 
@@ -43,7 +43,11 @@ def list_(
 
 
 @app.command()
-def show(context: typer.Context, number: int, as_json: JsonOption = False) -> None:
+def show(
+    context: typer.Context,
+    number: Annotated[int, typer.Argument(min=1, max=NUMBER_MAX, help="A ticket's number.")],
+    as_json: JsonOption = False,
+) -> None:
     """One ticket: what broke, how it was understood, what was done, what proves it."""
     from operator_sre.app.tickets import show_ticket
 

@@ -31,7 +31,7 @@ def find_logins(data: bytes) -> Iterator[Finding]:
     for _, at in _LOGIN.spans(data):
         end = _password_end(data, at)
         raw = data[at:end]
-        if end > at and is_secret(raw, Trust.ANY, is_env=True):
+        if end > at and is_secret(raw, Trust.ANY, is_env=True, at_least=1):
             yield Finding(at, end, "password", unquote_to_bytes(raw))
     for start, end in _USER_ONLY.spans(data):
         if looks_random(data[start + 3 : end - 1]):
@@ -39,7 +39,7 @@ def find_logins(data: bytes) -> Iterator[Finding]:
     for start, end in _DRIVER.spans(data):
         begin = data.index(b":", start) + 1
         last = data.rindex(b"@", begin, end)
-        if is_secret(data[begin:last], Trust.ANY, is_env=True):
+        if is_secret(data[begin:last], Trust.ANY, is_env=True, at_least=1):
             yield Finding(begin, last, "password")
 
 

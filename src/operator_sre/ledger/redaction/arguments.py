@@ -11,7 +11,7 @@ from operator_sre.ledger.redaction.names import STEMS, Trust, name_of
 from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.reading import Value, closing, line_end, read_value
 from operator_sre.ledger.redaction.tools import TOOLS, Tool
-from operator_sre.ledger.redaction.values import is_code, is_secret
+from operator_sre.ledger.redaction.values import is_code, is_secret, looks_random
 
 __all__ = ["TRIGGERS", "find_options", "find_tools", "secret_arguments"]
 
@@ -58,10 +58,12 @@ def find_tools(data: bytes) -> Iterator[Finding]:
 def _taken(data: bytes, start: int, end: int, tool: Tool, before: Pattern) -> Iterator[Finding]:
     for begin, at in before.spans(data, start, end):
         value = _after(data, begin, at)
-        if value is None or value.start > end:
-            continue
+        if value is None or value.start > end or value.quote == b"`":
+            continue  # in a shell, backticks are another command
         raw = value.of(data)
-        if raw[:1] == b"-" or not is_secret(raw, tool.trust, is_env=tool.trust is Trust.ANY):
+        if raw[:1] == b"-" and not looks_random(raw):
+            continue
+        if not is_secret(raw, tool.trust, is_env=tool.trust is Trust.ANY, at_least=1):
             continue
         yield Finding(value.start, value.end, tool.kind, value.plain(data))
 

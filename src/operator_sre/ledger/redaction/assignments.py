@@ -16,15 +16,26 @@ from operator_sre.ledger.redaction.reading import (
     read_quoted,
     read_value,
 )
-from operator_sre.ledger.redaction.values import is_code, is_secret
+from operator_sre.ledger.redaction.values import is_code, is_secret, repeats
 
-__all__ = ["TRIGGERS", "find_assignments", "find_elements", "find_pairs", "find_parameters"]
+__all__ = [
+    "TRIGGERS",
+    "find_assignments",
+    "find_calls",
+    "find_elements",
+    "find_pairs",
+    "find_parameters",
+]
 
 TRIGGERS = STEMS + rb"|[?&;](?:key|code|sid|hmac|sas)="
 ITEMS_MAX = 64
 BLOCK_BYTES_MAX = 16_384
 ENV_TOKEN_BYTES_MIN = 6
-_NAME = rb"[\w.$-]*(?:" + STEMS + rb")[\w.-]*"
+_NAME = (
+    rb"(?:(?:api|access|account|secret|private|encryption|signing|master|shared|auth|unseal"
+    rb"|recovery|storage|license|webhook|root|client) )?"
+    rb"[\w.$-]*(?:" + STEMS + rb")[\w.-]*"
+)
 _SITE = Pattern(
     rb"(?i)"
     + _NAME
@@ -36,7 +47,10 @@ _PAIR = Pattern(
     + rb"[\"'\\]*[\s,]*[\"'\\]*(?:value|parametervalue|defaultvalue)[\"'\\]*\s*[:=]\s*"
 )
 _ELEMENT = Pattern(rb"(?i)<" + _NAME + rb">|<key>" + _NAME + rb"</key>\s*<string>")
+_CALL = Pattern(rb"(?i)\([\"']" + _NAME + rb"[\"'], ?[\"']")
 _PARAMETER = Pattern(rb"(?i)[?&;](?:amp;)?(?:key|code|sid|hmac|sas)=")
+_MEMBER = Pattern(rb"\}| [A-Za-z]\w*:\S")
+_AFTER_NAME = (b'"', b"'", b"\\")
 _PARAMETERS = {b"key": "api_key", b"code": "token", b"sid": "session"}
 _BLOCK = Pattern(rb"[|>][+-]?\d?[ \t]*(?:\r?\n)")
 
@@ -49,8 +63,8 @@ def find_assignments(data: bytes) -> Iterator[Finding]:
             continue
         name, sign = _parted(data, start, end)
         named = name_of(name)
-        if named is None or (named.kind == "signature" and sign != b"="):
-            continue
+        if named is None or (sign == b":" and (name == b"PASS" or named.kind == "signature")):
+            continue  # `PASS: TestLogin2`, `signature: v4`
         for found in _values(data, start, end, name, sign, named):
             done = found.end
             yield found
@@ -93,31 +107,39 @@ def _is_secret(
     data: bytes, start: int, end: int, name: bytes, sign: bytes, named: Name, value: Value
 ) -> bool:
     raw = value.of(data)
-    is_tight = data[end - 1 : end] == b"=" and data[end - 2 : end - 1] not in b" \t"
-    is_env = is_tight and name.isupper()
-    if is_env:
+    is_structural = bool(value.quote) or _is_structural(data, start, name, sign, value)
+    if _is_env(data, end, name, is_structural=is_structural):
         long_enough = named.trust is Trust.ANY or len(raw) >= ENV_TOKEN_BYTES_MIN
         trust = Trust.RANDOM if named.trust is Trust.RANDOM else Trust.ANY
         return long_enough and is_secret(raw, trust, is_env=True)
-    if not value.quote and is_code(raw):
+    if repeats(name, raw):
         return False
-    trust = named.trust
-    if trust is Trust.ANY and not (value.quote or _is_structural(data, start, sign, value)):
-        trust = Trust.CHOSEN
-    return is_secret(raw, trust)
+    if not value.quote and (is_code(raw) or data[start:end].rstrip().endswith(b"==")):
+        return False
+    is_sure = named.trust is not Trust.ANY or is_structural
+    return is_secret(raw, named.trust if is_sure else Trust.SAID)
 
 
-def _is_structural(data: bytes, start: int, sign: bytes, value: Value) -> bool:
+def _is_env(data: bytes, end: int, name: bytes, *, is_structural: bool) -> bool:
+    """Whether this is a variable of the environment: `DB_PASS=x`, in YAML `DB_PASS: x`."""
+    if not name.isupper():
+        return False
+    is_tight = data[end - 1 : end] == b"=" and data[end - 2 : end - 1] not in b" \t"
+    return is_tight or (is_structural and b"_" in name)
+
+
+def _is_structural(data: bytes, start: int, name: bytes, sign: bytes, value: Value) -> bool:
     """Whether the place, not the value, shows that this is an assignment and no sentence."""
     before = data[start - 1 : start]
-    if before == b"(" or (
-        data[start - 2 : start] == b", " and data[value.end : value.end + 1] in (b",", b")")
-    ):
+    after = data[value.end : value.end + 1]
+    if before == b"(" or (data[start - 2 : start] == b", " and after in (b",", b")")):
         return False  # the arguments of a call
     if sign == b"=" and data[value.start - 1 : value.start] == b"=":
         return True
-    if before in (b'"', b"'", b"\\"):
+    if before in (b'"', b"'") and data[start + len(name) : start + len(name) + 1] in _AFTER_NAME:
         return True
+    if sign == b":" and data[value.start - 1 : value.start] == b":":
+        return _MEMBER.at(data, value.end) > 0  # YAML has a blank there; Go's structs do not
     line = data[line_start(data, start) : start]
     rest = data[value.end : line_end(data, value.end, 160)]
     ends = rest.strip(b" \t\r,;\"'}])")
@@ -182,6 +204,20 @@ def find_pairs(data: bytes) -> Iterator[Finding]:
         if named is None or value is None:
             continue
         if is_secret(value.of(data), named.trust, is_env=words[0].isupper()):
+            yield Finding(value.start, value.end, named.kind, value.plain(data))
+
+
+def find_calls(data: bytes) -> Iterator[Finding]:
+    """The second argument after such a name: `define('DB_PASSWORD', '...')`."""
+    for start, end in _CALL.spans(data):
+        name = data[start:end].split(b",")[0].strip(b"(\"'")
+        named = name_of(name)
+        value = read_quoted(data, end - 1)
+        if named is None or value is None:
+            continue
+        is_env = name.isupper()
+        trust = named.trust if is_env else min(named.trust, Trust.SAID)
+        if is_secret(value.of(data), trust, is_env=is_env):
             yield Finding(value.start, value.end, named.kind, value.plain(data))
 
 

@@ -117,9 +117,9 @@ _ANY = Pattern(
 )
 # Shapes without a fixed start: Telegram's bots, Azure's client secrets, Terraform's tokens.
 _LOOSE = (
-    ("telegram_token", Pattern(rb"\b[0-9]{8,10}:AA[\w-]{32,36}")),
-    ("azure_secret", Pattern(rb"\b[\w.~-]{3}[0-9]Q~[\w.~-]{31,34}")),
-    ("terraform_token", Pattern(rb"\b[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,}")),
+    ("telegram_token", Pattern(rb"[0-9]{8,10}:AA[\w-]{32,36}")),
+    ("azure_secret", Pattern(rb"[\w.~-]{3}[0-9]Q~[\w.~-]{31,34}")),
+    ("terraform_token", Pattern(rb"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,}")),
 )
 _HASH = Pattern(
     rb"\$(?:1|5|6|7|y|gy|apr1)\$[^$\s:\"']{1,40}\$[\w./$]{16,}|\$2[abxy]?\$\d\d\$[\w./]{50,}"

@@ -17,7 +17,7 @@ COOKIES_BYTES_MAX = 8192
 _SCHEMES = rb"bearer|basic|token|apikey|api-key|oauth|key|splunk|genie-?key|bot|negotiate|ntlm|jwt"
 _CREDENTIAL = Pattern(
     rb"(?i)\bauthorization[\"'\\]*\s{0,2}[:=]\s{0,4}[\[\"'\\]*(?:(?:" + _SCHEMES + rb")[ :+]+)?"
-    rb"|\b(?:bearer|basic)(?: |%20|\+|: ?)"
+    rb"|\b(?:bearer|basic|apikey)(?: |%20|\+|: ?)"
 )
 _COOKIES = Pattern(rb"(?i)\b(?:set-)?cookie2?[\"'\\]*\s{0,2}[:=]\s{0,4}[\[\"'\\]*")
 _COOKIE = Pattern(rb"[^\s=;,\"'\\]+=[^\s;,\"'\\]*")

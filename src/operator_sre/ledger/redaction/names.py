@@ -22,7 +22,8 @@ class Trust(IntEnum):
 
     RANDOM = 1  # it looks as if a machine had made it
     CHOSEN = 2  # or as if a person had chosen it: letters with digits or signs
-    ANY = 3  # anything but a placeholder
+    SAID = 3  # or words with dashes and a digit, where no object has such a name
+    ANY = 4  # anything but a placeholder
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 def name_of(name: bytes) -> Name | None:
     """What a name says about its value; None when it is no name of secrets."""
     words = _words(name)
-    if not words:
+    if not words or name in (b"PWD", b"OLDPWD"):
         return None
     last = words[-1]
     before = words[-2] if len(words) > 1 else ""
@@ -144,8 +145,8 @@ def name_of(name: bytes) -> Name | None:
         return _LAST[last] if before in _NOT_SECRETS else _SECRET
     if last == "token" and before in _NOT_TOKENS:
         return None
-    if last in {"sig", "signature", "auth", "pw"} and before and last != "pw":
-        return Name(_LAST[last].kind, Trust.RANDOM)
+    if last == "pw" and before:
+        return _PASSWORD
     if last in _LAST:
         return _LAST[last]
     if last.endswith("pass") and last.removesuffix("pass") in _PASS_OWNERS:

@@ -16,6 +16,7 @@ _BEGIN = Pattern(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")
 _END = b"-----END"
 _LEAD = Pattern(rb"(?:\\+[nr]|[\s\"'+])*")
 _BREAKS = (b"\\n", b"\\r", b'"', b"'", b"\\")
+_BASE64 = Pattern(rb"[A-Za-z0-9+/=]{16,}")
 # The lines of a key that was cut off: nothing but base64, after headers that old formats have.
 _BODY = Pattern(
     rb"(?:[A-Z][\w-]+: [^\n]*\n)*"
@@ -33,7 +34,7 @@ def find_pem(data: bytes) -> Iterator[Finding]:
         ends = data.find(_END, start, limit)
         is_cut = ends < 0
         last = _BODY.at(data, start, limit) if is_cut else _without_breaks(data, start, ends)
-        if last > start:
+        if last > start and _BASE64.first(data, start, last):
             yield Finding(start, last, "private_key")
 
 

@@ -93,9 +93,12 @@ def closing(data: bytes, start: int, mark: bytes, depth: int) -> int:
             slashes -= 1
         # Inside a string every backslash is doubled, so a quote of the string's own level has
         # `depth` of them left over.
-        if (at - slashes) % (2 * depth + 2) == depth:
+        is_own = (at - slashes) % (2 * depth + 2) == depth
+        # YAML and SQL write a quote in a string as two.
+        is_doubled = mark == b"'" and not depth and data[at + 1 : at + 2] == mark
+        if is_own and not (is_doubled and at > start):
             return at - depth
-        at = data.find(mark, at + 1, last)
+        at = data.find(mark, at + 1 + is_doubled, last)
     return -1
 
 

@@ -19,10 +19,13 @@ _HEAD = Pattern(
     rb"(?im)^[\w \t,;|\"'#./()-]*(?:passw|passphrase|pwd|\bpass\b|\bpw\b|secret|token|key)"
     rb"[\w \t,;|\"'#./()-]*\r?$"
 )
-_TITLE = re.compile(rb"[A-Za-z#][\w./()#-]*(?: [\w./()#-]+){0,2}")
+_TITLE = re.compile(rb"[A-Za-z#][\w/()#-]*(?:\.\w+)*(?: [\w/()#-]+){0,2}")
+# Columns that only blanks divide are a table when all titles are capital, as kubectl's are.
+_CAPITAL = re.compile(rb"[A-Z#][\w/()#-]*(?: [A-Z(#][\w/()#-]*){0,2}")
+# A line of code with commas looks like CSV, but is indented, has blanks after them, or brackets.
+_LIST = re.compile(rb"[ \t].*|.*[,;] .*|.*[(.)].*")
 _RULE = re.compile(rb"[\s|+:=-]+")
 _GAP = re.compile(rb" {2,}|\t+")
-_CELL = re.compile(rb'[^"]*|"(?:[^"]|"")*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,10 @@ def _header(line: bytes) -> Columns | None:
         titles = [line[start:end] for start, end in cells if end > start]
         if not 2 <= len(titles) <= CELLS_MAX or not all(map(_TITLE.fullmatch, titles)):
             return None
-        if divider == b"," and any(b", " in line and b" " in title for title in titles):
-            return None  # an enumeration in a sentence
+        if divider in (b",", b";") and (len(titles) < len(cells) or _LIST.fullmatch(line)):
+            return None
+        if divider == b"  " and not all(map(_CAPITAL.fullmatch, titles)):
+            return None
         secret = tuple(
             (index, start, named)
             for index, (start, end) in enumerate(cells)

@@ -55,7 +55,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool("etcdctl", rb" --user[ =]" + _USER),
     Tool("htpasswd", rb" -[a-zA-Z]*b[a-zA-Z]*(?: -\w+)*(?: [^\s-]\S*)? [\w.@-]+ "),
     Tool("rabbitmqctl", rb" (?:add_user|change_password|authenticate_user) [\w.@-]+ "),
-    Tool("vault", rb" login (?:-\S+ )*(?:token=)?", "token", Trust.CHOSEN),
+    Tool("vault", rb" login (?:-\S+ )*(?:token=)?", "token", Trust.SAID),
     Tool("vault", rb" (?:operator )?unseal ", "token", Trust.RANDOM),
     Tool("chpasswd", rb" *<<< ?[\"']?[\w.-]+:"),
     Tool("echo printf", rb" (?:-\w+ )*[\"']?(?:[\w.-]+:)?", after=_STDIN),
@@ -66,5 +66,8 @@ TOOLS: tuple[Tool, ...] = (
     Tool("nmcli", rb" (?:password|wifi-sec\.psk|802-1x\.password) "),
     Tool("wpa_passphrase", rb" (?:\"[^\"]*\"|'[^']*'|\S+) "),
     Tool("xfreerdp", rb" /p:"),
-    Tool("requirepass masterauth", rb" "),
+    Tool("requirepass masterauth bindpw rootpw", rb" +"),
+    Tool("openssl", rb" enc (?:\S+ )*?-k "),
+    Tool("net", rb" user \S+ ", trust=Trust.CHOSEN),
+    Tool("env setx set", rb" (?:-\w+ )*[A-Z0-9_]*(?:PASSWORD|PASS|SECRET|TOKEN|API_KEY) "),
 )

@@ -11,7 +11,15 @@ import string
 from operator_sre.ledger.redaction.names import Trust
 from operator_sre.ledger.redaction.words import NOTHING, ORDINARY, TECHNICAL
 
-__all__ = ["is_basic", "is_code", "is_secret", "looks_chosen", "looks_random"]
+__all__ = [
+    "is_basic",
+    "is_code",
+    "is_secret",
+    "looks_chosen",
+    "looks_made",
+    "looks_random",
+    "repeats",
+]
 
 # Above this a value is nothing that we know by its shape. So the patterns below, which are the
 # standard library's because it is quicker on short text, only ever see this much.
@@ -19,20 +27,22 @@ SHAPED_BYTES_MAX = 256
 _DIGITS = string.digits.encode()
 _LOWER = string.ascii_lowercase.encode()
 _UPPER = string.ascii_uppercase.encode()
+_CONSONANTS = re.compile(rb"(?i)[bcdfghjklmnpqrstvwxz]{6}|[bcdfghjkmpqvwxz]{5}")
 _SIGNS = b"!@#$%^&*+=~?"
 
 _PLACEHOLDER = re.compile(
     rb"""(?ix)
-      [<>].*                                    # <password>
+      [<>].* | &lt;.*                           # <password>
     | \$\{.* | \$\(.* | \$\[.*                  # ${TOKEN} $(cat file)
     | \$[a-z_]+ | (?-i:\$[A-Z_][A-Z0-9_]*)      # $PASSWORD
-    | %[a-z_]+% | %[svdq] | %\(\w+\)s           # formats
+    | \$[a-z_]\w*(?:-|->|::|/|\.|\[).*          # $self->token $HOME/file
+    | %[a-z_]+% | (?:%[svdqr]\W?)+ | %\(\w+\)s  # formats
     | \{\{.* | \{%.* | \{[\w.:]*\} | \#\{.*     # templates
     | :[a-z_]+ | @[a-z_]+@? | \?+               # parameters of a query
     | (?:[*x.\#_\s?-]|\xe2\x80\xa2)+ | .{0,8}\*\*\*+.{0,8} | .{0,12}\.\.\.    # masked already
     | [\[({<]+\ ?(?:redacted|filtered|masked|hidden|removed|omitted|secret|sensitive|protected
         |scrubbed|password|token|your|none|null|empty|not\ set|unset)\b[^\[\]]*[\])}>]*
-    | (?:your|my|some|the|insert|replace|enter|put|add)[-_ ](?:\w+[-_ ])*
+    | (?:your|insert|replace|enter|put|add)[-_ ](?:\w+[-_ ])*
         (?:password|passwd|pass|pwd|secret|token|key|credentials?|value)\w*(?:[-_ ]\w+)*
     | \w+(?:[-_ ]\w+)*[-_ ]here | \x00+
     | (?:placeholder|dummy|redacted|replace_?me|insert_?me|todo|tbd)
@@ -53,9 +63,13 @@ _CODE = re.compile(
     rb"""(?x)
       [A-Za-z_][\w.]*(?:\(|\[|->|::).*          # a call, an index
     | [A-Za-z_]+(?:\.[A-Za-z_]+)+               # settings.DB_PASSWORD
-    | \w*(?:pass|pwd|secret|token|key|cred|auth)[a-z]*(?:_[a-z]+)*   # password=db_password
-    | (?:[a-z]+_)+(?:pass|pwd|secret|token|key|cred|auth)[a-z]*
-    | [\[({].* | [&|=;,)}\]+].* | -{1,2}[a-z].* | \\.{0,2}
+    | [a-z_]+\d{0,2}(?:_[a-z\d]+)*(?:\.[A-Za-z_]+)+
+    | (?:[A-Za-z]+_)+(?:pass|pwd|psk|secret|token|key|cred|auth|sig)[a-z]*(?:_[a-z]+)*
+    | (?:pass|pwd|secret|token|key|cred|auth)[a-z]*(?:_[a-z]+)+
+    | _?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+           # a constant
+    | [A-Z]\w*(?:Types?|Bytes|Str|String|Provider|Field|Config)
+    | [A-Za-z_]{1,24}=                          # the next name: this one has no value
+    | [\[({].* | [&|=;,)}\]].* | \+ | -{1,2}[a-z].* | \\.{0,2}
     """
 )
 _SHAPES = re.compile(
@@ -71,24 +85,25 @@ _SHAPES = re.compile(
     | [\w.+-]+@[\w-]+(?:\.[\w-]+)+ | [a-z_-]+@[a-z.-]+\d{0,3}             # people, logins
     | sha(?:1|256|384|512)[:=-].* | [\w./-]+@sha256.*                     # digests
     | (?-i:[A-Z]{2,8}-?\d+) | [a-z]+/\d[\d.]*                                 # RFC7519, HTTP/1.1
-    | [a-z]+(?:_[a-z]+)* | (?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)
-    | [\d.,:/+-]+ | 0x[0-9a-f]{1,8}
+    | (?-i:[A-Z]?[a-z]{1,15}(?:_[a-z]{1,15})*|[A-Z]{1,15}|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)
+    | (?-i:[a-z]+|[A-Z][a-z]+)(?-i:[A-Z][a-z]+)+
+    | [\d.,:/+-]+ | 0x[0-9a-f]{1,8} | \#[0-9a-f]{3,8}
     """
 )
 _TECHNICAL = re.compile(rb"(?i)(?:" + b"|".join(TECHNICAL) + rb")(?:[-_/.:]\w+)*")
 
 
-def is_secret(value: bytes, trust: Trust, *, is_env: bool = False) -> bool:
+def is_secret(value: bytes, trust: Trust, *, is_env: bool = False, at_least: int = 3) -> bool:
     """Whether a value under a name of secrets is one. In the environment every word may be."""
     if len(value) > SHAPED_BYTES_MAX:
         return not _is_sentence(value)
     stripped = value.strip()
-    if len(stripped) < (1 if is_env else 3) or _is_placeholder(stripped):
+    if len(stripped) < at_least or _is_placeholder(stripped):
         return False
     if trust is Trust.RANDOM:
         return looks_random(stripped) or is_basic(stripped)
-    if trust is Trust.CHOSEN and not is_env:
-        return looks_chosen(stripped)
+    if trust < Trust.ANY and not is_env:
+        return looks_chosen(stripped) or (trust is Trust.SAID and _is_phrase(stripped))
     if b" " in stripped and _is_sentence(stripped):
         return False
     if is_env:
@@ -101,12 +116,22 @@ def is_code(value: bytes) -> bool:
     return len(value) <= SHAPED_BYTES_MAX and _CODE.fullmatch(value) is not None
 
 
+def repeats(name: bytes, value: bytes) -> bool:
+    """Whether a value is only its name again, as names are: apiKey = "apiKey", db_password."""
+    if value == value.lower() and value.isalpha():
+        return False
+    plain = value.lower().translate(None, b"-_.")
+    known = name.lower().translate(None, b"-_.$ ")
+    return plain.isalpha() and (plain in known or known in plain)
+
+
 def looks_chosen(value: bytes) -> bool:
     """Letters with digits or signs, as in a password; not a version, an address, a known term."""
+    value = value.strip(b"*_`")  # emphasis
     letters, digits, signs = _counts(value)
     if len(value) < 5 or not letters or b" " in value:
         return False
-    if not (digits or signs or _is_jumbled(value)):
+    if not (digits or signs or _is_jumbled(value) or _is_gibberish(value)):
         return False
     return not _has_known_shape(value)
 
@@ -116,9 +141,18 @@ def looks_random(value: bytes) -> bool:
     letters, digits, _ = _counts(value)
     if len(value) < 8 or b" " in value or not letters:
         return False
-    if not (digits or _is_jumbled(value)):
+    if not (digits or _is_jumbled(value) or _is_gibberish(value)):
         return False
     return not _has_known_shape(value)
+
+
+def looks_made(value: bytes) -> bool:
+    """Random beyond doubt, so that no name is needed: long hexadecimal, or all kinds of letters."""
+    if len(value) < 16 or not looks_random(value):
+        return False
+    if not value.translate(None, _DIGITS + b"abcdefABCDEF-"):
+        return len(value) >= 20
+    return value != value.lower() and value != value.upper() and _counts(value)[1] > 1
 
 
 def is_basic(value: bytes) -> bool:
@@ -144,7 +178,8 @@ def _is_placeholder(value: bytes) -> bool:
 def _has_random_part(path: bytes) -> bool:
     """Base64 may begin with a slash; the parts of a path are words."""
     return any(
-        len(part) > 11 and _is_jumbled(part) and _counts(part)[1] for part in path.split(b"/")
+        len(part) > 11 and _counts(part)[1] and part != part.lower() and part != part.upper()
+        for part in path.split(b"/")
     )
 
 
@@ -167,6 +202,13 @@ def _is_jumbled(value: bytes) -> bool:
     return turns > 2 and turns * 6 > min(len(value), 64)
 
 
+def _is_gibberish(value: bytes) -> bool:
+    """Letters of one case that are no word: too many of them, or consonants without a vowel."""
+    if not value.isalpha() or len(value) < 8 or value not in (value.lower(), value.upper()):
+        return False
+    return len(value) > 15 or _CONSONANTS.search(value) is not None
+
+
 def _counts(value: bytes) -> tuple[int, int, int]:
     """How many letters, digits and signs; bytes beyond ASCII are letters."""
     rest = value.translate(None, _DIGITS)
@@ -175,6 +217,12 @@ def _counts(value: bytes) -> tuple[int, int, int]:
     signs = len(rest) - len(plain)
     letters = len(plain) - len(plain.translate(None, _LOWER + _UPPER + bytes(range(128, 256))))
     return letters, digits, signs
+
+
+def _is_phrase(value: bytes) -> bool:
+    """Words with dashes and a digit, as password managers make them."""
+    words = value.split(b"-")
+    return len(words) > 2 and value[-1:].isdigit() and all(word.isalnum() for word in words)
 
 
 def _is_sentence(value: bytes) -> bool:

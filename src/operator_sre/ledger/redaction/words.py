@@ -26,7 +26,7 @@ ORDINARY = NOTHING | frozenset(
     b" skipped ignored retry retrying pending ready done ok okay error errors warning warn info"
     b" debug fatal notice passed obtained acquired returned fetched cached"
     # what they are
-    b" authentication authorization auth bearer basic digest jwt oauth oauth2 saml ldap kerberos"
+    b" pwd pw keyfile passfile authentication authorization auth bearer basic digest jwt oauth oauth2 saml ldap kerberos"
     b" gssapi password passwd passwords secret secrets token tokens key keys credential"
     b" credentials username user users login logout session cookie cookies file files path env"
     b" environment variable variables vault keychain keyring stdin stdout input output prompt"

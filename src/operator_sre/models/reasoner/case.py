@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.run import Act, Ask, Briefing, Diagnose, Prove, Step
 from operator_protocols.domain.target import Target, dependencies_of
@@ -41,11 +41,14 @@ class Case:
     def open_questions(self) -> list[tuple[Probe, Target, Action]]:
         """Every probe that can be asked and has not been since the last change."""
         asked = {(reading.probe, reading.target) for reading in self.readings}
+        given = {SHELL, *(spec.name for spec in self.briefing.tools)}
         return [
             (probe, target, action)
             for target in self._places()
             for probe in PROBES
-            if (probe.name, target.name) not in asked and (action := probe.ask(target)) is not None
+            if (probe.name, target.name) not in asked
+            and (action := probe.ask(target)) is not None
+            and action.tool in given
         ]
 
     def _places(self) -> list[Target]:
@@ -86,7 +89,8 @@ def case_from(ask: Ask) -> Case:
 
 def _lost(step: Step) -> bool:
     """Nobody knows whether it was done, so after a fresh look it may be proposed again."""
-    return isinstance(step.result, Result) and step.result.outcome is Outcome.UNKNOWN
+    cut_off = {Outcome.CANCELLED, Outcome.UNKNOWN}
+    return isinstance(step.result, Result) and step.result.outcome in cut_off
 
 
 def _reading(step: Step) -> Reading | None:

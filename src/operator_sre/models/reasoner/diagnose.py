@@ -93,7 +93,7 @@ def _evidence(case: Case) -> tuple[Evidence, ...]:
 def _alternative(case: Case, suspect: Suspect, leader: Suspect) -> Alternative:
     supporting, against = [], []
     for reading in case.readings:
-        ratio = _chance(suspect, reading) / _chance(leader, reading)
+        ratio = _chance(suspect, reading) / max(_chance(leader, reading), 1e-9)
         if ratio >= TELLING:
             supporting.append(f"{reading.target}: {reading.sentence}")
         elif ratio <= 1 / TELLING:
@@ -115,7 +115,7 @@ def _alternative(case: Case, suspect: Suspect, leader: Suspect) -> Alternative:
 
 def _chance(suspect: Suspect, reading: Reading) -> float:
     here = suspect.target == reading.target
-    table = suspect.cause.predicts[reading.probe] if here else HEALTHY[reading.probe]
+    table = suspect.cause.predicts.get(reading.probe, {}) if here else HEALTHY[reading.probe]
     return table.get(reading.outcome, 0.01)
 
 

@@ -42,11 +42,14 @@ def _read_process(result: Result) -> tuple[str, str]:
     if result.outcome is not Outcome.RAN:
         return "unknown", "it could not be asked for its process"
     # `ps` prints "pid stat args", /proc prints "pid (name) stat ...".
-    found = re.match(r"\s*\d+\s+(?:\(.*\)\s+)?([A-Z])", result.stdout)
+    found = re.match(r"\s*\d+\s+(?:\(.*\)\s+)?([A-Za-z])", result.stdout)
     if found is None:
-        return "dead", "there is no such process any more"
-    if found[1] == "T":
-        return "stopped", "its process is there but stopped (state T)"
+        gone = not result.stderr or "No such file" in result.stderr
+        if result.exit_code == 1 and not result.stdout.strip() and gone:
+            return "dead", "there is no such process any more"
+        return "unknown", "the answer about its process makes no sense"
+    if found[1] in "Tt":
+        return "stopped", f"its process is there but stopped (state {found[1]})"
     if found[1] in "ZX":
         return "dead", "its process has ended and only its entry is left (zombie)"
     return "alive", f"its process is alive (state {found[1]})"

@@ -14,6 +14,8 @@ __all__ = ["Reasoner"]
 
 SURE = 0.9
 WORTH_ASKING_BITS = 0.05
+SHOWN_MIN = 0.01
+CERTAIN = 0.999  # nothing seen from outside is surer than that
 
 
 class Reasoner:
@@ -68,11 +70,10 @@ def _question(case: Case) -> Answer | None:
     if not worth:
         return None
     bits, probe, target, action = max(worth, key=lambda one: (one[0], one[1].name, one[2].name))
-    reasoning = (
-        f"{_table(case)} The question that tells most ({bits:.2f} bits for its cost):"
-        f" {target.name}: {probe.question}"
-    )
-    return Answer(reasoning, (action,))
+    why = "To be sure, before it is blamed"
+    if bits > WORTH_ASKING_BITS:
+        why = f"The question that tells most ({bits:.2f} bits for its cost)"
+    return Answer(f"{_table(case)} {why}: {target.name}: {probe.question}", (action,))
 
 
 def _decide(case: Case) -> Answer:
@@ -99,8 +100,10 @@ def _clear(leader: Suspect, chance: float) -> bool:
 
 
 def _table(case: Case) -> str:
-    top = case.belief.ranked()[:3]
+    ranked = case.belief.ranked()
+    shown = [one for one in ranked[:3] if one[1] >= SHOWN_MIN] or ranked[:1]
     rows = ", ".join(
-        f"{suspect.cause.name} at {suspect.target} {weight:.0%}" for suspect, weight in top
+        f"{suspect.cause.name} at {suspect.target} {min(weight, CERTAIN):.1%}"
+        for suspect, weight in shown
     )
     return f"Hypotheses: {rows}."

@@ -47,6 +47,8 @@ class RateLimiter:
         seen += await asyncio.gather(
             *(_store(target, self._settings.timeout_s) for target in stores)
         )
+        strange = [target for target in targets if target.kind not in ("node", "store")]
+        seen += [Seen(one.name, problem=f"its kind {one.kind!r} is not known") for one in strange]
         return Observation(self.name, self._settings.clock.now(), tuple(seen))
 
 
@@ -63,13 +65,15 @@ async def _node(client: httpx2.AsyncClient, target: Target, timeout_s: float) ->
         return _unreachable("node", target, _sentence(error))
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         return Seen(target.name, {"kind": "node"}, f"it cannot be asked: {error}")
-    except ValueError:
+    except (RecursionError, ValueError):
         return Seen(target.name, {"kind": "node"}, "its health is not JSON")
     if not isinstance(said, dict):
         return Seen(target.name, {"kind": "node"}, f"it answered {status}")
     if not isinstance(said.get("status"), str) or not isinstance(said.get("store_connected"), bool):
         return Seen(target.name, {"kind": "node"}, "its health says nothing of its status")
-    readings |= {name: said[name] for name in READINGS if name in said}
+    for name in READINGS:
+        if name in said and isinstance(said[name], bool | int | float | str | None):
+            readings[name] = said[name]
     return Seen(target.name, readings)
 
 

@@ -1,0 +1,80 @@
+"""A Command is one attempt to do something, run or refused, as the Ledger remembers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+__all__ = ["OUTCOMES", "Attempt", "Command", "CommandFilter"]
+
+# What can be asked for: how a Result may end, and three words for what follows from it.
+OUTCOMES = (
+    *("cancelled", "failed", "ran", "refused", "running", "succeeded", "timed_out", "unknown"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What statistics and patterns go by: one command once, run or refused.
+
+    `seq` is the entry it began with, `context` why it was wanted; `outcome` is '' while it runs.
+    """
+
+    seq: int
+    at: datetime
+    command: str
+    command_hash: str
+    tool: str
+    target: str
+    cwd: str
+    venv: str
+    context: str
+    level: str
+    outcome: str
+    exit_code: int | None
+    duration_s: float
+    category: str
+    ticket: int | None
+    run: str
+
+    @property
+    def succeeded(self) -> bool:
+        """It ran to its end and said so."""
+        return self.outcome == "ran" and self.exit_code == 0
+
+    @property
+    def failed(self) -> bool:
+        """It ran and did not end well; what was refused or interrupted is not a failure of it."""
+        return self.outcome == "timed_out" or (self.outcome == "ran" and self.exit_code != 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Attempt):
+    """An Attempt with everything known of it: who wanted it, who let it, what it said.
+
+    `head` and `tail` are the ends of the output, `output_hash` is that of all that was recorded;
+    the streams' own hashes name the spool files where the whole output lies for a while.
+    """
+
+    agent: str
+    agent_type: str
+    workflow: str
+    risk: str
+    approver: str
+    head: str
+    tail: str
+    output_hash: str
+    stdout_sha256: str
+    stderr_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFilter:
+    """Which commands are wanted; what is not said does not matter."""
+
+    ticket: int | None = None
+    run: str = ""
+    target: str = ""
+    level: str = ""
+    outcome: str = ""
+    since: datetime | None = None

@@ -1,0 +1,23 @@
+"""A Query is what somebody looks for, in their own words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Query", "Term"]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Words that must follow each other; with `prefix` the last one may go on."""
+
+    text: str
+    prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Terms that must all be there; `text` is what was typed, for when no term can be looked up."""
+
+    text: str
+    terms: tuple[Term, ...]

@@ -1,0 +1,33 @@
+"""Reading what somebody typed into a search: anything at all."""
+
+from __future__ import annotations
+
+import re
+
+from operator_protocols.domain.query import Query, Term
+from operator_protocols.errors import UsageError
+
+__all__ = ["parse_query"]
+
+# A quoted phrase, a word, or a quote that nobody closed, which means nothing.
+_TERM = re.compile(r'"([^"]*)"(\*?)|([^\s"]+)|"')
+
+
+def parse_query(text: str) -> Query:
+    """Terms that must all be there: words, `"phrases"`, and beginnings with a `*` behind.
+
+    No text is wrong but an empty one; what looks like an operator elsewhere is a word here.
+    """
+    if not text.strip():
+        raise UsageError("There is nothing to look for.", next_step="Name at least one word.")
+    found = (_term(match) for match in _TERM.finditer(text))
+    return Query(text, tuple(term for term in found if term.text))
+
+
+def _term(match: re.Match[str]) -> Term:
+    phrase, star, word = match.groups()
+    if phrase is not None:
+        return Term(phrase.strip(), prefix=bool(star))
+    if word and word.endswith("*"):
+        return Term(word.rstrip("*"), prefix=True)
+    return Term(word or "")

@@ -1,0 +1,155 @@
+"""How often commands ran, how often that went well, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from operator_protocols.domain.category import FailureCategory
+from operator_protocols.domain.command import Attempt
+from operator_sre.ledger.history.templates import template_of
+
+__all__ = [
+    "FailureGroup",
+    "FailurePattern",
+    "Tally",
+    "category_of",
+    "failure_groups",
+    "failure_patterns",
+    "success_patterns",
+    "tallies",
+]
+
+RUNS_MIN = 3
+SUCCESS_RATE_MIN = 0.8
+FAILURES_MIN = 2
+EXAMPLES_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """One command in figures. `total` counts what ran; `success_rate` is None before an end."""
+
+    command: str
+    command_hash: str
+    total: int
+    successful: int
+    failed: int
+    refused: int
+    success_rate: float | None
+    avg_duration_s: float | None
+    last: datetime
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Failures of one category, with the newest as examples."""
+
+    category: str
+    count: int
+    examples: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePattern:
+    """A kind of command that fails again and again in the same way."""
+
+    lines: tuple[str, ...]
+    category: str
+    failures: int
+    runs: int
+    failure_rate: float
+    last: datetime
+    last_seq: int
+
+
+def tallies(attempts: Iterable[Attempt]) -> list[Tally]:
+    """One tally for each command, the most frequent first."""
+    groups: dict[str, list[Attempt]] = {}
+    for one in attempts:
+        groups.setdefault(one.command_hash, []).append(one)
+    found = [_tally(group) for group in groups.values()]
+    return sorted(found, key=lambda tally: (-tally.total, -tally.refused, -tally.last_seq))
+
+
+def _tally(group: Sequence[Attempt]) -> Tally:
+    newest = max(group, key=lambda one: one.seq)
+    refused = sum(one.outcome == "refused" for one in group)
+    ended = [one for one in group if one.succeeded or one.failed]
+    successful = sum(one.succeeded for one in ended)
+    return Tally(
+        command=newest.command,
+        command_hash=newest.command_hash,
+        total=len(group) - refused,
+        successful=successful,
+        failed=len(ended) - successful,
+        refused=refused,
+        success_rate=round(successful / len(ended), 4) if ended else None,
+        avg_duration_s=_mean(ended),
+        last=newest.at,
+        last_seq=newest.seq,
+    )
+
+
+def _mean(ended: Sequence[Attempt]) -> float | None:
+    return round(sum(one.duration_s for one in ended) / len(ended), 4) if ended else None
+
+
+def success_patterns(attempts: Iterable[Attempt], *, runs_min: int = RUNS_MIN) -> list[Tally]:
+    """Commands that were run at least so often and nearly always went well."""
+    return [
+        tally
+        for tally in tallies(attempts)
+        if tally.total >= runs_min and (tally.success_rate or 0.0) >= SUCCESS_RATE_MIN
+    ]
+
+
+def failure_groups(attempts: Iterable[Attempt]) -> list[FailureGroup]:
+    """What failed, by category, the most frequent first; attempts come newest first."""
+    groups: dict[str, list[Attempt]] = {}
+    for one in attempts:
+        if one.failed:
+            groups.setdefault(category_of(one), []).append(one)
+    found = [
+        FailureGroup(category, len(group), tuple(group[:EXAMPLES_MAX]))
+        for category, group in groups.items()
+    ]
+    return sorted(found, key=lambda group: (-group.count, group.category))
+
+
+def failure_patterns(
+    attempts: Iterable[Attempt], *, failures_min: int = FAILURES_MIN
+) -> list[FailurePattern]:
+    """Kinds of commands that failed at least so often with one category, the worst first."""
+    runs: dict[tuple[str, ...], list[Attempt]] = {}
+    for one in attempts:
+        if one.succeeded or one.failed:
+            runs.setdefault(template_of([one]).lines, []).append(one)
+    found = [
+        _pattern(lines, category, group)
+        for lines, group in runs.items()
+        for category in {category_of(one) for one in group if one.failed}
+    ]
+    often = [pattern for pattern in found if pattern.failures >= failures_min]
+    return sorted(often, key=lambda one: (-one.failures, -one.last_seq))
+
+
+def _pattern(lines: tuple[str, ...], category: str, group: Sequence[Attempt]) -> FailurePattern:
+    failed = [one for one in group if one.failed and category_of(one) == category]
+    newest = max(failed, key=lambda one: one.seq)
+    return FailurePattern(
+        lines=lines,
+        category=category,
+        failures=len(failed),
+        runs=len(group),
+        failure_rate=round(len(failed) / len(group), 4),
+        last=newest.at,
+        last_seq=newest.seq,
+    )
+
+
+def category_of(attempt: Attempt) -> str:
+    """Why it failed; a failure that nobody put a name to is one at run time."""
+    return attempt.category or FailureCategory.RUNTIME.value

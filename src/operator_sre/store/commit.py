@@ -1,0 +1,134 @@
+"""One group of changes, one durable transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from operator_protocols.domain.entry import Draft
+from operator_protocols.errors import ConflictError, StoreError
+from operator_sre.store.database import Connection, Database, sentence
+from operator_sre.store.projections import PROJECTED
+from operator_sre.store.transaction import Rules, Transaction
+
+__all__ = ["Committer", "Job"]
+
+
+@dataclass(slots=True)
+class Job:
+    """A change, or a mere entry to append, and who waits for it."""
+
+    change: Callable[[Transaction], Any] | None
+    draft: Draft | None
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[Any]
+    value: Any = None
+    error: Exception | None = None
+
+
+class Committer:
+    """Holds the writer's session. A change that raises is undone alone; its neighbours commit."""
+
+    def __init__(self, database: Database, rules: Rules) -> None:
+        self._database = database
+        self._rules = rules
+        self._connection: Connection | None = None
+        self._appended = 0
+
+    def commit(self, group: Sequence[Job], *, wait: bool) -> bool:
+        """Apply a group and make it durable; each job learns what became of it.
+
+        With `wait` False it returns False at once, with nothing done, when another process writes.
+        """
+        try:
+            connection = self._session()
+            if not self._database.begin(connection, wait=wait):
+                return False
+            transaction = Transaction(connection, self._rules)
+            for job in group:
+                self._apply(transaction, job)
+            transaction.flush()
+            connection.execute("COMMIT")
+            self._appended += transaction.appended
+        except self._database.failures as error:
+            self._fail(group, self._failure(error))
+        except Exception as error:
+            self._fail(group, error)  # a defect of ours; nobody may wait for it forever
+        return True
+
+    def _fail(self, group: Sequence[Job], error: Exception) -> None:
+        self._abandon()
+        for job in group:
+            job.value, job.error = None, error
+
+    def _failure(self, error: Exception) -> StoreError:
+        return StoreError(
+            f"The store could not be written: {sentence(error)}.", next_step=self._database.remedy
+        )
+
+    def sign_off(self) -> None:
+        """Sign what this process has appended, so that its tail is covered, and end the session."""
+        if self._appended:
+            try:
+                connection = self._session()
+                self._database.begin(connection, wait=True)
+                Transaction(connection, self._rules).checkpoint()
+                connection.execute("COMMIT")
+            except self._database.failures:
+                self._abandon()  # unsigned, but whole: the next checkpoint covers it
+        self._abandon()
+
+    def _apply(self, transaction: Transaction, job: Job) -> None:
+        draft = job.draft
+        if draft is not None and draft.kind not in PROJECTED and not draft.key:
+            try:
+                job.value = transaction.append(draft)
+            except (TypeError, ValueError) as error:
+                job.error = error  # it cannot be written as JSON; nothing was touched
+            return
+        connection = transaction.connection
+        mark = transaction.mark()
+        connection.execute("SAVEPOINT change")
+        try:
+            job.value = _result(transaction, job)
+            transaction.flush()
+        except Exception as error:  # handed to the waiter, which raises it
+            if _of_the_database(self._database, error):
+                raise  # the disk or the server, not the change: it fails for the whole group
+            connection.execute("ROLLBACK TO SAVEPOINT change")
+            transaction.undo(mark)
+            job.value, job.error = None, _own(self._database, error)
+        connection.execute("RELEASE SAVEPOINT change")
+
+    def _session(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._database.writer()
+        return self._connection
+
+    def _abandon(self) -> None:
+        """Give up the session, which ends its transaction; the next change opens another."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            with contextlib.suppress(*self._database.failures):
+                connection.close()
+
+
+def _result(transaction: Transaction, job: Job) -> Any:
+    if job.draft is not None:
+        return transaction.append(job.draft)
+    assert job.change is not None
+    return job.change(transaction)
+
+
+def _of_the_database(database: Database, error: Exception) -> bool:
+    return isinstance(error, database.failures) and not isinstance(error, database.conflicts)
+
+
+def _own(database: Database, error: Exception) -> Exception:
+    """What a unique index says, in our words; any other error is the change's own."""
+    if isinstance(error, database.conflicts):
+        return ConflictError(f"Somebody else was first; nothing was written: {sentence(error)}.")
+    return error

@@ -1,0 +1,148 @@
+"""Full text in each database: FTS5 in SQLite, a tsvector with GIN in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from operator_sre.store.database import Connection
+from operator_sre.store.words import Words, parts_of, words_of
+
+__all__ = ["TABLES", "TEXT_INDEXES", "FtsIndex", "TextIndex", "TsvectorIndex"]
+
+TABLES = ("commands_text", "entries_text")
+Row = tuple[object, ...]
+Phrase = tuple[Words, bool]
+
+
+class TextIndex(Protocol):
+    """One database's way to find words. Keys are the seq of what has the words."""
+
+    @property
+    def key(self) -> str:
+        """The column with the seq."""
+        ...
+
+    def create(self, connection: Connection) -> None:
+        """Make the tables if they are not there."""
+        ...
+
+    def row(self, seq: int, text: str) -> Row:
+        """A text as it is indexed. Pure."""
+        ...
+
+    def insert(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
+        """Index rows that are not there."""
+        ...
+
+    def remove(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
+        """Take rows out, exactly as they were inserted."""
+        ...
+
+    def match(self, table: str, phrases: Sequence[Phrase]) -> tuple[str, str]:
+        """A clause for rows with all the phrases, and its value."""
+        ...
+
+
+class FtsIndex:
+    """FTS5 without content: it holds the words, and the tables of the store hold the texts.
+
+    Words are joined by blanks before they get here, so that its tokenizer finds the same words;
+    what is inside of words is in a column of its own, where no phrase is looked for.
+    """
+
+    key = "rowid"
+
+    def create(self, connection: Connection) -> None:
+        """Make the tables if they are not there."""
+        for table in TABLES:
+            connection.execute(
+                f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5(words, parts, content='',"
+                " tokenize=\"unicode61 tokenchars '-_./'\")"
+            )
+
+    def row(self, seq: int, text: str) -> Row:
+        """A text as it is indexed."""
+        words = words_of(text)
+        return seq, " ".join(words), " ".join(sorted(parts_of(words)))
+
+    def insert(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
+        """Index rows that are not there."""
+        connection.executemany(
+            f"INSERT INTO {table} (rowid, words, parts) VALUES (?, ?, ?)",  # noqa: S608
+            rows,
+        )
+
+    def remove(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
+        """Take rows out; an index without content has to be told what was in them."""
+        connection.executemany(
+            f"INSERT INTO {table} ({table}, rowid, words, parts) VALUES ('delete', ?, ?, ?)",  # noqa: S608
+            rows,
+        )
+
+    def match(self, table: str, phrases: Sequence[Phrase]) -> tuple[str, str]:
+        """A clause for rows with all the phrases, and its value."""
+        return f"{table} MATCH ?", " ".join(_fts(words, prefix) for words, prefix in phrases)
+
+
+def _fts(words: Words, prefix: bool) -> str:
+    column = "words : " if len(words) > 1 else ""
+    return f'{column}"{" ".join(words)}"{" *" if prefix else ""}'
+
+
+class TsvectorIndex:
+    """A tsvector made from our own words, because the server's parser takes paths apart."""
+
+    key = "seq"
+
+    def create(self, connection: Connection) -> None:
+        """Make the tables if they are not there."""
+        for table in TABLES:
+            connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {table}"
+                " (seq BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)"
+            )
+            connection.execute(
+                f"CREATE INDEX IF NOT EXISTS {table}_by_word ON {table} USING GIN (words)"
+            )
+
+    def row(self, seq: int, text: str) -> Row:
+        """A text as it is indexed."""
+        words = words_of(text)
+        places: dict[str, list[str]] = {}
+        for place, word in enumerate(words[:_PLACE_MAX], start=1):
+            places.setdefault(word, []).append(str(place))
+        lexemes = [f"'{word}':{','.join(at[:_PLACES_MAX])}" for word, at in places.items()]
+        # Without a position, no phrase is found in what is inside of words.
+        lexemes += [f"'{part}'" for part in parts_of(words) - places.keys()]
+        return seq, " ".join(lexemes)
+
+    def insert(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
+        """Index rows that are not there."""
+        connection.executemany(
+            f"INSERT INTO {table} (seq, words) VALUES (?, CAST(? AS TSVECTOR))",  # noqa: S608
+            rows,
+        )
+
+    def remove(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
+        """Take rows out."""
+        seqs = [row[:1] for row in rows]
+        connection.executemany(f"DELETE FROM {table} WHERE seq = ?", seqs)  # noqa: S608
+
+    def match(self, table: str, phrases: Sequence[Phrase]) -> tuple[str, str]:
+        """A clause for rows with all the phrases, and its value."""
+        value = " & ".join(_tsquery(words, prefix) for words, prefix in phrases)
+        return f"{table}.words @@ CAST(? AS TSQUERY)", value
+
+
+# A lexeme has at most so many positions, and none lies further behind.
+_PLACES_MAX = 255
+_PLACE_MAX = 16_383
+
+
+def _tsquery(words: Words, prefix: bool) -> str:
+    lexemes = " <-> ".join(f"'{word}'" for word in words)
+    return f"({lexemes}{':*' if prefix else ''})"
+
+
+TEXT_INDEXES: Mapping[str, TextIndex] = {"sqlite": FtsIndex(), "postgresql": TsvectorIndex()}

@@ -1,0 +1,148 @@
+"""Settings as people meet them: values, where each came from, and a key that is never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from operator_sre.config import SETTINGS
+from tests.e2e.home import Done, Json, run_operator
+from tests.faces.cli.conftest import SECRET
+from tests.faces.cli.sentences import Bad, one_sentence
+
+
+def _settings(done: Done) -> dict[str, Json]:
+    assert done.code == 0, done
+    return {setting["name"]: setting for setting in done.json["settings"]}
+
+
+def test_every_setting_is_shown_with_its_source(tmp_path: Path) -> None:
+    below = tmp_path / "deep" / "below"
+    below.mkdir(parents=True)
+    (tmp_path / "operator.toml").write_text(
+        'interval_s = 7\ntimeout_s = 2.5\nmode = "approve"\nlog_level = "debug"\n'
+    )
+    environ = {"OPERATOR_TIMEOUT_S": "3", "OPERATOR_MODE": "execute", "OPERATOR_OTHER_TOOL": "x"}
+    line = ("config", "show", "--json", "--mode", "observe")
+    found = _settings(run_operator(*line, cwd=below, environ=environ))
+    assert list(found) == [setting.name for setting in SETTINGS]
+    file = f"file {tmp_path / 'operator.toml'}"
+    expected = {
+        "deadline_s": (120.0, "default"),
+        "interval_s": (7.0, file),
+        "log_level": ("debug", file),
+        "mode": ("observe", "flag"),
+        "timeout_s": (3.0, "environment"),
+    }
+    assert {name: (found[name]["value"], found[name]["source"]) for name in expected} == expected
+    text = run_operator("config", "show", cwd=below, environ=environ).out
+    assert text.startswith("SETTING")
+    assert all(setting.name in text and setting.meaning in text for setting in SETTINGS)
+
+
+def test_the_home_is_the_users_state_directory_unless_it_is_named(tmp_path: Path) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    home = _settings(run_operator("config", "show", "--json", cwd=tmp_path, environ=environ))[
+        "home"
+    ]
+    assert home["value"] == str(tmp_path / "state" / "operator-sre")
+    assert list(tmp_path.iterdir()) == [], "looking makes nothing"
+    line = ("config", "show", "--json", "--home", "here")
+    home = _settings(run_operator(*line, cwd=tmp_path))["home"]
+    assert (home["value"], home["source"]) == (str(tmp_path / "here"), "flag")
+
+
+@pytest.mark.parametrize(
+    ("safety", "approval", "mode"),
+    [
+        ("observe", "false", "observe"),
+        ("observe", "true", "observe"),
+        ("execute", "true", "approve"),
+        ("execute", "false", "execute"),
+        ("execute", "", "execute"),
+        ("", "true", "observe"),
+        ("", "", "observe"),
+    ],
+)
+def test_the_variables_of_the_seeds_are_honoured(
+    tmp_path: Path, safety: str, approval: str, mode: str
+) -> None:
+    environ = {"OPERATOR_SAFETY_MODE": safety, "OPERATOR_APPROVAL_MODE": approval}
+    environ = {name: value for name, value in environ.items() if value}
+    done = run_operator("config", "show", "--json", cwd=tmp_path, environ=environ)
+    assert _settings(done)["mode"]["value"] == mode
+
+
+def test_a_wish_to_be_asked_first_is_never_overruled_but_by_hand(tmp_path: Path) -> None:
+    asks = {"OPERATOR_APPROVAL_MODE": "true"}
+    line = ("config", "show", "--json")
+    both = run_operator(*line, cwd=tmp_path, environ={"OPERATOR_MODE": "execute", **asks})
+    (tmp_path / "operator.toml").write_text('mode = "execute"\n')
+    file = run_operator(*line, cwd=tmp_path, environ=asks)
+    flag = run_operator(*line, "--mode", "execute", cwd=tmp_path, environ=asks)
+    modes = [_settings(done)["mode"] for done in (both, file, flag)]
+    assert [(mode["value"], mode["source"]) for mode in modes] == [
+        ("approve", "environment"),
+        ("approve", "environment"),
+        ("execute", "flag"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        ({"OPERATOR_INTERVAL": "3"}, r"'OPERATOR_INTERVAL' .*mean 'OPERATOR_INTERVAL_S'\?"),
+        ({"OPERATOR_APPROVAL_MOD": "true"}, r"mean 'OPERATOR_APPROVAL_MODE'\?"),
+        ({"OPERATOR_SAFETY_MODE": "yolo"}, r"OPERATOR_SAFETY_MODE is 'yolo'.*observe or execute"),
+        ({"OPERATOR_APPROVAL_MODE": "maybe"}, r"OPERATOR_APPROVAL_MODE is 'maybe'.*true or false"),
+        ({"OPERATOR_MODE": "observe", "OPERATOR_SAFETY_MODE": "execute"}, r"contradicts.*Unset"),
+        ({"OPERATOR_STABLE_S": "inf"}, r"'stable_s' is 'inf' \(environment\)"),
+        ({"OPERATOR_STABLE_S": "nan"}, r"'stable_s' is 'nan' \(environment\)"),
+    ],
+    ids=str,
+)
+def test_a_wrong_variable_is_an_error_that_names_it(
+    tmp_path: Path, environ: dict[str, str], says: str
+) -> None:
+    one_sentence(run_operator("config", "show", cwd=tmp_path, environ=environ), Bad("", 2, says))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("intervall_s = 3", r"'intervall_s' in .*operator\.toml.* mean 'interval_s'\?"),
+        ("mode = true", r"'mode' in .*has to be a number or a text"),
+        ("mode = \n", r"operator\.toml' cannot be read: .*line 1"),
+        ("subjects = 3", r"'subjects' in .*has to be a table"),
+        ("[subjects.a]\nplugn = 'x'", r"'plugn' .*mean 'plugin'\?"),
+        ("[subjects.a]\ntargets = [{nme = 'x'}]", r"'nme' .*mean 'name'\?"),
+        ("[subjects.a]\ntargets = [{name = 'x', kind = 'y', port = 70000}]", r"not a port number"),
+        ("[subjects.a]\ntargets = [{name = 'x', kind = 'y', depends_on = 3}]", r"depends_on"),
+    ],
+)
+def test_a_wrong_file_is_an_error_that_names_the_place(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    (tmp_path / "operator.toml").write_text(text)
+    one_sentence(run_operator("config", "show", cwd=tmp_path), Bad("", 2, says))
+
+
+@pytest.mark.parametrize("line", ["config show", "config show --json", "up", "config nosuch"])
+def test_the_key_is_honoured_and_never_shown(tmp_path: Path, line: str) -> None:
+    (tmp_path / "operator.toml").write_text(f'anthropic_api_key = "file-{SECRET}"\n')
+    for environ in ({}, {"ANTHROPIC_API_KEY": SECRET}, {"OPERATOR_ANTHROPIC_API_KEY": SECRET}):
+        state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+        done = run_operator(*line.split(), cwd=tmp_path, environ={**state, **environ})
+        assert SECRET not in done.out + done.err
+        if line == "config show --json":
+            key = _settings(done)["anthropic_api_key"]
+            assert key["value"] == "(set, hidden)"
+            assert (key["source"] == "environment") is bool(environ)
+
+
+def test_an_unusable_key_is_not_shown_by_its_error(tmp_path: Path) -> None:
+    (tmp_path / "operator.toml").write_text(f'anthropic_api_key = ["{SECRET}"]\n')
+    done = run_operator("config", "show", cwd=tmp_path)
+    assert done.code == 2
+    assert SECRET not in done.err

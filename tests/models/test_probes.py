@@ -1,0 +1,208 @@
+"""Questions to a target, and how real answers read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.target import Process, Target
+from operator_protocols.domain.verdict import Level
+from operator_sre.executor.spool import Spool
+from operator_sre.executor.tools.port import CheckPort
+from operator_sre.executor.transports.local import LocalShell
+from operator_sre.gate import Policy, judge
+from operator_sre.models.reasoner.causes import HEALTHY
+from operator_sre.models.reasoner.probes import PROBES, Probe
+from tests.contract.servers import says, serving, unused_port
+
+BY_NAME = {probe.name: probe for probe in PROBES}
+PROCESS, PORT, LOG = BY_NAME["process"], BY_NAME["port"], BY_NAME["log"]
+TARGET = Target(
+    "node-1",
+    "node",
+    port=8001,
+    process=Process(4711, 1.0),
+    log="/var/log/a file's log",
+)
+
+
+def _ran(stdout: str = "", code: int = 0, stderr: str = "") -> Result:
+    return Result(Outcome.RAN, code, stdout, stderr)
+
+
+@contextlib.contextmanager
+def _sleeper() -> Iterator[int]:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _ask(probe: Probe, target: Target) -> Action:
+    action = probe.ask(target)
+    assert action is not None
+    return action
+
+
+def _process(pid: int, folder: Path) -> tuple[str, str]:
+    """Ask for a real process, with the real command."""
+    action = _ask(PROCESS, replace(TARGET, process=Process(pid, 1.0)))
+    result = asyncio.run(LocalShell(Spool(folder)).run(action))
+    return PROCESS.read(result)
+
+
+@pytest.fixture(params=["ps", "proc"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With `ps`, and on a machine without it."""
+    if request.param == "proc":
+        monkeypatch.setenv("PATH", "/nonexistent")
+    return str(request.param)
+
+
+def test_a_sleeping_process_is_alive(way: str, tmp_path: Path) -> None:
+    with _sleeper() as pid:
+        assert _process(pid, tmp_path)[0] == "alive"
+
+
+def test_a_stopped_process_is_stopped(way: str, tmp_path: Path) -> None:
+    with _sleeper() as pid:
+        os.kill(pid, signal.SIGSTOP)
+        while f"{pid} (" in (stat := Path(f"/proc/{pid}/stat").read_text()) and " T " not in stat:
+            continue
+        assert _process(pid, tmp_path)[0] == "stopped"
+
+
+def test_a_process_that_is_gone_is_dead(way: str, tmp_path: Path) -> None:
+    with _sleeper() as pid:
+        pass
+    assert _process(pid, tmp_path)[0] == "dead"
+
+
+def test_a_zombie_is_dead(way: str, tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert _process(process.pid, tmp_path)[0] == "dead"
+    process.wait()
+
+
+def test_both_ways_to_ask_are_there(way: str) -> None:
+    command = _ask(PROCESS, TARGET).command
+    assert command.startswith("ps -o" if way == "ps" else "cat /proc/4711/")
+
+
+READINGS = [
+    ("   4711 Ss   python -m node (stopped) T\n", 0, "", "alive"),
+    ("4711 R+   x\n", 0, "", "alive"),
+    ("4711 D    x\n", 0, "", "alive"),
+    ("4711 Tl   x\n", 0, "", "stopped"),
+    ("4711 t    traced by a debugger\n", 0, "", "stopped"),
+    ("4711 Z    [x] <defunct>\n", 0, "", "dead"),
+    ("4711 (a) T (b) S 1 4711\n", 0, "", "alive"),
+    ("4711 (my prog) T 1 4711\n", 0, "", "stopped"),
+    ("", 1, "", "dead"),
+    ("", 1, "cat: /proc/4711/stat: No such file or directory\n", "dead"),
+    ("", 1, "error: unknown user-defined format specifier\n", "unknown"),
+    ("", 127, "sh: 1: ps: not found\n", "unknown"),
+    ("", 126, "sh: 1: ps: Permission denied\n", "unknown"),
+    ("", 0, "", "unknown"),
+    ("nonsense\n", 0, "", "unknown"),
+]
+
+
+@pytest.mark.parametrize(("stdout", "code", "stderr", "outcome"), READINGS)
+def test_a_process_is_dead_only_when_that_was_really_said(
+    stdout: str, code: int, stderr: str, outcome: str
+) -> None:
+    assert PROCESS.read(_ran(stdout, code, stderr))[0] == outcome
+
+
+@pytest.mark.parametrize("outcome", [one for one in Outcome if one is not Outcome.RAN])
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+def test_what_could_not_be_asked_is_unknown(probe: Probe, outcome: Outcome) -> None:
+    assert probe.read(Result(outcome, stderr="refused"))[0] == "unknown"
+
+
+@pytest.mark.asyncio
+async def test_real_ports_are_read() -> None:
+    async with serving(says(b"x")) as lively:
+        with unused_port() as dead:
+            targets = [Target("a", "node", port=lively), Target("b", "node", port=dead)]
+            tool = CheckPort(lambda: targets)
+            read = [PORT.read(await tool.call(_ask(PORT, one).arguments)) for one in targets]
+    assert [state for state, _ in read] == ["answers", "refused"]
+    assert all(sentence for _, sentence in read)
+
+
+LOGS = [
+    ("", "quiet"),
+    ("started\nserving\n", "quiet"),
+    ("ERROR: cannot reach store\n", "errors"),
+    ("Traceback (most recent call last):\n", "errors"),
+    ("INFO shutting down\n", "ended"),
+    ("error once\n" + "fine\n" * 10, "quiet"),
+    ("error\nShutting down\n", "ended"),
+    ("terrors and byelaws\n", "quiet"),
+]
+
+
+@pytest.mark.parametrize(("text", "outcome"), LOGS)
+def test_the_last_words_of_a_log_are_read(text: str, outcome: str) -> None:
+    assert LOG.read(_ran(text))[0] == outcome
+
+
+def test_a_log_that_cannot_be_read_is_unknown() -> None:
+    assert LOG.read(_ran("", 1, "tail: cannot open"))[0] == "unknown"
+
+
+def test_a_sentence_about_a_log_is_short_whatever_the_log_says() -> None:
+    _, sentence = LOG.read(_ran("error " + "x" * 100_000))
+    assert len(sentence) < 300
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+def test_every_question_is_safe_to_ask(probe: Probe, way: str) -> None:
+    policy = Policy(tools=(CheckPort.spec,), readable=frozenset({TARGET.log}))
+    target = replace(TARGET, log="/var/log/node 1.log")
+    policy = replace(policy, readable=frozenset({target.log}))
+    assert judge(_ask(probe, target), policy).level is Level.SAFE
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+def test_a_question_is_known_again_by_its_own_probe_only(probe: Probe, way: str) -> None:
+    action = _ask(probe, TARGET)
+    assert [other.name for other in PROBES if other.mine(action)] == [probe.name]
+    assert action.target == "node-1"
+    assert action.reasoning
+
+
+def test_what_a_target_does_not_have_is_not_asked_for() -> None:
+    assert [probe.ask(Target("bare", "node")) for probe in PROBES] == [None, None, None]
+
+
+def test_no_other_action_is_taken_for_a_question() -> None:
+    others = [Action("restart_node", {"target": "a"}), Action.shell("uptime"), Action.shell("")]
+    assert not any(probe.mine(action) for probe in PROBES for action in others)
+
+
+@given(st.text(), st.text(), st.integers(-1, 255), st.sampled_from(Outcome))
+def test_any_answer_is_read_as_something_that_the_tables_know(
+    stdout: str, stderr: str, code: int, outcome: Outcome
+) -> None:
+    for probe in PROBES:
+        state, sentence = probe.read(Result(outcome, code, stdout, stderr))
+        assert state in HEALTHY[probe.name]
+        assert sentence
