@@ -13,6 +13,7 @@ NOON = datetime(2026, 3, 4, 12, 0, 0, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sleeper:
+    for_s: float
     until: float
     woken: asyncio.Future[None]
 
@@ -24,7 +25,7 @@ class HeldClock:
         self._at = at
         self._elapsed_s = 0.0
         self._sleepers: list[_Sleeper] = []
-        self._watchers: list[tuple[int, asyncio.Future[None]]] = []
+        self._watchers: list[tuple[int, float | None, asyncio.Future[None]]] = []
 
     def now(self) -> datetime:
         """The wall clock, aware, in UTC."""
@@ -40,7 +41,7 @@ class HeldClock:
             await asyncio.sleep(0)
             return
         woken = asyncio.get_running_loop().create_future()
-        sleeper = _Sleeper(self._elapsed_s + seconds, woken)
+        sleeper = _Sleeper(seconds, self._elapsed_s + seconds, woken)
         self._sleepers.append(sleeper)
         self._tell_watchers()
         try:
@@ -57,17 +58,20 @@ class HeldClock:
             if not sleeper.woken.done():
                 sleeper.woken.set_result(None)
 
-    async def asleep(self, count: int = 1) -> None:
-        """Wait until so many sleep; what they did before has been done."""
-        if len(self._sleepers) < count:
+    async def asleep(self, count: int = 1, *, for_s: float | None = None) -> None:
+        """Wait until so many sleep, for so long; what they did before has been done."""
+        if self._count(for_s) < count:
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._watchers.append((count, waiting))
+            self._watchers.append((count, for_s, waiting))
             await waiting
+
+    def _count(self, for_s: float | None) -> int:
+        return sum(for_s is None or sleeper.for_s == for_s for sleeper in self._sleepers)
 
     def _tell_watchers(self) -> None:
         for watcher in list(self._watchers):
-            count, waiting = watcher
-            if len(self._sleepers) >= count:
+            count, for_s, waiting = watcher
+            if self._count(for_s) >= count:
                 self._watchers.remove(watcher)
                 if not waiting.done():
                     waiting.set_result(None)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.clock import HeldClock
+from tests.contract.postgres import database_in
 from tests.contract.stores import STORES, Home, Ports
 
 __all__ = ["clock", "home", "ports"]
@@ -22,9 +23,11 @@ def clock() -> HeldClock:
 @pytest.fixture(params=sorted(STORES))
 def home(request: pytest.FixtureRequest, tmp_path: Path, clock: HeldClock) -> Iterator[Home]:
     """An empty database of each kind."""
-    one = Home(str(request.param), tmp_path, clock)
-    yield one
-    one.close()
+    kind = str(request.param)
+    with database_in(kind, tmp_path, request.config):
+        one = Home(kind, tmp_path, clock)
+        yield one
+        one.close()
 
 
 @pytest.fixture

@@ -9,18 +9,22 @@ from typing import Protocol
 from operator_protocols.ports import (
     Approvals,
     Clock,
+    Commands,
     Conditions,
     Entries,
     Intents,
     Journal,
     Leases,
     Observations,
+    Patterns,
     Runs,
+    Search,
     Tickets,
 )
-from operator_sre.store import open_store
+from operator_sre.store import open_store, open_store_at
+from operator_sre.store.transaction import Rules
 
-__all__ = ["STORES", "Home", "Ports"]
+__all__ = ["STORES", "URL", "Home", "Ports"]
 
 
 class Ports(Protocol):
@@ -41,14 +45,28 @@ class Ports(Protocol):
     @property
     def intents(self) -> Intents: ...
     @property
+    def commands(self) -> Commands: ...
+    @property
+    def patterns(self) -> Patterns: ...
+    @property
+    def search(self) -> Search: ...
+    @property
     def conditions(self) -> Conditions: ...
     @property
     def observations(self) -> Observations: ...
     def close(self) -> None: ...
 
 
+URL = "store.url"  # a file in the folder of a store that lies elsewhere
+
+
+def _postgresql(folder: Path, clock: Clock) -> Ports:
+    return open_store_at((folder / URL).read_text(), Rules(clock))
+
+
 # One more implementation is one more line here.
 STORES: Mapping[str, Callable[[Path, Clock], Ports]] = {
+    "postgresql": _postgresql,
     "sqlite": lambda folder, clock: open_store(folder / "operator.db", clock=clock),
 }
 

@@ -8,22 +8,31 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.home import Home
+from tests.e2e.warm import Warm
 
-__all__ = ["home", "rigged"]
+__all__ = ["home", "rigged", "warm"]
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Warm]:
+    """The command in a process that is warm."""
+    warm = Warm()
+    yield warm
+    warm.close()
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
+def home(tmp_path: Path, warm: Warm) -> Iterator[Home]:
     """An empty home; whatever runs on it ends with the test."""
-    home = Home(tmp_path)
+    home = Home(tmp_path, warm)
     yield home
     home.close()
 
 
 @pytest.fixture(scope="module")
-def rigged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+def rigged(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Iterator[Home]:
     """A home whose rate limiter runs, for all tests of a file; each hurts it and sees it well."""
-    home = Home(tmp_path_factory.mktemp("rigged"))
+    home = Home(tmp_path_factory.mktemp("rigged"), warm)
     try:
         home.ask("lab", "up", "ratelimiter")
         yield home

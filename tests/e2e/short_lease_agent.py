@@ -16,7 +16,7 @@ from operator_sre.config import load_config
 
 __all__ = ["LEASE_S", "main"]
 
-LEASE_S = 1.5
+LEASE_S = 2.5
 
 
 def main() -> None:

@@ -76,7 +76,7 @@ class Story:
         assert proof["payload"]["held"] is True
         assert proof["payload"]["health"] == "healthy"
         assert proof["payload"]["looks"] >= 2
-        assert proof["payload"]["stable_s"] >= 2
+        assert proof["payload"]["stable_s"] >= 1
         assert proof["payload"]["harm"] == []
         assert self.one("ticket_resolved")["proof"] == proof["payload"]
         assert self.ticket["state"] == "resolved"

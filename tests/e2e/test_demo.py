@@ -9,7 +9,7 @@ import re
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from operator_protocols.domain.observation import Violation
 from tests.e2e.census import processes_of
 from tests.e2e.home import OPERATOR, Home, Json, run_operator
 from tests.e2e.terminal import Terminal
+from tests.e2e.warm import Warm
 
 DEMO_S_MAX = 100.0
 STEPS = ["rig", "watch", "fault", "file", "think", "decide", "act", "prove", "close"]
@@ -41,9 +42,9 @@ class Shows:
     json_code: int
 
 
-def _lived_in(folder: Path) -> Path:
+def _lived_in(folder: Path, warm: Warm) -> Path:
     """A home in which a ticket was resolved long ago."""
-    home = Home(folder)
+    home = Home(folder, warm)
     since = datetime(2026, 1, 1, tzinfo=UTC)
     violation = Violation("ratelimiter", "node_down", "node-9", Severity.CRITICAL, "old", since)
 
@@ -66,44 +67,46 @@ def _environ(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def shows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shows]:
+def shows(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Iterator[Shows]:
     """A demo on a terminal, one in a pipe and one as JSON in a home with a past, all at once."""
     folder = tmp_path_factory.mktemp("shows")
     environ = _environ(folder)
     words = [str(OPERATOR), "demo"]
-    with socket.socket() as taken, suppress(OSError):
+    home = str(_lived_in(folder, warm))
+    with ExitStack() as stack:
+        taken = stack.enter_context(socket.socket())
         with suppress(OSError):  # whoever has it already serves the test as well
             taken.bind(("127.0.0.1", REDIS_PORT))
             taken.listen()
         terminal = Terminal(words, cwd=folder, environ=environ)
-        piped = _start(words, folder, environ)
-        as_json = _start([*words, "--json", "--home", str(_lived_in(folder))], folder, environ)
+        stack.callback(terminal.close)
+        piped = _start(stack, words, folder, environ)
+        as_json = _start(stack, [*words, "--json", "--home", home], folder, environ)
         out, err = piped.communicate(timeout=DEMO_S_MAX)
         lines, _ = as_json.communicate(timeout=DEMO_S_MAX)
-        code = terminal.ended()
-    try:
         yield Shows(
             folder=folder,
             terminal=terminal,
-            terminal_code=code,
+            terminal_code=terminal.ended(),
             piped=subprocess.CompletedProcess(words, piped.returncode, out, err),
             events=[json.loads(line) for line in lines.decode().splitlines()],
             json_code=as_json.returncode,
         )
-    finally:
-        terminal.close()
-        for process in (piped, as_json):
-            if process.poll() is None:
-                process.kill()
-                process.wait()
 
 
-def _start(words: list[str], cwd: Path, environ: dict[str, str]) -> subprocess.Popen[bytes]:
+def _start(
+    stack: ExitStack, words: list[str], cwd: Path, environ: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a demo in a pipe; whatever happens it does not outlive the stack."""
     pipe = subprocess.PIPE
     env = {**os.environ, **environ}
-    return subprocess.Popen(
-        words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+    process = stack.enter_context(
+        subprocess.Popen(
+            words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+        )
     )
+    stack.callback(process.kill)
+    return process
 
 
 def test_in_a_pipe_it_is_plain_lines_in_the_order_of_the_journey(shows: Shows) -> None:
@@ -172,23 +175,14 @@ def test_it_leaves_no_process_and_does_not_touch_the_users_own_state(shows: Show
     assert [left for home in homes for left in (home / "lab").iterdir()] == []
 
 
-def test_it_does_not_end_a_rig_that_was_there_before(home: Home) -> None:
-    before = home.ask("lab", "up", "ratelimiter")["rig"]["targets"]
-    done = home.run("demo")
-    assert done.code == 1
-    assert "is up already" in done.err
-    after = home.rig()
-    assert {one["name"]: one["pid"] for one in before} == {
-        name: one["pid"] for name, one in after.items()
-    }
-    assert {one["state"] for one in after.values()} == {"running"}
-
-
 @pytest.mark.parametrize(
     "words", [("demo", "nosuch"), ("demo", "--fault", "nosuch"), ("demo", "--mode", "banana")]
 )
-def test_a_demo_that_cannot_begin_leaves_nothing(tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = run_operator(*words, cwd=tmp_path, environ=_environ(tmp_path))
+def test_a_demo_that_cannot_begin_leaves_nothing(
+    warm: Warm, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    environ = {**os.environ, **_environ(tmp_path)}
+    done = warm.run(*words, cwd=tmp_path, environ=environ)
     assert done.code == 2
     assert done.err.startswith("operator: ")
     assert list((tmp_path / "tmp").iterdir()) == []

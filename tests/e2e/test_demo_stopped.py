@@ -40,7 +40,7 @@ def _left_as_it_was(demo: Terminal) -> None:
     assert "Traceback" not in demo.shown
 
 
-@pytest.mark.parametrize("moment", [STARTING, STARTED, BROKEN])
+@pytest.mark.parametrize("moment", [STARTING, BROKEN], ids=["while it starts", "when it is broken"])
 def test_ctrl_c_ends_it_cleanly(demo: Terminal, folder: Path, moment: str) -> None:
     demo.shows(moment)
     demo.press_ctrl_c()
@@ -50,9 +50,8 @@ def test_ctrl_c_ends_it_cleanly(demo: Terminal, folder: Path, moment: str) -> No
     _left_as_it_was(demo)
 
 
-@pytest.mark.parametrize("moment", [STARTING, BROKEN])
-def test_an_impatient_ctrl_c_ends_it_as_cleanly(demo: Terminal, folder: Path, moment: str) -> None:
-    demo.shows(moment)
+def test_an_impatient_ctrl_c_ends_it_as_cleanly(demo: Terminal, folder: Path) -> None:
+    demo.shows(STARTED)
     assert demo.ended(pressing=True) == 130
     eventually(lambda: not processes_of(folder), "the rig is gone", within_s=GONE_S_MAX)
     assert list(folder.iterdir()) == []
@@ -68,11 +67,10 @@ def test_sigterm_ends_it_cleanly(demo: Terminal, folder: Path) -> None:
     _left_as_it_was(demo)
 
 
-@pytest.mark.parametrize("moment", [STARTING, BROKEN])
+@pytest.mark.parametrize("moment", [STARTING, STARTED], ids=["while it starts", "when it is up"])
 def test_kill_nine_takes_its_rig_along(demo: Terminal, folder: Path, moment: str) -> None:
     demo.shows(moment)
-    if moment == STARTING:
-        eventually(lambda: len(processes_of(folder)) > 1, "the rig begins to start")
+    eventually(lambda: len(processes_of(folder)) > 1, "the rig begins to start")
     demo.signal(signal.SIGKILL)
     assert demo.ended() == -signal.SIGKILL
     eventually(lambda: not processes_of(folder), "the rig is gone", within_s=GONE_S_MAX)

@@ -29,6 +29,7 @@ def _hurt(home: Home, target: str, number: int) -> tuple[Json, Story]:
     """Signal a target's process by hand; returns it as it was, and the story of its repair."""
     before = max([ticket.id for ticket in home.tickets()], default=0)
     victim = home.rig()[target]
+    home.looked(1)  # between two looks, so that the next one sees the whole of it
     os.kill(victim["pid"], number)
     ticket = home.new_ticket(before, TicketState.RESOLVED, TicketState.ESCALATED)
     assert ticket.state is TicketState.RESOLVED, ticket.reason

@@ -61,7 +61,7 @@ def test_observe_proposes_changes_nothing_and_sees_a_person_heal_it(rigged: Home
     after = Story(rigged, ticket.id)
     proof = after.one("ticket_resolved")["proof"]
     assert proof["held"] is True
-    assert proof["stable_s"] >= 2
+    assert proof["stable_s"] >= 1
     assert "recovered by itself" in after.ticket["reason"]
     assert len(after.all("run_started")) == 1, "nobody worked on it again"
     assert after.all("ticket_resolved")[0]["seq"] > after.all("ticket_escalated")[0]["seq"]

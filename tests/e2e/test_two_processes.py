@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 from operator_protocols.domain.ticket import TicketState
+from tests.e2e.census import processes_of
 from tests.e2e.home import Home
 from tests.e2e.story import Story
 from tests.e2e.waiting import eventually
@@ -35,3 +37,13 @@ def test_an_agent_waits_on_an_empty_home_for_a_monitor_to_file_something(home: H
     assert "claimed" in agent.said
     assert "claimed" not in monitor.said
     assert (agent.end(), monitor.end()) == (143, 143)
+    _down(home, Path(rig["directory"]))
+
+
+def _down(home: Home, directory: Path) -> None:
+    """Taking a rig down leaves nothing of it, and twice is fine."""
+    assert directory.is_dir()
+    assert home.ask("lab", "down", "ratelimiter")["down"] is True
+    assert processes_of(home.path) == {}
+    assert not directory.exists()
+    assert home.look("lab", "down", "ratelimiter").code == 0

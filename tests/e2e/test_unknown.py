@@ -73,7 +73,8 @@ def test_a_node_that_never_finishes_its_answer_does_not_hide_the_others(home: Ho
     with stand_in(slow) as server, stand_in(dead) as other:
         server.say(WELL)
         other.say(WELL)
-        home.start("monitor", "run", "--subject", "shop", "--interval-s", "0.2")
+        line = ("monitor", "run", "--subject", "shop", "--interval-s", "0.2")
+        monitor = home.start(*line, "--log-format", "json")
         home.looked(2, subject="shop")
         assert home.tickets() == []
         server.drips = True
@@ -81,6 +82,9 @@ def test_a_node_that_never_finishes_its_answer_does_not_hide_the_others(home: Ho
         other.close()
         _opened(home, "node_down", "dead")
         assert _live(home, "observable", "shop") is None
+    logged = [json.loads(line) for line in monitor.said.splitlines()]
+    opened = [one for one in logged if one["message"] == "ticket opened"]
+    assert [(one["ticket"], one["target"]) for one in opened] == [(1, "slow"), (2, "dead")]
 
 
 def test_an_unreadable_rig_keeps_its_ticket_open_and_its_monitor_alive(home: Home) -> None:

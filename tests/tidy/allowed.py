@@ -21,6 +21,7 @@ PRINTS: dict[str, str] = {}
 
 # `path:function` in tests -> why it waits for time instead of a condition.
 SLEEPS: dict[str, str] = {
+    "tests/e2e/waiting.py:eventually": "polls a condition until its deadline",
     "tests/processes/waiting.py:eventually": "polls a condition until its deadline",
     "tests/services/conftest.py:_until": "polls a condition until its deadline",
     "tests/services/test_ratelimiter_window.py:Round._call": "the pace of a caller is the input",

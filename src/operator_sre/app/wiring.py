@@ -31,10 +31,30 @@ from operator_sre.monitor import Monitor
 from operator_sre.pipeline import Care, Pipeline
 from operator_sre.plugins import find_plugin, plugin_names
 from operator_sre.store import Store, open_store
+from operator_sre.store.backup import Backup
+from operator_sre.store.check import CheckReport
+from operator_sre.store.maintenance import Maintenance
+from operator_sre.store.migrations import Migrated
+from operator_sre.store.places import database_at
+from operator_sre.store.purge import PurgePlan
+from operator_sre.store.rebuild import Difference
+from operator_sre.store.restore import Restored
+from operator_sre.store.transaction import Rules
 from operator_sre.tickets import Desk
 from operator_sre.verify import Verifier
 
-__all__ = ["App", "open_app"]
+__all__ = [
+    "App",
+    "Backup",
+    "CheckReport",
+    "Difference",
+    "Maintenance",
+    "Migrated",
+    "PurgePlan",
+    "Restored",
+    "maintenance_of",
+    "open_app",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +216,12 @@ def open_app(config: Config) -> Iterator[App]:
         yield App(config, store, clock, key, lambda: secrets.token_hex(16))
     finally:
         store.close()
+
+
+def maintenance_of(config: Config) -> Maintenance:
+    """The store of `config` as a whole; nothing is opened or made yet."""
+    return Maintenance(
+        database=database_at(config.values.get("store") or config.home / "operator.db"),
+        rules=Rules(SystemClock(), signer=KeyFile(config.home / "ledger.key")),
+        backups=config.home / "backups",
+    )

@@ -76,7 +76,8 @@ class LocalEngine:
             log.info("%s: %s", ended.state, ended.reason, extra=where)
         except asyncio.CancelledError:
             await self._park(ticket, work)
-            if not work.cancelled() or not heartbeat.done():
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
                 raise  # we were stopped; a lost lease only ends this ticket's work
             log.warning("lease lost, work stopped", extra=where)
         except ConflictError as error:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from operator_sre.store.store import Store, open_store, store_on
+from operator_sre.store.store import Store, open_store, open_store_at, store_on
 
-__all__ = ["Store", "open_store", "store_on"]
+__all__ = ["Store", "open_store", "open_store_at", "store_on"]

@@ -34,8 +34,10 @@ def command_began(connection: Connection, entry: Entry) -> None:
 def command_ended(connection: Connection, entry: Entry) -> None:
     """What became of it."""
     values = _end(entry)
+    # Said twice, because the index leaves out what never had a permit.
     connection.execute(
-        f"UPDATE commands SET {', '.join(f'{name} = ?' for name in _END)} WHERE permit = ?",  # noqa: S608
+        f"UPDATE commands SET {', '.join(f'{name} = ?' for name in _END)}"  # noqa: S608
+        " WHERE permit = ? AND permit <> ''",
         (*(values[name] for name in _END), entry.payload["permit"]),
     )
 

@@ -10,11 +10,11 @@ from typing import Any
 from operator_protocols.domain.command import Attempt, Command, CommandFilter
 from operator_sre.store.reader import Reader
 
-__all__ = ["COMMAND_COLUMNS", "StoredCommands", "command_from", "command_where"]
+__all__ = ["COMMAND_COLUMNS", "COMMAND_FIELDS", "StoredCommands", "command_from", "command_where"]
 
 _ATTEMPT = tuple(field.name for field in fields(Attempt))
-_COMMAND = tuple(field.name for field in fields(Command))
-COMMAND_COLUMNS = ", ".join(f"commands.{name}" for name in _COMMAND)
+COMMAND_FIELDS = tuple(field.name for field in fields(Command))
+COMMAND_COLUMNS = ", ".join(f"commands.{name}" for name in COMMAND_FIELDS)
 Clauses = list[tuple[str, tuple[object, ...]]]
 
 _OUTCOMES = {
@@ -65,7 +65,7 @@ class StoredCommands:
 
 def command_from(row: Sequence[Any]) -> Command:
     """A command from its COMMAND_COLUMNS."""
-    return Command(**_named(_COMMAND, row))
+    return Command(**_named(COMMAND_FIELDS, row))
 
 
 def command_where(

@@ -53,6 +53,7 @@ def _where(seq: int, ticket: int | None, run: str) -> tuple[str, tuple[object, .
     if ticket is not None:
         clauses.append(("ticket = ?", ticket))
     if run:
-        clauses.append(("run = ?", run))
+        # Said twice, because the index leaves out what belongs to no run.
+        clauses.append(("run = ? AND run <> ''", run))
     text = " AND ".join(clause for clause, _ in clauses)
     return f"WHERE {text}", tuple(value for _, value in clauses)

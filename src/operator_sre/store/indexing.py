@@ -10,17 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from operator_sre.store.database import Connection, Database
-from operator_sre.store.textindex import TABLES, TextIndex
+from operator_sre.store.textindex import TextIndex, create_index, progress
 from operator_sre.store.words import text_of_body
 
-__all__ = ["PROGRESS", "STEP_ENTRIES", "Indexer", "forget_index", "indexed_seq"]
+__all__ = ["STEP_ENTRIES", "Indexer"]
 
 # Short enough that nobody who wants to write waits long for a step.
 STEP_ENTRIES = 500
 # What is written together is indexed together; a second behind is soon enough.
 GATHER_S = 0.25
 STEPS_MAX = 20
-PROGRESS = "SELECT seq FROM indexed WHERE place = 1"
 _COMMANDS = "SELECT seq, ended, command, context, head, tail FROM commands"
 log = logging.getLogger(__name__)
 
@@ -85,7 +84,7 @@ class Indexer:
 
     def _step(self, connection: Connection) -> bool:
         """Index the next entries; False when there are none."""
-        start = indexed_seq(connection.execute(PROGRESS).fetchall())
+        start = self._start(connection)
         entries = connection.execute(
             "SELECT seq, body FROM entries WHERE seq > ? ORDER BY seq LIMIT ?",
             (start, STEP_ENTRIES),
@@ -96,7 +95,7 @@ class Indexer:
         rows = [self._index.row(seq, text) for seq, text in texts if text]
         # Only what takes the database is done while others have to wait.
         self._database.begin(connection, wait=True)
-        if indexed_seq(connection.execute(PROGRESS).fetchall()) == start:
+        if self._start(connection) == start:
             self._write(connection, rows, start, entries[-1][0])
         connection.execute("COMMIT")
         return True
@@ -105,14 +104,10 @@ class Indexer:
         self, connection: Connection, rows: Sequence[tuple[object, ...]], start: int, end: int
     ) -> None:
         if start == 0:
-            self._index.create(connection)
+            create_index(self._index, connection)
         self._index.insert(connection, "entries_text", rows)
         self._write_commands(connection, start, end)
-        connection.execute(
-            "INSERT INTO indexed (place, seq) VALUES (1, ?)"
-            " ON CONFLICT (place) DO UPDATE SET seq = excluded.seq",
-            (end,),
-        )
+        connection.execute("UPDATE indexed SET seq = ?", (end,))
 
     def _write_commands(self, connection: Connection, start: int, end: int) -> None:
         index, table = self._index, "commands_text"
@@ -126,6 +121,12 @@ class Indexer:
         now = [index.row(row[0], _text(row, at=end)) for row in (*began, *ended)]
         index.insert(connection, table, now)
 
+    def _start(self, connection: Connection) -> int:
+        """Where to go on. An index that knows more than the ledger is of another, longer one."""
+        done = progress(self._index, lambda sql: connection.execute(sql).fetchall())
+        head = connection.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
+        return done if done <= head else 0
+
     def _session(self) -> Connection:
         if self._connection is None:
             self._connection = self._database.writer()
@@ -138,19 +139,7 @@ class Indexer:
                 connection.close()
 
 
-def indexed_seq(rows: Sequence[Sequence[Any]]) -> int:
-    """How far the index is, from the rows of `indexed`."""
-    return int(rows[0][0]) if rows else 0
-
-
 def _text(row: Sequence[Any], *, at: int) -> str:
     _, ended, command, context, head, tail = row
     output = (head, tail) if ended is not None and ended <= at else ()
     return "\n".join((command, context, *output))
-
-
-def forget_index(connection: Connection) -> None:
-    """Throw the index away; it is made anew, step by step. For when texts were taken away."""
-    for table in TABLES:
-        connection.execute(f"DROP TABLE IF EXISTS {table}")
-    connection.execute("DELETE FROM indexed")

@@ -14,7 +14,7 @@ from operator_sre.store.database import Connection, sentence
 from operator_sre.store.migrations import must_be_current
 from operator_sre.store.schema import SCHEMA, SCHEMA_VERSION
 from operator_sre.store.session import Session
-from operator_sre.store.tables import INDEXES, TABLES
+from operator_sre.store.tables import LAYOUT, layout_of
 
 __all__ = ["PostgresDatabase"]
 
@@ -151,12 +151,12 @@ class PostgresDatabase:
             " LEFT JOIN pg_index ON indexrelid = pg_class.oid"
             " WHERE relnamespace = quote_ident(current_schema())::regnamespace"
         ).fetchall()
-        valid = dict(rows)
-        found = [f"{name} is missing" for name in (*TABLES, *INDEXES) if name not in valid]
-        found += [f"index {name} is not valid" for name in INDEXES if valid.get(name) is False]
-        return found + [
-            text for name in TABLES if name in valid for text in _read(connection, name)
-        ]
+        valid, layout = dict(rows), layout_of(self._own_version(connection))
+        wanted = (*layout.tables, *layout.indexes)
+        found = [f"{name} is missing" for name in wanted if name not in valid]
+        found += [f"{name} is not valid" for name in wanted if valid.get(name) is False]
+        there = [name for name in layout.tables if name in valid]
+        return found + [text for name in there for text in _read(connection, name)]
 
     def settle(self, connection: Connection) -> None:
         """Give dead rows back, and let numbers go on behind those that were copied in."""
@@ -164,7 +164,7 @@ class PostgresDatabase:
             "SELECT setval(pg_get_serial_sequence('observations', 'id'),"
             " (SELECT coalesce(max(id), 0) + 1 FROM observations), false)"
         )
-        connection.execute(f"VACUUM {', '.join(TABLES)}")
+        connection.execute(f"VACUUM {', '.join(LAYOUT.tables)}")
 
     def _session(self, *first: str, limit_s: int) -> Session:
         settings = (
@@ -196,15 +196,13 @@ class PostgresDatabase:
             )
         if ours:
             return int(connection.execute("SELECT version FROM operator_store").fetchone()[0])
-        marks = ", ".join("?" * len(TABLES))
-        taken = connection.execute(
+        rows = connection.execute(
             "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
-            f" AND tablename IN ({marks}) LIMIT 1",
-            TABLES,
-        ).fetchone()
-        if taken is not None:
+        ).fetchall()
+        taken = sorted({name for (name,) in rows} & set(LAYOUT.tables))
+        if taken:
             raise StoreError(
-                f"{self.place!r} has a table {taken[0]!r} of another program; it was left as it is.",
+                f"{self.place!r} has a table {taken[0]!r} of another program; it is as it was.",
                 next_step="Name another database, or a schema of its own in its search_path.",
             )
         return 0

@@ -55,7 +55,7 @@ def _ticket_grew(connection: Connection, entry: Entry) -> None:
         (
             severity.value,
             severity.rank,
-            entry.payload["summary"],
+            plain(entry.payload["summary"]),
             entry.at.isoformat(),
             entry.ticket,
         ),
@@ -66,10 +66,14 @@ def _add_violations(connection: Connection, entry: Entry) -> None:
     connection.executemany(
         "INSERT INTO violations (ticket, place, key, live, body) VALUES (?, ?, ?, 1, ?)",
         [
-            (entry.ticket, entry.seq * 1000 + place, from_json(Violation, body).key, _text(body))
+            (entry.ticket, entry.seq * 1000 + place, _key(body), _text(body))
             for place, body in enumerate(entry.payload["violations"])
         ],
     )
+
+
+def _key(body: object) -> str:
+    return plain(from_json(Violation, body).key)
 
 
 def _text(body: object) -> str:

@@ -157,12 +157,7 @@ CREATE TABLE IF NOT EXISTS patterns (
     uses   {int} NOT NULL
 );
 
--- Beside the ledger: how far its texts are indexed, who holds what right now, clocks of
--- conditions, telemetry.
-CREATE TABLE IF NOT EXISTS indexed (
-    place {int} PRIMARY KEY,
-    seq   {int} NOT NULL
-);
+-- Beside the ledger: who holds what right now, clocks of conditions, telemetry.
 CREATE TABLE IF NOT EXISTS leases (
     ticket {int} PRIMARY KEY,
     epoch  {int} NOT NULL,

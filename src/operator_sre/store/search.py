@@ -12,10 +12,10 @@ from operator_protocols.domain.command import Command, CommandFilter
 from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.query import Query
 from operator_sre.chain import entry_from
-from operator_sre.store.commands import COMMAND_COLUMNS, command_from, command_where
-from operator_sre.store.indexing import PROGRESS, STEP_ENTRIES, Indexer, indexed_seq
+from operator_sre.store.commands import COMMAND_COLUMNS, COMMAND_FIELDS, command_from, command_where
+from operator_sre.store.indexing import STEP_ENTRIES, Indexer
 from operator_sre.store.reader import Reader
-from operator_sre.store.textindex import TextIndex
+from operator_sre.store.textindex import Phrase, TextIndex, progress
 from operator_sre.store.words import text_of_body, words_of
 
 __all__ = ["StoredSearch"]
@@ -25,6 +25,7 @@ TERMS_MAX = 64
 SCAN_ROWS_MAX = 20_000
 SCAN_PAGE = 500
 Row = Sequence[Any]
+_TEXTS = [COMMAND_FIELDS.index(name) for name in ("command", "context", "head", "tail")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class StoredSearch:
     def behind(self) -> int:
         """How many entries are not in the index yet."""
         head = self._reader.rows("SELECT seq FROM entries ORDER BY seq DESC LIMIT 1")
-        return int(head[0][0]) - self._indexed() if head else 0
+        return max(0, int(head[0][0]) - self._indexed()) if head else 0
 
     async def catch_up(self, *, entries_max: int) -> int:
         """Index up to so many entries now; how many are left."""
@@ -77,7 +78,7 @@ class StoredSearch:
         run: str = "",
     ) -> Sequence[Entry]:
         """Entries of any kind that have all the terms."""
-        named = {"entries.ticket = ?": ticket, "entries.run = ?": run or None}
+        named = {"entries.ticket = ?": ticket, "entries.run = ? AND entries.run <> ''": run or None}
         wanted = {clause: value for clause, value in named.items() if value is not None}
         clauses = " AND ".join(["entries.body IS NOT NULL", *wanted])
         columns = "entries.seq, entries.body, entries.previous, entries.hash"
@@ -86,13 +87,12 @@ class StoredSearch:
         return [entry_from(*row) for row in rows]
 
     def _indexed(self) -> int:
-        return indexed_seq(self._reader.rows(PROGRESS))
+        return progress(self._index, self._reader.rows)
 
     def _find(
         self, query: Query, place: _Place, *, limit: int, before: int | None
     ) -> Sequence[Row]:
-        phrases = [(words_of(term.text), term.prefix) for term in query.terms[:TERMS_MAX]]
-        phrases = [phrase for phrase in phrases if phrase[0]]
+        phrases = _phrases(query)
         if not phrases:
             return self._scan(query, place, limit=limit, before=before)
         if not self._indexed():
@@ -136,9 +136,19 @@ class StoredSearch:
             before = page[-1][0]
 
 
+def _phrases(query: Query) -> list[Phrase]:
+    """What has to be there: a phrase as a whole, other terms word by word."""
+    found: list[Phrase] = []
+    for term in query.terms:
+        words = words_of(term.text)
+        parts = [words] if term.phrase else [[word] for word in words]
+        found += [(part, False) for part in parts[:-1]]
+        found += [(part, term.prefix) for part in parts[-1:] if part]
+    return found[:TERMS_MAX]
+
+
 def _text_of_command(row: Row) -> str:
-    one = command_from(row)
-    return "\n".join((one.command, one.context, one.head, one.tail))
+    return "\n".join(row[place] for place in _TEXTS)
 
 
 def _text_of_entry(row: Row) -> str:

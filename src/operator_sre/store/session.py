@@ -22,7 +22,7 @@ _QUOTED = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*")""")
 
 @lru_cache(maxsize=1024)
 def translated(sql: str) -> str:
-    """A statement with `?` for values in the driver's words; what stands in quotes is left alone."""
+    """A statement with `?` for values, in the driver's words; what is in quotes is left alone."""
     parts = _QUOTED.split(sql.replace("%", "%%"))
     parts[::2] = [part.replace("?", "%s") for part in parts[::2]]
     return "".join(parts)

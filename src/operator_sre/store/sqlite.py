@@ -13,8 +13,8 @@ from typing import Any
 from operator_protocols.errors import StoreError
 from operator_sre.store.database import Connection, plain, sentence
 from operator_sre.store.migrations import must_be_current
-from operator_sre.store.schema import SCHEMA, SCHEMA_VERSION
-from operator_sre.store.tables import INDEXES, TABLES
+from operator_sre.store.schema import SCHEMA_VERSION
+from operator_sre.store.tables import LAYOUT, layout_of
 
 __all__ = ["APPLICATION_ID", "SqliteDatabase", "scratch"]
 
@@ -39,10 +39,12 @@ class _Session(sqlite3.Connection):
             return super().execute(sql, readable)
 
 
-def scratch() -> Connection:
-    """An empty database of one's own, which is gone when it is closed or its process ends."""
+def scratch(*tables: str) -> Connection:
+    """These tables, empty, in a database that is gone when it is closed or its process ends."""
     connection = sqlite3.connect("", isolation_level=None, factory=_Session)
     connection.execute("PRAGMA synchronous = OFF")
+    for statement in LAYOUT.statements(*tables):
+        connection.execute(statement.format(**_TYPES))
     return connection
 
 
@@ -62,6 +64,10 @@ class SqliteDatabase:
         """The path of the file."""
         return str(self.path)
 
+    def files(self) -> tuple[Path, ...]:
+        """The file and its companions, which are nothing without each other."""
+        return tuple(self.path.with_name(f"{self.path.name}{end}") for end in ("", "-wal", "-shm"))
+
     def prepare(self) -> None:
         """Make the file on first use. A file that is not ours is refused and left as it is."""
         with self._told():
@@ -72,8 +78,18 @@ class SqliteDatabase:
             if version:
                 must_be_current(version, self.place)
                 return
-            with closing(self._connect("rw")) as connection:
-                self._create(connection)
+            self.create(SCHEMA_VERSION)
+
+    def create(self, version: int) -> None:
+        """Make the tables of this version in an empty file; doing it twice at once is harmless."""
+        with self._told(), closing(self._connect("rw")) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            schema = self.worded(layout_of(version).schema)
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {schema} PRAGMA application_id = {APPLICATION_ID};"
+                f" PRAGMA user_version = {int(version)}; COMMIT;"
+            )
 
     def version(self) -> int:
         """The version of its tables, 0 where there are none. Refuses a foreign or damaged file."""
@@ -89,9 +105,20 @@ class SqliteDatabase:
                     _refuse_damaged(connection)
                 return version
 
+    def is_damaged(self) -> bool:
+        """True when the file cannot be read, so that it is of no use to anybody as it is."""
+        try:
+            self.version()
+        except StoreError as error:
+            cause = error.__cause__
+            operational = isinstance(cause, sqlite3.OperationalError)
+            return isinstance(cause, sqlite3.DatabaseError) and not operational
+        return False
+
     def writer(self) -> Connection:
         """The session of a writer."""
         connection = self._connect("rw")
+        connection.execute("PRAGMA journal_mode = WAL")  # a backup that was put here has none
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA busy_timeout = 0")  # `begin` waits, if anybody may wait at all
         return connection
@@ -147,7 +174,9 @@ class SqliteDatabase:
         rows = connection.execute(f"PRAGMA integrity_check({PROBLEMS_MAX})").fetchall()
         found = [line for (text,) in rows for line in text.splitlines() if line != "ok"]
         made = {name for (name,) in connection.execute("SELECT name FROM sqlite_master").fetchall()}
-        return found + [f"{name} is missing" for name in (*TABLES, *INDEXES) if name not in made]
+        layout = layout_of(connection.execute("PRAGMA user_version").fetchone()[0])
+        wanted = (*layout.tables, *layout.indexes)
+        return found + [f"{name} is missing" for name in wanted if name not in made]
 
     def settle(self, connection: Connection) -> None:
         """Move the log into the file, so that what was overwritten is nowhere any more."""
@@ -163,15 +192,6 @@ class SqliteDatabase:
             factory=_Session,
         )
 
-    def _create(self, connection: sqlite3.Connection) -> None:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        # One transaction that may run twice: two processes may meet an empty file at once.
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {self.worded(SCHEMA)} PRAGMA application_id = {APPLICATION_ID};"
-            f" PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-        )
-
     def _own_version(self, connection: sqlite3.Connection) -> int:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -185,7 +205,7 @@ class SqliteDatabase:
 
     def _log_bytes(self) -> int:
         try:
-            return self.path.with_name(f"{self.path.name}-wal").stat().st_size
+            return self.files()[1].stat().st_size
         except FileNotFoundError:
             return 0
 

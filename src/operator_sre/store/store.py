@@ -17,6 +17,7 @@ from operator_sre.store.entries import StoredEntries
 from operator_sre.store.indexing import Indexer
 from operator_sre.store.intents import StoredIntents
 from operator_sre.store.patterns import StoredPatterns
+from operator_sre.store.places import database_at
 from operator_sre.store.quarantine import StoredQuarantine
 from operator_sre.store.reader import Reader
 from operator_sre.store.runs import StoredRuns
@@ -29,7 +30,7 @@ from operator_sre.store.tickets import StoredLeases, StoredTickets
 from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules
 from operator_sre.store.writer import Writer
 
-__all__ = ["Store", "StoredJournal", "open_store", "store_on"]
+__all__ = ["Store", "StoredJournal", "open_store", "open_store_at", "store_on"]
 
 OBSERVATIONS_KEPT = 20_000
 
@@ -89,6 +90,13 @@ def open_store(
     database = SqliteDatabase(path)
     database.prepare()
     return store_on(database, Rules(clock, redact, sealer, signer, checkpoint_every))
+
+
+def open_store_at(where: str | Path, rules: Rules) -> Store:
+    """The store at a path or a PostgreSQL URL, made on first use."""
+    database = database_at(where)
+    database.prepare()
+    return store_on(database, rules)
 
 
 def store_on(database: Database, rules: Rules) -> Store:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from operator_protocols.domain.observation import Observation
 from operator_protocols.ports import Condition
 from operator_sre.codec import from_json, to_json
+from operator_sre.store.database import plain
 from operator_sre.store.reader import Reader
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
@@ -33,7 +34,8 @@ class StoredConditions:
     async def update(self, conditions: Sequence[Condition]) -> None:
         """Write them down."""
         rows = [
-            (one.subject, one.invariant, one.target, json.dumps(to_json(one))) for one in conditions
+            (*map(plain, (one.subject, one.invariant, one.target)), json.dumps(to_json(one)))
+            for one in conditions
         ]
         await self._writer.write(
             lambda transaction: transaction.connection.executemany(

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from operator_sre.store.database import Connection
 from operator_sre.store.words import Words, parts_of, words_of
 
-__all__ = ["TABLES", "TEXT_INDEXES", "FtsIndex", "TextIndex", "TsvectorIndex"]
+__all__ = [
+    "TEXT_INDEXES",
+    "FtsIndex",
+    "Phrase",
+    "TextIndex",
+    "TsvectorIndex",
+    "create_index",
+    "forget_index",
+    "progress",
+]
 
+# They are no part of the schema: what is lost of them is made anew from the ledger.
 TABLES = ("commands_text", "entries_text")
 Row = tuple[object, ...]
 Phrase = tuple[Words, bool]
+Rows = Callable[[str], Sequence[Sequence[Any]]]
 
 
 class TextIndex(Protocol):
@@ -23,8 +34,13 @@ class TextIndex(Protocol):
         """The column with the seq."""
         ...
 
-    def create(self, connection: Connection) -> None:
-        """Make the tables if they are not there."""
+    @property
+    def probe(self) -> str:
+        """A query that has a row if there is an index."""
+        ...
+
+    def create(self, connection: Connection, table: str) -> None:
+        """Make an empty table."""
         ...
 
     def row(self, seq: int, text: str) -> Row:
@@ -52,14 +68,14 @@ class FtsIndex:
     """
 
     key = "rowid"
+    probe = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'indexed'"
 
-    def create(self, connection: Connection) -> None:
-        """Make the tables if they are not there."""
-        for table in TABLES:
-            connection.execute(
-                f"CREATE VIRTUAL TABLE IF NOT EXISTS {table} USING fts5(words, parts, content='',"
-                " tokenize=\"unicode61 tokenchars '-_./'\")"
-            )
+    def create(self, connection: Connection, table: str) -> None:
+        """Make an empty table."""
+        connection.execute(
+            f"CREATE VIRTUAL TABLE {table} USING fts5(words, parts, content='',"
+            " tokenize=\"unicode61 tokenchars '-_./'\")"
+        )
 
     def row(self, seq: int, text: str) -> Row:
         """A text as it is indexed."""
@@ -94,17 +110,14 @@ class TsvectorIndex:
     """A tsvector made from our own words, because the server's parser takes paths apart."""
 
     key = "seq"
+    probe = "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'indexed'"
 
-    def create(self, connection: Connection) -> None:
-        """Make the tables if they are not there."""
-        for table in TABLES:
-            connection.execute(
-                f"CREATE TABLE IF NOT EXISTS {table}"
-                " (seq BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)"
-            )
-            connection.execute(
-                f"CREATE INDEX IF NOT EXISTS {table}_by_word ON {table} USING GIN (words)"
-            )
+    def create(self, connection: Connection, table: str) -> None:
+        """Make an empty table."""
+        connection.execute(
+            f"CREATE TABLE {table} (seq BIGINT PRIMARY KEY, words TSVECTOR NOT NULL)"
+        )
+        connection.execute(f"CREATE INDEX {table}_by_word ON {table} USING GIN (words)")
 
     def row(self, seq: int, text: str) -> Row:
         """A text as it is indexed."""
@@ -146,3 +159,24 @@ def _tsquery(words: Words, prefix: bool) -> str:
 
 
 TEXT_INDEXES: Mapping[str, TextIndex] = {"sqlite": FtsIndex(), "postgresql": TsvectorIndex()}
+
+
+def progress(index: TextIndex, rows: Rows) -> int:
+    """Up to which seq texts are indexed; 0 where there is no index."""
+    found = rows("SELECT seq FROM indexed") if rows(index.probe) else ()
+    return int(found[0][0]) if found else 0
+
+
+def create_index(index: TextIndex, connection: Connection) -> None:
+    """An empty index, whatever was left of another."""
+    forget_index(connection)
+    for table in TABLES:
+        index.create(connection, table)
+    connection.execute("CREATE TABLE indexed (seq BIGINT NOT NULL)")
+    connection.execute("INSERT INTO indexed (seq) VALUES (0)")
+
+
+def forget_index(connection: Connection) -> None:
+    """Throw the index away; it is made anew, step by step. For when texts were taken away."""
+    for table in (*TABLES, "indexed"):
+        connection.execute(f"DROP TABLE IF EXISTS {table}")

@@ -167,8 +167,6 @@ def _load(transaction: Transaction, ticket: int) -> Ticket:
 
 def _open(transaction: Transaction, violations: Sequence[Violation]) -> Ticket:
     root = violations[0]
-    number = transaction.connection.execute("SELECT coalesce(max(id), 0) + 1 FROM tickets")
-    ticket = number.fetchone()[0]
     payload = {
         "subject": root.subject,
         "target": root.target,
@@ -176,7 +174,17 @@ def _open(transaction: Transaction, violations: Sequence[Violation]) -> Ticket:
         "summary": _summary(violations),
         "violations": to_json(violations),
     }
-    return _file(transaction, Draft(Kind.TICKET_OPENED, payload, ticket=ticket))
+    return _file(transaction, Draft(Kind.TICKET_OPENED, payload, ticket=_number(transaction)))
+
+
+def _number(transaction: Transaction) -> int:
+    """The next number. One that retention took away is in the ledger still, and not used again."""
+    queries = (
+        "SELECT id FROM tickets ORDER BY id DESC LIMIT 1",
+        "SELECT ticket FROM entries WHERE ticket IS NOT NULL ORDER BY ticket DESC LIMIT 1",
+    )
+    rows = [transaction.connection.execute(sql).fetchone() for sql in queries]
+    return max(int(row[0]) if row else 0 for row in rows) + 1
 
 
 def _grow(transaction: Transaction, ticket: Ticket, violations: Sequence[Violation]) -> Ticket:

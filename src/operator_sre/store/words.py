@@ -26,11 +26,11 @@ def words_of(text: str) -> Words:
 
     `ls -la /var/log/app.log.` has the words `ls`, `-la` and `/var/log/app.log`.
     """
-    short = text[:TEXT_CHARS_MAX].lower()
+    short = text[:TEXT_CHARS_MAX]
     if not short.isascii():
         apart = unicodedata.normalize("NFKD", short)
-        short = "".join(one for one in apart if not unicodedata.combining(one))
-    found = (word.rstrip("./-")[:WORD_CHARS_MAX] for word in _WORD.findall(short))
+        short = "".join(one for one in apart if not unicodedata.combining(one)).casefold()
+    found = (word.rstrip("./-")[:WORD_CHARS_MAX] for word in _WORD.findall(short.lower()))
     return [word for word in found if word]
 
 

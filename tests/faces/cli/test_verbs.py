@@ -1,191 +1,70 @@
-"""Every verb on something real: what it prints for people, and what it prints for programs."""
+"""The tree of nouns and verbs: each answers programs too, and each is driven by a test."""
 
 from __future__ import annotations
 
-import shutil
-import signal
-import sqlite3
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
+import typer
 
-from operator_sre import __version__
-from tests.e2e.census import is_alive, processes_of
-from tests.e2e.home import Home, Json, run_operator
-from tests.e2e.waiting import eventually
-from tests.faces.cli.conftest import SECRET
-from tests.faces.cli.sentences import Bad, one_sentence
+from operator_sre.faces.cli.main import app
+from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, SubjectsOption, hoist
 
-
-def test_lab_status_names_all_that_a_person_needs_to_break_it(lived: Home) -> None:
-    rig = lived.rig()
-    assert list(rig) == ["store", "node-1", "node-2", "node-3"]
-    for target in rig.values():
-        assert target["state"] == "running"
-        assert is_alive(target["pid"])
-        assert 0 < target["port"] < 65536
-        assert target["host"] == "127.0.0.1"
-        assert Path(target["log"]).is_file()
-        assert Path(target["data_dir"]).is_dir()
-    text = lived.run("lab", "status", "ratelimiter").out
-    assert text.startswith("TARGET")
-    assert str(rig["node-2"]["pid"]) in text
-    assert f"operator up --subject ratelimiter --mode execute --home {lived.path}" in text
+TESTS = Path(__file__).parents[2]
+# These go on until they are stopped and answer nothing; what they do is in the store.
+RUNNING = ("agent start", "monitor run", "up")
 
 
-def test_the_key_reaches_no_process_of_a_rig(lived: Home) -> None:
-    found = processes_of(lived.path)
-    assert len(found) >= 5, "the supervisor, the store and three nodes"
-    for pid in found:
-        assert SECRET.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+def _verbs(command: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, list[str]]]:
+    """Every verb as it is typed, with the names of its options."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        parameters = getattr(command, "params", [])
+        yield " ".join(path), [name for one in parameters for name in one.opts]
+        return
+    for name, one in inner.items():
+        yield from _verbs(one, (*path, name))
 
 
-def test_lab_breaks_and_heals(lived: Home) -> None:
-    hurt = lived.ask("lab", "break", "ratelimiter", "node_pause", "--seed", "7")
-    assert (hurt["subject"], hurt["fault"]) == ("ratelimiter", "node_pause")
-    assert lived.rig()[hurt["target"]]["state"] == "paused"
-    healed = lived.run("lab", "heal", "ratelimiter", "node_pause")
-    assert (healed.code, healed.out) == (0, f"node_pause: {hurt['target']} is healed.\n")
-    assert lived.rig()[hurt["target"]]["state"] == "running"
+VERBS = dict(_verbs(typer.main.get_command(app)))
 
 
-def test_a_rig_that_is_up_is_not_started_again(lived: Home) -> None:
-    before = lived.rig()
-    again = Bad("lab up ratelimiter", 1, r"is up already .*operator lab down")
-    one_sentence(lived.run(*again.line.split()), again)
-    assert lived.rig() == before
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_driven_by_a_test(verb: str) -> None:
+    texts = [path.read_text() for path in TESTS.rglob("*.py") if path != Path(__file__)]
+    noun, _, rest = verb.partition(" ")
+    typed = rf'"{noun}", "{rest}"|\b{noun} {rest}\b' if rest else rf'"{noun}"'
+    assert any(re.search(typed, text) for text in texts), f"no test types: operator {verb}"
 
 
-def test_a_target_that_a_fault_cannot_hurt_is_named_with_those_it_can(lived: Home) -> None:
-    for target in ("nosuch", "store"):
-        line = f"lab break ratelimiter node_kill --target {target}"
-        says = rf"'node_kill' cannot be done to '{target}'\. .*node-1, node-2, node-3"
-        one_sentence(lived.run(*line.split()), Bad(line, 2, says))
-    none = Bad("lab heal ratelimiter store_kill", 2, r"'store_kill' is not in this rig")
-    one_sentence(lived.run(*none.line.split()), none)
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in RUNNING])
+def test_every_verb_answers_programs_too(verb: str) -> None:
+    assert "--json" in VERBS[verb]
 
 
-def test_lab_down_leaves_nothing_of_a_rig(home: Home) -> None:
-    up = home.ask("lab", "up", "ratelimiter")["rig"]
-    assert Path(up["directory"]).is_dir()
-    assert home.ask("lab", "down", "ratelimiter")["down"] is True
-    assert processes_of(home.path) == {}
-    assert not Path(up["directory"]).exists()
-    assert home.run("lab", "down", "ratelimiter").code == 0, "twice is fine"
-
-
-def test_tickets_are_listed_and_shown(lived: Home) -> None:
-    (ticket,) = lived.ask("tickets", "list")["tickets"]
-    assert (ticket["id"], ticket["state"], ticket["target"]) == (1, "resolved", "node-1")
-    assert lived.ask("tickets", "list", "--state", "open")["tickets"] == []
-    assert lived.ask("tickets", "list", "--subject", "another")["tickets"] == []
-    listed = lived.run("tickets", "list", "--state", "resolved", "--subject", "ratelimiter").out
-    assert "node-1: node_down:" in listed
-    shown = lived.run("tickets", "show", "1").out
-    assert shown.startswith("Ticket 1: node-1: node_down:")
-    for step in ("file", "think", "decide", "act", "prove", "close"):
-        assert f"  {step:7}" in shown
-    assert "RESOLVED with a proof" in shown
-
-
-def test_approvals_are_listed_with_their_answers(lived: Home) -> None:
-    assert lived.ask("approvals", "list")["approvals"] == []
-    assert lived.run("approvals", "list").out == "Nothing waits for an approval.\n"
-    (answered,) = lived.ask("approvals", "list", "--all")["approvals"]
-    assert (answered["state"], answered["reason"]) == ("approved", "as agreed")
-    assert answered["decided_by"]
-    assert answered["id"] in lived.run("approvals", "list", "--all").out
-
-
-def test_audit_tells_every_run_and_entry(lived: Home) -> None:
-    (run,) = lived.ask("audit", "list")["runs"]
-    assert (run["ticket"], run["state"], run["model"]) == (1, "completed", "reasoner")
-    assert run["id"] in lived.run("audit", "list").out
-    shown = lived.ask("audit", "show", run["id"])
-    assert shown["run"] == run
-    assert {entry["run"] for entry in shown["entries"]} == {run["id"]}
-    assert "diagnosis" in lived.run("audit", "show", run["id"]).out
-    entry: Json = lived.ask("audit", "show", "--seq", "1")["entry"]
-    assert (entry["seq"], entry["kind"]) == (1, "ticket_opened")
-
-
-def test_audit_verify_says_whole_or_names_the_damage(lived: Home, home: Home) -> None:
-    whole = lived.run("audit", "verify")
-    assert whole.code == 0
-    assert whole.out.startswith("The ledger is whole:")
-    home.path.mkdir()
-    for file in lived.path.glob("*.*"):
-        shutil.copy(file, home.path)
-    with sqlite3.connect(home.path / "operator.db") as database:
-        body = database.execute("SELECT body FROM entries WHERE seq = 5").fetchone()[0]
-        forged = bytes(body).replace(b"e", b"E", 1)
-        database.execute("UPDATE entries SET body = ? WHERE seq = 5", (forged,))
-    database.close()
-    damaged = home.run("audit", "verify")
-    assert damaged.code == 1
-    assert "5" in damaged.out
-    as_json = home.run("audit", "verify", "--json")
-    assert as_json.code == 1
-    assert as_json.json["whole"] is False
+def test_options_that_several_verbs_have_are_declared_once() -> None:
+    assert get_args(JsonOption)[0] is bool
+    assert get_args(SubjectsOption)[0] == list[str] | None
+    assert {verb for verb, options in VERBS.items() if "--interval-s" in options} == set(RUNNING)
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "level"),
+    ("line", "hoisted"),
     [
-        ("ps -o pid=,stat= -p 1", 0, "safe"),
-        ("cat /proc/loadavg", 0, "safe"),
-        ("systemctl restart db", 4, "review"),
-        ("uptime; touch x", 4, "review"),
-        ("", 4, "review"),
-        ("rm -rf /", 3, "blocked"),
-        ("echo hi && sudo /sbin/mkfs.ext4 /dev/sda", 3, "blocked"),
+        ("tickets list", "tickets list"),
+        ("tickets list --home H", "--home H tickets list"),
+        ("tickets --home=H list --debug", "--home=H --debug tickets list"),
+        ("gate check -- --home H", "gate check -- --home H"),
+        ("gate check x --mode", "gate check x --mode"),
+        ("up --homestead H", "up --homestead H"),
     ],
 )
-def test_gate_check_answers_by_its_exit_code(
-    tmp_path: Path, command: str, code: int, level: str
-) -> None:
-    done = run_operator("gate", "check", command, "--json", cwd=tmp_path)
-    assert done.code == code
-    verdict = done.json
-    assert (verdict["command"], verdict["level"]) == (command, level)
-    assert verdict["rules"]
-    assert verdict["explanation"]
-    assert verdict["policy_digest"].startswith("sha256:")
-    assert list(tmp_path.iterdir()) == [], "judging makes nothing"
+def test_global_options_are_moved_to_the_front(line: str, hoisted: str) -> None:
+    assert hoist(line.split()) == hoisted.split()
 
 
-def test_gate_check_explains_itself_to_people(tmp_path: Path) -> None:
-    done = run_operator("gate", "check", "rm -rf /", cwd=tmp_path)
-    assert done.code == 3
-    assert done.out.startswith("BLOCKED, risk critical: It deletes the root of the file system.")
-
-
-def test_version_and_help_need_no_home(tmp_path: Path) -> None:
-    assert run_operator("--version", cwd=tmp_path).out == f"operator {__version__}\n"
-    helped = run_operator("--help", cwd=tmp_path, environ={"OPERATOR_HOME": "/dev/null/x"})
-    assert helped.code == 0
-    assert "tickets" in helped.out
-
-
-def test_a_noun_without_a_verb_answers_with_its_help(tmp_path: Path) -> None:
-    for words in ((), ("tickets",), ("lab",)):
-        done = run_operator(*words, cwd=tmp_path)
-        assert (done.code, done.out) == (2, "")
-        assert done.err.startswith("Usage: operator")
-
-
-def test_an_agent_started_with_nohup_outlives_its_terminal(home: Home) -> None:
-    nohup = shutil.which("nohup")
-    if nohup is None:
-        pytest.skip("needs nohup")
-    agent = home.start_process([nohup, *home.line("agent", "start")])
-    eventually(lambda: _has(agent.pid, "SigCgt", signal.SIGTERM), "it listens to signals")
-    assert _has(agent.pid, "SigIgn", signal.SIGHUP)
-    assert agent.end(signal.SIGTERM) == 128 + signal.SIGTERM
-
-
-def _has(pid: int, mask: str, number: signal.Signals) -> bool:
-    """A process catches or ignores a signal, by what the kernel says of it."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    (bits,) = [line.split()[1] for line in status.splitlines() if line.startswith(mask)]
-    return bool(int(bits, 16) >> (number - 1) & 1)
+def test_numbers_are_limited_to_what_a_database_can_count() -> None:
+    assert (NUMBER_MAX + 1).bit_length() == 64

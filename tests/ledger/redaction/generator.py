@@ -9,13 +9,13 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.ledger.redaction import documents, places
+from tests.ledger.redaction import documents, keys, places
 from tests.ledger.redaction.making import CONTEXTS
 
 __all__ = ["CONTEXTS", "Sample", "samples"]
 
 # Importing them is what registers their contexts.
-_REGISTERED = (documents, places)
+_REGISTERED = (documents, keys, places)
 
 
 @dataclass(frozen=True, slots=True)

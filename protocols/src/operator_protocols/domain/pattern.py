@@ -33,7 +33,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class PatternNote:
-    """What the Ledger holds under a name: a person's pattern or none, its uses, and if it is hidden.
+    """What the Ledger holds under a name: a person's pattern if it is one, and what was done to it.
 
     A learned pattern has no note until somebody uses or hides it.
     """

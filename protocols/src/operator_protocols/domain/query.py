@@ -9,9 +9,10 @@ __all__ = ["Query", "Term"]
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Words that must follow each other; with `prefix` the last one may go on."""
+    """What was typed as one. The words of a `phrase` follow each other; a `prefix` may go on."""
 
     text: str
+    phrase: bool = False
     prefix: bool = False
 
 

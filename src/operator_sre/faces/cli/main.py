@@ -17,6 +17,7 @@ from operator_sre.faces.cli import (
     config,
     demo,
     gate,
+    history,
     lab,
     monitor,
     tickets,
@@ -42,6 +43,7 @@ app.add_typer(agent.app, name="agent")
 app.add_typer(tickets.app, name="tickets")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(audit.app, name="audit")
+app.add_typer(history.app, name="history")
 app.add_typer(gate.app, name="gate")
 app.add_typer(lab.app, name="lab")
 app.add_typer(config.app, name="config")

@@ -21,6 +21,7 @@ SUCCESS_RATE_MIN = 0.6
 SEQUENCE_MAX = 5
 EXAMPLES_MAX = 3
 NAME_WORDS_MAX = 3
+NAME_CHARS_MAX = 48
 _CATEGORIES = {
     "package_management": "apt apt-get brew cargo dnf gem npm pip pip3 uv yarn yum",
     "version_control": "git hg svn",
@@ -138,15 +139,11 @@ def _pattern(lines: tuple[str, ...], group: _Group) -> Pattern:
 
 def _name(lines: tuple[str, ...]) -> str:
     """A name that a person can type, and that stays the same as long as the lines do."""
-    words = [
-        word for line in lines for word in _words(line)[: NAME_WORDS_MAX if _one(lines) else 1]
-    ]
-    slug = re.sub(r"[^a-z0-9_]+", "-", "-".join(words).lower()).strip("-")[:48]
-    return f"{slug or 'pattern'}-{hashlib.sha256('\n'.join(lines).encode()).hexdigest()[:4]}"
-
-
-def _one(lines: tuple[str, ...]) -> bool:
-    return len(lines) == 1
+    each = NAME_WORDS_MAX if len(lines) == 1 else 1
+    words = [word for line in lines for word in _words(line)[:each]]
+    slug = re.sub(r"[^a-z0-9_]+", "-", "-".join(words).lower()).strip("-")[:NAME_CHARS_MAX]
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return f"{slug or 'pattern'}-{digest[:4]}"
 
 
 def _words(line: str) -> list[str]:

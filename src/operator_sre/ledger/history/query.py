@@ -27,7 +27,7 @@ def parse_query(text: str) -> Query:
 def _term(match: re.Match[str]) -> Term:
     phrase, star, word = match.groups()
     if phrase is not None:
-        return Term(phrase.strip(), prefix=bool(star))
+        return Term(phrase.strip(), phrase=True, prefix=bool(star))
     if word and word.endswith("*"):
         return Term(word.rstrip("*"), prefix=True)
     return Term(word or "")

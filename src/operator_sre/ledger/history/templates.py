@@ -12,12 +12,23 @@ from operator_protocols.domain.command import Attempt
 from operator_protocols.errors import UsageError
 from operator_sre.ledger.history.values import kind_of
 
-__all__ = ["Template", "action_of", "fill", "fits", "placeholders_of", "template_of"]
+__all__ = [
+    "Template",
+    "action_of",
+    "fill",
+    "fits",
+    "placeholders_of",
+    "quotes_a_placeholder",
+    "template_of",
+]
 
 VALUE_CHARS_MAX = 1000
 # Not `${name}`, which is the shell's, nor `{{name}}`, which is a template of some tool.
 _PLACEHOLDER = re.compile(r"(?<![$\{])\{([a-z][a-z0-9_]*)\}(?!\})")
-_CHUNK = re.compile(r"""\s+|'[^']*'|"[^"]*"|[;&|()<>]+|[^\s'";&|()<>]+|['"]""")
+# Blanks, what stands in quotes, what joins commands, bare words, and what is left over.
+_CHUNK = re.compile(
+    r"""\s+|'[^']*'|"(?:\\.|[^"\\])*"|[;&|()<>]+|(?:\\.|[^\s'";&|()<>\\])+|['"\\]""", re.S
+)
 _CALL = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.S)
 _BREAKS = frozenset(";&|()")
 _OF_PROCESSES = {"kill", "ps", "renice", "strace", "gdb", "lsof", "nsenter", "pmap"}
@@ -44,6 +55,15 @@ def template_of(attempts: Sequence[Attempt]) -> Template:
 def placeholders_of(lines: Sequence[str]) -> tuple[str, ...]:
     """The names of what has to be filled in, in their order."""
     return tuple(dict.fromkeys(name for line in lines for name in _PLACEHOLDER.findall(line)))
+
+
+def quotes_a_placeholder(line: str) -> bool:
+    """True when a value could get inside quotes, where quoting it would not keep it one word."""
+    chunks = _CHUNK.findall(line)
+    unclosed = any(chunk in "'\"\\" for chunk in chunks)
+    return bool(_PLACEHOLDER.search(line)) and (
+        unclosed or any(chunk[0] in "'\"" and _PLACEHOLDER.search(chunk) for chunk in chunks)
+    )
 
 
 def fill(lines: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:

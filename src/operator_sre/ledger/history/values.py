@@ -12,7 +12,7 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("url", re.compile(r"[a-z][a-z0-9+.-]*://.+", re.I)),
     ("number", re.compile(r"\d+(?:\.\d+)?(?:%|[smhdKMGT]i?B?|ms)?")),
     ("host", re.compile(r"(?:[\w.-]+@)?\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?")),
-    ("host", re.compile(r"\[?[0-9a-f]*:[0-9a-f:]+:[0-9a-f]*\]?(?::\d+)?", re.I)),
+    ("host", re.compile(r"(?=[^:]*:[^:]*:)\[?[0-9a-f:.]{2,45}\]?(?::\d{1,5})?", re.I)),
     ("host", re.compile(r"[A-Za-z][\w.-]*:\d{1,5}")),
     ("host", re.compile(r"[\w.-]+@[\w.-]+")),
     ("path", re.compile(r"(?:[\w.-]+:)?[~.\w-]*/\S*")),
@@ -20,7 +20,7 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("id", re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)*[-_](?=[a-z]*\d)[A-Za-z0-9]+")),
     ("host", re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+\.(?:com|net|org|io|local|internal)")),
 )
-WORD_CHARS_MAX = 1000
+WORD_CHARS_MAX = 256
 
 
 def kind_of(word: str) -> str:

@@ -43,9 +43,8 @@ def venv_of(attempt: Attempt) -> str:
     if attempt.venv:
         return attempt.venv
     for words in _segments(attempt.command):
-        if words[0] in {"source", "."} and len(words) > 1:
-            if words[1].endswith("/bin/activate"):
-                return words[1].removesuffix("/bin/activate")
+        if words[0] in {"source", "."} and words[-1].endswith("/bin/activate"):
+            return words[-1].removesuffix("/bin/activate")
         folder, program = posixpath.split(words[0])
         inside = posixpath.basename(folder) == "bin" and folder not in _SYSTEM
         if inside and _PYTHON.fullmatch(program):

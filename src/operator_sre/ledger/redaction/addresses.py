@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
-from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.finding import Finding, each
 from operator_sre.ledger.redaction.names import Trust
 from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.values import is_secret, looks_random
@@ -13,7 +13,6 @@ from operator_sre.ledger.redaction.values import is_secret, looks_random
 __all__ = ["TRIGGERS", "find_logins"]
 
 TRIGGERS = rb"://|%3A%2F%2F|@(?:tcp|udp|unix)\(|sqlplus |expdp |impdp |jdbc:oracle:"
-_END = rb"[^\s\"'`<>@/]+@"
 # Up to the colon before the password. A password may hold a slash or an at sign that somebody
 # forgot to encode, so where it ends is decided afterwards.
 _LOGIN = Pattern(
@@ -28,23 +27,31 @@ REST_BYTES_MAX = 512
 
 def find_logins(data: bytes) -> Iterator[Finding]:
     """Passwords in `scheme://user:password@host`, and tokens that stand for both."""
-    for _, at in _LOGIN.spans(data):
-        end = _password_end(data, at)
-        raw = data[at:end]
-        if end > at and is_secret(raw, Trust.ANY, is_env=True, at_least=1):
-            yield Finding(at, end, "password", unquote_to_bytes(raw))
-    for start, end in _USER_ONLY.spans(data):
-        if looks_random(data[start + 3 : end - 1]):
-            yield Finding(start + 3, end - 1, "token")
-    for start, end in _DRIVER.spans(data):
-        begin = data.index(b":", start) + 1
-        last = data.rindex(b"@", begin, end)
-        if is_secret(data[begin:last], Trust.ANY, is_env=True, at_least=1):
-            yield Finding(begin, last, "password")
+    yield from each(data, _LOGIN, _login)
+    yield from each(data, _USER_ONLY, _user_only)
+    yield from each(data, _DRIVER, _driver)
+
+
+def _login(data: bytes, _: int, at: int) -> Iterator[Finding]:
+    raw = data[at : _password_end(data, at)]
+    if is_secret(raw, Trust.ANY, is_env=True, at_least=1):
+        yield Finding(at, at + len(raw), "password", unquote_to_bytes(raw))
+
+
+def _user_only(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    if looks_random(data[start + 3 : end - 1]):
+        yield Finding(start + 3, end - 1, "token")
+
+
+def _driver(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    begin = data.index(b":", start) + 1
+    last = data.rindex(b"@", begin, end)
+    if is_secret(data[begin:last], Trust.ANY, is_env=True, at_least=1):
+        yield Finding(begin, last, "password")
 
 
 def _password_end(data: bytes, at: int) -> int:
-    """Where a password that begins at `at` ends: at the last `@` before the host; -1 if none."""
+    """Where a password that begins at `at` ends: at the last `@` before the host."""
     rest = data[at : _REST.at(data, at, min(at + REST_BYTES_MAX, len(data)))]
     following = rest.find(b"://")
     if following >= 0:
@@ -60,4 +67,4 @@ def _password_end(data: bytes, at: int) -> int:
     if last < 0:
         lowered = rest.lower()
         last = lowered.find(b"%40") if b"%2f" in lowered else -1
-    return at + last if last > 0 else -1
+    return at + max(last, 0)

@@ -6,21 +6,27 @@ import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.finding import Finding, each
 from operator_sre.ledger.redaction.names import STEMS, Trust, name_of
 from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.reading import Value, closing, line_end, read_value
 from operator_sre.ledger.redaction.tools import TOOLS, Tool
 from operator_sre.ledger.redaction.values import is_code, is_secret, looks_random
 
-__all__ = ["TRIGGERS", "find_options", "find_tools", "secret_arguments"]
+__all__ = ["TRIGGERS", "find_options", "find_tools", "find_unknown_tools", "secret_arguments"]
 
 COMMAND_BYTES_MAX = 4096
 # An option, then its value as the next word or, in a list, as the next string.
 _OPTION = Pattern(rb"(?i)--?[\w.-]*(?:" + STEMS + rb")[\w.-]*(?: |[\"'], ?[\"'])")
 _NAMES = sorted({name.encode() for tool in TOOLS for name in tool.names.split()}, key=len)[::-1]
-TRIGGERS = rb"\b(?:" + b"|".join(_NAMES) + rb")[ <]"
-_TOOL = Pattern(rb"(?i)" + TRIGGERS)
+_CALLED = rb"\b(?:" + b"|".join(_NAMES) + rb")[ <]"
+_TOOL = Pattern(rb"(?i)" + _CALLED)
+TRIGGERS = _CALLED + rb"| -p ?"
+# A tool that we do not know, with a user and something that could be a password.
+_LOGIN = Pattern(
+    rb" (?:-u|-U|-l|--user|--username|--login)[ =]?[\w.@-]+ (?:-{1,2}[\w-]+[ =][\w.:-]+ ){0,3}-p ?"
+)
+_PROPERTY = Pattern(rb"[A-Za-z.-]+=|-")
 _NEXT = Pattern(rb" \|\|? | && |; ")
 
 
@@ -36,34 +42,48 @@ def _by_name() -> Mapping[bytes, Sequence[tuple[Tool, Pattern, Pattern | None]]]
 
 def find_tools(data: bytes) -> Iterator[Finding]:
     """What known tools take as a secret, anywhere in a command line."""
-    done = 0
+    done: dict[bytes, int] = {}  # how far the line of a tool has been read, by its name
     for start, end in _TOOL.spans(data):
-        if start < done:
+        name = data[start : end - 1].lower()
+        if start < done.get(name, 0):
             continue
         last = line_end(data, start, COMMAND_BYTES_MAX)
-        for tool, before, after in _by_name()[data[start : end - 1].lower()]:
+        cut = _NEXT.first(data, end, last)
+        done[name] = cut[0] if cut else last
+        for tool, before, after in _by_name()[name]:
+            stop = done[name]
             if after is not None:
-                stop = after.first(data, end, last)
-                if stop is None:
-                    continue
-                done = stop[1]
-                yield from _taken(data, end - 1, stop[0], tool, before)
-                continue
-            cut = _NEXT.first(data, end, last)
-            stop_at = cut[0] if cut else last
-            done = max(done, min(stop_at, end))
-            yield from _taken(data, end - 1, stop_at, tool, before)
+                wanted = after.first(data, end, last)
+                stop = wanted[0] if wanted else end - 1
+            yield from _taken(data, end - 1, stop, tool, before)
+
+
+def find_unknown_tools(data: bytes) -> Iterator[Finding]:
+    """What any tool takes as `-p` after a user, unless it is a port or a property."""
+    return each(data, _LOGIN, _unknown)
+
+
+def _unknown(data: bytes, _: int, end: int) -> Iterator[Finding]:
+    value = read_value(data, end)
+    if value is None or value.quote == b"`" or _PROPERTY.at(data, value.start) > 0:
+        return
+    if is_secret(value.of(data), Trust.CHOSEN):
+        yield Finding(value.start, value.end, "password", value.plain(data))
 
 
 def _taken(data: bytes, start: int, end: int, tool: Tool, before: Pattern) -> Iterator[Finding]:
-    for begin, at in before.spans(data, start, end):
-        value = _after(data, begin, at)
+    done = 0
+    places = before.spans(data, start, end)
+    for begin, at in itertools.islice(places, 1) if tool.is_next else places:
+        value = _after(data, begin, at) if at > done else None
         if value is None or value.start > end or value.quote == b"`":
             continue  # in a shell, backticks are another command
         raw = value.of(data)
-        if raw[:1] == b"-" and not looks_random(raw):
+        done = value.end
+        if raw[:1] == b"=" or (raw[:1] == b"-" and not looks_random(raw)):
             continue
-        if not is_secret(raw, tool.trust, is_env=tool.trust is Trust.ANY, at_least=1):
+        is_env = tool.trust is Trust.ANY and not tool.is_next
+        if not is_secret(raw, tool.trust, is_env=is_env, at_least=1):
             continue
         yield Finding(value.start, value.end, tool.kind, value.plain(data))
 
@@ -80,18 +100,21 @@ def _after(data: bytes, begin: int, at: int) -> Value | None:
 
 def find_options(data: bytes) -> Iterator[Finding]:
     """`--password x`, `--api-token x`, `"--password", "x"`; `--password=x` is an assignment."""
-    for start, end in _OPTION.spans(data):
-        if start and data[start - 1] not in b" \t\n\"'`([{,=|;&\\":
-            continue
-        named = name_of(data[start:end].strip(b" \"',"))
-        value = read_value(data, end)
-        if named is None or value is None:
-            continue
-        raw = value.of(data)
-        if raw[:1] == b"-" or _repeats(data[start:end], raw) or (not value.quote and is_code(raw)):
-            continue
-        if is_secret(raw, named.trust):
-            yield Finding(value.start, value.end, named.kind, value.plain(data))
+    return each(data, _OPTION, _option)
+
+
+def _option(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    if start and data[start - 1] not in b" \t\n\"'`([{,=|;&\\":
+        return
+    named = name_of(data[start:end].strip(b" \"',"))
+    value = read_value(data, end)
+    if named is None or value is None:
+        return
+    raw = value.of(data)
+    if raw[:1] == b"-" or _repeats(data[start:end], raw) or (not value.quote and is_code(raw)):
+        return
+    if is_secret(raw, named.trust):
+        yield Finding(value.start, value.end, named.kind, value.plain(data))
 
 
 def _repeats(option: bytes, value: bytes) -> bool:

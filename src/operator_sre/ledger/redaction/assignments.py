@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
-from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.finding import Finding, each
 from operator_sre.ledger.redaction.names import STEMS, Name, Trust, name_of
 from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.reading import (
@@ -25,9 +25,10 @@ __all__ = [
     "find_elements",
     "find_pairs",
     "find_parameters",
+    "open_assignment",
 ]
 
-TRIGGERS = STEMS + rb"|[?&;](?:key|code|sid|hmac|sas)="
+TRIGGERS = STEMS + rb"|[?&;](?:key|code|sid|session|hmac|sas)="
 ITEMS_MAX = 64
 BLOCK_BYTES_MAX = 16_384
 ENV_TOKEN_BYTES_MIN = 6
@@ -39,7 +40,7 @@ _NAME = (
 _SITE = Pattern(
     rb"(?i)"
     + _NAME
-    + rb"(?:\[\w*\])?[\"'\\`\])*]*[ \t]*(?:=>|:=|\?=|={1,2}|:|%3D)(?:\*{1,2}[ \t]+|[ \t]*)"
+    + rb"(?: \d|\[\w*\])?[\"'\\`\])*]*[ \t]*(?:=>|:=|\?=|={1,2}|:|%3D)(?:\*{1,2}[ \t]+|[ \t]*)"
 )
 _PAIR = Pattern(
     rb"(?i)\b(?:name|key|variable|parameterkey|id)[\"'\\]*\s*[:=]\s*[\"'\\]*"
@@ -48,26 +49,33 @@ _PAIR = Pattern(
 )
 _ELEMENT = Pattern(rb"(?i)<" + _NAME + rb">|<key>" + _NAME + rb"</key>\s*<string>")
 _CALL = Pattern(rb"(?i)\([\"']" + _NAME + rb"[\"'], ?[\"']")
-_PARAMETER = Pattern(rb"(?i)[?&;](?:amp;)?(?:key|code|sid|hmac|sas)=")
-_MEMBER = Pattern(rb"\}| [A-Za-z]\w*:\S")
+_PARAMETER = Pattern(rb"(?i)[?&;](?:amp;)?(?:key|code|sid|session|hmac|sas)=")
+# At the end of a text: a name whose value is on the next line, or a block that may go on there.
+_OPEN = Pattern(
+    rb"(?i)\b(?:name|key|variable)[\"'\\]*\s*[:=]\s*[\"'\\]*"
+    + _NAME
+    + rb"[\"'\\]*[\s,]*\z|"
+    + _NAME
+    + rb"[\"']?:[ \t]*[|>][+-]?\d?[ \t]*(?:\r?\n(?:[ \t]+[^\n]*)?)*\z|\blogin\s+\S+\s*\z"
+)
+# Another member, or the end, of `{Password:x Port:1}` and `{password: x, port: 1}`.
+_MEMBER = Pattern(rb"\}| [A-Za-z]\w*:\S|, ?[\"']?[\w-]+[\"']?: ")
 _AFTER_NAME = (b'"', b"'", b"\\")
-_PARAMETERS = {b"key": "api_key", b"code": "token", b"sid": "session"}
+_PARAMETERS = {b"key": "api_key", b"code": "token", b"sid": "session", b"session": "session"}
 _BLOCK = Pattern(rb"[|>][+-]?\d?[ \t]*(?:\r?\n)")
 
 
 def find_assignments(data: bytes) -> Iterator[Finding]:
     """Values that follow a name of secrets and a sign."""
-    done = 0
-    for start, end in _SITE.spans(data):
-        if end <= done:
-            continue
-        name, sign = _parted(data, start, end)
-        named = name_of(name)
-        if named is None or (sign == b":" and (name == b"PASS" or named.kind == "signature")):
-            continue  # `PASS: TestLogin2`, `signature: v4`
-        for found in _values(data, start, end, name, sign, named):
-            done = found.end
-            yield found
+    return each(data, _SITE, _assigned)
+
+
+def _assigned(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    name, sign = _parted(data, start, end)
+    named = name_of(name)
+    if named is None or (sign == b":" and (name == b"PASS" or named.kind == "signature")):
+        return  # `PASS: TestLogin2`, `signature: v4`
+    yield from _values(data, start, end, name, sign, named)
 
 
 def _parted(data: bytes, start: int, end: int) -> tuple[bytes, bytes]:
@@ -132,6 +140,8 @@ def _is_structural(data: bytes, start: int, name: bytes, sign: bytes, value: Val
     """Whether the place, not the value, shows that this is an assignment and no sentence."""
     before = data[start - 1 : start]
     after = data[value.end : value.end + 1]
+    if sign == b":" and _MEMBER.at(data, value.end) > 0:
+        return True
     if before == b"(" or (data[start - 2 : start] == b", " and after in (b",", b")")):
         return False  # the arguments of a call
     if sign == b"=" and data[value.start - 1 : value.start] == b"=":
@@ -139,7 +149,7 @@ def _is_structural(data: bytes, start: int, name: bytes, sign: bytes, value: Val
     if before in (b'"', b"'") and data[start + len(name) : start + len(name) + 1] in _AFTER_NAME:
         return True
     if sign == b":" and data[value.start - 1 : value.start] == b":":
-        return _MEMBER.at(data, value.end) > 0  # YAML has a blank there; Go's structs do not
+        return False  # YAML has a blank there
     line = data[line_start(data, start) : start]
     rest = data[value.end : line_end(data, value.end, 160)]
     ends = rest.strip(b" \t\r,;\"'}])")
@@ -194,50 +204,67 @@ def _block(data: bytes, start: int, at: int, named: Name) -> Iterator[Finding]:
         yield Finding(begin, begin + len(value), named.kind)
 
 
+def open_assignment(data: bytes) -> int | None:
+    """Where the line begins of a name whose value has not come yet; None when there is none."""
+    found = _OPEN.first(data, max(0, len(data) - BLOCK_BYTES_MAX))
+    return None if found is None else line_start(data, found[0])
+
+
 def find_pairs(data: bytes) -> Iterator[Finding]:
     """The value of a pair whose name stands beside it: `name: DB_PASSWORD`, `value: ...`."""
-    for start, end in _PAIR.spans(data):
-        head = data[start:end].replace(b"=", b":").partition(b":")[2].strip(b" \t\r\n\"'\\")
-        words = head.replace(b'"', b" ").replace(b"'", b" ").replace(b",", b" ").split()
-        named = name_of(words[0].strip(b"\\")) if words else None
-        value = read_value(data, end)
-        if named is None or value is None:
-            continue
-        if is_secret(value.of(data), named.trust, is_env=words[0].isupper()):
-            yield Finding(value.start, value.end, named.kind, value.plain(data))
+    return each(data, _PAIR, _paired)
+
+
+def _paired(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    head = data[start:end].replace(b"=", b":").partition(b":")[2].strip(b" \t\r\n\"'\\")
+    words = head.replace(b'"', b" ").replace(b"'", b" ").replace(b",", b" ").split()
+    named = name_of(words[0].strip(b"\\")) if words else None
+    value = read_value(data, end)
+    if named is None or value is None:
+        return
+    if is_secret(value.of(data), named.trust, is_env=words[0].isupper()):
+        yield Finding(value.start, value.end, named.kind, value.plain(data))
 
 
 def find_calls(data: bytes) -> Iterator[Finding]:
     """The second argument after such a name: `define('DB_PASSWORD', '...')`."""
-    for start, end in _CALL.spans(data):
-        name = data[start:end].split(b",")[0].strip(b"(\"'")
-        named = name_of(name)
-        value = read_quoted(data, end - 1)
-        if named is None or value is None:
-            continue
-        is_env = name.isupper()
-        trust = named.trust if is_env else min(named.trust, Trust.SAID)
-        if is_secret(value.of(data), trust, is_env=is_env):
-            yield Finding(value.start, value.end, named.kind, value.plain(data))
+    return each(data, _CALL, _called)
+
+
+def _called(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    name = data[start:end].split(b",")[0].strip(b"(\"'")
+    named = name_of(name)
+    value = read_quoted(data, end - 1)
+    if named is None or value is None:
+        return
+    is_env = name.isupper()
+    trust = named.trust if is_env else min(named.trust, Trust.SAID)
+    if is_secret(value.of(data), trust, is_env=is_env):
+        yield Finding(value.start, value.end, named.kind, value.plain(data))
 
 
 def find_elements(data: bytes) -> Iterator[Finding]:
     """The text of an XML element with such a name."""
-    for start, end in _ELEMENT.spans(data):
-        inner = data[start + 1 : end - 1]
-        name = inner.partition(b">")[2].partition(b"<")[0] if b">" in inner else inner
-        named = name_of(name)
-        last = data.find(b"</", end, line_end(data, end, BLOCK_BYTES_MAX))
-        if named is not None and last > end and is_secret(data[end:last], named.trust):
-            yield Finding(end, last, named.kind)
+    return each(data, _ELEMENT, _element)
+
+
+def _element(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    inner = data[start + 1 : end - 1]
+    name = inner.partition(b">")[2].partition(b"<")[0] if b">" in inner else inner
+    named = name_of(name)
+    last = data.find(b"</", end, line_end(data, end, BLOCK_BYTES_MAX))
+    if named is not None and last > end and is_secret(data[end:last], named.trust):
+        yield Finding(end, last, named.kind)
 
 
 def find_parameters(data: bytes) -> Iterator[Finding]:
     """Values of query parameters whose names say little outside of a query."""
-    for start, end in _PARAMETER.spans(data):
-        value = read_value(data, end)
-        if value is not None and is_secret(value.of(data), Trust.RANDOM):
-            name = data[start:end].lower().rpartition(b";")[2].strip(b"?&=")
-            raw = value.of(data)
-            kind = _PARAMETERS.get(name, "signature")
-            yield Finding(value.start, value.end, kind, unquote_to_bytes(raw))
+    return each(data, _PARAMETER, _parameter)
+
+
+def _parameter(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    value = read_value(data, end)
+    if value is not None and is_secret(value.of(data), Trust.RANDOM):
+        name = data[start:end].lower().rpartition(b";")[2].strip(b"?&=")
+        kind = _PARAMETERS.get(name, "signature")
+        yield Finding(value.start, value.end, kind, unquote_to_bytes(value.of(data)))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from operator_sre.ledger.redaction.pattern import Pattern
 
-__all__ = ["Finding", "digest", "merge", "replace", "without_markers"]
+__all__ = ["Finding", "digest", "each", "merge", "replace", "without_markers"]
 
 HASH_DIGITS = 8
 _MARKER = Pattern(rb"\[REDACTED:[a-z0-9_]+:[0-9a-f]{8}\]")
+
+
+# Looks at one match of a pattern, from `start` to `end`.
+Look: TypeAlias = Callable[[bytes, int, int], "Iterable[Finding]"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -25,6 +30,20 @@ class Finding:
     plain: bytes | None = None
     # A number in JSON has no quotes, and its marker needs some.
     bare: bool = False
+
+
+def each(data: bytes, pattern: Pattern, look: Look) -> Iterator[Finding]:
+    """What `look` finds at each match of a pattern.
+
+    Matches inside of a finding are passed over: a value that is as long as the text would
+    otherwise be read again from each of them.
+    """
+    done = 0
+    for start, end in pattern.spans(data):
+        if end > done:
+            for found in look(data, start, end):
+                done = max(done, found.end)
+                yield found
 
 
 def digest(key: bytes, secret: bytes) -> str:
@@ -66,8 +85,11 @@ def merge(findings: Iterable[Finding]) -> list[Finding]:
     return merged
 
 
-def replace(data: bytes, findings: Sequence[Finding], key: bytes) -> bytes:
-    """The data with a marker in the place of each finding; they must be merged."""
+def replace(data: bytes, findings: Sequence[Finding], key: bytes) -> tuple[bytes, bytes]:
+    """The data with a marker in the place of each finding, and the lines that changed.
+
+    The findings must be merged.
+    """
     pieces: list[bytes] = []
     at = 0
     for one in findings:
@@ -75,4 +97,5 @@ def replace(data: bytes, findings: Sequence[Finding], key: bytes) -> bytes:
         marker = f"[REDACTED:{one.kind}:{digest(key, secret)}]"
         pieces += [data[at : one.start], (f'"{marker}"' if one.bare else marker).encode()]
         at = one.end
-    return b"".join([*pieces, data[at:]])
+    replaced = b"".join([*pieces, data[at:]])
+    return replaced, b"\n".join(line for line in replaced.split(b"\n") if b"[REDACTED:" in line)

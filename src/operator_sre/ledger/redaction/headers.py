@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.finding import Finding, each
 from operator_sre.ledger.redaction.names import Trust, name_of
 from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.reading import line_end, read_value
@@ -14,6 +14,7 @@ __all__ = ["TRIGGERS", "cookie_values", "find_cookies", "find_credentials"]
 
 TRIGGERS = rb"bearer|basic|authorization|cookie"
 COOKIES_BYTES_MAX = 8192
+SCHEMED_BYTES_MIN = 8
 _SCHEMES = rb"bearer|basic|token|apikey|api-key|oauth|key|splunk|genie-?key|bot|negotiate|ntlm|jwt"
 _CREDENTIAL = Pattern(
     rb"(?i)\bauthorization[\"'\\]*\s{0,2}[:=]\s{0,4}[\[\"'\\]*(?:(?:" + _SCHEMES + rb")[ :+]+)?"
@@ -29,23 +30,25 @@ _SESSIONS = (b"sess", b"sid", b"auth", b"csrf", b"xsrf", b"jwt", b"remember", b"
 
 def find_credentials(data: bytes) -> Iterator[Finding]:
     """What follows `Authorization:` and its scheme, or `Bearer` and `Basic` on their own."""
-    for start, end in _CREDENTIAL.spans(data):
-        value = read_value(data, end)
-        if value is None:
-            continue
-        raw = value.of(data)
-        head = data[start:end].lower()
-        if b"basic" in head:
-            found = is_basic(raw)
-        elif b"bearer" in head or head.rstrip()[-1:].isalpha():
-            found = looks_random(raw) or (
-                head.startswith(b"authorization") and is_secret(raw, Trust.CHOSEN)
-            )
-        else:
-            found = looks_random(raw) and b"=" not in raw.rstrip(b"=")
-        if found:
-            kind = "basic_auth" if b"basic" in head else "token"
-            yield Finding(value.start, value.end, kind, value.plain(data))
+    return each(data, _CREDENTIAL, _credential)
+
+
+def _credential(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    value = read_value(data, end)
+    if value is None:
+        return
+    raw = value.of(data)
+    head = data[start:end].lower()
+    if b"basic" in head:
+        found = is_basic(raw)
+    elif b"bearer" in head or head.rstrip()[-1:].isalpha():
+        is_header = head.startswith(b"authorization") and len(raw) >= SCHEMED_BYTES_MIN
+        found = looks_random(raw) or (is_header and is_secret(raw, Trust.ANY))
+    else:
+        found = looks_random(raw) and b"=" not in raw.rstrip(b"=")
+    if found:
+        kind = "basic_auth" if b"basic" in head else "token"
+        yield Finding(value.start, value.end, kind, value.plain(data))
 
 
 def find_cookies(data: bytes) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from operator_sre.ledger.redaction.finding import Finding
 from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.reading import line_end, read_quoted
 
-__all__ = ["TRIGGERS", "Manifest", "find_compact", "find_manifest"]
+__all__ = ["TRIGGERS", "Manifest", "find_compact", "find_manifest", "has_secret"]
 
 TRIGGERS = rb"kind[\"'\\]*:\s*[\"'\\]*Secret\b"
 LINE_BYTES_MAX = 65_536
@@ -48,6 +48,11 @@ class Manifest:
         if self.block is not None and self.block.indent not in self.kinds:
             blocks.append(self.block)
         return min((one.start for one in blocks), default=None)
+
+
+def has_secret(data: bytes) -> bool:
+    """Whether a Secret is in the text at all."""
+    return _KIND.first(data) is not None
 
 
 def find_compact(data: bytes) -> Iterator[Finding]:
@@ -121,6 +126,8 @@ def _field(state: Manifest, start: int, text: bytes, indent: int) -> Iterator[Fi
     """Take in `kind:` and the beginning of `data:`."""
     name, colon, value = text.partition(b":")
     name, value = name.strip(b"\"' "), value.strip(b"\"', ")
+    if not indent and not colon and name not in (b"{", b"}"):
+        state.kinds = {}  # not a manifest any more
     if not colon or len(state.kinds) > DEPTHS_MAX:
         return
     if name == b"kind":

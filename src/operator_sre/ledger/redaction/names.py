@@ -12,7 +12,7 @@ __all__ = ["STEMS", "Name", "Trust", "name_of"]
 NAME_BYTES_MAX = 128
 # Every name of a secret holds one of these; the detectors look for them first.
 STEMS = (
-    rb"passw|passphrase|passcode|pass|pwd|pswd|bindpw|rootpw|userpw|kennwort|secret|token|jwt"
+    rb"passw|passphrase|passcode|pass|pwd|pswd|bindpw|rootpw|userpw|[_-]pw|kennwort|secret|token|jwt"
     rb"|key|auth|cred|sessionid|sessid|psk|pepper|sig(?:nature)?|bearer"
 )
 
@@ -133,8 +133,10 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 def name_of(name: bytes) -> Name | None:
     """What a name says about its value; None when it is no name of secrets."""
     words = _words(name)
-    if not words or name in (b"PWD", b"OLDPWD"):
+    if not words:
         return None
+    if name in (b"PWD", b"OLDPWD"):
+        return Name("password", Trust.RANDOM)  # as a rule it is the working directory
     last = words[-1]
     before = words[-2] if len(words) > 1 else ""
     if last == "key":

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-__all__ = ["Pattern"]
+__all__ = ["Pattern", "any_of"]
 
 
 class _Match(Protocol):
@@ -16,6 +16,7 @@ class _Match(Protocol):
 
 class _Compiled(Protocol):
     def finditer(self, text: bytes, pos: int, endpos: int) -> Iterator[_Match]: ...
+    def fullmatch(self, text: bytes) -> _Match | None: ...
     def match(self, text: bytes, pos: int, endpos: int) -> _Match | None: ...
     def search(self, text: bytes, pos: int, endpos: int) -> _Match | None: ...
 
@@ -58,3 +59,12 @@ class Pattern:
         """The first match, or None."""
         match = _compiled(self.source).search(data, start, len(data) if end is None else end)
         return None if match is None else match.span()
+
+    def fits(self, value: bytes) -> bool:
+        """Whether it matches the whole value."""
+        return _compiled(self.source).fullmatch(value) is not None
+
+
+def any_of(*alternatives: bytes, flags: bytes = b"i") -> Pattern:
+    """A pattern for one of several shapes, each written on a line of its own."""
+    return Pattern(b"(?" + flags + b":" + b"|".join(alternatives) + b")")

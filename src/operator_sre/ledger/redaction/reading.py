@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from operator_sre.ledger.redaction.pattern import Pattern
@@ -13,7 +14,9 @@ QUOTED_BYTES_MAX = 16_384
 _QUOTES = b"\"'`"
 # Backslashes before a quote, by how often the text was put into a string: 0, 1, 3, 7.
 _DEPTHS = (0, 1, 3, 7)
-_BARE = Pattern(rb"[^\x00-\x20\x7f\"'`<>]+")
+# One class of characters is linear in any engine, and this one starts quicker.
+_BARE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]+")
+_CUTTING = re.compile(rb"[\\&;,|%)]")
 # Where a bare value ends before the next blank: `a=1&b=2`, `a=1;b=2`, `a=1,b=2`, "a=1\nb=2".
 _CUT = Pattern(
     rb"\\+[nrt]|\\+u00(?:26|3[ce]|22|27)|&(?:amp|quot|lt|gt|#\d+);|&&|\|\||&[\w.%\[\]-]+="
@@ -106,13 +109,15 @@ def _bare_end(data: bytes, at: int) -> int:
     size = _WINDOW_BYTES
     while True:
         last = min(at + size, len(data))
-        end = _BARE.at(data, at, last)
-        if end < 0:
+        bare = _BARE.match(data, at, last)
+        if bare is None:
             return -1
-        # `;User Id=` has a blank in it, so the search looks a little beyond the value.
-        cut = _CUT.first(data, at, min(end + _BEYOND_BYTES, len(data)))
-        if cut and cut[0] < end:
-            return cut[0]
+        end = bare.end()
+        if _CUTTING.search(data, at, end):
+            # `;User Id=` has a blank in it, so the search looks a little beyond the value.
+            cut = _CUT.first(data, at, min(end + _BEYOND_BYTES, len(data)))
+            if cut and cut[0] < end:
+                return cut[0]
         if end < last or last == len(data):
             return end
         size *= 2

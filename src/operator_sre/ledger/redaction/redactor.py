@@ -49,10 +49,10 @@ class Redactor:
             return text, counts
         for _ in range(PASSES_MAX):
             counts.update(one.kind for one in found)
-            data = replace(data, found, self._key)
-            found = scan(data, before.copy())
-            if not found:
+            data, changed = replace(data, found, self._key)
+            if not scan(changed, Layout()):
                 break
+            found = scan(data, before.copy())
         return _decoded(data), counts
 
     def report(self, text: str) -> list[Finding]:

@@ -32,6 +32,7 @@ DETECTORS: tuple[Callable[[bytes], Iterable[Finding]], ...] = (
     assignments.find_parameters,
     assignments.find_assignments,
     arguments.find_options,
+    arguments.find_unknown_tools,
     arguments.find_tools,
     addresses.find_logins,
     headers.find_credentials,
@@ -99,7 +100,7 @@ def scan(data: bytes, layout: Layout) -> list[Finding]:
 def _structured(data: bytes, layout: Layout) -> Iterator[Finding]:
     cells, layout.columns = find_cells(data, layout.columns)
     yield from cells
-    if layout.manifest.kinds or layout.manifest.block or b"Secret" in data:
+    if layout.manifest.kinds or manifests.has_secret(data):
         yield from manifests.find_manifest(data, layout.manifest)
 
 

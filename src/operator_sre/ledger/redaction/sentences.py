@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.finding import Finding, each
 from operator_sre.ledger.redaction.names import Trust
 from operator_sre.ledger.redaction.pattern import Pattern
-from operator_sre.ledger.redaction.reading import read_value
-from operator_sre.ledger.redaction.values import is_secret, looks_made
+from operator_sre.ledger.redaction.reading import line_start, read_quoted, read_value
+from operator_sre.ledger.redaction.values import is_secret, looks_chosen, looks_made
 
 __all__ = ["TRIGGERS", "find_beside", "find_said", "find_spelled"]
 
@@ -32,17 +32,17 @@ _SAID = Pattern(
     + _WITH
     + rb")?"
     + _NOUN
+    + rb"(?: (?:is|was) (?:generated|created|set))?"
     + _WHOSE
-    + rb"? "
-    + _IS
+    + rb":"
     + _OPEN
     + rb"|\b(?:"
     + _WITH
     + rb")?"
     + _NOUN
-    + rb"(?: (?:is|was) (?:generated|created|set))?"
     + _WHOSE
-    + rb":"
+    + rb"? "
+    + _IS
     + _OPEN
     + rb"|\b"
     + _WITH
@@ -53,7 +53,11 @@ _SAID = Pattern(
     + rb"|\b(?:creds?|credentials|log ?in|account)(?: (?:is|are|with|as|for))?(?: [\w.-]+)?:? "
     rb"[\w.@-]+ ?[/:] ?"
 )
-_BESIDE = Pattern(rb"(?i)\b(?:password|passwd|passphrase|token|(?:api|access|secret) key) [\"'`(]?")
+_BESIDE = Pattern(
+    rb"(?i)\b(?:password|passwd|passphrase|pass|pw|token|(?:api|access|secret) key) [\"'`(]?"
+)
+_COMMENT = Pattern(rb"\s*(?:#|//|--|;|/\*|<!--)")
+_LONG = Pattern(rb"[\w+/.:-]{16}")
 _SPELLED = Pattern(
     rb"(?i)\bidentified(?: with [\w']+)? by (?:password )?|\bpassword(?: \(?|\( ?)"
     rb"|\"auth\" (?:\"default\" )?"
@@ -67,33 +71,56 @@ _PGPASS = Pattern(rb"(?m)^[\w.*-]+:(?:\d{4,5}|\*):[\w*-]+:[\w.@-]+:")
 
 def find_said(data: bytes) -> Iterator[Finding]:
     """`password is hunter2`, `use the token ...`, `creds: admin / ...`."""
-    for start, end in _SAID.spans(data):
-        value = read_value(data, end)
-        noun = data[start:end].lower()
-        trust = Trust.SAID if b"pass" in noun or b"pw" in noun else Trust.CHOSEN
-        if value is None or not is_secret(value.of(data), trust):
-            continue
+    return each(data, _SAID, _said)
+
+
+def _said(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    value = read_value(data, end)
+    noun = data[start:end].lower()
+    trust = Trust.SAID if b"pass" in noun or b"pw" in noun else Trust.CHOSEN
+    if value is not None and is_secret(value.of(data), trust):
         kind = "token" if b"token" in noun else "api_key" if b"key" in noun else "password"
         yield Finding(value.start, value.end, kind)
 
 
 def find_beside(data: bytes) -> Iterator[Finding]:
     """What follows such a noun at once, when it cannot be a word: `token 0f3a...`."""
-    for start, end in _BESIDE.spans(data):
-        value = read_value(data, end)
-        if value is not None and looks_made(value.of(data)):
-            kind = "password" if data[start : start + 4].lower() == b"pass" else "token"
-            yield Finding(value.start, value.end, kind)
+    return each(data, _BESIDE, _beside)
+
+
+def _beside(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    is_password = data[start : start + 1].lower() == b"p"
+    if is_password and _COMMENT.at(data, line_start(data, start)) > 0:
+        is_one = looks_chosen  # notes to oneself have no verbs
+    elif _LONG.at(data, end) > 0:
+        is_one = looks_made
+    else:
+        return
+    value = read_value(data, end)
+    if value is not None and is_one(value.of(data)):
+        yield Finding(value.start, value.end, "password" if is_password else "token")
 
 
 def find_spelled(data: bytes) -> Iterator[Finding]:
     """`IDENTIFIED BY 'x'`, `PASSWORD 'x'`, .netrc and .pgpass."""
-    for _, end in _SPELLED.spans(data):
-        value = read_value(data, end) if data[end : end + 1] in (b"'", b'"') else None
-        if value is not None and value.quote and is_secret(value.of(data), Trust.ANY):
-            yield Finding(value.start, value.end, "password")
-    for pattern, trust in ((_FILES, Trust.ANY), (_PGPASS, Trust.CHOSEN)):
-        for _, end in pattern.spans(data):
-            value = read_value(data, end)
-            if value is not None and is_secret(value.of(data), trust):
-                yield Finding(value.start, value.end, "password")
+    yield from each(data, _SPELLED, _spelled)
+    yield from each(data, _FILES, _in_file)
+    yield from each(data, _PGPASS, _in_pgpass)
+
+
+def _spelled(data: bytes, _: int, end: int) -> Iterator[Finding]:
+    value = read_quoted(data, end)
+    if value is not None and is_secret(value.of(data), Trust.ANY):
+        yield Finding(value.start, value.end, "password")
+
+
+def _in_file(data: bytes, _: int, end: int) -> Iterator[Finding]:
+    value = read_value(data, end)
+    if value is not None and is_secret(value.of(data), Trust.ANY):
+        yield Finding(value.start, value.end, "password")
+
+
+def _in_pgpass(data: bytes, _: int, end: int) -> Iterator[Finding]:
+    value = read_value(data, end)
+    if value is not None and is_secret(value.of(data), Trust.CHOSEN):
+        yield Finding(value.start, value.end, "password")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from operator_sre.ledger.redaction.assignments import open_assignment
 from operator_sre.ledger.redaction.manifests import Manifest, find_manifest
 from operator_sre.ledger.redaction.pem import open_pem
 from operator_sre.ledger.redaction.redactor import Redactor
@@ -54,7 +55,7 @@ class Stream:
     def _open_at(self, lines: str) -> int | None:
         """Where the first block begins that goes on after these lines."""
         data = lines.encode("utf-8", "surrogatepass")
-        places = [open_pem(data)]
+        places = [open_pem(data), open_assignment(data)]
         if b"data" in data or b"stringData" in data:
             state: Manifest = self._layout.manifest.copy()
             for _ in find_manifest(data, state):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from operator_sre.ledger.redaction.finding import Finding
-from operator_sre.ledger.redaction.names import Name, name_of
+from operator_sre.ledger.redaction.names import Name, Trust, name_of
 from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.values import is_secret
 
@@ -19,13 +18,13 @@ _HEAD = Pattern(
     rb"(?im)^[\w \t,;|\"'#./()-]*(?:passw|passphrase|pwd|\bpass\b|\bpw\b|secret|token|key)"
     rb"[\w \t,;|\"'#./()-]*\r?$"
 )
-_TITLE = re.compile(rb"[A-Za-z#][\w/()#-]*(?:\.\w+)*(?: [\w/()#-]+){0,2}")
+_TITLE = Pattern(rb"[A-Za-z#][\w/()#-]*(?:\.\w+)*(?: [\w/()#-]+){0,2}")
 # Columns that only blanks divide are a table when all titles are capital, as kubectl's are.
-_CAPITAL = re.compile(rb"[A-Z#][\w/()#-]*(?: [A-Z(#][\w/()#-]*){0,2}")
-# A line of code with commas looks like CSV, but is indented, has blanks after them, or brackets.
-_LIST = re.compile(rb"[ \t].*|.*[,;] .*|.*[(.)].*")
-_RULE = re.compile(rb"[\s|+:=-]+")
-_GAP = re.compile(rb" {2,}|\t+")
+_CAPITAL = Pattern(rb"[A-Z#][\w/()#-]*(?: [A-Z(#][\w/()#-]*){0,2}")
+# A line of code or prose with commas looks like CSV, but is indented, or has brackets or points.
+_LIST = Pattern(rb"[ \t].*|.*[(.)].*")
+_RULE = Pattern(rb"[\s|+:=-]+")
+_GAP = Pattern(rb" {2,}|\t+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +61,18 @@ def _header(line: bytes) -> Columns | None:
             continue
         cells = list(_cells(line, divider))
         titles = [line[start:end] for start, end in cells if end > start]
-        if not 2 <= len(titles) <= CELLS_MAX or not all(map(_TITLE.fullmatch, titles)):
+        if not 2 <= len(titles) <= CELLS_MAX or not all(map(_TITLE.fits, titles)):
             return None
-        if divider in (b",", b";") and (len(titles) < len(cells) or _LIST.fullmatch(line)):
+        if divider in (b",", b";") and (len(titles) < len(cells) or _LIST.fits(line)):
             return None
-        if divider == b"  " and not all(map(_CAPITAL.fullmatch, titles)):
+        # `a, b` may be a sentence
+        is_loose = divider in (b",", b";") and divider + b" " in line
+        if is_loose and any(b" " in title for title in titles):
+            return None
+        if divider == b"  " and not all(map(_CAPITAL.fits, titles)):
             return None
         secret = tuple(
-            (index, start, named)
+            (index, start, Name(named.kind, min(named.trust, Trust.SAID)) if is_loose else named)
             for index, (start, end) in enumerate(cells)
             if (named := name_of(line[start:end].replace(b" ", b"_"))) is not None
         )
@@ -94,10 +97,10 @@ def _parts(line: bytes, divider: bytes) -> Iterator[bytes]:
     """The parts of a line between dividers; a divider in quotes divides nothing."""
     if divider == b"  ":
         at = 0
-        for gap in _GAP.finditer(line):
-            if gap.start():
-                yield line[at : gap.end()]
-                at = gap.end()
+        for start, end in _GAP.spans(line):
+            if start:
+                yield line[at:end]
+                at = end
         yield line[at:]
         return
     whole = b""
@@ -118,7 +121,7 @@ def _rows(
         end = data.find(b"\n", at)
         end = len(data) if end < 0 else end
         line = data[at : min(end, at + LINE_BYTES_MAX)]
-        if not _RULE.fullmatch(line) or not line.strip():
+        if not _RULE.fits(line) or not line.strip():
             cells = list(_cells(line.rstrip(b"\r"), columns.divider))
             is_row = len(cells) == columns.count or columns.divider == b"  "
             if not line.strip() or not is_row:

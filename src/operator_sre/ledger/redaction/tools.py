@@ -19,6 +19,8 @@ class Tool:
     trust: Trust = Trust.ANY
     # A pattern that has to follow on the line, or it is no secret.
     after: bytes = b""
+    # Whether it stands at once after the name, as in a configuration file.
+    is_next: bool = False
 
 
 _USER = rb"[\"']?[^\s:\"'$]*:"
@@ -66,7 +68,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool("nmcli", rb" (?:password|wifi-sec\.psk|802-1x\.password) "),
     Tool("wpa_passphrase", rb" (?:\"[^\"]*\"|'[^']*'|\S+) "),
     Tool("xfreerdp", rb" /p:"),
-    Tool("requirepass masterauth bindpw rootpw", rb" +"),
+    Tool("requirepass masterauth bindpw rootpw", rb" +", is_next=True),
     Tool("openssl", rb" enc (?:\S+ )*?-k "),
     Tool("net", rb" user \S+ ", trust=Trust.CHOSEN),
     Tool("env setx set", rb" (?:-\w+ )*[A-Z0-9_]*(?:PASSWORD|PASS|SECRET|TOKEN|API_KEY) "),

@@ -9,6 +9,7 @@ import re
 import string
 
 from operator_sre.ledger.redaction.names import Trust
+from operator_sre.ledger.redaction.pattern import any_of
 from operator_sre.ledger.redaction.words import NOTHING, ORDINARY, TECHNICAL
 
 __all__ = [
@@ -21,76 +22,68 @@ __all__ = [
     "repeats",
 ]
 
-# Above this a value is nothing that we know by its shape. So the patterns below, which are the
-# standard library's because it is quicker on short text, only ever see this much.
+# A longer value is nothing that we know by its shape, and is a secret if its name says so.
 SHAPED_BYTES_MAX = 256
 _DIGITS = string.digits.encode()
 _LOWER = string.ascii_lowercase.encode()
 _UPPER = string.ascii_uppercase.encode()
+# A capital that begins nothing: the next word begins one or two letters later.
+_ODD = re.compile(rb"(?<![A-Z])[A-Z](?=[a-z]?(?:[A-Z0-9]|\Z))")
 _CONSONANTS = re.compile(rb"(?i)[bcdfghjklmnpqrstvwxz]{6}|[bcdfghjkmpqvwxz]{5}")
 _SIGNS = b"!@#$%^&*+=~?"
 
-_PLACEHOLDER = re.compile(
-    rb"""(?ix)
-      [<>].* | &lt;.*                           # <password>
-    | \$\{.* | \$\(.* | \$\[.*                  # ${TOKEN} $(cat file)
-    | \$[a-z_]+ | (?-i:\$[A-Z_][A-Z0-9_]*)      # $PASSWORD
-    | \$[a-z_]\w*(?:-|->|::|/|\.|\[).*          # $self->token $HOME/file
-    | %[a-z_]+% | (?:%[svdqr]\W?)+ | %\(\w+\)s  # formats
-    | \{\{.* | \{%.* | \{[\w.:]*\} | \#\{.*     # templates
-    | :[a-z_]+ | @[a-z_]+@? | \?+               # parameters of a query
-    | (?:[*x.\#_\s?-]|\xe2\x80\xa2)+ | .{0,8}\*\*\*+.{0,8} | .{0,12}\.\.\.    # masked already
-    | [\[({<]+\ ?(?:redacted|filtered|masked|hidden|removed|omitted|secret|sensitive|protected
-        |scrubbed|password|token|your|none|null|empty|not\ set|unset)\b[^\[\]]*[\])}>]*
-    | (?:your|insert|replace|enter|put|add)[-_ ](?:\w+[-_ ])*
-        (?:password|passwd|pass|pwd|secret|token|key|credentials?|value)\w*(?:[-_ ]\w+)*
-    | \w+(?:[-_ ]\w+)*[-_ ]here | \x00+
-    | (?:placeholder|dummy|redacted|replace_?me|insert_?me|todo|tbd)
-    """
+_PLACEHOLDER = any_of(
+    rb"[<>].*|&lt;.*",  # <password>
+    rb"\$\{.*|\$\(.*|\$\[.*",  # ${TOKEN} $(cat file)
+    rb"\$[a-z_]+|(?-i:\$[A-Z_][A-Z0-9_]*)",  # $PASSWORD
+    rb"\$[a-z_]\w*(?:-|->|::|/|\.|\[).*",  # $self->token $HOME/file
+    rb"%[a-z_]+%|(?:%[svdqr]\W?)+|%\(\w+\)s",  # formats
+    rb"\{\{.*|\{%.*|\{[\w.:]*\}|#\{.*",  # templates
+    rb":[a-z_]+|@[a-z_]+@?|\?+",  # parameters of a query
+    rb"(?:[*x.#_\s?-]|\xe2\x80\xa2)+|.{0,8}\*\*\*+.{0,8}|.{0,12}\.\.\.",  # masked already
+    rb"[\[({<]+ ?(?:redacted|filtered|masked|hidden|removed|omitted|secret|sensitive|protected"
+    rb"|scrubbed|password|token|your|none|null|empty|not set|unset)\b[^\[\]]*[\])}>]*",
+    rb"(?:your|insert|replace|enter|put|add)[-_ ](?:\w+[-_ ])*"
+    rb"(?:password|passwd|pass|pwd|secret|token|key|credentials?|value)\w*(?:[-_ ]\w+)*",
+    rb"\w+(?:[-_ ]\w+)*[-_ ]here|\x00+",
+    rb"placeholder|dummy|redacted|replace_?me|insert_?me|todo|tbd",
 )
-_REFERENCE = re.compile(
-    rb"""(?ix)
-      (?:vault|arn|ssm|secretsmanager|keyvault|kms|ref\+\w+|gcp|file|env|op|awssm|azurekeyvault
-        |https?|s3|gs|doppler|sops|conjur|data):\S*
-    | !\w+.* | [&*][a-z_]\w*                    # YAML tags, anchors and aliases
-    | (?:~|\.{1,2})?(?:/[\w.@%+-]+)+/?          # a path, unless a part of it is random
-    | [a-z]:\\.*
-    | [\w./-]+\.(?:pem|json|ya?ml|txt|key|crt|cer|env|conf|cfg|ini|p12|jks|pfx|sh|py|go|js|md|log)
-    | secrets?/[\w./-]+ | projects/[\w./-]+
-    """
+_PATH = any_of(rb"(?:~|\.{1,2})?(?:/[\w.@%+-]+)+/?")
+_REFERENCE = any_of(
+    rb"(?:vault|arn|ssm|secretsmanager|keyvault|kms|ref\+\w+|gcp|file|env|op|awssm|azurekeyvault"
+    rb"|https?|s3|gs|doppler|sops|conjur|data):\S*",
+    rb"!\w+.*|[&*][a-z_]\w*",  # YAML tags, anchors and aliases
+    rb"[a-z]:\\.*|secrets?/[\w./-]+|projects/[\w./-]+",
+    rb"[\w./-]+\.(?:pem|json|ya?ml|txt|key|crt|cer|env|conf|cfg|ini|p12|jks|pfx|sh|py|go|js|md|log)",
 )
-_CODE = re.compile(
-    rb"""(?x)
-      [A-Za-z_][\w.]*(?:\(|\[|->|::).*          # a call, an index
-    | [A-Za-z_]+(?:\.[A-Za-z_]+)+               # settings.DB_PASSWORD
-    | [a-z_]+\d{0,2}(?:_[a-z\d]+)*(?:\.[A-Za-z_]+)+
-    | (?:[A-Za-z]+_)+(?:pass|pwd|psk|secret|token|key|cred|auth|sig)[a-z]*(?:_[a-z]+)*
-    | (?:pass|pwd|secret|token|key|cred|auth)[a-z]*(?:_[a-z]+)+
-    | _?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+           # a constant
-    | [A-Z]\w*(?:Types?|Bytes|Str|String|Provider|Field|Config)
-    | [A-Za-z_]{1,24}=                          # the next name: this one has no value
-    | [\[({].* | [&|=;,)}\]].* | \+ | -{1,2}[a-z].* | \\.{0,2}
-    """
+_CODE = any_of(
+    rb"[A-Za-z_][\w.]*(?:\(|\[|->|::).*",  # a call, an index
+    rb"[A-Za-z_]+(?:\.[A-Za-z_]+)+",  # settings.DB_PASSWORD
+    rb"[a-z_]+\d{0,2}(?:_[a-z\d]+)*(?:\.[A-Za-z_]+)+",
+    rb"(?:[A-Za-z]+_)+(?:pass|pwd|psk|secret|token|key|cred|auth|sig)[a-z]*(?:_[a-z]+)*",
+    rb"(?:pass|pwd|secret|token|key|cred|auth)[a-z]*(?:_[a-z]+)+",
+    rb"_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+",  # a constant
+    rb"[A-Z]\w*(?:Types?|Bytes|Str|String|Provider|Field|Config)",
+    rb"[A-Za-z_]{1,24}=",  # the next name: this one has no value
+    rb"[\[({].*|[&|=;,)}\]].*|\+|-{1,2}[a-z].*|\\.{0,2}",
+    flags=b"s",
 )
-_SHAPES = re.compile(
-    rb"""(?ix)
-      v?\d+(?:\.\d+)+[\w.+-]* | v\d+(?:(?:alpha|beta|rc)\d+)?             # versions, addresses
-    | [\w.-]+:\d{1,5} | \d+(?:\.\d+){3}(?::\d+)?(?:/\d+)?
-    | \d{4}-\d\d-\d\d.* | \d{1,2}:\d\d(?::\d\d.*)?                        # times
-    | [\d.,]+(?:[mun]?s|m|h|d|w|%|[kmgtp]i?b?(?:/s)?|bytes?|x|th|st|nd)   # quantities
-    | \d+[-\ ]?(?:char|character|bit|byte|digit|day|hour|min|minute|second|sec|week|month|year)\w*
-    | [a-z]+(?:[-_./][a-z]+)*[-_.]\d{1,5}                                 # web-01
-    | [a-z]+(?:[-./][a-z]+\d{0,2})+                                       # default/db-credentials
-    | [a-z]+(?:-[a-z0-9]+)*-[a-z0-9]{8,10}-[a-z0-9]{5}                    # pods
-    | [\w.+-]+@[\w-]+(?:\.[\w-]+)+ | [a-z_-]+@[a-z.-]+\d{0,3}             # people, logins
-    | sha(?:1|256|384|512)[:=-].* | [\w./-]+@sha256.*                     # digests
-    | (?-i:[A-Z]{2,8}-?\d+) | [a-z]+/\d[\d.]*                                 # RFC7519, HTTP/1.1
-    | (?-i:[A-Z]?[a-z]{1,15}(?:_[a-z]{1,15})*|[A-Z]{1,15}|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)
-    | (?-i:[a-z]+|[A-Z][a-z]+)(?-i:[A-Z][a-z]+)+
-    | [\d.,:/+-]+ | 0x[0-9a-f]{1,8} | \#[0-9a-f]{3,8}
-    """
+_SHAPES = any_of(
+    rb"v?\d+(?:\.\d+)+[\w.+-]*|v\d+(?:(?:alpha|beta|rc)\d+)?",  # versions, addresses
+    rb"[\w.-]+:\d{1,5}|\d+(?:\.\d+){3}(?::\d+)?(?:/\d+)?",
+    rb"\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d(?::\d\d.*)?",  # times
+    rb"[\d.,]+(?:[mun]?s|m|h|d|w|%|[kmgtp]i?b?(?:/s)?|bytes?|x|th|st|nd)",  # quantities
+    rb"\d+[- ]?(?:char|character|bit|byte|digit|day|hour|min|minute|second|sec|week|month|year)\w*",
+    rb"[a-z]+(?:[-_./][a-z]+)*[-_.]\d{1,5}",  # web-01
+    rb"[a-z]+(?:[-./][a-z]+\d{0,2})+",  # default/db-credentials
+    rb"[a-z]+(?:-[a-z0-9]+)*-[a-z0-9]{8,10}-[a-z0-9]{5}",  # pods
+    rb"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|[a-z_-]+@[a-z.-]+\d{0,3}",  # people, logins
+    rb"sha(?:1|256|384|512)[:=-].*|[\w./-]+@sha256.*",  # digests
+    rb"(?-i:[A-Z]{2,8}-?\d+)|[a-z]+/\d[\d.]*",  # RFC7519, HTTP/1.1
+    rb"(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})+)",
+    rb"[\d.,:/+-]+(?:/(?:tcp|udp))?|0x[0-9a-f]{1,8}|#[0-9a-f]{3,8}",
+    rb"(?:" + b"|".join(TECHNICAL) + rb")(?:[-_/.:]\w+)*",
 )
-_TECHNICAL = re.compile(rb"(?i)(?:" + b"|".join(TECHNICAL) + rb")(?:[-_/.:]\w+)*")
 
 
 def is_secret(value: bytes, trust: Trust, *, is_env: bool = False, at_least: int = 3) -> bool:
@@ -104,16 +97,16 @@ def is_secret(value: bytes, trust: Trust, *, is_env: bool = False, at_least: int
         return looks_random(stripped) or is_basic(stripped)
     if trust < Trust.ANY and not is_env:
         return looks_chosen(stripped) or (trust is Trust.SAID and _is_phrase(stripped))
-    if b" " in stripped and _is_sentence(stripped):
-        return False
     if is_env:
         return True
+    if b" " in stripped and _is_sentence(stripped):
+        return False
     return stripped.lower().rstrip(b".,;:!") not in ORDINARY
 
 
 def is_code(value: bytes) -> bool:
     """Whether a bare value is an expression: a call, a member, a variable named like a secret."""
-    return len(value) <= SHAPED_BYTES_MAX and _CODE.fullmatch(value) is not None
+    return len(value) <= SHAPED_BYTES_MAX and _CODE.fits(value)
 
 
 def repeats(name: bytes, value: bytes) -> bool:
@@ -168,11 +161,9 @@ def is_basic(value: bytes) -> bool:
 
 
 def _is_placeholder(value: bytes) -> bool:
-    if value.lower() in NOTHING or _PLACEHOLDER.fullmatch(value):
+    if value.lower() in NOTHING or _PLACEHOLDER.fits(value) or _REFERENCE.fits(value):
         return True
-    if not _REFERENCE.fullmatch(value):
-        return False
-    return not (value[:1] in b"/~" and _has_random_part(value))
+    return value[:1] in b"/~." and _PATH.fits(value) and not _has_random_part(value)
 
 
 def _has_random_part(path: bytes) -> bool:
@@ -186,20 +177,16 @@ def _has_random_part(path: bytes) -> bool:
 def _has_known_shape(value: bytes) -> bool:
     if len(value) > SHAPED_BYTES_MAX:
         return False
-    shaped = _SHAPES.fullmatch(value) or _TECHNICAL.fullmatch(value)
-    return bool(shaped or _CODE.fullmatch(value) or value.lower() in ORDINARY)
+    return _SHAPES.fits(value) or _CODE.fits(value) or value.lower() in ORDINARY
 
 
 def _is_jumbled(value: bytes) -> bool:
     """Upper and lower case in an order that no word or camelCase name has."""
-    upper = len(value) - len(value.translate(None, _UPPER))
-    lower = len(value) - len(value.translate(None, _LOWER))
-    if not upper or not lower:
+    short = value[:64]
+    if short in (short.lower(), short.upper()):
         return False
-    turns = sum(
-        before in _LOWER and after in _UPPER for before, after in itertools.pairwise(value[:64])
-    )
-    return turns > 2 and turns * 6 > min(len(value), 64)
+    turns = sum(before in _LOWER and after in _UPPER for before, after in itertools.pairwise(short))
+    return (turns > 2 and turns * 6 > len(short)) or len(_ODD.findall(short)) > 2
 
 
 def _is_gibberish(value: bytes) -> bool:

@@ -26,7 +26,8 @@ ORDINARY = NOTHING | frozenset(
     b" skipped ignored retry retrying pending ready done ok okay error errors warning warn info"
     b" debug fatal notice passed obtained acquired returned fetched cached"
     # what they are
-    b" pwd pw keyfile passfile authentication authorization auth bearer basic digest jwt oauth oauth2 saml ldap kerberos"
+    b" pwd pw keyfile passfile authentication authorization auth bearer basic digest jwt oauth"
+    b" oauth2 saml ldap kerberos"
     b" gssapi password passwd passwords secret secrets token tokens key keys credential"
     b" credentials username user users login logout session cookie cookies file files path env"
     b" environment variable variables vault keychain keyring stdin stdout input output prompt"
@@ -55,6 +56,7 @@ ORDINARY = NOTHING | frozenset(
 # Terms with digits in them, alone or as the first part of a longer one: sha256-hashed.
 TECHNICAL = (
     b"md[45]",
+    b"hmac-?sha-?\\d*",
     b"sha-?(?:1|2|3|224|256|384|512)",
     b"utf-?(?:8|16|32)",
     b"base-?(?:32|58|64)",

@@ -1,0 +1,153 @@
+"""`operator history patterns`: what worked before, ready to be filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.running import run_until_stopped
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.pattern import Pattern
+
+__all__ = ["app"]
+
+app = typer.Typer(help="What worked before, with placeholders.", no_args_is_help=True)
+NameArgument = Annotated[str, typer.Argument(help="A pattern's name.")]
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    like: Annotated[str, typer.Option(help="Only what might help with this need.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """Patterns that people made, then those learned from what worked again and again."""
+    from operator_sre.app.patterns import list_patterns
+
+    with opened(context) as app:
+        found = list_patterns(app, like=like)[:limit]
+    if as_json:
+        print_json({"patterns": found})
+    elif not found:
+        print_lines(["No patterns."])
+    else:
+        print_table(("name", "category", "uses", "rate", "lines"), [_row(one) for one in found])
+
+
+@app.command()
+def show(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
+    """One pattern, with what to fill in and what it needs."""
+    from operator_sre.app.patterns import show_pattern
+
+    with opened(context) as app:
+        one = show_pattern(app, name)
+    if as_json:
+        print_json({"pattern": one})
+        return
+    origin = "learned" if one.learned else f"made by {one.made_by}"
+    rate = "-" if one.success_rate is None else f"{one.success_rate:.0%}"
+    print_lines([f"{one.name}: {one.category}, {origin}, {one.uses} uses, success {rate}"])
+    print_lines([f"  {clean(line)}" for line in one.lines])
+    for placeholder in one.placeholders:
+        seen = ", ".join(one.examples.get(placeholder, ()))
+        print_lines([f"  {{{placeholder}}}{f'  such as {clean(seen)}' if seen else ''}"])
+    print_lines([f"  needs {key}: {clean(str(value))}" for key, value in one.preconditions.items()])
+    print_lines([f"  for: {clean(text)}" for text in one.contexts])
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: NameArgument,
+    lines: Annotated[list[str], typer.Argument(help="Each command, with {placeholders}.")],
+    category: Annotated[str, typer.Option(help="What it is about.")] = "",
+    precondition: Annotated[
+        list[str] | None, typer.Option(help="key=value that has to hold; may be repeated.")
+    ] = None,
+    why: Annotated[str, typer.Option("--for", help="The need it answers, in words.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Make a pattern of your own."""
+    from operator_sre.app.patterns import create_pattern
+
+    needs = _pairs(precondition or [])
+    with opened(context) as app:
+        work = create_pattern(app, name, lines, category=category, preconditions=needs, context=why)
+        made = run_until_stopped(work)
+    if as_json:
+        print_json({"pattern": made})
+    else:
+        print_lines([f"Made {made.name!r} with {len(made.lines)} lines."])
+
+
+@app.command()
+def use(
+    context: typer.Context,
+    name: NameArgument,
+    values: Annotated[list[str] | None, typer.Argument(help="placeholder=value ...")] = None,
+    subject: Annotated[str, typer.Option(help="Judge under this subject's policy.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Fill it in and print its lines with the gate's verdict. Nothing is run."""
+    from operator_sre.app.patterns import use_pattern
+
+    given = _pairs(values or [])
+    with opened(context) as app:
+        filled = run_until_stopped(use_pattern(app, name, given, subject=subject))
+    if as_json:
+        judged = [
+            {
+                "command": line,
+                "level": verdict.level,
+                "risk_level": verdict.risk,
+                "rules": verdict.rules,
+                "explanation": verdict.explanation,
+            }
+            for line, verdict in zip(filled.lines, filled.verdicts, strict=True)
+        ]
+        print_json({"pattern": filled.pattern.name, "level": filled.level, "lines": judged})
+        return
+    for line, verdict in zip(filled.lines, filled.verdicts, strict=True):
+        print_lines([clean(line)])
+        print_lines(
+            [f"  {verdict.level.upper()}, risk {verdict.risk}: {clean(verdict.explanation)}"]
+        )
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    name: NameArgument,
+    reason: Annotated[str, typer.Option(help="Why.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Offer it no more; the ledger keeps what it was."""
+    from operator_sre.app.patterns import delete_pattern
+
+    with opened(context) as app:
+        run_until_stopped(delete_pattern(app, name, reason=reason))
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        print_lines([f"{name!r} is not offered any more."])
+
+
+def _row(one: Pattern) -> Sequence[object]:
+    rate = "-" if one.success_rate is None else f"{one.success_rate:.0%}"
+    return one.name, one.category, one.uses, rate, "; ".join(one.lines)[:160]
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    from operator_protocols.errors import UsageError
+
+    pairs = [word.partition("=") for word in words]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise UsageError(f"{key!r} is no key=value.", next_step="Write it as name=value.")
+    return {key: value for key, _, value in pairs}

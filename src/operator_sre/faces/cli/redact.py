@@ -1,0 +1,47 @@
+"""`operator redact`: text on stdin, the same without its secrets on stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import typer
+
+from operator_sre.faces.cli.options import JsonOption, config_of
+from operator_sre.faces.cli.output import print_json
+
+__all__ = ["redact"]
+
+CHUNK_BYTES = 65_536
+
+
+def redact(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Pass stdin on without secrets; with --json, only count them by kind."""
+    from operator_sre.app.redaction import redact_stream
+
+    tally = redact_stream(config_of(context), _chunks(), _drop if as_json else _write)
+    if as_json:
+        print_json(
+            {
+                "lines": tally.lines,
+                "bytes": tally.bytes,
+                "secrets": tally.secrets,
+                "kinds": tally.kinds,
+            }
+        )
+
+
+def _chunks() -> Iterator[bytes]:
+    """What is there on stdin, without waiting for more, so that a live log flows on."""
+    while chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
+        yield chunk
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _drop(data: bytes) -> None:
+    del data

@@ -1,0 +1,101 @@
+"""Everything that is done to a store as a whole."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from operator_protocols.domain.entry import Actor, Entry
+from operator_protocols.errors import NotFoundError, StoreError
+from operator_sre.store.backup import Backup, backup
+from operator_sre.store.check import CheckReport, check
+from operator_sre.store.database import Maintained, sentence
+from operator_sre.store.migrations import Migrated, migrate, must_be_current
+from operator_sre.store.purge import PurgePlan, plan_purge, purge
+from operator_sre.store.rebuild import Difference, Progress, rebuild
+from operator_sre.store.restore import Restored, restore
+from operator_sre.store.transaction import Rules
+
+__all__ = ["Maintenance"]
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """A store in the hands of a person. `backups` is where backups go that nobody asked for."""
+
+    database: Maintained
+    rules: Rules
+    backups: Path
+
+    def check(self, *, progress: Progress) -> CheckReport:
+        """Look everything through; nothing is changed."""
+        self._must_be_there()
+        return check(self.database, progress=progress)
+
+    def rebuild(self, *, progress: Progress) -> tuple[Difference, ...]:
+        """Make the projections anew; returns how the old ones differed."""
+        self._must_be_there()
+        return rebuild(self.database, progress=progress)
+
+    def backup(self, path: Path, *, force: bool, progress: Progress) -> Backup:
+        """Write the whole store to one file."""
+        self._must_be_there()
+        return backup(self.database, path, force=force, progress=progress)
+
+    def restore(self, file: Path, *, force: bool, progress: Progress) -> Restored:
+        """Fill an empty or absent store; with `force` what is there is saved first."""
+        return restore(
+            self.database,
+            file,
+            force=force,
+            saved=lambda: self._kept("restore"),
+            progress=progress,
+        )
+
+    def migrate(self) -> Migrated:
+        """Bring the tables up to this program, with a backup first."""
+        return migrate(self.database, backup=self._backup_before_migration)
+
+    def plan(self, before: datetime) -> PurgePlan:
+        """What a purge would take now."""
+        self._must_be_there()
+        try:
+            with closing(self.database.session()) as connection:
+                self.database.snapshot(connection)
+                return plan_purge(connection, before)
+        except self.database.failures as error:
+            raise StoreError(
+                f"The store could not be read: {sentence(error)}.", next_step=self.database.remedy
+            ) from error
+
+    def purge(self, plan: PurgePlan, *, by: Actor, progress: Progress) -> Entry:
+        """Take away what the plan says, and record it."""
+        return purge(self.database, self.rules, plan, by=by, progress=progress)
+
+    def _must_be_there(self) -> None:
+        version = self.database.version()
+        if version == 0:
+            raise NotFoundError(
+                f"There is no store at {self.database.place!r}.",
+                next_step="Name another with --home DIR or --store.",
+            )
+        must_be_current(version, self.database.place)
+
+    def _backup_before_migration(self) -> Path:
+        path = self._kept("migrate")
+        return backup(self.database, path, force=False, progress=lambda seq: None).path
+
+    def _kept(self, why: str) -> Path:
+        """A file of its own for what was there before."""
+        try:
+            self.backups.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise StoreError(
+                f"There is no room for a backup at {str(self.backups)!r}: {sentence(error)}.",
+                next_step="Name another directory with --home DIR.",
+            ) from error
+        at = self.rules.clock.now()
+        return self.backups / f"before-{why}-{at:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}.db"

@@ -1,0 +1,165 @@
+"""Retention: the bytes of old entries go, their digests stay, and the chain still verifies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
+from operator_protocols.domain.ticket import TicketState
+from operator_protocols.errors import ConflictError, StoreError
+from operator_sre.store.database import Connection, Maintained, sentence
+from operator_sre.store.projections import PROJECTED
+from operator_sre.store.rebuild import Progress, Rebuilt, walk
+from operator_sre.store.textindex import forget_index
+from operator_sre.store.transaction import Rules, Transaction
+
+__all__ = ["PurgePlan", "plan_purge", "purge"]
+
+PAGE = 5_000
+# `verify` needs the one, and the other says what retention did.
+_KEPT = frozenset({Kind.SEGMENT_STARTED.value, Kind.PURGED.value})
+_OVER = tuple(state.value for state in TicketState if not state.live)
+_PROJECTED = frozenset(kind.value for kind in PROJECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class PurgePlan:
+    """What would be purged: whole stories that are over, and whose last entry is old enough."""
+
+    before: datetime
+    entries: int
+    size_bytes: int
+    first: int
+    last: int
+    tickets: frozenset[int]
+    runs: frozenset[str]
+
+    def takes(self, kind: str, at: float, ticket: int | None, run: str) -> bool:
+        """Whether an entry goes. Pure.
+
+        An entry belongs to its ticket, or to its run, or to nobody; what belongs to nobody stays
+        when rows of a table follow from it.
+        """
+        if kind in _KEPT or at >= self.before.timestamp():
+            return False
+        if ticket is not None:
+            return ticket in self.tickets
+        return run in self.runs if run else kind not in _PROJECTED
+
+
+def plan_purge(connection: Connection, before: datetime) -> PurgePlan:
+    """What a purge would take now; inside a transaction."""
+    tickets = _tickets(connection, before)
+    empty = PurgePlan(before, 0, 0, 0, 0, tickets, _runs(connection, before, tickets))
+    count = size = first = last = 0
+    for seq, length in _taken(connection, empty):
+        count, size = count + 1, size + length
+        first, last = first or seq, seq
+    return PurgePlan(before, count, size, first, last, tickets, empty.runs)
+
+
+def purge(
+    database: Maintained, rules: Rules, plan: PurgePlan, *, by: Actor, progress: Progress
+) -> Entry:
+    """Take the bytes away and record it, in one transaction; ConflictError if the plan is stale.
+
+    The projections without them are made beforehand, so that others wait only a moment.
+    """
+    rebuilt, connection = Rebuilt(), database.session()
+    try:
+        _follow(connection, rebuilt, plan)
+        database.begin(connection)
+        if plan_purge(connection, plan.before) != plan:
+            raise ConflictError(
+                "The store has changed since it was asked what would be purged.",
+                next_step="Look again, and confirm again.",
+            )
+        _follow(connection, rebuilt, plan)
+        _take_away(connection, plan, progress)
+        rebuilt.adopt(database, connection)
+        forget_index(connection)
+        entry = _record(Transaction(connection, rules), plan, by)
+        connection.execute("COMMIT")
+        database.settle(connection)
+    except database.failures as error:
+        raise StoreError(
+            f"Nothing was purged: {sentence(error)}.", next_step=database.remedy
+        ) from error
+    finally:
+        rebuilt.close()
+        connection.close()
+    return entry
+
+
+def _tickets(connection: Connection, before: datetime) -> frozenset[int]:
+    marks = ", ".join("?" * len(_OVER))
+    rows = connection.execute(
+        f"SELECT id FROM tickets WHERE state IN ({marks}) AND NOT EXISTS"  # noqa: S608
+        " (SELECT 1 FROM violations WHERE violations.ticket = tickets.id AND live = 1)"
+        " AND NOT EXISTS"
+        " (SELECT 1 FROM entries WHERE entries.ticket = tickets.id AND at >= ?)",
+        (*_OVER, before.timestamp()),
+    ).fetchall()
+    return frozenset(row[0] for row in rows)
+
+
+def _runs(connection: Connection, before: datetime, tickets: frozenset[int]) -> frozenset[str]:
+    rows = connection.execute(
+        "SELECT run, ticket, max(at) FROM entries WHERE run <> '' GROUP BY run, ticket"
+    ).fetchall()
+    young = {
+        run
+        for run, ticket, at in rows
+        if at >= before.timestamp() or (ticket is not None and ticket not in tickets)
+    }
+    return frozenset(run for run, _, _ in rows) - young
+
+
+def _taken(connection: Connection, plan: PurgePlan) -> Iterator[tuple[int, int]]:
+    """The number and the size of every entry that goes."""
+    seq = 0
+    sql = (
+        "SELECT seq, kind, at, ticket, run, length(body) FROM entries"
+        " WHERE seq > ? AND body IS NOT NULL ORDER BY seq LIMIT ?"
+    )
+    while page := connection.execute(sql, (seq, PAGE)).fetchall():
+        for row in page:
+            if plan.takes(*row[1:5]):
+                yield row[0], row[5]
+        seq = page[-1][0]
+
+
+def _follow(connection: Connection, rebuilt: Rebuilt, plan: PurgePlan) -> None:
+    for row in walk(connection, rebuilt.seq):
+        if plan.takes(row.kind, row.at, row.ticket, row.run):
+            rebuilt.seq = row.seq
+        else:
+            rebuilt.take(row)
+
+
+def _take_away(connection: Connection, plan: PurgePlan, progress: Progress) -> None:
+    numbers: list[Any] = [(seq,) for seq, _ in _taken(connection, plan)]
+    for start in range(0, len(numbers), PAGE):
+        page = numbers[start : start + PAGE]
+        connection.executemany("UPDATE entries SET body = NULL WHERE seq = ?", page)
+        connection.executemany("UPDATE quarantine SET body = NULL WHERE seq = ?", page)
+        connection.executemany("DELETE FROM sealed WHERE seq = ?", page)
+        progress(start + len(page))
+
+
+def _record(transaction: Transaction, plan: PurgePlan, by: Actor) -> Entry:
+    payload = {
+        "before": plan.before.isoformat(),
+        "entries": plan.entries,
+        "size_bytes": plan.size_bytes,
+        "first": plan.first,
+        "last": plan.last,
+        "tickets": len(plan.tickets),
+    }
+    entry = transaction.append(Draft(Kind.PURGED, payload, actor=by))
+    transaction.checkpoint()
+    transaction.flush()
+    return entry

@@ -1,0 +1,141 @@
+"""What can be watched from a home, and under which policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.verdict import Level, Mode
+from operator_protocols.errors import (
+    ConfigError,
+    MissingPluginError,
+    NotFoundError,
+    OperatorError,
+    StoreError,
+    UsageError,
+)
+from operator_sre.app import service
+from operator_sre.app.gate import check_command
+from operator_sre.app.wiring import App
+from operator_sre.config import load_config
+from operator_sre.gate import Profile
+from tests.app.home import SUBJECTS, opened
+
+TWO = SUBJECTS + SUBJECTS.replace("shop", "bank")
+
+
+def test_subjects_are_those_of_the_settings(tmp_path: Path) -> None:
+    with opened(tmp_path, TWO) as app:
+        assert app.subjects() == ["shop", "bank"]
+
+
+def test_the_only_subject_needs_no_name(tmp_path: Path) -> None:
+    with opened(tmp_path, SUBJECTS) as app:
+        assert app.choose([]) == ["shop"]
+        assert app.choose(["shop", "shop"]) == ["shop"]
+
+
+@pytest.mark.parametrize(
+    ("toml", "named", "error", "words"),
+    [
+        ("", [], UsageError, "operator lab up"),
+        ("", ["nothing"], NotFoundError, "none"),
+        ("", ["ratelimiter"], NotFoundError, "operator lab up"),
+        (SUBJECTS, ["shpo"], NotFoundError, "Subjects here: shop"),
+        (TWO, [], UsageError, "shop, bank"),
+    ],
+    ids=["none", "unknown", "no rig", "misspelt", "several"],
+)
+def test_a_choice_that_makes_no_sense_is_refused_with_the_next_step(
+    tmp_path: Path, toml: str, named: list[str], error: type[OperatorError], words: str
+) -> None:
+    with opened(tmp_path, toml) as app:
+        with pytest.raises(error) as caught:
+            app.choose(named)
+        assert words in caught.value.next_step
+
+
+def test_a_configured_subject_is_under_the_standard_policy(tmp_path: Path) -> None:
+    with opened(tmp_path, SUBJECTS, mode="execute") as app:
+        care = app.care("shop")
+        policy = care.gate.policy()
+        assert (policy.profile, policy.mode) == (Profile.STANDARD, Mode.EXECUTE)
+        assert policy.boundary_tools == frozenset()
+        assert care.subject.name == "shop"
+        assert [target.name for target in care.subject.targets()] == ["node-1"]
+        assert [tool.spec.name for tool in care.executor.tools] == ["check_port"]
+
+
+def test_the_logs_of_the_targets_are_readable_and_no_others(tmp_path: Path) -> None:
+    with opened(tmp_path, SUBJECTS) as app:
+        gate = app.care("shop").gate
+        level = {
+            path: gate.judge(Action.shell(f"tail -n 5 {path}")).level
+            for path in ("/srv/shop/node-1.log", "/srv/shop/node-2.log")
+        }
+    assert list(level.values()) == [Level.SAFE, Level.REVIEW]
+
+
+def test_the_lab_profile_is_refused_where_there_is_no_rig(tmp_path: Path) -> None:
+    with opened(tmp_path, SUBJECTS, profile="lab") as app:
+        with pytest.raises(ConfigError, match="'shop' is not one"):
+            app.care("shop")
+
+
+def test_a_subject_whose_plug_in_is_missing_is_told(tmp_path: Path) -> None:
+    with opened(tmp_path, SUBJECTS.replace('"ratelimiter"', '"missing"')) as app:
+        with pytest.raises(NotFoundError, match="'missing'"):
+            app.care("shop")
+
+
+def test_a_rig_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with opened(tmp_path) as app, pytest.raises((NotFoundError, MissingPluginError)):
+        app.care("ratelimiter")
+
+
+def test_care_is_made_once_for_each_engine(tmp_path: Path) -> None:
+    with opened(tmp_path, SUBJECTS) as app:
+        engine = app.engine()
+        assert engine.pipeline.care("shop") is engine.pipeline.care("shop")
+        assert engine.interval_s == app.config.number("interval_s")
+        assert engine.worker
+
+
+def test_ids_are_long_and_never_the_same(tmp_path: Path) -> None:
+    with opened(tmp_path) as app:
+        ids = {app.new_id() for _ in range(100)}
+    assert len(ids) == 100
+    assert min(map(len, ids)) >= 32
+
+
+def test_a_home_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError), opened(tmp_path, home=str(tmp_path / "file" / "home")):
+        pass
+
+
+@pytest.mark.asyncio
+async def test_watching_something_that_is_not_there_fails_at_once(tmp_path: Path) -> None:
+    with opened(tmp_path, SUBJECTS, profile="lab") as app:
+        with pytest.raises(ConfigError):
+            await service.monitor(app, [])
+        with pytest.raises(NotFoundError):
+            await service.monitor(app, ["nothing"])
+
+
+@pytest.mark.parametrize(
+    ("command", "level"),
+    [("uptime", Level.SAFE), ("rm x", Level.REVIEW), ("rm -rf /", Level.BLOCKED)],
+)
+def test_a_command_is_judged_without_running_it(tmp_path: Path, command: str, level: Level) -> None:
+    config = load_config(flags={}, environ={}, cwd=tmp_path)
+    assert check_command(config, command).level is level
+
+
+def test_an_app_is_one_home(tmp_path: Path) -> None:
+    with opened(tmp_path) as app:
+        assert isinstance(app, App)
+        assert app.rig_directory("ratelimiter") == tmp_path / "home" / "lab" / "ratelimiter"
+        assert (tmp_path / "home" / "operator.db").exists()

@@ -1,0 +1,129 @@
+"""A store in which everything has happened that leaves a row, and its upkeep."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Observation
+from operator_protocols.domain.pattern import Pattern
+from operator_protocols.domain.permit import ApprovalState, Permit
+from operator_protocols.ports import Clock, Condition
+from operator_sre.gate import Gate, Policy
+from operator_sre.ledger import KeyFile
+from operator_sre.store import Store, open_store_at
+from operator_sre.store.maintenance import Maintenance
+from operator_sre.store.places import database_at
+from operator_sre.store.transaction import Rules
+from tests.contract.clock import HeldClock
+from tests.contract.samples import (
+    approval,
+    escalated,
+    resolved,
+    run_finished,
+    run_started,
+    violation,
+)
+
+__all__ = ["Estate", "live_through_everything", "quietly"]
+
+
+def quietly(count: int) -> None:
+    """Progress that nobody watches."""
+
+
+class Estate:
+    """A store at a place, its key, and the hands that look after it."""
+
+    def __init__(self, place: str, folder: Path, clock: Clock) -> None:
+        self.place = place
+        self.clock = clock
+        self.folder = folder
+        self.rules = Rules(clock, signer=KeyFile(folder / "ledger.key"), checkpoint_every=7)
+
+    @property
+    def upkeep(self) -> Maintenance:
+        """Everything that is done to it as a whole."""
+        return Maintenance(database_at(self.place), self.rules, self.folder / "backups")
+
+    def elsewhere(self, place: str) -> Estate:
+        """Another store with the same key and clock."""
+        return Estate(place, self.folder, self.clock)
+
+    def open(self) -> Store:
+        """The store, open."""
+        return open_store_at(self.place, self.rules)
+
+    def do(self, act: Callable[[Store], Awaitable[object]]) -> None:
+        """Open it, do something, and close it."""
+        store = self.open()
+        try:
+            asyncio.run(_awaited(act, store))
+        finally:
+            store.close()
+
+    def live(self) -> None:
+        """Everything happens."""
+        self.do(lambda store: live_through_everything(store, self.clock))
+
+    def think(self, *payloads: dict[str, object]) -> None:
+        """Some entries that no table follows from."""
+
+        async def act(store: Store) -> None:
+            for payload in payloads:
+                await store.journal.append(Draft(Kind.REASONING, payload))
+
+        self.do(act)
+
+    def change(self, *statements: str) -> list[list[tuple[object, ...]]]:
+        """Statements of somebody who goes around the store; returns their rows."""
+        connection = database_at(self.place).session()
+        found = []
+        for sql in statements:
+            cursor = connection.execute(sql)
+            found.append(cursor.fetchall() if sql.startswith("SELECT") else [])
+        connection.close()
+        return found
+
+
+async def _awaited(act: Callable[[Store], Awaitable[object]], store: Store) -> None:
+    await act(store)
+
+
+async def live_through_everything(store: Store, clock: HeldClock) -> None:
+    """Tickets of every end, runs, permits, commands, approvals, patterns and telemetry."""
+    first = await store.tickets.open([violation("node-1"), violation("node-2")])
+    await store.tickets.open([violation("node-3")])
+    await store.tickets.grow(first, [violation("store", detail="\ud800")])
+    await store.leases.claim("gone", run="run-a", lease_s=30.0, attempts_max=3)
+    clock.advance(40.0)
+    claimed = await store.leases.claim("worker", run="run-b", lease_s=30.0, attempts_max=3)
+    assert claimed is not None
+    await store.journal.append(run_started(claimed))
+    gate = Gate(Policy, store.journal, store.approvals, clock, lambda: "permit-1")
+    permit = await gate.permit(gate.judge(Action.shell("uptime")), claimed)
+    assert isinstance(permit, Permit)
+    await store.intents.begin(permit)
+    await store.intents.end(permit, Result(Outcome.RAN, 0))
+    for name in ("a", "b"):
+        await store.approvals.request(approval(name, at=clock.now()))
+    await store.approvals.decide("a", ApprovalState.REJECTED, by="ada", reason="no")
+    await store.leases.release(claimed, reason="stopped", wait_s=3.5)
+    again = await store.leases.claim("worker", run="run-c", lease_s=30.0, attempts_max=3)
+    assert again is not None
+    await store.leases.end(again, escalated(again))
+    clock.advance(10.0)
+    last = await store.leases.claim("worker", run="run-d", lease_s=30.0, attempts_max=3)
+    assert last is not None
+    await store.journal.append(run_finished(last))
+    await store.leases.end(last, resolved(last))
+    await store.patterns.create(Pattern("mine", ("df -h {path}",)), by="ada")
+    await store.patterns.use("mine", lines=["df -h /"], level="review", by="ada")
+    await store.patterns.hide("learned-1234", reason="no", by="ada")
+    await store.observations.add(Observation("shop", clock.now()))
+    condition = Condition("shop", "up", "node-1", Health.BROKEN, clock.now(), None)
+    await store.conditions.update([condition])

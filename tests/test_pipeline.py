@@ -1,0 +1,298 @@
+"""The order of things, with minds that lie, rush or ask for the forbidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.entry import Kind
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Value
+from operator_protocols.domain.permit import ApprovalState
+from operator_protocols.domain.run import Act, Answer, Ask, Budget, Escalate, Finish
+from operator_protocols.domain.ticket import TicketState
+from operator_protocols.domain.verdict import Mode
+from operator_protocols.errors import ConflictError
+from tests.contract.samples import violation
+from tests.contract.verified import verified
+from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop
+
+pytestmark = pytest.mark.asyncio
+
+Open = Callable[..., Workshop]
+DONE = Answer("over", (Finish("I have repaired it"),))
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Open]:
+    """Call it with the turns of a mind to have a workshop with that mind."""
+    opened: list[Workshop] = []
+
+    def make(*turns: Answer) -> Workshop:
+        opened.append(Workshop(tmp_path, Script(*turns)))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()
+
+
+async def test_an_incident_is_carried_to_a_proof(shop: Open) -> None:
+    one = shop(Answer("look", (Action.shell("true"),)), Answer("act", (DIAGNOSIS, MEND)), DONE)
+    ended = await one.carry()
+    assert (ended.state, ended.reason) == (TicketState.RESOLVED, "I have repaired it")
+    assert [entry.kind for entry in one.entries()] == [
+        Kind.TICKET_OPENED,
+        Kind.TICKET_CLAIMED,
+        Kind.RUN_STARTED,
+        Kind.OBSERVED,
+        Kind.REASONING,
+        Kind.VERDICT,
+        Kind.PERMIT_MINTED,
+        Kind.INTENT,
+        Kind.OUTCOME,
+        Kind.REASONING,
+        Kind.DIAGNOSIS,
+        Kind.VERDICT,
+        Kind.PERMIT_MINTED,
+        Kind.INTENT,
+        Kind.OUTCOME,
+        Kind.OBSERVED,
+        Kind.REASONING,
+        Kind.PROOF,
+        Kind.RUN_FINISHED,
+        Kind.TICKET_RESOLVED,
+    ]
+    (resolved,) = one.entries(Kind.TICKET_RESOLVED)
+    assert resolved.payload["proof"]["held"] is True
+    assert verified(one.store.entries).whole
+    run = one.store.runs.get("run-1")
+    assert run is not None
+    assert (run.state, run.model) == ("completed", "script")
+
+
+async def test_a_mind_that_lies_resolves_nothing(shop: Open) -> None:
+    one = shop(DONE, DONE, DONE)
+    ended = await one.carry()
+    assert ended.state is TicketState.ESCALATED
+    assert one.entries(Kind.TICKET_RESOLVED) == []
+    proofs = one.entries(Kind.PROOF)
+    assert [proof.payload["held"] for proof in proofs] == [False] * 3
+    assert one.mend.calls == []
+
+
+async def test_a_repair_that_does_not_help_resolves_nothing(shop: Open) -> None:
+    one = shop(Answer("act", (DIAGNOSIS, MEND, Finish("done"))))
+    one.mend.works = False
+    ended = await one.carry()
+    assert one.mend.calls == ["node-1"]
+    assert ended.state is TicketState.ESCALATED
+
+
+async def test_a_repair_that_breaks_something_else_resolves_nothing(shop: Open) -> None:
+    one = shop(Answer("act", (DIAGNOSIS, MEND, Finish("done"))))
+    mend = one.mend.call
+
+    async def clumsy(arguments: Mapping[str, Value]) -> Result:
+        one.plant.up["node-2"] = False
+        return await mend(arguments)
+
+    one.mend.call = clumsy  # type: ignore[method-assign]
+    ended = await one.carry()
+    assert ended.state is TicketState.ESCALATED
+    assert one.entries(Kind.PROOF)[0].payload["harm"] == ["shop/node-2/up"]
+
+
+async def test_what_blinds_us_resolves_nothing(shop: Open) -> None:
+    one = shop(Answer("act", (DIAGNOSIS, MEND, Finish("done"))))
+    mend = one.mend.call
+
+    async def blinding(arguments: Mapping[str, Value]) -> Result:
+        one.plant.error = ConnectionError("no route")
+        return await mend(arguments)
+
+    one.mend.call = blinding  # type: ignore[method-assign]
+    ended = await one.carry()
+    assert ended.state is TicketState.ESCALATED
+    assert one.entries(Kind.PROOF)[0].payload["health"] == "unknown"
+
+
+async def test_what_is_forbidden_is_refused_recorded_and_not_run(
+    shop: Open, tmp_path: Path
+) -> None:
+    witness = tmp_path / "witness"
+    forbidden = Action.shell(f"touch {witness}; reboot", target="node-1")
+    one = shop(Answer("act", (DIAGNOSIS, forbidden)), Answer("", (Escalate("no way"),)))
+    ended = await one.carry()
+    assert ended.state is TicketState.ESCALATED
+    assert not witness.exists()
+    assert one.entries(Kind.INTENT) == []
+    (verdict,) = one.entries(Kind.VERDICT)
+    assert verdict.payload["level"] == "blocked"
+    (refused,) = one.entries(Kind.REFUSED)
+    assert refused.payload["action"]["arguments"] == {"command": forbidden.command}
+    assert refused.payload["result"]["outcome"] == "refused"
+    told = _asked(one)[-1].steps[-1]
+    assert told.want == Act(forbidden)
+    assert isinstance(told.result, Result)
+    assert told.result.outcome is Outcome.REFUSED
+    assert told.seq == refused.seq
+
+
+def _asked(one: Workshop) -> list[Ask]:
+    assert isinstance(one.model, Script)
+    return one.model.asked
+
+
+async def test_nothing_is_changed_before_it_is_diagnosed(shop: Open) -> None:
+    one = shop(Answer("rush", (MEND,)), Answer("act", (DIAGNOSIS, MEND, Finish("done"))))
+    ended = await one.carry()
+    (refused,) = one.entries(Kind.REFUSED)
+    assert "diagnosis first" in refused.payload["result"]["stderr"]
+    assert refused.seq < one.entries(Kind.DIAGNOSIS)[0].seq
+    assert one.mend.calls == ["node-1"]
+    assert ended.state is TicketState.RESOLVED
+
+
+async def test_a_free_command_is_refused_before_a_diagnosis_too(shop: Open, tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+    one = shop(Answer("", (Action.shell(f"touch {witness}"),)), Answer("", (Escalate("x"),)))
+    await one.carry()
+    assert not witness.exists()
+    assert len(one.entries(Kind.REFUSED)) == 1
+    assert one.entries(Kind.APPROVAL_REQUESTED) == []
+
+
+async def test_in_a_lab_a_free_command_asks_a_person(shop: Open, tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+    command = Action.shell(f"touch {witness}", target="node-1")
+    one = shop(Answer("", (DIAGNOSIS, command)), Answer("", (Escalate("x"),)))
+    await one.carry()
+    assert not witness.exists()
+    (asked,) = one.store.approvals.find()
+    assert asked.state is ApprovalState.EXPIRED
+    assert len(one.entries(Kind.REFUSED)) == 1
+
+
+async def test_a_tool_that_nobody_gave_is_refused(shop: Open) -> None:
+    invented = Action("drop_tables", {}, target="node-1")
+    one = shop(Answer("", (DIAGNOSIS, invented)), Answer("", (Escalate("x"),)))
+    await one.carry()
+    assert len(one.entries(Kind.REFUSED)) == 1
+    assert one.entries(Kind.INTENT) == []
+
+
+async def test_while_observing_a_repair_is_only_proposed(shop: Open) -> None:
+    one = shop(Answer("", (DIAGNOSIS, MEND)), Answer("", (Escalate("not permitted"),)))
+    one.mode = Mode.OBSERVE
+    ended = await one.carry()
+    assert one.mend.calls == []
+    assert ended.state is TicketState.ESCALATED
+    assert "observe" in one.entries(Kind.REFUSED)[0].payload["result"]["stderr"]
+
+
+async def test_parallel_looks_are_all_told(shop: Open) -> None:
+    looks = tuple(Action.shell(command) for command in ("uname -s", "true", "whoami"))
+    one = shop(Answer("", looks), Answer("", (Escalate("x"),)))
+    await one.carry()
+    steps = _asked(one)[-1].steps
+    assert [step.want for step in steps] == [Act(look) for look in looks]
+    outcomes = one.entries(Kind.OUTCOME)
+    assert [step.seq for step in steps] == [entry.seq for entry in outcomes]
+    results = [step.result for step in steps]
+    assert all(isinstance(result, Result) and result.ok for result in results)
+
+
+async def test_what_a_mind_may_cite_is_in_the_ledger_before_it_is_asked(shop: Open) -> None:
+    one = shop(Answer("", (Escalate("x"),)))
+    await one.carry()
+    (ask,) = _asked(one)
+    (observed,) = one.entries(Kind.OBSERVED)
+    assert ask.briefing.observation_seq == observed.seq
+    assert ask.briefing.health is Health.BROKEN
+    assert [spec.name for spec in ask.briefing.tools] == ["mend"]
+    assert observed.payload["observation"]["seen"][0]["readings"] == {"up": False}
+
+
+async def test_after_a_change_the_mind_is_told_how_it_is_now(shop: Open) -> None:
+    one = shop(Answer("", (DIAGNOSIS, MEND)), DONE)
+    await one.carry()
+    healths = [ask.briefing.health for ask in _asked(one)]
+    assert healths == [Health.BROKEN, Health.HEALTHY]
+
+
+async def test_a_budget_that_is_used_up_ends_with_a_person(shop: Open) -> None:
+    one = shop()
+    ended = await one.carry(Budget(turns_max=Budget().turns_max))
+    assert ended.state is TicketState.ESCALATED
+    assert "budget" in ended.reason
+    run = one.store.runs.get("run-1")
+    assert run is not None
+    assert run.state == "failed"
+    (finished,) = one.entries(Kind.RUN_FINISHED)
+    assert finished.payload["category"] == "budget_exceeded"
+
+
+async def test_giving_up_hands_over_what_is_known(shop: Open) -> None:
+    one = shop(Answer("", (DIAGNOSIS, Escalate("a person has to look at the disk"))))
+    ended = await one.carry()
+    assert (ended.state, ended.reason) == (
+        TicketState.ESCALATED,
+        "a person has to look at the disk",
+    )
+    assert len(one.entries(Kind.DIAGNOSIS)) == 1
+
+
+async def test_what_recovers_by_itself_needs_no_mind(shop: Open) -> None:
+    one = shop()
+    pipeline = one.pipeline()
+    await pipeline.watch("shop")
+    one.plant.up["node-1"] = True
+    for _ in range(3):
+        await pipeline.watch("shop")
+        one.clock.advance(3.0)
+    (ended,) = one.store.tickets.find()
+    assert ended.state is TicketState.RESOLVED
+    assert "by itself" in ended.reason
+    assert _asked(one) == []
+
+
+async def test_watching_again_opens_nothing_twice_while_it_is_worked_on(shop: Open) -> None:
+    one = shop()
+    pipeline = one.pipeline()
+    sighting = await pipeline.watch("shop")
+    assert sighting.broken() == {"shop/node-1/up"}
+    await one.claim()
+    for _ in range(5):
+        await pipeline.watch("shop")
+        one.clock.advance(60.0)
+    assert [ticket.state for ticket in one.store.tickets.find()] == [TicketState.CLAIMED]
+
+
+async def test_a_ticket_that_grows_while_it_is_worked_on_must_hold_as_a_whole(shop: Open) -> None:
+    one = shop(Answer("act", (DIAGNOSIS, MEND, Finish("done"))))
+    pipeline = one.pipeline()
+    await pipeline.watch("shop")
+    claimed = await one.claim()
+    await one.store.tickets.grow(claimed, [violation("node-2", "up")])
+    one.plant.up["node-2"] = False
+    ended = await pipeline.work(claimed)
+    assert ended.state is TicketState.ESCALATED
+    assert len(ended.violations) == 2
+
+
+async def test_a_worker_that_lost_its_claim_changes_nothing(shop: Open) -> None:
+    one = shop(Answer("act", (DIAGNOSIS, MEND)), DONE)
+    pipeline = one.pipeline()
+    await pipeline.watch("shop")
+    stale = await one.store.leases.claim("slow", run="run-1", lease_s=1.0, attempts_max=9)
+    assert stale is not None
+    one.clock.advance(2.0)
+    holder = await one.claim("quick")
+    with pytest.raises(ConflictError):
+        await pipeline.work(stale)
+    assert one.mend.calls == []
+    assert one.store.tickets.get(holder.id) == holder
