@@ -1,6 +1,6 @@
 """How fast a large ledger is searched and listed, beside bare FTS5 and a LIKE scan.
 
-    .venv/bin/python benchmarks/search.py [--entries 1000000] [--times 30] [--store postgresql://...]
+    .venv/bin/python benchmarks/search.py [--entries 1000000] [--times 30] [--store URL]
 
 The ledger is filled once into a file under the temporary directory and kept there: real entries,
 chained, with their projections and their index, only not one durable commit for each.

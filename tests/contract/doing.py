@@ -10,9 +10,9 @@ from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.permit import ApprovalState, Permit
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Mode, Risk
+from operator_protocols.ports import Clock
 from operator_sre.codec import to_json
 from operator_sre.gate import Gate, Policy
-from tests.contract.clock import HeldClock
 from tests.contract.samples import run_started, violation
 from tests.contract.stores import Ports
 
@@ -24,7 +24,7 @@ DONE = Result(Outcome.RAN, 0)
 class Doer:
     """An agent on one ticket, with a real gate that lets everything run that is not blocked."""
 
-    def __init__(self, ports: Ports, clock: HeldClock, ticket: Ticket, *, policy: Policy) -> None:
+    def __init__(self, ports: Ports, clock: Clock, ticket: Ticket, *, policy: Policy) -> None:
         self.ports = ports
         self.clock = clock
         self.ticket = ticket
@@ -35,7 +35,7 @@ class Doer:
 
     @classmethod
     async def hired(
-        cls, ports: Ports, clock: HeldClock, *, run: str = "run-1", mode: Mode = Mode.EXECUTE
+        cls, ports: Ports, clock: Clock, *, run: str = "run-1", mode: Mode = Mode.EXECUTE
     ) -> Doer:
         """With a ticket claimed and a run begun."""
         await ports.tickets.open([violation(f"of-{run}")])

@@ -54,6 +54,7 @@ class Plant:
         self.up: dict[str, bool | None] = dict.fromkeys(self._needs, True)
         self.error: BaseException | None = None
         self.hangs = False
+        self.begun = asyncio.Event()
         self.looks = 0
 
     def targets(self) -> Sequence[Target]:
@@ -63,6 +64,7 @@ class Plant:
     async def observe(self) -> Observation:
         """Look once, or fail as the test wants it."""
         self.looks += 1
+        self.begun.set()
         if self.hangs:
             await asyncio.Event().wait()
         if self.error is not None:

@@ -248,8 +248,8 @@ async def test_findings_can_be_filtered(ports: Ports, doer: Doer, clock: HeldClo
 
 async def _entries(ports: Ports, text: str, **where: int | str) -> list[int]:
     await ports.search.catch_up(entries_max=1000)
-    query = parse_query(text)
-    return [one.seq for one in ports.search.entries(query, limit=50, **where)]  # type: ignore[arg-type]
+    found = ports.search.entries(parse_query(text), limit=50, **where)  # type: ignore[arg-type]
+    return [one.seq for one in found]
 
 
 @pytest.mark.asyncio

@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from operator_protocols.errors import StoreError
 from operator_sre.ledger import KeyFile, verify
 from operator_sre.store import Store
 from tests.crash.victim import Victim, size_of
@@ -38,10 +37,11 @@ def _must_be_there(store: Store, name: str, lines: list[str]) -> None:
 
 
 def _one_life(estate: Estate, name: str, lines_max: int) -> list[str]:
-    """A writer that is killed after so many lines, which may be none at all."""
+    """A writer that is killed after so many acknowledgements; after none it is still opening."""
     victim = Victim(estate, "forever", name)
+    assert victim.line() == "opening\n"
     said = [victim.line() for _ in range(lines_max)]
-    return [line for line in said if line] + victim.kill()
+    return [*said, *victim.kill()]
 
 
 def _live_and_die(estate: Estate, times: int) -> None:
@@ -76,12 +76,9 @@ def test_two_hundred_writers_that_are_killed_lose_nothing(estate: Estate) -> Non
     _live_and_die(estate, 200)
 
 
-def test_a_store_that_cannot_be_made_is_no_store_by_half(estate: Estate) -> None:
-    # Whoever is killed while making the tables leaves none of them, or all.
+def test_whoever_is_killed_while_making_a_store_leaves_no_half_of_one(estate: Estate) -> None:
     for life in range(3):
-        _one_life(estate, f"life-{life}", 0)
-    try:
-        estate.open().close()
-    except StoreError as error:
-        pytest.fail(str(error))
+        said = _one_life(estate, f"life-{life}", 0)
+        assert said == [] or estate.upkeep.database.version() > 0
+    estate.open().close()
     assert estate.upkeep.check(progress=quietly).sound

@@ -13,7 +13,7 @@ def _race(estate: Estate, count: int) -> None:
     names = ("left", "right")
     writers = [Victim(estate, "append", name, str(count)) for name in names]
     for writer in writers:
-        assert writer.line() == "ready\n"
+        assert [writer.line(), writer.line()] == ["opening\n", "ready\n"]
     for writer in writers:
         writer.go()
     said = [writer.rest() for writer in writers]

@@ -105,6 +105,7 @@ async def _append(store: Store, name: str, count: int) -> None:
 
 def _main(folder: str, verb: str, name: str, count: str = "0") -> None:
     estate = Estate(sys.stdin.readline().strip(), Path(folder), SystemClock())
+    _say("opening")
     store = estate.open()
     if verb == "forever":
         asyncio.run(_write_forever(store, name))

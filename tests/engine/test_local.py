@@ -109,7 +109,7 @@ def plant(tmp_path: Path) -> Iterator[Make]:
         one.shop.close()
 
 
-async def _stop(task: asyncio.Future[object]) -> None:
+async def _stop(task: asyncio.Task[None] | asyncio.Task[bool]) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

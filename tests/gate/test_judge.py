@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.run import ToolSpec
-from operator_protocols.domain.verdict import Level, Risk, Rule
+from operator_protocols.domain.verdict import Level, Risk, Rule, Verdict
 from operator_sre.gate import Policy, judge
 from operator_sre.gate.commands import BLOCKED, READ_ONLY, Blocked, Form
 from tests.gate.commands import CORPORA, Case, cases, corpus
@@ -60,7 +60,7 @@ def test_what_a_blocked_command_needs_makes_the_difference(rule: Blocked) -> Non
 
 def test_a_verdict_explains_itself() -> None:
     for case in CASES:
-        verdict = judge(Action.shell(case.command), POLICY)
+        verdict: Verdict = judge(Action.shell(case.command), POLICY)
         assert verdict.explanation.endswith(".")
         assert verdict.policy_digest == POLICY.digest
         assert max(rule.level for rule in verdict.rules) is verdict.level

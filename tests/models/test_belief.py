@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.cause import Cause, Remedy
 from operator_protocols.domain.target import Target
 from operator_sre.models.reasoner.belief import Belief, Suspect, first_belief
 from operator_sre.models.reasoner.causes import GENERIC, HEALTHY, UNEXPLAINED
@@ -43,6 +43,8 @@ def test_the_causes_have_names_of_their_own_and_possible_priors() -> None:
     assert all(0.0 < cause.prior < 1.0 for cause in (*GENERIC, UNEXPLAINED))
     assert all(cause.remedies for cause in GENERIC)
     assert UNEXPLAINED.remedies == ()
+    remedies: list[Remedy] = [remedy for cause in GENERIC for remedy in cause.remedies]
+    assert all(remedy.sentence and remedy.trade_off for remedy in remedies)
 
 
 def _sum(belief: Belief) -> float:

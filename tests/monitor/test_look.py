@@ -12,7 +12,7 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.errors import ObservationError
 from operator_sre.monitor import OBSERVABLE, Monitor, Watched
-from operator_sre.store import Store, open_store
+from operator_sre.store import open_store
 from operator_sre.tickets import Desk
 from tests.contract.clock import HeldClock
 from tests.contract.plants import Plant, Up
@@ -235,8 +235,7 @@ async def test_flapping_is_no_recovery(watch: _Watch) -> None:
 async def test_whoever_stops_the_monitor_is_not_mistaken_for_the_subject(watch: _Watch) -> None:
     watch.plant.hangs = True
     looking = asyncio.ensure_future(watch.look())
-    while not watch.plant.looks:
-        await asyncio.sleep(0)
+    await watch.plant.begun.wait()
     looking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await looking

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.entry import Draft, Kind
@@ -68,9 +69,11 @@ class Estate:
 
     def live(self) -> None:
         """Everything happens."""
-        self.do(lambda store: live_through_everything(store, self.clock))
+        clock = self.clock
+        assert isinstance(clock, HeldClock)
+        self.do(lambda store: live_through_everything(store, clock))
 
-    def think(self, *payloads: dict[str, object]) -> None:
+    def think(self, *payloads: Mapping[str, object]) -> None:
         """Some entries that no table follows from."""
 
         async def act(store: Store) -> None:
@@ -79,7 +82,7 @@ class Estate:
 
         self.do(act)
 
-    def change(self, *statements: str) -> list[list[tuple[object, ...]]]:
+    def change(self, *statements: str) -> list[list[tuple[Any, ...]]]:
         """Statements of somebody who goes around the store; returns their rows."""
         connection = database_at(self.place).session()
         found = []

@@ -65,9 +65,7 @@ def test_a_file_that_is_there_is_overwritten_only_when_told(lived: Estate, tmp_p
 
 
 @pytest.mark.parametrize("name", ["operator.db", "operator.db-wal", "./x/../operator.db"])
-def test_the_store_itself_is_never_the_backup(
-    tmp_path: Path, clock: HeldClock, name: str
-) -> None:
+def test_the_store_itself_is_never_the_backup(tmp_path: Path, clock: HeldClock, name: str) -> None:
     estate = Estate(str(tmp_path / "operator.db"), tmp_path, clock)
     estate.think({"mine": 1})
     (tmp_path / "x").mkdir()

@@ -77,9 +77,7 @@ def test_steps_lead_forward_one_after_another(lived: Estate) -> None:
 def test_only_steps_that_are_missing_are_made(lived: Estate) -> None:
     _migrate(lived, COLOUR)
     lived.change("UPDATE tickets SET colour = 'blue'")
-    done = migrate(
-        lived.upkeep.database, backup=lambda: lived.folder, migrations=(COLOUR, WEIGHT)
-    )
+    done = migrate(lived.upkeep.database, backup=lambda: lived.folder, migrations=(COLOUR, WEIGHT))
     assert done.steps == ("tickets have a weight",)
     assert lived.change("SELECT DISTINCT colour FROM tickets")[0] == [("blue",)]
 

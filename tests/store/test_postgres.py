@@ -1,4 +1,4 @@
-"""PostgreSQL behind the same face: its locks, its limits, its restarts, and no password anywhere."""
+"""PostgreSQL behind the same face: locks, limits, restarts, and no password anywhere."""
 
 from __future__ import annotations
 
@@ -170,9 +170,7 @@ def test_a_user_who_may_not_create_is_told_in_one_sentence(server: Server, url: 
     server.ask("DROP ROLE guest")
 
 
-def test_a_writer_waits_for_another_only_so_long(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_waits_for_another_only_so_long(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "LOCK_S", 1)
     store = open_store_at(url, Rules(HeldClock()))
     database = database_at(url)

@@ -38,7 +38,7 @@ async def _finish(store: Store, ticket: Ticket) -> None:
     await store.leases.end(ticket, resolved(ticket))
 
 
-async def _days(store: Store, estate: Estate) -> None:
+async def _days(store: Store, clock: HeldClock) -> None:
     """Four tickets and some thoughts on the first day; one is resolved only on the second."""
     over = await _work(store, "bygone", run="run-over")
     await _finish(store, over)
@@ -49,22 +49,22 @@ async def _days(store: Store, estate: Estate) -> None:
     await store.journal.append(Draft(Kind.OBSERVED, {"text": "alone"}))
     await store.journal.append(Draft(Kind.REASONING, {"text": "a run alone"}, run="run-none"))
     await store.journal.append(Draft(Kind.SEGMENT_STARTED, {}))
-    estate.clock.advance(DAY_S)
+    clock.advance(DAY_S)
     await _finish(store, late)
     await store.journal.append(Draft(Kind.REASONING, {"text": "today"}))
     assert alive.state is TicketState.CLAIMED
 
 
 @pytest.fixture
-def aged(estate: Estate) -> Estate:
+def aged(estate: Estate, clock: HeldClock) -> Estate:
     """A store on its second day."""
-    estate.do(lambda store: _days(store, estate))
+    estate.do(lambda store: _days(store, clock))
     return estate
 
 
 def _bodies(estate: Estate) -> dict[int, bool]:
     rows = estate.change("SELECT seq, body IS NULL FROM entries ORDER BY seq")[0]
-    return {int(str(seq)): bool(gone) for seq, gone in rows}
+    return {seq: bool(gone) for seq, gone in rows}
 
 
 def _purge(estate: Estate, before: datetime = NOON + timedelta(days=1)) -> Entry:
@@ -92,7 +92,7 @@ def test_the_chain_still_verifies_with_its_signatures(aged: Estate, tmp_path: Pa
     report = verify(store.entries, store.checkpoints, trusted_key=key)
     store.close()
     assert report.whole
-    assert (report.entries, entry.previous) == (entry.seq, bytes(head).hex())  # type: ignore[arg-type]
+    assert (report.entries, entry.previous) == (entry.seq, bytes(head).hex())
 
 
 def test_the_purge_is_in_the_ledger_with_who_and_what(aged: Estate) -> None:
@@ -144,7 +144,7 @@ def test_words_that_were_taken_are_found_no_more(aged: Estate) -> None:
 
 def test_the_bytes_are_nowhere_in_the_file(tmp_path: Path, clock: HeldClock) -> None:
     aged = Estate(str(tmp_path / "operator.db"), tmp_path, clock)
-    aged.do(lambda store: _days(store, aged))
+    aged.do(lambda store: _days(store, clock))
     assert b"of bygone" in Path(aged.place).read_bytes()
     _purge(aged)
     left = b"".join(path.read_bytes() for path in Path(aged.place).parent.glob("operator.db*"))
@@ -152,9 +152,9 @@ def test_the_bytes_are_nowhere_in_the_file(tmp_path: Path, clock: HeldClock) -> 
     assert b"of alive" in left
 
 
-def test_a_number_is_never_given_twice(aged: Estate) -> None:
+def test_a_number_is_never_given_twice(aged: Estate, clock: HeldClock) -> None:
     aged.do(_finish_all)
-    aged.clock.advance(DAY_S)
+    clock.advance(DAY_S)
     _purge(aged, NOON + timedelta(days=2))
     opened: list[int] = []
 

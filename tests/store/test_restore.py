@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def _restore(estate: Estate, file: Path, *, force: bool = False) -> Restored:
     return estate.upkeep.restore(file, force=force, progress=quietly)
 
 
-def _rows(estate: Estate) -> list[list[tuple[object, ...]]]:
+def _rows(estate: Estate) -> list[list[tuple[Any, ...]]]:
     return estate.change(*(f"{LAYOUT.select(table)} ORDER BY 1, 2" for table in LAYOUT.tables))
 
 
@@ -51,7 +52,6 @@ def test_an_absent_store_is_filled(estate: Estate, saved: Path) -> None:
 
 def test_life_goes_on_in_a_restored_store(estate: Estate, saved: Path) -> None:
     done = _restore(estate, saved)
-    estate.clock.advance(3600.0)
     estate.do(_go_on)
     store = estate.open()
     assert verified(store.entries).whole

@@ -11,8 +11,11 @@ BROAD_EXCEPTS: dict[str, str] = {
         "whatever a plug-in raises, nothing was seen, and that is UNKNOWN"
     ),
     "src/operator_sre/monitor/look.py:_check": "a plug-in's check that crashes knows nothing",
-    "src/operator_sre/store/writer.py:Writer._apply": (
+    "src/operator_sre/store/commit.py:Committer._apply": (
         "the error belongs to the one who waits for this change, who raises it"
+    ),
+    "src/operator_sre/store/commit.py:Committer.commit": (
+        "whatever goes wrong, everybody who waits is told; nobody waits forever"
     ),
 }
 

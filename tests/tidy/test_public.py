@@ -75,9 +75,22 @@ def test_wrong_list_is_reported() -> None:
 
 
 def test_untested_name_is_reported() -> None:
-    source = Source.of("__all__ = ['begin', 'end']")
+    source = Source.of("__all__ = ['begin', 'end']", "src/operator_sre/gate/__init__.py")
     (finding,) = public.untested_names([source], ["assert begin() == ended"])
     assert "'end'" in finding
+
+
+def test_an_untested_name_of_the_protocols_is_reported() -> None:
+    source = Source.of("__all__ = ['end']", "protocols/src/operator_protocols/domain/run.py")
+    assert len(public.untested_names([source], [])) == 1
+
+
+def test_an_untested_name_is_reported_when_another_folder_uses_it() -> None:
+    inner = Source.of("__all__ = ['end']", "src/operator_sre/gate/judge.py")
+    near = Source.of("from operator_sre.gate.judge import end", "src/operator_sre/gate/x.py")
+    far = Source.of("from operator_sre.gate.judge import end", "src/operator_sre/app/x.py")
+    assert public.untested_names([inner, near], []) == []
+    assert len(public.untested_names([inner, near, far], [])) == 1
 
 
 def test_dead_module_is_reported() -> None:

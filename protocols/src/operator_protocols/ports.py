@@ -271,8 +271,10 @@ class Leases(Protocol):
         """Keep it; False when somebody else has it by now."""
         ...
 
-    async def release(self, ticket: Ticket, *, reason: str, wait_s: float) -> None:
-        """Give it back; another may claim it after `wait_s`."""
+    async def release(
+        self, ticket: Ticket, *, reason: str, wait_s: float, counts: bool = True
+    ) -> None:
+        """Give it back; another may claim it after `wait_s`. Parked work `counts` as no attempt."""
         ...
 
     async def end(self, ticket: Ticket, draft: Draft) -> Entry:

@@ -100,11 +100,9 @@ class LocalEngine:
         work.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await work
-        await asyncio.shield(self._release(ticket, "The agent was stopped.", wait_s=0.0))
+        await asyncio.shield(self._release(ticket, "The agent was stopped.", parked=True))
 
-    async def _release(self, ticket: Ticket, reason: str, wait_s: float | None = None) -> None:
-        back_off_s = BACK_OFF_S * 2.0**ticket.attempts
+    async def _release(self, ticket: Ticket, reason: str, *, parked: bool = False) -> None:
+        wait_s = 0.0 if parked else BACK_OFF_S * 2.0**ticket.attempts
         with contextlib.suppress(ConflictError):
-            await self.leases.release(
-                ticket, reason=reason, wait_s=back_off_s if wait_s is None else wait_s
-            )
+            await self.leases.release(ticket, reason=reason, wait_s=wait_s, counts=not parked)

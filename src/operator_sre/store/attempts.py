@@ -19,7 +19,7 @@ END_CHARS_MAX = 4096
 # Longer than any name of a target, and short enough for an index of any database.
 NAME_CHARS_MAX = 256
 _END = (
-    *("ended", "outcome", "exit_code", "duration_s", "category", "head", "tail"),
+    *("ended", "outcome", "exit_code", "failed", "duration_s", "category", "head", "tail"),
     *("output_hash", "stdout_sha256", "stderr_sha256"),
 )
 Row = dict[str, object]
@@ -117,10 +117,12 @@ def _end(entry: Entry) -> Row:
     said = [text for text in (result["stdout"], result["stderr"]) if text]
     output = plain("\n".join(said))
     rest = output[END_CHARS_MAX:]
+    outcome, exit_code = result["outcome"], result["exit_code"]
     return {
         "ended": entry.seq,
-        "outcome": result["outcome"],
-        "exit_code": result["exit_code"],
+        "outcome": outcome,
+        "exit_code": exit_code,
+        "failed": int(outcome == "timed_out" or (outcome == "ran" and exit_code != 0)),
         "duration_s": result["duration_s"],
         "category": result["category"] or "",
         "head": output[:END_CHARS_MAX],

@@ -19,9 +19,7 @@ Clauses = list[tuple[str, tuple[object, ...]]]
 
 _OUTCOMES = {
     "succeeded": "commands.outcome = 'ran' AND commands.exit_code = 0",
-    "failed": (
-        "(commands.outcome = 'timed_out' OR (commands.outcome = 'ran' AND commands.exit_code <> 0))"
-    ),
+    "failed": "commands.failed = 1",
     "running": "commands.outcome = ''",
 }
 

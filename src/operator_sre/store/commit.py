@@ -55,7 +55,7 @@ class Committer:
             self._appended += transaction.appended
         except self._database.failures as error:
             self._fail(group, self._failure(error))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             self._fail(group, error)  # a defect of ours; nobody may wait for it forever
         return True
 

@@ -99,12 +99,13 @@ def _ticket_claimed(connection: Connection, entry: Entry) -> None:
 
 def _ticket_released(connection: Connection, entry: Entry) -> None:
     connection.execute(
-        "UPDATE tickets SET state = ?, worker = '', reason = ?, not_before = ?, changed_at = ?"
-        " WHERE id = ?",
+        "UPDATE tickets SET state = ?, worker = '', reason = ?, not_before = ?, attempts = ?,"
+        " changed_at = ? WHERE id = ?",
         (
             TicketState.OPEN.value,
             plain(entry.payload["reason"]),
             entry.payload["not_before"],
+            entry.payload["attempts"],
             entry.at.isoformat(),
             entry.ticket,
         ),

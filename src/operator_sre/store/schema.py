@@ -134,6 +134,7 @@ CREATE TABLE IF NOT EXISTS commands (
     permit        TEXT NOT NULL,
     outcome       TEXT NOT NULL DEFAULT '',
     exit_code     {int},
+    failed        {int} NOT NULL DEFAULT 0,
     duration_s    {real} NOT NULL DEFAULT 0,
     category      TEXT NOT NULL DEFAULT '',
     head          TEXT NOT NULL DEFAULT '',
@@ -149,6 +150,7 @@ CREATE INDEX IF NOT EXISTS commands_by_run ON commands (run, seq);
 CREATE INDEX IF NOT EXISTS commands_by_target ON commands (target, seq);
 CREATE INDEX IF NOT EXISTS commands_by_level ON commands (level, seq);
 CREATE INDEX IF NOT EXISTS commands_by_outcome ON commands (outcome, seq);
+CREATE INDEX IF NOT EXISTS commands_that_failed ON commands (seq) WHERE failed = 1;
 -- Patterns by name: a person's, or what was done with a learned one, whose body is ''.
 CREATE TABLE IF NOT EXISTS patterns (
     name   TEXT PRIMARY KEY,

@@ -126,8 +126,8 @@ class StoredSearch:
         for _ in range(0, SCAN_ROWS_MAX, SCAN_PAGE):
             behind, last = (f" AND {seq} < ?", (before,)) if before is not None else ("", ())
             page = self._reader.rows(
-                f"SELECT {place.columns} FROM {place.table} WHERE {place.clauses}{behind}"  # noqa: S608
-                f" ORDER BY {seq} DESC LIMIT ?",
+                f"SELECT {place.columns} FROM {place.table}"  # noqa: S608
+                f" WHERE {place.clauses}{behind} ORDER BY {seq} DESC LIMIT ?",
                 (*place.values, *last, SCAN_PAGE),
             )
             yield from page

@@ -72,9 +72,9 @@ class Store:
 
     def close(self) -> None:
         """Finish what is being written, sign the head, and let go of the database."""
-        self.writer.close()
-        self.indexer.close()
         self.reader.close()
+        self.indexer.close()
+        self.writer.close()  # last: whoever closes SQLite last and may write tidies up its log
 
 
 def open_store(

@@ -92,7 +92,8 @@ class FtsIndex:
     def remove(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
         """Take rows out; an index without content has to be told what was in them."""
         connection.executemany(
-            f"INSERT INTO {table} ({table}, rowid, words, parts) VALUES ('delete', ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO {table} ({table}, rowid, words, parts)"  # noqa: S608
+            " VALUES ('delete', ?, ?, ?)",
             rows,
         )
 

@@ -92,14 +92,17 @@ class StoredLeases:
 
         return await self._writer.write(change)
 
-    async def release(self, ticket: Ticket, *, reason: str, wait_s: float) -> None:
-        """Give it back; another may claim it after `wait_s`."""
+    async def release(
+        self, ticket: Ticket, *, reason: str, wait_s: float, counts: bool = True
+    ) -> None:
+        """Give it back; another may claim it after `wait_s`. Parked work `counts` as no attempt."""
 
         def change(transaction: Transaction) -> None:
             _must_stand(transaction, ticket)
             _drop_lease(transaction, ticket)
             not_before = transaction.now().timestamp() + wait_s
-            payload = {"reason": reason, "not_before": not_before}
+            attempts = ticket.attempts - (0 if counts else 1)
+            payload = {"reason": reason, "not_before": not_before, "attempts": attempts}
             transaction.append(
                 Draft(Kind.TICKET_RELEASED, payload, ticket=ticket.id, run=ticket.run)
             )

@@ -94,11 +94,11 @@ class Transaction:
 
     def _seal(self, seq: int, draft: Draft, payload: Any) -> None:
         """A run that is interrupted goes on by its answers, so they are kept as they were."""
+        sealer = self._rules.sealer
         if draft.kind is Kind.RUN_FINISHED:
             forget_sealed(self.connection, draft.run)
-        elif draft.kind is Kind.REASONING and self._rules.sealer is not None:
-            if payload != draft.payload:
-                seal_payload(self.connection, self._rules.sealer, seq, draft)
+        elif draft.kind is Kind.REASONING and sealer is not None and payload != draft.payload:
+            seal_payload(self.connection, sealer, seq, draft)
 
     def checkpoint(self) -> None:
         """Sign the head, unless it is signed already or there is nobody to sign."""

@@ -20,31 +20,16 @@ from tests.ledger.redaction.making import (
     stamp,
     token,
     vendor_token,
+    words_of,
 )
 
 __all__ = ["name_words", "secret_for"]
 
 
-_OWNERS = [
-    "db",
-    "redis",
-    "smtp",
-    "admin",
-    "postgres",
-    "mysql",
-    "app",
-    "ldap",
-    "grafana",
-    "kafka",
-    "billing",
-    "worker",
-    "root",
-    "backup",
-    "proxy",
-    "registry",
-    "sentry",
-    "elastic",
-]
+_OWNERS = words_of(
+    """db redis smtp admin postgres mysql app ldap grafana kafka billing worker root backup proxy
+registry sentry elastic"""
+)
 _NOUNS = [
     ["password"],
     ["passwd"],
@@ -92,25 +77,10 @@ def _env(chance: random.Random) -> Made:
     return f"{stamp(chance)}{lead}{name}=", secret, after, secret
 
 
-_SCHEMES = [
-    "postgres",
-    "postgresql",
-    "mysql",
-    "redis",
-    "rediss",
-    "amqp",
-    "amqps",
-    "mongodb",
-    "mongodb+srv",
-    "http",
-    "https",
-    "ftp",
-    "smtp",
-    "ldap",
-    "clickhouse",
-    "nats",
-    "mssql",
-]
+_SCHEMES = words_of(
+    """postgres postgresql mysql redis rediss amqp amqps mongodb mongodb+srv http https ftp smtp
+ldap clickhouse nats mssql"""
+)
 
 
 @context("url_userinfo")
@@ -127,21 +97,10 @@ def _url(chance: random.Random) -> Made:
     return f"{stamp(chance)}{lead}{scheme}://{user}:", written, tail + more, secret
 
 
-_QUERY = [
-    "token",
-    "access_token",
-    "api_key",
-    "apikey",
-    "sig",
-    "signature",
-    "key",
-    "auth_token",
-    "password",
-    "client_secret",
-    "X-Amz-Signature",
-    "X-Amz-Security-Token",
-    "refresh_token",
-]
+_QUERY = words_of(
+    """token access_token api_key apikey sig signature key auth_token password client_secret
+X-Amz-Signature X-Amz-Security-Token refresh_token"""
+)
 
 
 @context("query")
@@ -230,23 +189,10 @@ def _cookie(chance: random.Random) -> Made:
     return f"{stamp(chance)}Cookie: {others}{name}=", secret, "; tz=UTC", secret
 
 
-_OPTIONS = [
-    "--password",
-    "--db-password",
-    "--token",
-    "--api-token",
-    "--api-key",
-    "--secret-key",
-    "--client-secret",
-    "--auth-token",
-    "--admin-password",
-    "--passphrase",
-    "-password",
-    "--access-token",
-    "--redis-password",
-    "-token",
-    "--vault-token",
-]
+_OPTIONS = words_of(
+    """--password --db-password --token --api-token --api-key --secret-key --client-secret
+--auth-token --admin-password --passphrase -password --access-token --redis-password -token --vault-token"""
+)
 
 
 def _shell(chance: random.Random, secret: str) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import sys
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from operator_sre.faces.cli.following import follow as follow_entries
+from operator_sre.faces.cli.following import show_entries
 from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.running import run_until_stopped
@@ -20,11 +21,9 @@ from operator_sre.faces.cli.telling import tell
 
 if TYPE_CHECKING:
     from operator_protocols.domain.entry import Entry
-    from operator_sre.app.wiring import App
 
 __all__ = ["app"]
 
-FOLLOW_S = 0.2
 app = typer.Typer(help="The record of everything that was done.", no_args_is_help=True)
 
 
@@ -174,19 +173,21 @@ def export(
     from operator_sre.app import audit
 
     wanted = audit.Filter(_utc(since), _utc(until), run, ticket, actor, kind)
+    shown = file is None or str(file) == "-"
     with opened(context) as app:
         if style != "bundle":
-            lines = audit.export_text(app, style, wanted)
-            count = _write_lines(lines, file)
-        elif file is None:
+            count = _write_lines(audit.export_text(app, style, wanted), None if shown else file)
+        elif file is None or shown:
             raise UsageError(
-                "A bundle needs a file.", next_step="Name one: operator audit export F"
+                "A bundle needs a file.", next_step="Name one: operator audit export FILE"
             )
         else:
             count = audit.export_bundle(app, file, wanted)
-    if file is not None and as_json:
+    if shown:
+        return
+    if as_json:
         print_json({"file": str(file), "format": style, "count": count})
-    elif file is not None:
+    else:
         print_lines([f"{count} written to {file}."])
 
 
@@ -202,36 +203,21 @@ def tail(
 
     with opened(context) as app:
         newest = audit.tail(app, count=count)
-        _show_entries(newest, as_json=as_json)
+        show_entries(newest, as_json=as_json)
         if follow:
             seq = newest[-1].seq if newest else 0
-            run_until_stopped(_follow(app, seq, as_json=as_json))
-
-
-async def _follow(app: App, seq: int, *, as_json: bool) -> None:
-    from operator_sre.app import audit
-
-    while True:
-        for entry in audit.behind(app, seq):
-            seq = entry.seq
-            _show_entries([entry], as_json=as_json)
-        await asyncio.sleep(FOLLOW_S)
-
-
-def _show_entries(entries: Sequence[Entry], *, as_json: bool) -> None:
-    for entry in entries:
-        if as_json:
-            print_json({"entry": entry}, line=True)
-        else:
-            place = f"{entry.seq:6}  {entry.at:%m-%d %H:%M:%S}  {entry.kind:18}"
-            print_lines([f"{place}{entry.run or '-':15}  {clean(str(dict(entry.payload)))[:200]}"])
+            run_until_stopped(follow_entries(app, seq, as_json=as_json))
 
 
 def _write_lines(lines: Iterable[str], file: Path | None) -> int:
+    from operator_protocols.errors import OperatorError
+
     count = 0
     with contextlib.ExitStack() as stack:
-        shown = file is None or str(file) == "-"
-        out = sys.stdout if shown else stack.enter_context(Path(str(file)).open("w"))
+        try:
+            out = sys.stdout if file is None else stack.enter_context(file.open("w"))
+        except OSError as error:
+            raise OperatorError(f"{str(file)!r} cannot be written: {error.strerror}.") from error
         for line in lines:
             out.write(f"{line}\n")
             count += 1

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from operator_sre.faces.cli.options import SubjectsOption, opened
+from operator_sre.faces.cli.following import with_entries
+from operator_sre.faces.cli.options import (
+    IntervalOption,
+    JsonLinesOption,
+    SubjectsOption,
+    opened,
+)
 from operator_sre.faces.cli.running import run_until_stopped
 
 __all__ = ["app"]
@@ -19,10 +25,13 @@ def _noun() -> None:
 
 @app.command()
 def run(
-    context: typer.Context, subject: SubjectsOption = None, interval_s: str | None = None
+    context: typer.Context,
+    subject: SubjectsOption = None,
+    interval_s: IntervalOption = None,
+    as_json: JsonLinesOption = False,
 ) -> None:
     """Watch until stopped. Log lines go to stderr; tickets go to the store."""
     from operator_sre.app import service
 
     with opened(context, interval_s=interval_s) as app:
-        run_until_stopped(service.monitor(app, subject or []))
+        run_until_stopped(with_entries(app, service.monitor(app, subject or []), as_json=as_json))

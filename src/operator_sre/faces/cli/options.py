@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["NUMBER_MAX", "Globals", "JsonOption", "SubjectsOption", "config_of", "hoist", "opened"]
 
 NUMBER_MAX = 2**63 - 1  # what a database can count to
+JsonLinesOption = Annotated[
+    bool, typer.Option("--json", help="Every new entry as a JSON document on a line.")
+]
+IntervalOption = Annotated[
+    str | None, typer.Option("--interval-s", help="Seconds between two looks.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 SubjectsOption = Annotated[
     list[str] | None, typer.Option("--subject", help="Which subject; may be repeated.")

@@ -107,8 +107,9 @@ def _values(
         return
     is_parameter = data[start - 1 : start] in (b"?", b"&") and b"%" in raw
     plain = unquote_to_bytes(raw) if is_parameter else value.plain(data)
-    bare = not value.quote and raw.isdigit() and data[start - 1 : start] == b'"'
-    yield Finding(value.start, value.end, named.kind, plain, bare)
+    is_number = not value.quote and raw.isdigit() and data[start - 1 : start] == b'"'
+    quote = data[start + len(name) : data.index(b'"', start) + 1] if is_number else b""
+    yield Finding(value.start, value.end, named.kind, plain, quote)
 
 
 def _is_secret(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from operator_sre.ledger.redaction.pattern import Pattern
 
-__all__ = ["Finding", "digest", "each", "merge", "replace", "without_markers"]
+__all__ = ["Finding", "collapse", "digest", "each", "merge", "replace", "without_markers"]
 
 HASH_DIGITS = 8
 _MARKER = Pattern(rb"\[REDACTED:[a-z0-9_]+:[0-9a-f]{8}\]")
@@ -19,7 +19,7 @@ _MARKER = Pattern(rb"\[REDACTED:[a-z0-9_]+:[0-9a-f]{8}\]")
 Look: TypeAlias = Callable[[bytes, int, int], "Iterable[Finding]"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A secret's place; in what detectors return, places are bytes."""
 
@@ -27,9 +27,9 @@ class Finding:
     end: int
     kind: str
     # The secret itself where its text is encoded (`%40` in a URL), so that equal ones stay equal.
-    plain: bytes | None = None
-    # A number in JSON has no quotes, and its marker needs some.
-    bare: bool = False
+    plain: bytes | None = field(default=None, repr=False)
+    # A number in JSON has no quotes, and its marker needs them: these.
+    quote: bytes = b""
 
 
 def each(data: bytes, pattern: Pattern, look: Look) -> Iterator[Finding]:
@@ -63,6 +63,17 @@ def without_markers(data: bytes) -> bytes:
     return b"".join([*pieces, data[at:]])
 
 
+def collapse(text: str) -> str:
+    """The text with markers in the short form that the contract asks for: `[REDACTED]`."""
+    data = text.encode("utf-8", "surrogatepass")
+    pieces: list[bytes] = []
+    at = 0
+    for start, end in _MARKER.spans(data):
+        pieces += [data[at:start], b"[REDACTED]"]
+        at = end
+    return b"".join([*pieces, data[at:]]).decode("utf-8", "surrogatepass")
+
+
 def merge(findings: Iterable[Finding]) -> list[Finding]:
     """Findings in order and apart: those that touch become one, named by the longest of them.
 
@@ -77,7 +88,7 @@ def merge(findings: Iterable[Finding]) -> list[Finding]:
         last = merged[-1]
         if (one.start, one.end) == (last.start, last.end):
             merged[-1] = Finding(
-                one.start, one.end, one.kind, one.plain or last.plain, one.bare or last.bare
+                one.start, one.end, one.kind, one.plain or last.plain, one.quote or last.quote
             )
         elif one.end > last.end:
             longest = max(last, one, key=lambda found: found.end - found.start)
@@ -94,8 +105,8 @@ def replace(data: bytes, findings: Sequence[Finding], key: bytes) -> tuple[bytes
     at = 0
     for one in findings:
         secret = data[one.start : one.end] if one.plain is None else one.plain
-        marker = f"[REDACTED:{one.kind}:{digest(key, secret)}]"
-        pieces += [data[at : one.start], (f'"{marker}"' if one.bare else marker).encode()]
+        marker = f"[REDACTED:{one.kind}:{digest(key, secret)}]".encode()
+        pieces += [data[at : one.start], one.quote, marker, one.quote]
         at = one.end
     replaced = b"".join([*pieces, data[at:]])
     return replaced, b"\n".join(line for line in replaced.split(b"\n") if b"[REDACTED:" in line)

@@ -129,9 +129,13 @@ _QUALIFIERS = _set(
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
-@functools.lru_cache(maxsize=4096)
 def name_of(name: bytes) -> Name | None:
     """What a name says about its value; None when it is no name of secrets."""
+    return _known(name[-NAME_BYTES_MAX:])
+
+
+@functools.lru_cache(maxsize=4096)
+def _known(name: bytes) -> Name | None:
     words = _words(name)
     if not words:
         return None
@@ -158,7 +162,7 @@ def name_of(name: bytes) -> Name | None:
 
 def _words(name: bytes) -> list[str]:
     """The words of `DB_PASSWORD`, `clientSecret`, `-Dssl.key-password`, without qualifiers."""
-    text = name[-NAME_BYTES_MAX:].decode("ascii", "replace")
+    text = name.decode("ascii", "replace")
     words = [word.lower() for word in _WORDS.findall(text)]
     while len(words) > 1 and (words[-1].isdigit() or words[-1] in _QUALIFIERS):
         words.pop()

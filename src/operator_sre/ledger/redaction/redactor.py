@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from operator_sre.ledger.redaction.finding import Finding, digest, replace, without_markers
-from operator_sre.ledger.redaction.names import Name, Trust
+from operator_sre.ledger.redaction.names import Trust
 from operator_sre.ledger.redaction.scan import Layout, scan
 from operator_sre.ledger.redaction.structure import Field, Json, Leaf, walked
 from operator_sre.ledger.redaction.values import is_secret
@@ -56,18 +56,15 @@ class Redactor:
         return _decoded(data), counts
 
     def report(self, text: str) -> list[Finding]:
-        """What would be redacted, and where, in characters of the text."""
+        """What would be redacted, and where, in characters of the text; not what it is."""
         data = _encoded(text)
-        found = scan(data, Layout())
-        if text.isascii():
-            return found
         places: list[Finding] = []
-        at, characters = 0, 0
-        for one in found:
+        at = characters = 0
+        for one in scan(data, Layout()):
             start = characters + len(_decoded(data[at : one.start]))
-            end = start + len(_decoded(data[one.start : one.end]))
-            places.append(Finding(start, end, one.kind))
-            at, characters = one.end, end
+            characters = start + len(_decoded(data[one.start : one.end]))
+            places.append(Finding(start, characters, one.kind))
+            at = one.end
         return places
 
     def value(self, value: Json) -> Json:
@@ -80,7 +77,7 @@ class Redactor:
             return leaf
         text = str(leaf)
         named = field.named
-        if named is not None and self._is_secret(_encoded(text), named, leaf):
+        if named is not None and self._is_secret(_encoded(text), field, leaf):
             found = self.report(text)
             is_known = len(found) == 1 and (found[0].start, found[0].end) == (0, len(text))
             kind = found[0].kind if is_known else named.kind
@@ -92,7 +89,10 @@ class Redactor:
         return self.text(leaf)
 
     @staticmethod
-    def _is_secret(raw: bytes, named: Name, leaf: Leaf) -> bool:
-        if isinstance(leaf, int) and named.trust is not Trust.ANY:
+    def _is_secret(raw: bytes, field: Field, leaf: Leaf) -> bool:
+        masked = without_markers(raw)
+        if field.named is None or not masked.strip(b"\0"):
             return False
-        return is_secret(without_markers(raw), named.trust)
+        if isinstance(leaf, int) and field.named.trust is not Trust.ANY:
+            return False
+        return field.is_all or is_secret(masked, field.named.trust)

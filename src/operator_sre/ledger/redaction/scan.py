@@ -113,7 +113,7 @@ def _whole(data: bytes, one: Finding) -> Finding:
         end += 1
     if (start, end) == (one.start, one.end):
         return one
-    return Finding(start, end, one.kind, None, one.bare)
+    return Finding(start, end, one.kind, None, one.quote)
 
 
 def _echoes(data: bytes, found: Iterable[Finding]) -> Iterator[Finding]:

@@ -1,0 +1,178 @@
+"""`operator store`: what it says, how it fails, and what it asks before it takes anything away."""
+
+from __future__ import annotations
+
+import io
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_sre.clock import SystemClock
+from operator_sre.faces.cli.main import main
+from operator_sre.store import open_store
+from tests.contract.clock import HeldClock
+from tests.store.life import Estate
+
+TODAY = "2026-03-05"
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one document on stdout."""
+        return json.loads(self.out)
+
+
+Run = Callable[..., _Done]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home in which everything has happened, a while ago."""
+    (tmp_path / "home").mkdir(mode=0o700)
+    Estate(str(tmp_path / "home" / "operator.db"), tmp_path / "home", HeldClock()).live()
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def run(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command line on that home, with what a person types."""
+
+    def act(*words: str, at: Path = home, typed: str | None = None) -> _Done:
+        keyboard = io.StringIO(typed or "")
+        monkeypatch.setattr(keyboard, "isatty", lambda: typed is not None)
+        monkeypatch.setattr("sys.stdin", keyboard)
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(["store", *words, "--home", str(at)])
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return _Done(ended.value.code, said.out, said.err)
+
+    return act
+
+
+def test_a_sound_store_is_said_to_be_sound(run: Run) -> None:
+    done = run("check")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("The store is sound: ")
+    answer = run("check", "--json")
+    assert (answer.code, answer.json["sound"]) == (0, True)
+    assert answer.json["report"]["differences"] == []
+
+
+def test_a_difference_is_named_mended_and_gone(run: Run, home: Path) -> None:
+    connection = sqlite3.connect(home / "operator.db")
+    connection.execute("DELETE FROM tickets WHERE id = 2")
+    connection.commit()
+    connection.close()
+    done = run("check")
+    assert done.code == 1
+    assert "DIFFERENT: tickets: 1 rows missing, 0 too many, 0 changed." in done.out
+    assert "operator store rebuild" in done.out
+    assert run("check", "--json").json["sound"] is False
+    mended = run("rebuild", "--json")
+    found = [{"table": "tickets", "missing": 1, "extra": 0, "changed": 0}]
+    assert (mended.code, mended.json["differences"]) == (0, found)
+    assert run("rebuild").out == "Everything follows from the ledger; no difference.\n"
+    assert run("check").code == 0
+
+
+def test_what_is_wrong_is_named(run: Run, home: Path) -> None:
+    connection = sqlite3.connect(home / "operator.db")
+    connection.execute("UPDATE entries SET run = 'x' WHERE seq = 3")
+    connection.commit()
+    connection.close()
+    done = run("check")
+    assert done.code == 1
+    assert "WRONG: entry 3 has other bytes than its run say.\n" in done.out
+
+
+def test_a_backup_goes_to_another_home_and_back(run: Run, home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "saved.db"
+    saved = run("backup", str(file), "--json")
+    assert saved.code == 0
+    assert saved.json["backup"]["file"] == str(file)
+    again = run("backup", str(file))
+    assert (again.code, again.err.count("\n")) == (2, 1)
+    assert "--force" in again.err
+    told = run("backup", str(file), "--force")
+    assert (told.code, "ledger.key" in told.out) == (0, True)
+    restored = run("restore", str(file), at=tmp_path / "new")
+    assert (restored.code, restored.err) == (0, "")
+    assert run("check", at=tmp_path / "new").code == 0
+    refused = run("restore", str(file))
+    assert refused.code == 2
+    assert "not empty" in refused.err
+    replaced = run("restore", str(file), "--force", "--json").json["restored"]
+    assert replaced["head"] == saved.json["backup"]["head"]
+    assert Path(replaced["saved"]).parent == home / "backups"
+    assert "What was there is in" in run("restore", str(file), "--force").out
+
+
+def test_a_store_of_today_needs_no_migration(run: Run, tmp_path: Path) -> None:
+    assert run("migrate").out == "Nothing to do: the store has schema 1.\n"
+    assert "no store yet" in run("migrate", at=tmp_path / "nowhere").out
+    assert run("migrate", "--json").json["backup"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("check",), 2, "no store at"),
+        (("rebuild",), 2, "no store at"),
+        (("backup", "x.db"), 2, "no store at"),
+        (("restore", "nowhere.db"), 2, "no file"),
+        (("purge", "--before", TODAY), 2, "no store at"),
+        (("purge", "--before", "tomorrow"), 2, "not a date"),
+        (("purge", "--before", "2999-01-01"), 2, "has not come yet"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_sentence(
+    run: Run, tmp_path: Path, words: tuple[str, ...], code: int, says: str
+) -> None:
+    done = run(*words, at=tmp_path / "nowhere")
+    assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
+    assert says in done.err
+    assert not (tmp_path / "nowhere" / "operator.db").exists()
+    assert says in run(*words, "--json", at=tmp_path / "nowhere").json["error"]["message"]
+
+
+def test_nothing_is_purged_unless_a_person_says_so(run: Run, home: Path) -> None:
+    before = (home / "operator.db").read_bytes()
+    asked = run("purge", "--before", TODAY)
+    assert (asked.code, asked.out) == (4, "")
+    assert "This takes away for good" in asked.err
+    assert "--yes" in asked.err
+    answer = run("purge", "--before", TODAY, "--json")
+    count = answer.json["would_purge"]["entries"]
+    assert (answer.code, count > 0) == (4, True)
+    wrong = run("purge", "--before", TODAY, typed="yes\n")
+    assert (wrong.code, "Nothing was purged." in wrong.err) == (4, True)
+    assert (home / "operator.db").read_bytes() == before
+    right = run("purge", "--before", TODAY, typed=f"{count}\n")
+    assert right.code == 0
+    assert right.out.startswith(f"Purged {count} entries, recorded as entry ")
+
+
+def test_a_purge_by_a_program_is_recorded_with_its_user(run: Run, home: Path) -> None:
+    done = run("purge", "--before", TODAY, "--yes", "--json")
+    assert done.code == 0
+    store = open_store(home / "operator.db", clock=SystemClock())
+    entry = store.entries.get(done.json["recorded"])
+    store.close()
+    assert entry is not None
+    assert entry.actor.type == "user"
+    assert entry.payload["entries"] == done.json["purged"]
+    assert run("purge", "--before", TODAY, "--yes").out == "Nothing to purge.\n"
+    assert run("check").code == 0
