@@ -53,6 +53,8 @@ class Setting:
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("home", "", str, "where state lives"),
+    Setting("store", "", str, "a postgresql:// URL instead of a file in home", secret=True),
+    Setting("ledger_key", "", str, "the key that signs the ledger; empty: in home"),
     Setting("mode", "observe", _one_of(*Mode), "what runs without a person"),
     Setting("profile", "standard", _one_of("standard", "lab"), "which policy applies"),
     Setting("interval_s", "30", _number(0.2, 3600), "seconds between two looks at a subject"),
@@ -93,6 +95,17 @@ class Config:
     def home(self) -> Path:
         """The directory of all state."""
         return Path(self.values["home"])
+
+    @property
+    def store(self) -> str | Path:
+        """Where everything is remembered: a PostgreSQL URL, or a file in the home."""
+        return str(self.values["store"]) or self.home / "operator.db"
+
+    @property
+    def ledger_key(self) -> Path:
+        """The file of the key that signs the ledger."""
+        named = str(self.values["ledger_key"])
+        return Path(named).expanduser() if named else self.home / "ledger.key"
 
     @property
     def mode(self) -> Mode:

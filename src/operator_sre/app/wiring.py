@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from operator_protocols.domain.run import Budget
 from operator_protocols.domain.target import Target
@@ -25,12 +26,13 @@ from operator_sre.gate import Gate, Policy, Profile
 from operator_sre.lab.rig import Rig
 from operator_sre.lab.tools import rig_tools
 from operator_sre.ledger import KeyFile
+from operator_sre.ledger.redaction import Redactor, load_key
 from operator_sre.ledger.sealing import Vault
 from operator_sre.models.reasoner import Reasoner
 from operator_sre.monitor import Monitor
 from operator_sre.pipeline import Care, Pipeline
 from operator_sre.plugins import find_plugin, plugin_names
-from operator_sre.store import Store, open_store
+from operator_sre.store import Store, open_store_at
 from operator_sre.store.backup import Backup
 from operator_sre.store.check import CheckReport
 from operator_sre.store.maintenance import Maintenance
@@ -208,10 +210,8 @@ class App:
 @contextmanager
 def open_app(config: Config) -> Iterator[App]:
     """The home of `config`, opened for the length of a `with`."""
-    clock = SystemClock()
-    key = KeyFile(config.home / "ledger.key")
-    vault = Vault(config.home / "vault.key")
-    store = open_store(config.home / "operator.db", clock=clock, sealer=vault, signer=key)
+    clock, key = SystemClock(), KeyFile(config.ledger_key)
+    store = open_store_at(config.store, _rules(config, clock, key))
     try:
         yield App(config, store, clock, key, lambda: secrets.token_hex(16))
     finally:
@@ -221,7 +221,18 @@ def open_app(config: Config) -> Iterator[App]:
 def maintenance_of(config: Config) -> Maintenance:
     """The store of `config` as a whole; nothing is opened or made yet."""
     return Maintenance(
-        database=database_at(config.values.get("store") or config.home / "operator.db"),
-        rules=Rules(SystemClock(), signer=KeyFile(config.home / "ledger.key")),
+        database=database_at(config.store),
+        rules=_rules(config, SystemClock(), KeyFile(config.ledger_key)),
         backups=config.home / "backups",
     )
+
+
+def _rules(config: Config, clock: Clock, key: KeyFile) -> Rules:
+    redactor: list[Redactor] = []
+
+    def redact(payload: Any) -> Any:
+        if not redactor:  # made when it is first needed: whoever only reads needs none
+            redactor.append(Redactor(load_key(config.home / "redaction.key")))
+        return redactor[0].value(payload)
+
+    return Rules(clock, redact, Vault(config.home / "vault.key"), key)

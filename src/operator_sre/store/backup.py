@@ -55,9 +55,9 @@ def head_of(connection: Connection) -> str:
 
 
 def _refuse_bad_place(database: Maintained, path: Path, *, force: bool) -> None:
-    if isinstance(database, SqliteDatabase):
-        if path.resolve() in [part.resolve() for part in database.files()]:
-            raise UsageError(f"{str(path)!r} is the store itself.", next_step="Name another file.")
+    own = database.files() if isinstance(database, SqliteDatabase) else ()
+    if path.resolve() in [part.resolve() for part in own]:
+        raise UsageError(f"{str(path)!r} is the store itself.", next_step="Name another file.")
     if path.is_dir():
         raise UsageError(f"{str(path)!r} is a directory.", next_step="Name a file in it.")
     if path.exists() and not force:

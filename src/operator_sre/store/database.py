@@ -81,6 +81,11 @@ class Database(Protocol):
         ...
 
     @property
+    def near(self) -> bool:
+        """True when it answers without a network in between, so that a loop may ask it itself."""
+        ...
+
+    @property
     def conflicts(self) -> tuple[type[Exception], ...]:
         """What is raised when a unique index says no."""
         ...

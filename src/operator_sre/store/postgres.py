@@ -56,6 +56,7 @@ class PostgresDatabase:
     """One schema of a PostgreSQL database: the first of the search path."""
 
     name = "postgresql"
+    near = False
     remedy = "Check that the server is up, has free space, and lets this user write."
     conflicts: tuple[type[Exception], ...] = (psycopg.IntegrityError,)
     failures: tuple[type[Exception], ...] = (psycopg.Error,)
@@ -221,7 +222,8 @@ class PostgresDatabase:
 def _read(connection: Connection, table: str) -> list[str]:
     """Reading every value finds pages that cannot be read."""
     try:
-        connection.execute(f"SELECT sum(length({table}::text)) FROM {table}").fetchone()  # noqa: S608
+        sql = f"SELECT sum(length({table}::text)) FROM {table}"  # noqa: S608
+        connection.execute(sql).fetchone()
     except psycopg.Error as error:
         return [f"{table} cannot be read: {sentence(error)}"]
     return []

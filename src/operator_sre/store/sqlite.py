@@ -52,6 +52,7 @@ class SqliteDatabase:
     """WAL, synchronous=FULL: readers never wait, and what is acknowledged is on the disk."""
 
     name = "sqlite"
+    near = True
     remedy = "Check free space and permissions of the home directory."
     conflicts: tuple[type[Exception], ...] = (sqlite3.IntegrityError,)
     failures: tuple[type[Exception], ...] = (sqlite3.OperationalError, sqlite3.DatabaseError)

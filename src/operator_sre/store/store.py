@@ -28,7 +28,7 @@ from operator_sre.store.telemetry import StoredConditions, StoredObservations
 from operator_sre.store.textindex import TEXT_INDEXES
 from operator_sre.store.tickets import StoredLeases, StoredTickets
 from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules
-from operator_sre.store.writer import Writer
+from operator_sre.store.writer import INLINE_S_MAX, Writer
 
 __all__ = ["Store", "StoredJournal", "open_store", "open_store_at", "store_on"]
 
@@ -103,7 +103,9 @@ def store_on(database: Database, rules: Rules) -> Store:
     """The store on a database that is prepared."""
     index = TEXT_INDEXES[database.name]
     indexer = Indexer(database, index)
-    writer, reader = Writer(database, rules, committed=indexer.tell), Reader(database)
+    inline_s_max = INLINE_S_MAX if database.near else 0.0
+    writer = Writer(database, rules, inline_s_max=inline_s_max, committed=indexer.tell)
+    reader = Reader(database)
     return Store(
         database=database,
         journal=StoredJournal(writer),

@@ -21,7 +21,7 @@ from operator_sre.store.commit import Committer, Job
 from operator_sre.store.database import Database
 from operator_sre.store.transaction import Rules, Transaction
 
-__all__ = ["Writer"]
+__all__ = ["INLINE_S_MAX", "Writer"]
 
 T = TypeVar("T")
 GROUP_MAX = 512

@@ -74,6 +74,7 @@ def test_what_was_said_on_the_line_decides_the_settings(
     class Context:
         obj = Globals(
             home=str(tmp_path / "home"),
+            store=None,
             mode="approve",
             log_format=None,
             log_level=None,

@@ -191,7 +191,8 @@ def _cookie(chance: random.Random) -> Made:
 
 _OPTIONS = words_of(
     """--password --db-password --token --api-token --api-key --secret-key --client-secret
---auth-token --admin-password --passphrase -password --access-token --redis-password -token --vault-token"""
+--auth-token --admin-password --passphrase -password --access-token
+--redis-password -token --vault-token"""
 )
 
 

@@ -192,6 +192,29 @@ def export(
 
 
 @app.command()
+def search(
+    context: typer.Context,
+    text: Annotated[str, typer.Argument(help="Any text; all its words have to be there.")],
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 20,
+    ticket: Annotated[int | None, typer.Option(help="Only this ticket.")] = None,
+    run: Annotated[str, typer.Option(help="Only this run.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Entries that hold a text, newest first."""
+    from operator_sre.app import history
+
+    with opened(context) as app:
+        looking = history.search_entries(app, text, limit=limit, ticket=ticket, run=run)
+        found = run_until_stopped(looking)
+    if as_json:
+        print_json({"entries": found.entries, "behind": found.behind})
+    elif not found.entries:
+        print_lines(["Nothing was found."])
+    else:
+        show_entries(found.entries, as_json=False)
+
+
+@app.command()
 def tail(
     context: typer.Context,
     count: Annotated[int, typer.Option("-n", min=0, max=10_000, help="How many.")] = 20,
@@ -202,8 +225,8 @@ def tail(
     from operator_sre.app import audit
 
     with opened(context) as app:
-        newest = audit.tail(app, count=count)
-        show_entries(newest, as_json=as_json)
+        newest = audit.tail(app, count=max(count, 1))
+        show_entries(newest[-count:] if count else [], as_json=as_json)
         if follow:
             seq = newest[-1].seq if newest else 0
             run_until_stopped(follow_entries(app, seq, as_json=as_json))

@@ -59,7 +59,7 @@ def _play(
     *,
     as_json: bool,
 ) -> bool:
-    flags = {"home": home, "mode": "execute", "profile": "lab"}
+    flags = {"home": home, "store": "", "ledger_key": "", "mode": "execute", "profile": "lab"}
     pace = {"interval_s": "2", "stable_s": "5", "timeout_s": "2"}
     level = context.obj.log_level or "error"
     config = config_of(context, **flags, **pace, log_level=level)

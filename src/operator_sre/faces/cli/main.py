@@ -20,6 +20,8 @@ from operator_sre.faces.cli import (
     history,
     lab,
     monitor,
+    redact,
+    store,
     tickets,
     up,
 )
@@ -46,6 +48,8 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(history.app, name="history")
 app.add_typer(gate.app, name="gate")
 app.add_typer(lab.app, name="lab")
+app.add_typer(store.app, name="store")
+app.command("redact")(redact.redact)
 app.add_typer(config.app, name="config")
 
 
@@ -61,6 +65,9 @@ def _version(wanted: bool) -> None:
 def _globals(
     context: typer.Context,
     home: Annotated[str | None, typer.Option(help="Where state lives.")] = None,
+    store_url: Annotated[
+        str | None, typer.Option("--store", help="A postgresql:// URL instead of a file.")
+    ] = None,
     mode: Annotated[str | None, typer.Option(help="observe, approve or execute.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json, on stderr.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
@@ -70,7 +77,12 @@ def _globals(
     ] = False,
 ) -> None:
     context.obj = Globals(
-        home=home, mode=mode, log_format=log_format, log_level=log_level, debug=debug
+        home=home,
+        store=store_url,
+        mode=mode,
+        log_format=log_format,
+        log_level=log_level,
+        debug=debug,
     )
 
 

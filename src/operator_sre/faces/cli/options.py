@@ -28,7 +28,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on s
 SubjectsOption = Annotated[
     list[str] | None, typer.Option("--subject", help="Which subject; may be repeated.")
 ]
-_VALUED = ("--home", "--mode", "--log-format", "--log-level")
+_VALUED = ("--home", "--store", "--mode", "--log-format", "--log-level")
 _PLAIN = ("--debug",)
 
 
@@ -37,6 +37,7 @@ class Globals:
     """What was said on the line for all commands."""
 
     home: str | None
+    store: str | None
     mode: str | None
     log_format: str | None
     log_level: str | None
@@ -71,6 +72,7 @@ def config_of(context: typer.Context, **flags: str | None) -> Config:
     config = load_config(
         flags={
             "home": told.home,
+            "store": told.store,
             "mode": told.mode,
             "log_format": told.log_format,
             "log_level": told.log_level,

@@ -76,7 +76,7 @@ def _taken(data: bytes, start: int, end: int, tool: Tool, before: Pattern) -> It
     places = before.spans(data, start, end)
     for begin, at in itertools.islice(places, 1) if tool.is_next else places:
         value = _after(data, begin, at) if at > done else None
-        if value is None or value.start > end or value.quote == b"`":
+        if value is None or value.start >= end or value.quote == b"`":
             continue  # in a shell, backticks are another command
         raw = value.of(data)
         done = value.end
@@ -126,7 +126,9 @@ def secret_arguments(arguments: Sequence[object]) -> dict[int, str]:
     """Which words of an argument list are secrets because of the word before, with their kinds."""
     found: dict[int, str] = {}
     for at, (option, value) in enumerate(itertools.pairwise(arguments)):
-        if not (isinstance(option, str) and isinstance(value, str) and option[:1] == "-"):
+        if not (isinstance(option, str) and isinstance(value, str)):
+            continue
+        if option[:1] != "-" or "=" in option or "[REDACTED:" in option:
             continue
         named = name_of(option.encode("utf-8", "surrogatepass"))
         raw = value.encode("utf-8", "surrogatepass")

@@ -97,4 +97,6 @@ def _items(one: Sequence[Json], field: Field) -> Iterator[tuple[int, Json, Field
 
 
 def _named(name: str) -> Name | None:
+    if "[REDACTED:" in name:
+        return None  # what was a secret itself names nothing
     return name_of(name.encode("utf-8", "surrogatepass"))

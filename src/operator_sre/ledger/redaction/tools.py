@@ -60,7 +60,7 @@ TOOLS: tuple[Tool, ...] = (
     Tool("vault", rb" login (?:-\S+ )*(?:token=)?", "token", Trust.SAID),
     Tool("vault", rb" (?:operator )?unseal ", "token", Trust.RANDOM),
     Tool("chpasswd", rb" *<<< ?[\"']?[\w.-]+:"),
-    Tool("echo printf", rb" (?:-\w+ )*[\"']?(?:[\w.-]+:)?", after=_STDIN),
+    Tool("echo printf", rb" (?:-\w+ )*[\"']?(?:[\w.-]+:)?", after=_STDIN, is_next=True),
     Tool("kubectl oc", rb" --from-literal[= ][\"']?[\w./-]+=", "secret"),
     Tool("mc", rb" (?:alias set|config host add) \S+ \S+ \S+ ", "secret", Trust.CHOSEN),
     Tool("aws", rb" configure set (?:\S+\.)?aws_(?:secret_access_key|session_token) ", "secret"),
