@@ -106,11 +106,15 @@ def test_who_writes_meanwhile_is_not_in_it_by_half(lived: Estate, tmp_path: Path
     lived.think(*({"n": n} for n in range(600)))
     before = lived.change("SELECT count(*) FROM entries")[0][0][0]
 
+    told: list[int] = []
+
     def write(count: int) -> None:
+        told.append(count)
         lived.think({"late": count})
 
     done = lived.upkeep.backup(tmp_path / "saved.db", force=False, progress=write)
     copy = lived.elsewhere(str(done.path))
+    assert told[0] == 0
     assert done.entries == before
     assert copy.upkeep.check(progress=quietly).sound
 

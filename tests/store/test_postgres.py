@@ -21,6 +21,7 @@ from operator_sre.store.postgres import PostgresDatabase
 from operator_sre.store.session import Session, bound, translated
 from operator_sre.store.sqlite import SqliteDatabase
 from operator_sre.store.transaction import Rules, Transaction
+from operator_sre.store.writer import INLINE_S_MAX
 from tests.contract.clock import HeldClock
 from tests.contract.postgres import Server, database_in, shared_server
 from tests.contract.verified import verified
@@ -110,6 +111,13 @@ def test_text_that_no_column_holds_is_found_again(store: Store) -> None:
     assert (_append(store, draft), _append(store, draft)) == (1, 1)
     (entry,) = store.entries.after(0, limit=10, run="r\0\ud800")
     assert (entry.run, entry.payload) == (draft.run, draft.payload)
+
+
+def test_a_loop_never_waits_for_a_server(store: Store, tmp_path: Path) -> None:
+    assert store.writer.inline_s_max == 0.0
+    near = open_store_at(tmp_path / "operator.db", Rules(HeldClock()))
+    assert near.writer.inline_s_max == INLINE_S_MAX
+    near.close()
 
 
 def test_a_reader_cannot_write(store: Store) -> None:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from operator_protocols.domain.entry import Actor, Entry
 from operator_protocols.errors import UsageError
 from operator_sre.app.approvals import signed_in
-from operator_sre.app.wiring import (
-    Backup,
-    CheckReport,
-    Difference,
-    Migrated,
-    PurgePlan,
-    Restored,
-    maintenance_of,
-)
+from operator_sre.app.wiring import maintenance_of
 from operator_sre.config import Config
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import (
+        Backup,
+        CheckReport,
+        Difference,
+        Migrated,
+        PurgePlan,
+        Restored,
+    )
 
 __all__ = [
     "backup_store",

@@ -9,41 +9,34 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from operator_protocols.domain.run import Budget
-from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError, NotFoundError, UsageError
 from operator_protocols.ports import Clock, Plugin, SubjectSettings, Tool
 from operator_sre.clock import SystemClock
 from operator_sre.config import Config
-from operator_sre.engine import LocalEngine
-from operator_sre.executor import Executor
-from operator_sre.executor.spool import Spool
-from operator_sre.executor.tools.port import CheckPort
-from operator_sre.executor.transports.local import LocalShell
-from operator_sre.gate import Gate, Policy, Profile
-from operator_sre.lab.rig import Rig
-from operator_sre.lab.tools import rig_tools
 from operator_sre.ledger import KeyFile
-from operator_sre.ledger.redaction import Redactor, load_key
 from operator_sre.ledger.sealing import Vault
-from operator_sre.models.reasoner import Reasoner
-from operator_sre.monitor import Monitor
-from operator_sre.pipeline import Care, Pipeline
 from operator_sre.plugins import find_plugin, plugin_names
 from operator_sre.store import Store, open_store_at
-from operator_sre.store.backup import Backup
-from operator_sre.store.check import CheckReport
-from operator_sre.store.maintenance import Maintenance
-from operator_sre.store.migrations import Migrated
 from operator_sre.store.places import database_at
-from operator_sre.store.purge import PurgePlan
-from operator_sre.store.rebuild import Difference
-from operator_sre.store.restore import Restored
 from operator_sre.store.transaction import Rules
-from operator_sre.tickets import Desk
-from operator_sre.verify import Verifier
+
+if TYPE_CHECKING:
+    # Whoever only reads the store starts without the rest; each part is loaded where it is used.
+    from operator_protocols.domain.target import Target
+    from operator_sre.engine import LocalEngine
+    from operator_sre.executor.spool import Spool
+    from operator_sre.gate import Profile
+    from operator_sre.ledger.redaction import Redactor
+    from operator_sre.pipeline import Care, Pipeline
+    from operator_sre.store.backup import Backup
+    from operator_sre.store.check import CheckReport
+    from operator_sre.store.maintenance import Maintenance
+    from operator_sre.store.migrations import Migrated
+    from operator_sre.store.purge import PurgePlan
+    from operator_sre.store.rebuild import Difference
+    from operator_sre.store.restore import Restored
 
 __all__ = [
     "App",
@@ -72,6 +65,8 @@ class App:
     @property
     def spool(self) -> Spool:
         """Where whole outputs lie."""
+        from operator_sre.executor.spool import Spool
+
         return Spool(self.config.home / "spool")
 
     def rig_directory(self, subject: str) -> Path:
@@ -110,6 +105,10 @@ class App:
 
     def care(self, name: str) -> Care:
         """Everything needed to care for a subject."""
+        from operator_sre.gate import Profile
+        from operator_sre.lab.rig import Rig
+        from operator_sre.lab.tools import rig_tools
+
         configured = next((one for one in self.config.subjects if one.name == name), None)
         if configured is not None:
             plugin = find_plugin(configured.plugin)
@@ -125,6 +124,12 @@ class App:
         tools: Sequence[Tool],
         profile: Profile,
     ) -> Care:
+        from operator_sre.executor import Executor
+        from operator_sre.executor.tools.port import CheckPort
+        from operator_sre.executor.transports.local import LocalShell
+        from operator_sre.gate import Gate, Policy, Profile
+        from operator_sre.pipeline import Care
+
         if self.config.values["profile"] == Profile.LAB and profile is not Profile.LAB:
             raise ConfigError(
                 f"The profile 'lab' is for rigs only, and {name!r} is not one.",
@@ -161,6 +166,8 @@ class App:
 
     def engine(self) -> LocalEngine:
         """The loops that watch and work, on this home."""
+        from operator_sre.engine import LocalEngine
+
         cares: dict[str, Care] = {}
 
         def care(name: str) -> Care:
@@ -178,6 +185,13 @@ class App:
         )
 
     def _pipeline(self, care: Callable[[str], Care]) -> Pipeline:
+        from operator_protocols.domain.run import Budget
+        from operator_sre.models.reasoner import Reasoner
+        from operator_sre.monitor import Monitor
+        from operator_sre.pipeline import Pipeline
+        from operator_sre.tickets import Desk
+        from operator_sre.verify import Verifier
+
         store, config = self.store, self.config
         interval_s = config.number("interval_s")
         return Pipeline(
@@ -220,6 +234,8 @@ def open_app(config: Config) -> Iterator[App]:
 
 def maintenance_of(config: Config) -> Maintenance:
     """The store of `config` as a whole; nothing is opened or made yet."""
+    from operator_sre.store.maintenance import Maintenance
+
     return Maintenance(
         database=database_at(config.store),
         rules=_rules(config, SystemClock(), KeyFile(config.ledger_key)),
@@ -231,6 +247,8 @@ def _rules(config: Config, clock: Clock, key: KeyFile) -> Rules:
     redactor: list[Redactor] = []
 
     def redact(payload: Any) -> Any:
+        from operator_sre.ledger.redaction import Redactor, load_key
+
         if not redactor:  # made when it is first needed: whoever only reads needs none
             redactor.append(Redactor(load_key(config.home / "redaction.key")))
         return redactor[0].value(payload)

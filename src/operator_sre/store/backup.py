@@ -36,6 +36,7 @@ def backup(database: Maintained, path: Path, *, force: bool, progress: Progress)
     with _told(database, path), _unfinished(path) as fresh, closing(database.session()) as read:
         version = database.version()
         database.snapshot(read)
+        progress(0)
         stored = _fill(database, read, fresh, version, progress)
         head = head_of(read)
         _prove(fresh, layout_of(version), stored)

@@ -127,6 +127,7 @@ class PostgresDatabase:
     def snapshot(self, connection: Connection) -> None:
         """Begin a transaction that sees one moment to its end."""
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        connection.execute("SELECT 1").fetchone()  # from here on
 
     def stream(self, connection: Connection, sql: str) -> Iterator[Sequence[Any]]:
         """The rows of a query, a few at a time."""

@@ -15,7 +15,7 @@ from tests.ledger.redaction.measuring import leaks
 
 REDACTOR = Redactor(KEY)
 MARKER = re.compile(r"\[REDACTED:[a-z0-9_]+:([0-9a-f]{8})\]")
-quick = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # Pieces of which hostile and half-broken texts are made.
 PIECES = [
