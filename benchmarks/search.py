@@ -80,8 +80,8 @@ def command(action: Action, permit: str, ticket: int, run: str, said: str) -> It
     result = Result(Outcome.RAN, 0, stdout=f"active (running)\n{said}", duration_s=0.1)
     yield Draft(Kind.REASONING, {"reasoning": action.reasoning, "calls": []}, ticket, run)
     yield Draft(Kind.PERMIT_MINTED, minted, ticket, run)
-    yield Draft(Kind.INTENT, {"permit": permit, "action": to_json(action)}, ticket, run)
-    yield Draft(Kind.OUTCOME, {"permit": permit, "result": to_json(result)}, ticket, run)
+    yield Draft(Kind.TOOL_CALL, {"permit": permit, "action": to_json(action)}, ticket, run)
+    yield Draft(Kind.TOOL_RESULT, {"permit": permit, "result": to_json(result)}, ticket, run)
 
 
 def words(rng: random.Random, count: int) -> str:
@@ -104,7 +104,7 @@ def filled(where: str, entries: int) -> Maintained:
         rate = (entries - held) / (time.perf_counter() - started)
         say(f"  {rate:.0f} entries/s chained and projected")
     connection.close()
-    index(database, entries)
+    index(database)
     return database
 
 
@@ -124,7 +124,7 @@ def fill(database: Maintained, connection: Connection, held: int, entries: int) 
         connection.execute("COMMIT")
 
 
-def index(database: Maintained, entries: int) -> None:
+def index(database: Maintained) -> None:
     """Fill the index, with the commits that it has in life."""
     store = store_on(database, Rules(SystemClock()))
     behind, started = store.search.behind(), time.perf_counter()
@@ -132,6 +132,10 @@ def index(database: Maintained, entries: int) -> None:
         store.indexer.advance(steps_max=STEPS_MAX)
         say(f"  {behind / (time.perf_counter() - started):.0f} entries/s indexed")
     store.close()
+    if database.name == "postgresql":
+        connection = database.session()
+        connection.execute("ANALYZE")  # a server does this by itself, in its own time
+        connection.close()
 
 
 def median_ms(times: int, work: Callable[[], object]) -> float:
@@ -152,7 +156,7 @@ def searches() -> dict[str, Query]:
         "rare: word and common": parse_query("needle0 run_started"),
         "common: one word": parse_query("running"),
         "common: two words": parse_query("systemctl restart"),
-        "common: inside a word": parse_query("intent restart node"),
+        "common: inside a word": parse_query("tool restart node"),
         "common: phrase": parse_query('"active running"'),
         "common: never together": parse_query("run_started running"),
         "prefix": parse_query("needl*"),

@@ -48,7 +48,7 @@ def test_the_hash_is_this_for_all_time() -> None:
 
 
 CHANGES: dict[str, object] = {
-    "kind": Kind.OUTCOME,
+    "kind": Kind.TOOL_RESULT,
     "payload": {"b": [1, 2.5, None], "a": "u"},
     "ticket": 4,
     "run": "run-2",

@@ -52,14 +52,14 @@ async def test_an_incident_is_carried_to_a_proof(shop: Open) -> None:
         Kind.REASONING,
         Kind.VERDICT,
         Kind.PERMIT_MINTED,
-        Kind.INTENT,
-        Kind.OUTCOME,
+        Kind.TOOL_CALL,
+        Kind.TOOL_RESULT,
         Kind.REASONING,
         Kind.DIAGNOSIS,
         Kind.VERDICT,
         Kind.PERMIT_MINTED,
-        Kind.INTENT,
-        Kind.OUTCOME,
+        Kind.TOOL_CALL,
+        Kind.TOOL_RESULT,
         Kind.OBSERVED,
         Kind.REASONING,
         Kind.PROOF,
@@ -129,7 +129,7 @@ async def test_what_is_forbidden_is_refused_recorded_and_not_run(
     ended = await one.carry()
     assert ended.state is TicketState.ESCALATED
     assert not witness.exists()
-    assert one.entries(Kind.INTENT) == []
+    assert one.entries(Kind.TOOL_CALL) == []
     (verdict,) = one.entries(Kind.VERDICT)
     assert verdict.payload["level"] == "blocked"
     (refused,) = one.entries(Kind.REFUSED)
@@ -182,7 +182,7 @@ async def test_a_tool_that_nobody_gave_is_refused(shop: Open) -> None:
     one = shop(Answer("", (DIAGNOSIS, invented)), Answer("", (Escalate("x"),)))
     await one.carry()
     assert len(one.entries(Kind.REFUSED)) == 1
-    assert one.entries(Kind.INTENT) == []
+    assert one.entries(Kind.TOOL_CALL) == []
 
 
 async def test_while_observing_a_repair_is_only_proposed(shop: Open) -> None:
@@ -200,7 +200,7 @@ async def test_parallel_looks_are_all_told(shop: Open) -> None:
     await one.carry()
     steps = _asked(one)[-1].steps
     assert [step.want for step in steps] == [Act(look) for look in looks]
-    outcomes = one.entries(Kind.OUTCOME)
+    outcomes = one.entries(Kind.TOOL_RESULT)
     assert [step.seq for step in steps] == [entry.seq for entry in outcomes]
     results = [step.result for step in steps]
     assert all(isinstance(result, Result) and result.ok for result in results)

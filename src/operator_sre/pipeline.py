@@ -176,8 +176,9 @@ class Pipeline:
         assert end is not None
         state = "failed" if end.category else "completed"
         finish = {"state": state, "summary": end.reason, "category": end.category}
-        await self._remember(work, Kind.RUN_FINISHED, finish, key="finished")
-        return await self.desk.close(self._fresh(work.ticket), end.proof, reason=end.reason)
+        ticket = self._fresh(work.ticket)
+        over = Draft(Kind.RUN_FINISHED, finish, ticket=ticket.id, run=ticket.run)
+        return await self.desk.close(ticket, end.proof, over, reason=end.reason)
 
     async def _brief(self, ticket: Ticket, care: Care) -> tuple[Briefing, frozenset[str]]:
         """What a mind is told, as it is now; what it may cite is in the ledger first."""
@@ -197,10 +198,9 @@ class Pipeline:
         )
         return briefing, sighting.broken()
 
-    async def _remember(self, work: Work, kind: Kind, what: object, *, key: str = "") -> int:
+    async def _remember(self, work: Work, kind: Kind, what: object) -> int:
         ticket = work.ticket
-        unique = f"{ticket.run}/{key}" if key else ""
-        draft = Draft(kind, to_json(what), ticket=ticket.id, run=ticket.run, key=unique)
+        draft = Draft(kind, to_json(what), ticket=ticket.id, run=ticket.run)
         return (await self.journal.append(draft)).seq
 
     def _fresh(self, ticket: Ticket) -> Ticket:

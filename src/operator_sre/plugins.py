@@ -27,7 +27,7 @@ def find_plugin(name: str) -> Plugin:
         )
     try:
         plugin = points[0].load()
-    except (AttributeError, ImportError, SyntaxError) as error:
+    except Exception as error:  # a stranger's module may raise anything while it is loaded
         raise MissingPluginError(
             f"The subject {name!r} cannot be loaded: {error}.",
             next_step="Reinstall the package it came from.",

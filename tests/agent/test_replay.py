@@ -33,7 +33,7 @@ def _again(entry: Entry) -> Draft:
     key = ""
     if entry.kind in {Kind.RUN_STARTED, Kind.RUN_FINISHED}:
         key = f"{entry.run}/{entry.kind.removeprefix('run_')}"
-    elif entry.kind is Kind.OUTCOME:
+    elif entry.kind is Kind.TOOL_RESULT:
         key = f"outcome/{entry.payload['permit']}"
     return Draft(entry.kind, entry.payload, entry.ticket, entry.run, entry.actor, key)
 
@@ -67,7 +67,7 @@ def _actions(entries: Sequence[Entry]) -> list[str]:
     return [
         str(entry.payload["action"]["tool"]) + str(entry.payload["action"]["arguments"])
         for entry in entries
-        if entry.kind is Kind.INTENT
+        if entry.kind is Kind.TOOL_CALL
     ]
 
 
@@ -93,11 +93,11 @@ async def test_what_was_begun_and_never_ended_is_unknown_and_not_repeated(tmp_pa
     mend = next(
         at
         for at, entry in enumerate(whole)
-        if entry.kind is Kind.INTENT and entry.payload["action"]["tool"] == "mend"
+        if entry.kind is Kind.TOOL_CALL and entry.payload["action"]["tool"] == "mend"
     )
     shop, ticket = await _resume(tmp_path / "cut", whole[: mend + 1], mended=False)
     outcomes = {
-        entry.payload["permit"]: entry.payload["result"] for entry in shop.entries(Kind.OUTCOME)
+        entry.payload["permit"]: entry.payload["result"] for entry in shop.entries(Kind.TOOL_RESULT)
     }
     lost = outcomes[whole[mend].payload["permit"]]
     assert lost["outcome"] == "unknown"

@@ -64,7 +64,7 @@ async def test_using_one_judges_every_line_records_it_and_runs_nothing(app: App)
     assert (entry.kind, entry.payload["level"]) == (Kind.PATTERN_USED, "review")
     assert show_pattern(app, "mine").uses == 1
     kinds = {one.kind for one in app.store.entries.after(0, limit=99)}
-    assert not kinds & {Kind.PERMIT_MINTED, Kind.INTENT, Kind.VERDICT}
+    assert not kinds & {Kind.PERMIT_MINTED, Kind.TOOL_CALL, Kind.VERDICT}
 
 
 async def test_a_subjects_own_policy_can_be_asked(app: App) -> None:

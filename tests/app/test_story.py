@@ -15,7 +15,7 @@ from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop
 
 pytestmark = pytest.mark.asyncio
 
-SILENT = {Kind.OBSERVED, Kind.RUN_STARTED, Kind.RUN_FINISHED, Kind.PERMIT_MINTED, Kind.INTENT}
+SILENT = {Kind.OBSERVED, Kind.RUN_STARTED, Kind.RUN_FINISHED, Kind.PERMIT_MINTED, Kind.TOOL_CALL}
 
 
 async def _journey(folder: Path) -> list[Entry]:
@@ -61,7 +61,7 @@ async def test_the_sentences_say_what_happened(tmp_path: Path) -> None:
         ("mend(target=node-1)  REVIEW, risk medium", "warn"),
     ]
     assert "not run" in _told(entries, Kind.REFUSED)[0].text
-    assert "node-1 mended" in _told(entries, Kind.OUTCOME)[-1].text
+    assert "node-1 mended" in _told(entries, Kind.TOOL_RESULT)[-1].text
     assert _told(entries, Kind.PROOF)[0].tone == "good"
     assert _told(entries, Kind.TICKET_RESOLVED)[0].text.startswith("RESOLVED with a proof")
 

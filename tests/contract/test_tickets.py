@@ -174,6 +174,8 @@ async def test_only_one_of_many_opens_it(home: Home) -> None:
 async def test_hostile_text_is_filed_and_does_not_blind_us(ports: Ports, text: str) -> None:
     opened = await ports.tickets.open([violation(detail=text)])
     assert opened.violations[0].detail == text
+    grown = await ports.tickets.grow(opened, [violation("node-2", detail=text)])
+    assert grown.violations[1].detail == text
     await ports.leases.end(opened, escalated(opened, reason=text))
     assert [one.id for one in ports.tickets.find()] == [opened.id]
 

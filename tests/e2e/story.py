@@ -30,17 +30,17 @@ class Story:
     @property
     def intended(self) -> list[str]:
         """The tools that were about to run, in order."""
-        return [entry["payload"]["action"]["tool"] for entry in self.all("intent")]
+        return [entry["payload"]["action"]["tool"] for entry in self.all("tool_call")]
 
     def check_order(self) -> None:
         """Every command was judged, permitted, begun and ended, in this order and once."""
-        intents = self.all("intent")
+        intents = self.all("tool_call")
         used = [entry["payload"]["permit"] for entry in intents]
         assert len(used) == len(set(used)), "a permit was used twice"
         for intent in intents:
             permit, action = intent["payload"]["permit"], intent["payload"]["action"]
             (minted,) = self._about("permit_minted", permit)
-            (outcome,) = self._about("outcome", permit)
+            (outcome,) = self._about("tool_result", permit)
             judged = [
                 verdict["seq"]
                 for verdict in self.all("verdict")
@@ -58,7 +58,7 @@ class Story:
         assert diagnosis["evidence"]
         own = {entry["seq"]: entry for entry in self.entries}
         cited = {evidence["seq"] for evidence in diagnosis["evidence"]}
-        assert {own[seq]["kind"] for seq in cited} <= {"observed", "outcome"}
+        assert {own[seq]["kind"] for seq in cited} <= {"observed", "tool_result"}
         last = self._home.ask("audit", "show", "--seq", str(max(cited)))["entry"]
         assert last == own[max(cited)]
         assert len(diagnosis["alternatives"]) >= 2
@@ -72,7 +72,7 @@ class Story:
     def check_proof(self) -> None:
         """It was resolved by a proof from several looks after the last change."""
         proof = self.all("proof")[-1]
-        assert proof["seq"] > self.all("intent")[-1]["seq"]
+        assert proof["seq"] > self.all("tool_call")[-1]["seq"]
         assert proof["payload"]["held"] is True
         assert proof["payload"]["health"] == "healthy"
         assert proof["payload"]["looks"] >= 2

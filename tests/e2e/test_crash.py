@@ -75,12 +75,12 @@ def _ended(home: Home, number: int) -> Story:
 
 def _intends_repair(entries: list[Entry]) -> bool:
     last = entries[-1]
-    return last.kind is Kind.INTENT and last.payload["action"]["tool"] == "restart_node"
+    return last.kind is Kind.TOOL_CALL and last.payload["action"]["tool"] == "restart_node"
 
 
 def _has_repaired(entries: list[Entry]) -> bool:
     permits = [one.payload["permit"] for one in entries if _intends_repair([one])]
-    return entries[-1].kind is Kind.OUTCOME and entries[-1].payload["permit"] in permits
+    return entries[-1].kind is Kind.TOOL_RESULT and entries[-1].payload["permit"] in permits
 
 
 def _at_random(entries: list[Entry]) -> bool:
@@ -109,8 +109,8 @@ def test_another_agent_goes_on_after_kill_nine(
     story = _ended(monitored, ticket.id)
     repairs = [
         outcome["payload"]["result"]["outcome"]
-        for intent in story.all("intent")
-        for outcome in story.all("outcome")
+        for intent in story.all("tool_call")
+        for outcome in story.all("tool_result")
         if intent["payload"]["permit"] == outcome["payload"]["permit"]
         and intent["payload"]["action"]["tool"] == "restart_node"
     ]

@@ -233,7 +233,7 @@ async def test_work_that_ends_after_its_lease_was_lost_changes_nothing(plant: Ma
     assert await one.engine().work_once()
     assert one.shop.mend.calls == []
     assert one.ticket() == stolen[0]
-    assert one.shop.entries(Kind.INTENT, Kind.TICKET_ESCALATED) == []
+    assert one.shop.entries(Kind.TOOL_CALL, Kind.TICKET_ESCALATED) == []
 
 
 async def test_an_engine_that_is_stopped_parks_its_ticket_for_the_next(plant: Make) -> None:
@@ -281,7 +281,7 @@ async def test_an_engine_that_is_stopped_while_it_acts_records_what_it_cut_off(p
     working = asyncio.ensure_future(one.engine().work())
     await begun.wait()
     await _stop(working)
-    (outcome,) = one.shop.entries(Kind.OUTCOME)
+    (outcome,) = one.shop.entries(Kind.TOOL_RESULT)
     assert outcome.payload["result"]["outcome"] == "cancelled"
     assert one.ticket().state is TicketState.OPEN
 

@@ -82,11 +82,11 @@ class _Bench:
 
     def told(self) -> list[Kind]:
         kinds = [entry.kind for entry in self.store.entries.after(0, limit=100)]
-        return [kind for kind in kinds if kind in {Kind.INTENT, Kind.OUTCOME}]
+        return [kind for kind in kinds if kind in {Kind.TOOL_CALL, Kind.TOOL_RESULT}]
 
     def outcome(self) -> Entry:
         entry = self.store.entries.newest(limit=1)[0]
-        assert entry.kind is Kind.OUTCOME
+        assert entry.kind is Kind.TOOL_RESULT
         return entry
 
 
@@ -106,7 +106,7 @@ async def test_a_command_runs_between_its_intent_and_its_outcome(
     assert file.exists()
     assert (result.outcome, result.exit_code, result.stdout) == (Outcome.RAN, 3, "done\n")
     assert entry == bench.outcome()
-    assert bench.told() == [Kind.INTENT, Kind.OUTCOME]
+    assert bench.told() == [Kind.TOOL_CALL, Kind.TOOL_RESULT]
     assert entry.payload["permit"] == permit.id
     assert entry.payload["result"]["exit_code"] == 3
 
@@ -116,7 +116,7 @@ async def test_the_intent_is_durable_before_anything_starts(bench: _Bench, tmp_p
     database = tmp_path / "operator.db"
     code = (
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
-        "print(c.execute(\\\"SELECT count(*) FROM entries WHERE kind = 'intent'\\\").fetchone()[0])"
+        "print(c.execute(\\\"SELECT count(*) FROM entries WHERE kind = 'tool_call'\\\").fetchone()[0])"
     )
     command = f'python3 -c "{code}" {database} > {file}'
     result, _ = await bench.executor().execute(await bench.permit(Action.shell(command)))
@@ -184,7 +184,7 @@ async def test_a_tool_that_is_not_there_is_told_as_not_found(bench: _Bench) -> N
     result, _ = await bench.executor(_Tool()).execute(await bench.permit(Action("prod", {})))
     assert (result.exit_code, result.category) == (127, FailureCategory.NOT_FOUND)
     assert "'prod'" in result.stderr
-    assert bench.told() == [Kind.INTENT, Kind.OUTCOME]
+    assert bench.told() == [Kind.TOOL_CALL, Kind.TOOL_RESULT]
 
 
 async def test_a_tool_that_takes_too_long_is_stopped(bench: _Bench) -> None:
@@ -205,7 +205,7 @@ async def test_a_cancelled_tool_is_recorded_and_the_cancellation_goes_on(bench: 
     with pytest.raises(asyncio.CancelledError):
         await running
     assert bench.outcome().payload["result"]["outcome"] == "cancelled"
-    assert bench.told() == [Kind.INTENT, Kind.OUTCOME]
+    assert bench.told() == [Kind.TOOL_CALL, Kind.TOOL_RESULT]
 
 
 async def test_a_cancelled_command_is_ended_and_recorded(bench: _Bench, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from operator_protocols.domain.permit import ApprovalState, Permit
 from operator_protocols.ports import Clock, Condition
 from operator_sre.gate import Gate, Policy
 from operator_sre.ledger import KeyFile
-from operator_sre.store import Store, open_store_at
+from operator_sre.store import Store, store_on
 from operator_sre.store.maintenance import Maintenance
 from operator_sre.store.places import database_at
 from operator_sre.store.transaction import Rules
@@ -57,7 +57,9 @@ class Estate:
 
     def open(self) -> Store:
         """The store, open."""
-        return open_store_at(self.place, self.rules)
+        database = database_at(self.place)
+        database.prepare()
+        return store_on(database, self.rules)
 
     def do(self, act: Callable[[Store], Awaitable[object]]) -> None:
         """Open it, do something, and close it."""

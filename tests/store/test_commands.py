@@ -66,8 +66,8 @@ def _entry(kind: Kind, seq: int, **payload: object) -> Entry:
 
 def test_a_row_begins_ends_and_is_read_back(raw: sqlite3.Connection) -> None:
     action = to_json(Action.shell("df -h"))
-    command_began(raw, _entry(Kind.INTENT, 1, permit="p", action=action))
-    command_ended(raw, _entry(Kind.OUTCOME, 2, permit="p", result=to_json(RAN)))
+    command_began(raw, _entry(Kind.TOOL_CALL, 1, permit="p", action=action))
+    command_ended(raw, _entry(Kind.TOOL_RESULT, 2, permit="p", result=to_json(RAN)))
     row = _only(raw)
     one = command_from(row)
     assert isinstance(one, Command)
@@ -88,7 +88,7 @@ def test_a_refusal_that_says_little_is_a_row_all_the_same(raw: sqlite3.Connectio
 def test_an_end_without_a_beginning_changes_nothing(raw: sqlite3.Connection) -> None:
     action = {"tool": "shell", "arguments": {}}
     command_refused(raw, _entry(Kind.REFUSED, 3, action=action, result=to_json(RAN)))
-    command_ended(raw, _entry(Kind.OUTCOME, 9, permit="", result=to_json(RAN)))
+    command_ended(raw, _entry(Kind.TOOL_RESULT, 9, permit="", result=to_json(RAN)))
     assert raw.execute("SELECT ended FROM commands").fetchall() == [(3,)]
 
 

@@ -11,6 +11,9 @@ BROAD_EXCEPTS: dict[str, str] = {
         "whatever a plug-in raises, nothing was seen, and that is UNKNOWN"
     ),
     "src/operator_sre/monitor/look.py:_check": "a plug-in's check that crashes knows nothing",
+    "src/operator_sre/plugins.py:find_plugin": (
+        "a stranger's module may raise anything while it is loaded; it is told in one sentence"
+    ),
     "src/operator_sre/store/commit.py:Committer._apply": (
         "the error belongs to the one who waits for this change, who raises it"
     ),

@@ -277,8 +277,8 @@ class Leases(Protocol):
         """Give it back; another may claim it after `wait_s`. Parked work `counts` as no attempt."""
         ...
 
-    async def end(self, ticket: Ticket, draft: Draft) -> Entry:
-        """Record how it ended, if it still stands as the caller saw it; ConflictError if not."""
+    async def end(self, ticket: Ticket, *drafts: Draft) -> Entry:
+        """Record all of it, if the ticket stands as the caller saw it; else ConflictError."""
         ...
 
 

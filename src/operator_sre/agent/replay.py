@@ -21,7 +21,7 @@ ENTRIES_MAX = 10_000
 Told = tuple[Answer | Result | Proof | None, int | None]
 _ANSWERS: dict[Kind, type[Want]] = {
     Kind.REASONING: Ask,
-    Kind.OUTCOME: Act,
+    Kind.TOOL_RESULT: Act,
     Kind.REFUSED: Act,
     Kind.DIAGNOSIS: Diagnose,
     Kind.PROOF: Prove,
@@ -40,9 +40,9 @@ class Recorded:
     ) -> Recorded:
         """What the ledger knows of the ticket's run; an intent without an end becomes unknown."""
         known = entries.after(0, limit=ENTRIES_MAX, run=ticket.run)
-        ended = {entry.payload["permit"] for entry in known if entry.kind is Kind.OUTCOME}
+        ended = {entry.payload["permit"] for entry in known if entry.kind is Kind.TOOL_RESULT}
         for entry in known:
-            if entry.kind is Kind.INTENT and entry.payload["permit"] not in ended:
+            if entry.kind is Kind.TOOL_CALL and entry.payload["permit"] not in ended:
                 await intents.end(_permit_of(entry), _LOST)
         return cls(sealed.unsealed(entries.after(0, limit=ENTRIES_MAX, run=ticket.run)))
 
@@ -77,7 +77,7 @@ def _told(entry: Entry) -> Told:
     match entry.kind:
         case Kind.REASONING:
             return answer_from(entry.payload), entry.seq
-        case Kind.OUTCOME | Kind.REFUSED:
+        case Kind.TOOL_RESULT | Kind.REFUSED:
             return from_json(Result, entry.payload["result"]), entry.seq
         case Kind.PROOF:
             return from_json(Proof, entry.payload), entry.seq

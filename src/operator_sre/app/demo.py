@@ -83,7 +83,7 @@ async def play(
         ticket: int | None = None
         async for event in _follow(app, loops, after=before):
             times[event.kind] = times.get(event.kind, 0.0) or time.monotonic()
-            if event.kind == Kind.OUTCOME:
+            if event.kind == Kind.TOOL_RESULT:
                 times[event.kind] = time.monotonic()  # the last thing done is the repair
             ticket = event.ticket or ticket
             yield event
@@ -154,7 +154,7 @@ def _ending(
 ) -> Ending:
     report = verify_ledger(app, progress=lambda seq: None)
     fault, detected = times["fault"], times.get(Kind.TICKET_OPENED)
-    repaired, proven = times.get(Kind.OUTCOME), times.get(Kind.TICKET_RESOLVED)
+    repaired, proven = times.get(Kind.TOOL_RESULT), times.get(Kind.TICKET_RESOLVED)
     return Ending(
         ticket=None if ticket is None else app.store.tickets.get(ticket),
         target=target,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from operator_protocols.domain.command import Attempt, CommandFilter
@@ -57,8 +57,9 @@ def list_patterns(app: App, *, like: str = "") -> list[Pattern]:
     """All that are offered: people's first, then learned ones; or those like a need."""
     attempts = app.store.commands.attempts(CommandFilter(), limit=LOOK_BACK_MAX)
     notes = {note.name: note for note in app.store.patterns.notes()}
+    ran = _ran(attempts)
     made = [
-        _measured(note.pattern, attempts, uses=note.uses)
+        _measured(note.pattern, ran, uses=note.uses)
         for note in notes.values()
         if note.pattern is not None and not note.hidden
     ]
@@ -130,15 +131,24 @@ def _is_offered(note: PatternNote | None) -> bool:
     return note is None or (note.pattern is None and not note.hidden)
 
 
-def _measured(pattern: Pattern, attempts: Sequence[Attempt], *, uses: int) -> Pattern:
+def _ran(attempts: Iterable[Attempt]) -> Mapping[str, list[bool]]:
+    """How each command ended, each time it did."""
+    found: dict[str, list[bool]] = {}
+    for one in attempts:
+        if one.succeeded or one.failed:
+            found.setdefault(one.command, []).append(one.succeeded)
+    return found
+
+
+def _measured(pattern: Pattern, ran: Mapping[str, list[bool]], *, uses: int) -> Pattern:
     """A person's pattern with how often it was used, and how runs that fit it went."""
-    fitting = [
-        one
-        for one in attempts
-        if (one.succeeded or one.failed) and any(fits(line, one.command) for line in pattern.lines)
+    ends = [
+        end
+        for command, ends in ran.items()
+        if any(fits(line, command) for line in pattern.lines)
+        for end in ends
     ]
-    good = sum(one.succeeded for one in fitting)
-    rate = round(good / len(fitting), 4) if fitting else None
+    rate = round(sum(ends) / len(ends), 4) if ends else None
     return replace(pattern, uses=uses, success_rate=rate)
 
 

@@ -120,7 +120,7 @@ _TELL: dict[Kind, Callable[[Mapping[str, Any]], Iterable[Line]]] = {
     Kind.VERDICT: _verdict,
     Kind.APPROVAL_REQUESTED: _requested,
     Kind.APPROVAL_DECIDED: _decided,
-    Kind.OUTCOME: _outcome,
+    Kind.TOOL_RESULT: _outcome,
     Kind.REFUSED: _refused,
     Kind.PROOF: _proof,
 }

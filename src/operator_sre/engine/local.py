@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from operator_protocols.domain.ticket import Ticket
-from operator_protocols.errors import ConflictError
+from operator_protocols.errors import ConflictError, OperatorError
 from operator_protocols.ports import Clock, Leases
 from operator_sre.pipeline import Pipeline
 
@@ -62,7 +62,10 @@ class LocalEngine:
     async def _watch_one(self, subject: str) -> None:
         while True:
             started = self.clock.monotonic()
-            await self.pipeline.watch(subject)
+            try:
+                await self.pipeline.watch(subject)
+            except OperatorError as error:  # a full disk now is no reason not to look again later
+                log.error("cannot watch %s: %s", subject, error)
             spent = self.clock.monotonic() - started
             await self.clock.sleep(max(0.0, self.interval_s - spent))
 
@@ -91,7 +94,12 @@ class LocalEngine:
     async def _keep(self, ticket: Ticket, work: asyncio.Future[Ticket]) -> None:
         while True:
             await self.clock.sleep(self.lease_s / 3)
-            if not await self.leases.renew(ticket, lease_s=self.lease_s):
+            try:
+                kept = await self.leases.renew(ticket, lease_s=self.lease_s)
+            except OperatorError as error:
+                log.error("cannot renew the lease: %s", error, extra={"ticket": ticket.id})
+                continue  # without it nothing of ours is permitted, and another takes over
+            if not kept:
                 work.cancel()
                 return
 

@@ -28,7 +28,7 @@ class StoredIntents:
                 raise PermitError(f"Permit {permit.id!r} {refusal}; nothing was run.")
             payload = {"permit": permit.id, "action": to_json(permit.action)}
             return transaction.append(
-                Draft(Kind.INTENT, payload, ticket=permit.ticket, run=permit.run)
+                Draft(Kind.TOOL_CALL, payload, ticket=permit.ticket, run=permit.run)
             )
 
         return await self._writer.write(change)
@@ -36,7 +36,7 @@ class StoredIntents:
     async def end(self, permit: Permit, result: Result) -> Entry:
         """Record what became of it."""
         draft = Draft(
-            Kind.OUTCOME,
+            Kind.TOOL_RESULT,
             {"permit": permit.id, "result": to_json(result)},
             ticket=permit.ticket,
             run=permit.run,

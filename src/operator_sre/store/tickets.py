@@ -109,13 +109,13 @@ class StoredLeases:
 
         await self._writer.write(change)
 
-    async def end(self, ticket: Ticket, draft: Draft) -> Entry:
+    async def end(self, ticket: Ticket, *drafts: Draft) -> Entry:
         """Record how it ended, if it still stands as the caller saw it; ConflictError if not."""
 
         def change(transaction: Transaction) -> Entry:
             _must_stand(transaction, ticket)
             _drop_lease(transaction, ticket)
-            return transaction.append(draft)
+            return [transaction.append(draft) for draft in drafts][-1]
 
         return await self._writer.write(change)
 
@@ -132,10 +132,8 @@ def _tickets(query: Query, sql: str, values: Sequence[object]) -> list[Ticket]:
     violations: dict[int, list[Violation]] = {row[0]: [] for row in rows}
     for part in batched(violations, IN_MAX):
         marks = ", ".join("?" * len(part))
-        for ticket, body in query(
-            f"SELECT ticket, body FROM violations WHERE ticket IN ({marks}) ORDER BY place",  # noqa: S608
-            part,
-        ):
+        sql = f"SELECT ticket, body FROM violations WHERE ticket IN ({marks})"  # noqa: S608
+        for ticket, body in query(f"{sql} ORDER BY place", part):
             violations[ticket].append(from_json(Violation, json.loads(body)))
     return [_ticket(row, violations[row[0]]) for row in rows]
 
@@ -245,14 +243,12 @@ def _claimable(transaction: Transaction) -> Ticket | None:
 def _claim(
     transaction: Transaction, ticket: Ticket, worker: str, run: str, lease_s: float
 ) -> Ticket:
-    unfinished = transaction.connection.execute(
-        "SELECT 1 FROM runs WHERE id = ? AND state = 'running'", (ticket.run,)
-    ).fetchone()
+    unfinished = _unfinished(transaction, ticket)
     payload = {
         "worker": worker,
         "epoch": ticket.epoch + 1,
         "attempts": ticket.attempts + 1,
-        "resumed": bool(unfinished),
+        "resumed": unfinished,
     }
     run = ticket.run if unfinished else run
     transaction.append(Draft(Kind.TICKET_CLAIMED, payload, ticket=ticket.id, run=run))
@@ -264,9 +260,17 @@ def _claim(
     return _load(transaction, ticket.id)
 
 
+def _unfinished(transaction: Transaction, ticket: Ticket) -> bool:
+    sql = "SELECT 1 FROM runs WHERE id = ? AND state = 'running'"
+    return transaction.connection.execute(sql, (ticket.run,)).fetchone() is not None
+
+
 def _give_up(transaction: Transaction, ticket: Ticket) -> None:
     _drop_lease(transaction, ticket)
     reason = f"{ticket.attempts} attempts ended without a proof; a person has to look."
+    if _unfinished(transaction, ticket):
+        end = {"state": "failed", "summary": reason, "category": "harness_health_failed"}
+        transaction.append(Draft(Kind.RUN_FINISHED, end, ticket=ticket.id, run=ticket.run))
     transaction.append(
         Draft(Kind.TICKET_ESCALATED, {"reason": reason}, ticket=ticket.id, run=ticket.run)
     )

@@ -85,15 +85,20 @@ class Desk:
                     resolved.append(await self.close(ticket, proof))
         return resolved
 
-    async def close(self, ticket: Ticket, proof: Proof | None, *, reason: str = "") -> Ticket:
-        """RESOLVED needs a Proof that held; anything else is ESCALATED with its reason."""
+    async def close(
+        self, ticket: Ticket, proof: Proof | None, *drafts: Draft, reason: str = ""
+    ) -> Ticket:
+        """RESOLVED needs a Proof that held; anything else is ESCALATED with its reason.
+
+        `drafts` are what else ends with it, recorded with it or not at all.
+        """
         if proof is not None and proof.held:
             payload = {"reason": reason or proof.detail, "proof": to_json(proof)}
             draft = Draft(Kind.TICKET_RESOLVED, payload, ticket=ticket.id, run=ticket.run)
         else:
             payload = {"reason": reason or (proof.detail if proof else "no reason was given")}
             draft = Draft(Kind.TICKET_ESCALATED, payload, ticket=ticket.id, run=ticket.run)
-        await self._leases.end(ticket, draft)
+        await self._leases.end(ticket, *drafts, draft)
         log.info(draft.kind.value, extra={"ticket": ticket.id, "run": ticket.run})
         ended = self._tickets.get(ticket.id)
         assert ended is not None
@@ -109,7 +114,7 @@ def _recovered(since: datetime, now: datetime, stable_s: float) -> Proof:
     return Proof(
         held=True,
         health=Health.HEALTHY,
-        looks=2,
+        looks=1,
         since=since,
         until=now,
         stable_s=stable_s,

@@ -16,6 +16,7 @@ from operator_sre.clock import SystemClock
 from operator_sre.faces.cli.main import main
 from operator_sre.store import open_store
 from tests.contract.clock import HeldClock
+from tests.contract.postgres import database_in
 from tests.store.life import Estate
 
 TODAY = "2026-03-05"
@@ -176,3 +177,23 @@ def test_a_purge_by_a_program_is_recorded_with_its_user(run: Run, home: Path) ->
     assert entry.payload["entries"] == done.json["purged"]
     assert run("purge", "--before", TODAY, "--yes").out == "Nothing to purge.\n"
     assert run("check").code == 0
+
+
+def test_every_verb_works_on_a_server_too(
+    request: pytest.FixtureRequest, run: Run, tmp_path: Path
+) -> None:
+    with database_in("postgresql", tmp_path, request.config) as url:
+        at = tmp_path / "server"
+        on = ("--store", url)
+        assert run("check", *on, at=at).code == 2
+        saved = str(tmp_path / "saved.db")
+        assert run("backup", saved).code == 0
+        assert run("restore", saved, *on, at=at).code == 0
+        assert run("check", *on, at=at).code == 0
+        assert run("rebuild", "--json", *on, at=at).json["differences"] == []
+        assert run("migrate", *on, at=at).code == 0
+        assert run("purge", "--before", TODAY, *on, at=at).code == 4
+        assert run("purge", "--before", TODAY, "--yes", *on, at=at).code == 0
+        assert run("backup", str(tmp_path / "again.db"), *on, at=at).code == 0
+        assert run("restore", saved, "--force", *on, at=at).code == 0
+        assert [path.name for path in at.iterdir() if path.suffix == ".db"] == []

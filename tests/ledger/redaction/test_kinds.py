@@ -77,7 +77,6 @@ COMMANDS = [
     "masterauth «sunshine»",
     "openssl enc -aes-256-cbc -k «hunter2» -in a",
     "net user bob «hunter2» /add",
-    "setx DB_PASSWORD «hunter2»",
 ]
 _ALPHABETS = ("0123456789abcdef", "ABCDEFGHIJ0123456789", "abcdefABCDEF0123456789", "abc123")
 

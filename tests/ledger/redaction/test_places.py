@@ -59,6 +59,7 @@ PLACES = [
     ("password", "CREATE USER app IDENTIFIED BY '«sunshine»';"),
     ("password", "machine h login bob password «sunshine»"),
     ("password", "requirepass «sunshine»"),
+    ("password", "FROM alpine\nENV DB_PASSWORD «sunshine»\n"),
     ("password", "# password is «hunter2»"),
     ("password", "-- the password for root on db-01 is «hunter2», change it"),
     ("password", "creds: admin / «hunter2»"),

@@ -11,8 +11,10 @@ from operator_sre.ledger.redaction import Redactor
 from tests.ledger.redaction.ordinary import ordinary_lines
 
 TYPICAL_MS_MAX = 5.0
-# Of twice the text, at most this many times the work: linear is 2, quadratic 4.
-GROWTH_MAX = 3.2
+# Of four times the text, at most this many times the work: linear is 4, quadratic 16. A busy
+# machine can spoil one measurement, not several.
+GROWTH_MAX = 8.0
+TRIES_MAX = 4
 # Below this a measurement says nothing about growth.
 NOISE_S = 0.002
 
@@ -48,11 +50,15 @@ def test_20_kb_of_typical_text_take_less_than_5_ms(redactor: Redactor) -> None:
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_text_takes_linear_time(redactor: Redactor, piece: str) -> None:
-    small = (piece * 10_000)[:10_000]
-    large = (piece * 20_000)[:20_000]
-    first = max(_seconds(lambda: redactor.text(small), 3), NOISE_S)
-    second = _seconds(lambda: redactor.text(large), 3)
-    assert second < GROWTH_MAX * first
+    small = (piece * 6_000)[:6_000]
+    large = (piece * 24_000)[:24_000]
+    growth = []
+    for _ in range(TRIES_MAX):
+        first = max(_seconds(lambda: redactor.text(small), 3), NOISE_S)
+        growth.append(_seconds(lambda: redactor.text(large), 2) / first)
+        if growth[-1] < GROWTH_MAX:
+            return
+    pytest.fail(f"four times the text took {growth} times the work")
 
 
 def test_a_megabyte_on_one_line_is_taken(redactor: Redactor) -> None:

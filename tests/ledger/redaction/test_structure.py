@@ -60,7 +60,7 @@ def test_a_secret_in_a_key_goes_too(redactor: Redactor) -> None:
 
 
 def test_the_order_of_fields_and_the_value_itself_stay(redactor: Redactor) -> None:
-    value = {"z": 1, "password": "sunshine", "a": [1, 2]}
+    value: dict[str, Json] = {"z": 1, "password": "sunshine", "a": [1, 2]}
     redacted = redactor.value(value)
     assert isinstance(redacted, dict)
     assert list(redacted) == ["z", "password", "a"]

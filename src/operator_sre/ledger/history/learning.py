@@ -76,16 +76,26 @@ def _teaches(one: Attempt) -> bool:
 
 def _sequences(ended: Sequence[Attempt], runs_min: int) -> dict[tuple[str, ...], _Group]:
     """What was done in the same order, and well, in several runs; only the longest of each."""
+    runs = list(_by_run(ended))
+    line = {one.seq: template_of([one]).lines[0] for run in runs for one in run}
+    rough = Counter(lines for run in runs for lines in {_rough(it, line) for it in _windows(run)})
     groups: dict[tuple[str, ...], _Group] = {}
-    for run in _by_run(ended):
+    for run in runs:
         seen: set[tuple[str, ...]] = set()
         for window in _windows(run):
+            if rough[_rough(window, line)] < runs_min:
+                continue  # it is not worth finding out which of its values are the same
             template = template_of(window)
             if template.lines not in seen and len(set(template.lines)) > 1:
                 seen.add(template.lines)
                 groups.setdefault(template.lines, _Group()).add(window, template.values, ok=True)
     often = {lines: one for lines, one in groups.items() if one.successes >= runs_min}
     return {lines: one for lines, one in often.items() if not _is_inside(lines, one, often)}
+
+
+def _rough(window: Sequence[Attempt], line: Mapping[int, str]) -> tuple[str, ...]:
+    """Its lines, each by itself: no two windows with one template differ in this."""
+    return tuple(line[one.seq] for one in window)
 
 
 def _by_run(ended: Sequence[Attempt]) -> Iterable[list[Attempt]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from operator_protocols.domain.action import SHELL, Action
@@ -172,7 +172,7 @@ def _filled(line: str, values: Mapping[str, str]) -> str:
 
 
 def _word_fits(template: str, word: str) -> bool:
-    first, *rest = _pieces(template)
+    first, *rest = _PLACEHOLDER.split(template)[::2]  # what lies between the placeholders
     if not rest:
         return word == first
     if not word.startswith(first):
@@ -184,16 +184,3 @@ def _word_fits(template: str, word: str) -> bool:
             return False
         at += len(piece)
     return len(word) - len(rest[-1]) > at and word.endswith(rest[-1])
-
-
-def _pieces(template: str) -> Sequence[str]:
-    """What lies between the placeholders of a word."""
-    return list(_between(template))
-
-
-def _between(template: str) -> Iterator[str]:
-    end = 0
-    for match in _PLACEHOLDER.finditer(template):
-        yield template[end : match.start()]
-        end = match.end()
-    yield template[end:]

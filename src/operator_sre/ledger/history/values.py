@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 __all__ = ["kind_of"]
 
@@ -23,6 +24,7 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
 WORD_CHARS_MAX = 256
 
 
+@lru_cache(maxsize=8192)
 def kind_of(word: str) -> str:
     """What kind of varying thing a bare word is; '' when it belongs to the command itself."""
     if len(word) > WORD_CHARS_MAX:

@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 from operator_sre.ledger.redaction.finding import Finding, each
 from operator_sre.ledger.redaction.names import Trust
 from operator_sre.ledger.redaction.pattern import Pattern
-from operator_sre.ledger.redaction.values import is_secret, looks_random
+from operator_sre.ledger.redaction.values import is_secret
 
 __all__ = ["TRIGGERS", "find_logins"]
 
@@ -39,7 +39,7 @@ def _login(data: bytes, _: int, at: int) -> Iterator[Finding]:
 
 
 def _user_only(data: bytes, start: int, end: int) -> Iterator[Finding]:
-    if looks_random(data[start + 3 : end - 1]):
+    if is_secret(data[start + 3 : end - 1], Trust.RANDOM):
         yield Finding(start + 3, end - 1, "token")
 
 

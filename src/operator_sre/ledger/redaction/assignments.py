@@ -31,6 +31,7 @@ __all__ = [
 TRIGGERS = STEMS + rb"|[?&;](?:key|code|sid|session|hmac|sas)="
 ITEMS_MAX = 64
 BLOCK_BYTES_MAX = 16_384
+ELEMENT_BYTES_MAX = 1024
 ENV_TOKEN_BYTES_MIN = 6
 _NAME = (
     rb"(?:(?:api|access|account|secret|private|encryption|signing|master|shared|auth|unseal"
@@ -253,7 +254,7 @@ def _element(data: bytes, start: int, end: int) -> Iterator[Finding]:
     inner = data[start + 1 : end - 1]
     name = inner.partition(b">")[2].partition(b"<")[0] if b">" in inner else inner
     named = name_of(name)
-    last = data.find(b"</", end, line_end(data, end, BLOCK_BYTES_MAX))
+    last = data.find(b"</", end, line_end(data, end, ELEMENT_BYTES_MAX))
     if named is not None and last > end and is_secret(data[end:last], named.trust):
         yield Finding(end, last, named.kind)
 

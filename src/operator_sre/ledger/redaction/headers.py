@@ -8,7 +8,7 @@ from operator_sre.ledger.redaction.finding import Finding, each
 from operator_sre.ledger.redaction.names import Trust, name_of
 from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.reading import line_end, read_value
-from operator_sre.ledger.redaction.values import is_basic, is_secret, looks_random
+from operator_sre.ledger.redaction.values import is_basic, is_secret
 
 __all__ = ["TRIGGERS", "cookie_values", "find_cookies", "find_credentials"]
 
@@ -17,7 +17,7 @@ COOKIES_BYTES_MAX = 8192
 SCHEMED_BYTES_MIN = 8
 _SCHEMES = rb"bearer|basic|token|apikey|api-key|oauth|key|splunk|genie-?key|bot|negotiate|ntlm|jwt"
 _CREDENTIAL = Pattern(
-    rb"(?i)\bauthorization[\"'\\]*\s{0,2}[:=]\s{0,4}[\[\"'\\]*(?:(?:" + _SCHEMES + rb")[ :+]+)?"
+    rb"(?i)\bauthorization[\"'\\]*\s{0,2}[:=]\s{0,4}[\[\"'`\\]*(?:(?:" + _SCHEMES + rb")[ :+]+)?"
     rb"|\b(?:bearer|basic|apikey)(?: |%20|\+|: ?)"
 )
 _COOKIES = Pattern(rb"(?i)\b(?:set-)?cookie2?[\"'\\]*\s{0,2}[:=]\s{0,4}[\[\"'\\]*")
@@ -43,9 +43,9 @@ def _credential(data: bytes, start: int, end: int) -> Iterator[Finding]:
         found = is_basic(raw)
     elif b"bearer" in head or head.rstrip()[-1:].isalpha():
         is_header = head.startswith(b"authorization") and len(raw) >= SCHEMED_BYTES_MIN
-        found = looks_random(raw) or (is_header and is_secret(raw, Trust.ANY))
+        found = is_secret(raw, Trust.ANY if is_header else Trust.RANDOM)
     else:
-        found = looks_random(raw) and b"=" not in raw.rstrip(b"=")
+        found = is_secret(raw, Trust.RANDOM) and b"=" not in raw.rstrip(b"=")
     if found:
         kind = "basic_auth" if b"basic" in head else "token"
         yield Finding(value.start, value.end, kind, value.plain(data))

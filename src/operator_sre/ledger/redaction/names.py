@@ -12,8 +12,8 @@ __all__ = ["STEMS", "Name", "Trust", "name_of"]
 NAME_BYTES_MAX = 128
 # Every name of a secret holds one of these; the detectors look for them first.
 STEMS = (
-    rb"passw|passphrase|passcode|pass|pwd|pswd|bindpw|rootpw|userpw|[_-]pw|kennwort|secret|token|jwt"
-    rb"|key|auth|cred|sessionid|sessid|psk|pepper|sig(?:nature)?|bearer"
+    rb"passw|passphrase|passcode|pass|pwd|pswd|bindpw|rootpw|userpw|[_-]pw|kennwort|secret|token"
+    rb"|jwt|key|auth|cred|sessionid|sessid|psk|pepper|sig(?:nature)?|bearer"
 )
 
 

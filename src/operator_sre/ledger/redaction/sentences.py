@@ -54,7 +54,7 @@ _SAID = Pattern(
     rb"[\w.@-]+ ?[/:] ?"
 )
 _BESIDE = Pattern(
-    rb"(?i)\b(?:password|passwd|passphrase|pass|pw|token|(?:api|access|secret) key) [\"'`(]?"
+    rb"(?i)\b(?:password|passwd|passphrase|pw|token|(?:api|access|secret) key) [\"'`(]?"
 )
 _COMMENT = Pattern(rb"\s*(?:#|//|--|;|/\*|<!--)")
 _LONG = Pattern(rb"[\w+/.:-]{16}")
@@ -63,8 +63,8 @@ _SPELLED = Pattern(
     rb"|\"auth\" (?:\"default\" )?"
 )
 _FILES = Pattern(
-    rb"(?i)\bmachine\s+\S+\s+login\s+\S+\s+password\s+"
-    rb"|\blogin\s+\S+\s+password\s+"
+    rb"(?im)\bmachine\s+\S+\s+login\s+\S+\s+password\s+|\blogin\s+\S+\s+password\s+"
+    rb"|^\s*(?:ENV|setx|set -g?x) \w*(?:PASSWORD|PASS|SECRET|TOKEN|API_KEY)\s+"
 )
 _PGPASS = Pattern(rb"(?m)^[\w.*-]+:(?:\d{4,5}|\*):[\w*-]+:[\w.@-]+:")
 
@@ -97,7 +97,7 @@ def _beside(data: bytes, start: int, end: int) -> Iterator[Finding]:
     else:
         return
     value = read_value(data, end)
-    if value is not None and is_one(value.of(data)):
+    if value is not None and is_one(value.of(data)) and is_secret(value.of(data), Trust.CHOSEN):
         yield Finding(value.start, value.end, "password" if is_password else "token")
 
 
@@ -110,7 +110,7 @@ def find_spelled(data: bytes) -> Iterator[Finding]:
 
 def _spelled(data: bytes, _: int, end: int) -> Iterator[Finding]:
     value = read_quoted(data, end)
-    if value is not None and is_secret(value.of(data), Trust.ANY):
+    if value is not None and value.quote != b"`" and is_secret(value.of(data), Trust.ANY):
         yield Finding(value.start, value.end, "password")
 
 

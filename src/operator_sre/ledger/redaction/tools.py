@@ -71,5 +71,4 @@ TOOLS: tuple[Tool, ...] = (
     Tool("requirepass masterauth bindpw rootpw", rb" +", is_next=True),
     Tool("openssl", rb" enc (?:\S+ )*?-k "),
     Tool("net", rb" user \S+ ", trust=Trust.CHOSEN),
-    Tool("env setx set", rb" (?:-\w+ )*[A-Z0-9_]*(?:PASSWORD|PASS|SECRET|TOKEN|API_KEY) "),
 )

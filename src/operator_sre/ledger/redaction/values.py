@@ -54,7 +54,8 @@ _REFERENCE = any_of(
     rb"|https?|s3|gs|doppler|sops|conjur|data):\S*",
     rb"!\w+.*|[&*][a-z_]\w*",  # YAML tags, anchors and aliases
     rb"[a-z]:\\.*|secrets?/[\w./-]+|projects/[\w./-]+",
-    rb"[\w./-]+\.(?:pem|json|ya?ml|txt|key|crt|cer|env|conf|cfg|ini|p12|jks|pfx|sh|py|go|js|md|log)",
+    rb"[\w./-]+\.(?:pem|json|ya?ml|txt|key|crt|cer|env|conf|cfg|ini|p12|jks|pfx|sh|py|go|js|md"
+    rb"|log)",
 )
 _CODE = any_of(
     rb"[A-Za-z_][\w.]*(?:\(|\[|->|::).*",  # a call, an index
@@ -80,7 +81,7 @@ _SHAPES = any_of(
     rb"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|[a-z_-]+@[a-z.-]+\d{0,3}",  # people, logins
     rb"sha(?:1|256|384|512)[:=-].*|[\w./-]+@sha256.*",  # digests
     rb"(?-i:[A-Z]{2,8}-?\d+)|[a-z]+/\d[\d.]*",  # RFC7519, HTTP/1.1
-    rb"(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})+)",
+    rb"(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]?[a-z]+(?:(?:[A-Z][a-z])?[A-Z][a-z]{2,})+)",
     rb"[\d.,:/+-]+(?:/(?:tcp|udp))?|0x[0-9a-f]{1,8}|#[0-9a-f]{3,8}",
     rb"(?:" + b"|".join(TECHNICAL) + rb")(?:[-_/.:]\w+)*",
 )
@@ -91,17 +92,20 @@ def is_secret(value: bytes, trust: Trust, *, is_env: bool = False, at_least: int
     if len(value) > SHAPED_BYTES_MAX:
         return not _is_sentence(value)
     stripped = value.strip()
-    if len(stripped) < at_least or _is_placeholder(stripped):
+    # The cheap questions first: most values that stand after such a name are ordinary words.
+    if len(stripped) < at_least or (not is_env and _is_ordinary(stripped)):
         return False
     if trust is Trust.RANDOM:
-        return looks_random(stripped) or is_basic(stripped)
-    if trust < Trust.ANY and not is_env:
-        return looks_chosen(stripped) or (trust is Trust.SAID and _is_phrase(stripped))
-    if is_env:
-        return True
-    if b" " in stripped and _is_sentence(stripped):
-        return False
-    return stripped.lower().rstrip(b".,;:!") not in ORDINARY
+        is_one = looks_random(stripped) or is_basic(stripped)
+    elif is_env or trust is Trust.ANY:
+        is_one = is_env or not (b" " in stripped and _is_sentence(stripped))
+    else:
+        is_one = looks_chosen(stripped) or (trust is Trust.SAID and _is_phrase(stripped))
+    return is_one and not _is_placeholder(stripped)
+
+
+def _is_ordinary(value: bytes) -> bool:
+    return value.lower().rstrip(b".,;:!") in ORDINARY
 
 
 def is_code(value: bytes) -> bool:
@@ -121,9 +125,10 @@ def repeats(name: bytes, value: bytes) -> bool:
 def looks_chosen(value: bytes) -> bool:
     """Letters with digits or signs, as in a password; not a version, an address, a known term."""
     value = value.strip(b"*_`")  # emphasis
-    letters, digits, signs = _counts(value)
+    letters, digits, _ = _counts(value)
     if len(value) < 5 or not letters or b" " in value:
         return False
+    signs = _counts(value.rstrip(b"!?"))[2]  # at the end they belong to the sentence
     if not (digits or signs or _is_jumbled(value) or _is_gibberish(value)):
         return False
     return not _has_known_shape(value)
