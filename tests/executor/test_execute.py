@@ -116,7 +116,8 @@ async def test_the_intent_is_durable_before_anything_starts(bench: _Bench, tmp_p
     database = tmp_path / "operator.db"
     code = (
         "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]);"
-        "print(c.execute(\\\"SELECT count(*) FROM entries WHERE kind = 'tool_call'\\\").fetchone()[0])"
+        "q = \\\"SELECT count(*) FROM entries WHERE kind = 'tool_call'\\\";"
+        "print(c.execute(q).fetchone()[0])"
     )
     command = f'python3 -c "{code}" {database} > {file}'
     result, _ = await bench.executor().execute(await bench.permit(Action.shell(command)))
