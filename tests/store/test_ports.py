@@ -38,7 +38,7 @@ def _store(folder: Path) -> Store:
 
 def test_every_stored_noun_meets_its_port(tmp_path: Path) -> None:
     store = _store(tmp_path)
-    met = {
+    met: dict[type, object] = {
         Approvals: store.approvals,
         Checkpoints: store.checkpoints,
         Conditions: store.conditions,

@@ -49,7 +49,6 @@ _BEGIN = (
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
     f" SELECT pg_advisory_xact_lock({LOCK}, hashtext(current_schema()))"
 )
-_OURS = "to_regclass(quote_ident(current_schema()) || '.operator_store')"
 
 
 class PostgresDatabase:
@@ -188,20 +187,19 @@ class PostgresDatabase:
             raise psycopg.OperationalError(text) from None
 
     def _own_version(self, connection: Connection) -> int:
-        schema, ours = connection.execute(
-            f"SELECT current_schema(), {_OURS} IS NOT NULL"
-        ).fetchone()
-        if schema is None:
+        if connection.execute("SELECT current_schema()").fetchone()[0] is None:
             raise StoreError(
                 f"No schema of the search path of {self.place!r} exists.",
                 next_step="Create it first: CREATE SCHEMA name",
             )
-        if ours:
-            return int(connection.execute("SELECT version FROM operator_store").fetchone()[0])
+        # One statement, which sees all of the tables that somebody else is making, or none.
         rows = connection.execute(
             "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
         ).fetchall()
-        taken = sorted({name for (name,) in rows} & set(LAYOUT.tables))
+        there = {name for (name,) in rows}
+        if "operator_store" in there:
+            return int(connection.execute("SELECT version FROM operator_store").fetchone()[0])
+        taken = sorted(there & set(LAYOUT.tables))
         if taken:
             raise StoreError(
                 f"{self.place!r} has a table {taken[0]!r} of another program; it is as it was.",

@@ -194,9 +194,11 @@ class SqliteDatabase:
         )
 
     def _own_version(self, connection: sqlite3.Connection) -> int:
+        connection.execute("BEGIN")  # all from one moment: somebody else may be making the tables
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        connection.execute("COMMIT")
         if application != APPLICATION_ID and (application or version or tables):
             raise StoreError(
                 f"{str(self.path)!r} is a database of another program; it was left as it is.",

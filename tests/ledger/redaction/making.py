@@ -132,9 +132,9 @@ def password(chance: random.Random) -> str:
     if roll < 0.35:
         return _chosen(chance)
     if roll < 0.75:
-        return drawn(chance, _TEXT, 1) + drawn(chance, _TEXT + _SIGNS, chance.randint(9, 30)) + "7k"
+        return drawn(chance, _TEXT + _SIGNS, chance.randint(10, 31)) + "7k"
     if roll < 0.85:
-        return drawn(chance, _TEXT + "-_.", chance.randint(12, 40)) + "x9"
+        return drawn(chance, _TEXT + "._-", chance.randint(12, 40)) + "x9"
     if roll < 0.92:
         return "-".join(chance.choices(_CHOSEN, k=4)) + str(chance.randint(1, 99))
     return drawn(chance, _HEX, 32)

@@ -12,7 +12,7 @@ from operator_sre.ledger.redaction.values import is_secret
 
 __all__ = ["TRIGGERS", "find_logins"]
 
-TRIGGERS = rb"://|%3A%2F%2F|@(?:tcp|udp|unix)\(|sqlplus |expdp |impdp |jdbc:oracle:"
+TRIGGERS = rb"://\S*@|:\\/\\/|%3A%2F%2F|@(?:tcp|udp|unix)\(|sqlplus |expdp |impdp |jdbc:oracle:"
 # Up to the colon before the password. A password may hold a slash or an at sign that somebody
 # forgot to encode, so where it ends is decided afterwards.
 _LOGIN = Pattern(

@@ -13,7 +13,6 @@ from operator_sre.ledger.redaction.values import is_basic, is_secret
 __all__ = ["TRIGGERS", "cookie_values", "find_cookies", "find_credentials"]
 
 TRIGGERS = rb"bearer|basic|authorization|cookie"
-COOKIES_BYTES_MAX = 8192
 SCHEMED_BYTES_MIN = 8
 _SCHEMES = rb"bearer|basic|token|apikey|api-key|oauth|key|splunk|genie-?key|bot|negotiate|ntlm|jwt"
 _CREDENTIAL = Pattern(
@@ -56,7 +55,7 @@ def find_cookies(data: bytes) -> Iterator[Finding]:
     done = 0
     for start, end in _COOKIES.spans(data):
         if start >= done:
-            done = line_end(data, end, COOKIES_BYTES_MAX)
+            done = line_end(data, end, len(data))
             yield from cookie_values(data, end, done)
 
 

@@ -12,7 +12,7 @@ from operator_sre.ledger.redaction.values import is_secret, looks_chosen, looks_
 
 __all__ = ["TRIGGERS", "find_beside", "find_said", "find_spelled"]
 
-TRIGGERS = rb"\bpw\b|\bpin\b|identified |login|machine |\d:"
+TRIGGERS = rb"\bpw\b|identified |log ?in|account|:(?:\d{4,5}|\*):"
 _NOUN = (
     rb"(?:password|passwd|passphrase|passcode|pwd|pw|secret(?: key)?|token|api[ _-]?key"
     rb"|access key|creds?|credentials?)"

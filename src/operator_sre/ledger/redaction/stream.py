@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from operator_sre.ledger.redaction.assignments import open_assignment
-from operator_sre.ledger.redaction.manifests import Manifest, find_manifest
+from operator_sre.ledger.redaction.manifests import find_manifest
 from operator_sre.ledger.redaction.pem import open_pem
 from operator_sre.ledger.redaction.redactor import Redactor
 from operator_sre.ledger.redaction.scan import Layout
@@ -33,6 +33,8 @@ class Stream:
         if not end and len(self._rest) >= LINE_CHARACTERS_MAX:
             # No line is that long. Where there is a blank, it is the best place to cut.
             end = self._rest.rfind(" ") + 1 or len(self._rest)
+        if not end:
+            return ""
         lines, self._rest = self._held + self._rest[:end], self._rest[end:]
         self._held = ""
         at = self._open_at(lines)
@@ -57,9 +59,8 @@ class Stream:
         data = lines.encode("utf-8", "surrogatepass")
         places = [open_pem(data), open_assignment(data)]
         if b"data" in data or b"stringData" in data:
-            state: Manifest = self._layout.manifest.copy()
-            for _ in find_manifest(data, state):
-                pass
+            state = self._layout.manifest.copy()
+            list(find_manifest(data, state))  # what it finds is not asked for, only where it ends
             places.append(state.unresolved())
         found = [place for place in places if place is not None]
         if not found:

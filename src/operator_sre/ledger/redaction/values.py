@@ -33,7 +33,7 @@ _CONSONANTS = re.compile(rb"(?i)[bcdfghjklmnpqrstvwxz]{6}|[bcdfghjkmpqvwxz]{5}")
 _SIGNS = b"!@#$%^&*+=~?"
 
 _PLACEHOLDER = any_of(
-    rb"[<>].*|&lt;.*",  # <password>
+    rb"<[\w .:/|'-]*>.*|&lt;.*",  # <password>
     rb"\$\{.*|\$\(.*|\$\[.*",  # ${TOKEN} $(cat file)
     rb"\$[a-z_]+|(?-i:\$[A-Z_][A-Z0-9_]*)",  # $PASSWORD
     rb"\$[a-z_]\w*(?:-|->|::|/|\.|\[).*",  # $self->token $HOME/file
@@ -52,7 +52,8 @@ _PATH = any_of(rb"(?:~|\.{1,2})?(?:/[\w.@%+-]+)+/?")
 _REFERENCE = any_of(
     rb"(?:vault|arn|ssm|secretsmanager|keyvault|kms|ref\+\w+|gcp|file|env|op|awssm|azurekeyvault"
     rb"|https?|s3|gs|doppler|sops|conjur|data):\S*",
-    rb"!\w+.*|[&*][a-z_]\w*",  # YAML tags, anchors and aliases
+    rb"!(?:vault|ref|secret|env|sub|join|getatt|importvalue|encrypted|input)\b.*",  # YAML tags
+    rb"[&*][a-z_]+",  # YAML anchors and aliases
     rb"[a-z]:\\.*|secrets?/[\w./-]+|projects/[\w./-]+",
     rb"[\w./-]+\.(?:pem|json|ya?ml|txt|key|crt|cer|env|conf|cfg|ini|p12|jks|pfx|sh|py|go|js|md"
     rb"|log)",
