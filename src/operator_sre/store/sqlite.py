@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from operator_protocols.errors import StoreError
 from operator_sre.store.database import Connection, plain, sentence
@@ -18,6 +18,7 @@ from operator_sre.store.tables import LAYOUT, layout_of
 
 __all__ = ["APPLICATION_ID", "SqliteDatabase", "scratch"]
 
+T = TypeVar("T")
 APPLICATION_ID = 0x0F5EC0DE  # marks the file as ours, so that a foreign one is refused untouched
 BUSY_S = 10.0
 BUSY_POLL_S = 0.001
@@ -83,7 +84,11 @@ class SqliteDatabase:
 
     def create(self, version: int) -> None:
         """Make the tables of this version in an empty file; doing it twice at once is harmless."""
-        with self._told(), closing(self._connect("rw")) as connection:
+        with self._told():
+            _patiently(lambda: self._create(version))
+
+    def _create(self, version: int) -> None:
+        with closing(self._connect("rw")) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             schema = self.worded(layout_of(version).schema)
@@ -95,16 +100,17 @@ class SqliteDatabase:
     def version(self) -> int:
         """The version of its tables, 0 where there are none. Refuses a foreign or damaged file."""
         with self._told():
-            if not self.path.exists():
-                return 0
-            self._refuse_emptied()
-            # A session that may write would move what a crash has left in the log into the file
-            # when it ends, and a file that is refused must stay as it is.
-            with closing(self._connect("ro" if self._log_bytes() else "rw")) as connection:
-                version = self._own_version(connection)
-                if version and self.path.stat().st_size <= CHECKED_BYTES_MAX:
-                    _refuse_damaged(connection)
-                return version
+            return _patiently(self._version) if self.path.exists() else 0
+
+    def _version(self) -> int:
+        self._refuse_emptied()
+        # A session that may write would move what a crash has left in the log into the file when
+        # it ends, and a file that is refused must stay as it is.
+        with closing(self._connect("ro" if self._log_bytes() else "rw")) as connection:
+            version = self._own_version(connection)
+            if version and self.path.stat().st_size <= CHECKED_BYTES_MAX:
+                _refuse_damaged(connection)
+            return version
 
     def is_damaged(self) -> bool:
         """True when the file cannot be read, so that it is of no use to anybody as it is."""
@@ -130,19 +136,15 @@ class SqliteDatabase:
 
     def begin(self, connection: Connection, *, wait: bool = True) -> bool:
         """Begin a transaction that no other writer can be in; False instead of waiting for one."""
-        until = time.monotonic() + BUSY_S
-        while True:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
-                if not busy or (wait and time.monotonic() > until):
-                    raise
-                if not wait:
-                    return False
-                time.sleep(BUSY_POLL_S)
-            else:
-                return True
+        try:
+            _patiently(
+                lambda: connection.execute("BEGIN IMMEDIATE"), wait_s=BUSY_S if wait else 0.0
+            )
+        except sqlite3.OperationalError as error:
+            if wait or not _is_busy(error):
+                raise
+            return False
+        return True
 
     def session(self) -> Connection:
         """A session for long work; what it removes is overwritten."""
@@ -232,6 +234,23 @@ class SqliteDatabase:
                 next_step="Restore a backup with: operator store restore FILE --force,"
                 " or name another directory with --home DIR.",
             ) from error
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    """Somebody else is at it, writing, making the file, or mending it after a crash."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def _patiently(act: Callable[[], T], *, wait_s: float | None = None) -> T:
+    """Do it, again and again while somebody else is at it, for so long."""
+    until = time.monotonic() + (BUSY_S if wait_s is None else wait_s)
+    while True:
+        try:
+            return act()
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() >= until:
+                raise
+        time.sleep(BUSY_POLL_S)
 
 
 def _refuse_damaged(connection: sqlite3.Connection) -> None:

@@ -80,8 +80,8 @@ def _taken(data: bytes, start: int, end: int, tool: Tool, before: Pattern) -> It
             continue  # in a shell, backticks are another command
         raw = value.of(data)
         done = value.end
-        if raw[:1] == b"=" or (raw[:1] == b"-" and not looks_random(raw)):
-            continue
+        if raw[:1] in b"=-" and not looks_random(raw):
+            continue  # the next option, or no value at all
         is_env = tool.trust is Trust.ANY and not tool.is_next
         if not is_secret(raw, tool.trust, is_env=is_env, at_least=1):
             continue
@@ -111,7 +111,8 @@ def _option(data: bytes, start: int, end: int) -> Iterator[Finding]:
     if named is None or value is None:
         return
     raw = value.of(data)
-    if raw[:1] == b"-" or _repeats(data[start:end], raw) or (not value.quote and is_code(raw)):
+    is_option = raw[:1] == b"-" and not looks_random(raw)
+    if is_option or _repeats(data[start:end], raw) or (not value.quote and is_code(raw)):
         return
     if is_secret(raw, named.trust):
         yield Finding(value.start, value.end, named.kind, value.plain(data))

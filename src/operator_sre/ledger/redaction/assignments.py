@@ -16,7 +16,7 @@ from operator_sre.ledger.redaction.reading import (
     read_quoted,
     read_value,
 )
-from operator_sre.ledger.redaction.values import is_code, is_secret, repeats
+from operator_sre.ledger.redaction.values import is_code, is_secret, looks_random, repeats
 
 __all__ = [
     "TRIGGERS",
@@ -123,7 +123,8 @@ def _is_secret(
         return long_enough and is_secret(raw, trust, is_env=True)
     if repeats(name, raw):
         return False
-    if not value.quote and (is_code(raw) or data[start:end].rstrip().endswith(b"==")):
+    is_compared = data[start:end].rstrip().endswith(b"==") and not looks_random(raw)
+    if not value.quote and (is_compared or is_code(raw)):
         return False
     is_sure = named.trust is not Trust.ANY or is_structural
     return is_secret(raw, named.trust if is_sure else Trust.SAID)

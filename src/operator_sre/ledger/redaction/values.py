@@ -64,10 +64,11 @@ _CODE = any_of(
     rb"[a-z_]+\d{0,2}(?:_[a-z\d]+)*(?:\.[A-Za-z_]+)+",
     rb"(?:[A-Za-z]+_)+(?:pass|pwd|psk|secret|token|key|cred|auth|sig)[a-z]*(?:_[a-z]+)*",
     rb"(?:pass|pwd|secret|token|key|cred|auth)[a-z]*(?:_[a-z]+)+",
-    rb"_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+",  # a constant
+    rb"_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|_[A-Z][A-Z0-9]+",  # a constant
+    rb"&[A-Za-z_][\w.]*[{(<].*|&\[.*|\[\]\w+.*",  # a reference, a slice
     rb"[A-Z]\w*(?:Types?|Bytes|Str|String|Provider|Field|Config)",
     rb"[A-Za-z_]{1,24}=",  # the next name: this one has no value
-    rb"[\[({].*|[&|=;,)}\]].*|\+|-{1,2}[a-z].*|\\.{0,2}",
+    rb"[\[({]+[\w.-]*[\])}:,]*|[&|=;,)}\]]+[A-Za-z_]*|\+|-{1,2}[a-z][a-z-]*|\\.{0,2}",
     flags=b"s",
 )
 _SHAPES = any_of(
@@ -84,7 +85,9 @@ _SHAPES = any_of(
     rb"(?-i:[A-Z]{2,8}-?\d+)|[a-z]+/\d[\d.]*",  # RFC7519, HTTP/1.1
     rb"(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]?[a-z]+(?:(?:[A-Z][a-z])?[A-Z][a-z]{2,})+)",
     rb"[\d.,:/+-]+(?:/(?:tcp|udp))?|0x[0-9a-f]{1,8}|#[0-9a-f]{3,8}",
-    rb"(?:" + b"|".join(TECHNICAL) + rb")(?:[-_/.:]\w+)*",
+    rb"(?:"
+    + b"|".join(TECHNICAL)
+    + rb")(?:[-_/.:](?:[a-z]{1,14}|[a-z]{0,5}\d{1,4}|[0-9a-f]{32,128}))*",
 )
 
 
