@@ -9,7 +9,7 @@ DEBIAN_PACKAGES := bubblewrap procps strace tmux util-linux
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint test-system lock clean
+.PHONY: help demo test check lint test-system test-crash lock clean
 
 # Another project's Python settings must not reach into this one.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -38,6 +38,7 @@ help:
 	@echo 'make test         every check and every test (ARGS="-k ledger" chooses)'
 	@echo 'make check        style, types, layers and tidiness only'
 	@echo 'make test-system  as root on Debian: install what tests could miss, then forbid skips'
+	@echo 'make test-crash   writers killed 200 times, on both databases (minutes)'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
 	@echo 'make clean        remove .venv and what tools left behind'
 	@echo 'PYTHON=python3.12 chooses the Python, WORKERS=4 the number of test processes'
@@ -67,6 +68,9 @@ test-system: lint
 	fi
 	@echo '== tests, no skips' \
 		&& OPERATOR_FORBID_SKIPS=1 .venv/bin/python -m pytest -q -n $(WORKERS) tests $(ARGS)
+
+test-crash: lint
+	@echo '== rough treatment' && .venv/bin/python -m pytest -q -n $(WORKERS) tests/crash -m slow $(ARGS)
 
 lock:
 	@$(fit)

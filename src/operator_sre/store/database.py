@@ -20,6 +20,8 @@ __all__ = [
 
 def plain(text: str) -> str:
     """Free text as any column holds it; a lone surrogate, which the ledger keeps, becomes `?`."""
+    if text.isascii() and "\0" not in text:
+        return str(text)  # nearly always, and every append asks
     return text.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
