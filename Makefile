@@ -70,7 +70,8 @@ test-system: lint
 		&& OPERATOR_FORBID_SKIPS=1 .venv/bin/python -m pytest -q -n $(WORKERS) tests $(ARGS)
 
 test-crash: lint
-	@echo '== rough treatment' && .venv/bin/python -m pytest -q -n $(WORKERS) tests/crash -m slow $(ARGS)
+	@echo '== rough treatment' \
+		&& .venv/bin/python -m pytest -q -n $(WORKERS) tests/crash -m slow $(ARGS)
 
 lock:
 	@$(fit)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from operator_sre.config import Config
-from operator_sre.ledger.redaction import Redactor, Stream, load_key
+from operator_sre.ledger.keys import load_key
+from operator_sre.ledger.redaction import Redactor, Stream
 
 __all__ = ["Tally", "open_redactor", "redact_stream"]
 

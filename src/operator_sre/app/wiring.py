@@ -247,7 +247,8 @@ def _rules(config: Config, clock: Clock, key: KeyFile) -> Rules:
     redactor: list[Redactor] = []
 
     def redact(payload: Any) -> Any:
-        from operator_sre.ledger.redaction import Redactor, load_key
+        from operator_sre.ledger.keys import load_key
+        from operator_sre.ledger.redaction import Redactor
 
         if not redactor:  # made when it is first needed: whoever only reads needs none
             redactor.append(Redactor(load_key(config.home / "redaction.key")))

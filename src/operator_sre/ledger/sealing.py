@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from operator_sre.ledger.signing import secret_of
+from operator_sre.ledger.keys import load_key
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -42,4 +42,4 @@ class Vault:
     def _cipher(self) -> ChaCha20Poly1305:
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-        return ChaCha20Poly1305(secret_of(self._path))
+        return ChaCha20Poly1305(load_key(self._path))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from operator_protocols.errors import StoreError
+from operator_sre.ledger.keys import load_key
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["KeyFile", "secret_of", "signature_holds"]
-
-KEY_BYTES = 32
+__all__ = ["KeyFile", "signature_holds"]
 
 
 class KeyFile:
@@ -36,44 +33,7 @@ class KeyFile:
     def _private(self) -> Ed25519PrivateKey:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        return Ed25519PrivateKey.from_private_bytes(secret_of(self._path))
-
-
-def secret_of(path: Path) -> bytes:
-    """The 32 secret bytes of a key file, made at first use for its owner only."""
-    try:
-        _make(path)
-        secret = path.read_bytes()
-    except OSError as error:
-        raise StoreError(
-            f"The key {str(path)!r} cannot be used: {error}.",
-            next_step="Check its permissions and those of its directory.",
-        ) from error
-    if len(secret) != KEY_BYTES:
-        raise StoreError(
-            f"{str(path)!r} is not a key; it was left as it is.",
-            next_step="Restore it from a backup.",
-        )
-    return secret
-
-
-def _make(path: Path) -> None:
-    """Make the key if there is none; of several processes that try at once, one succeeds."""
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(os.urandom(KEY_BYTES))
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.link(fresh, path)  # fails when another was first, and then theirs is the key
-    except FileExistsError:
-        pass
-    finally:
-        fresh.unlink()
+        return Ed25519PrivateKey.from_private_bytes(load_key(self._path))
 
 
 def signature_holds(key: str, message: bytes, signature: bytes) -> bool:

@@ -16,7 +16,8 @@ from operator_protocols.errors import StoreError
 from operator_sre.app.redaction import Tally, open_redactor, redact_stream
 from operator_sre.config import load_config
 from operator_sre.faces.cli.redact import redact
-from operator_sre.ledger.redaction import Redactor, Stream, load_key
+from operator_sre.ledger.keys import load_key
+from operator_sre.ledger.redaction import Redactor, Stream
 
 PEM = "\n".join(["-----BEGIN PRIVATE KEY-----", *["QUJDREVG" * 8] * 5, "-----END PRIVATE KEY-----"])
 _COMMAND = "import sys; from operator_sre.faces.cli import main; main(sys.argv[1:])"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from operator_sre.ledger.redaction.finding import Finding, collapse
-from operator_sre.ledger.redaction.keyfile import load_key
 from operator_sre.ledger.redaction.redactor import Redactor
 from operator_sre.ledger.redaction.stream import Stream
 from operator_sre.ledger.redaction.structure import Json
 
-__all__ = ["Finding", "Json", "Redactor", "Stream", "collapse", "load_key"]
+__all__ = ["Finding", "Json", "Redactor", "Stream", "collapse"]

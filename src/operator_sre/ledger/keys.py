@@ -1,4 +1,4 @@
-"""The key of the hashes: made at first use, for its owner only, the same ever after."""
+"""Keys in files: made at first use, for their owner only, the same ever after."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ KEY_BYTES = 32
 def load_key(path: Path) -> bytes:
     """The key in a file. The first who asks makes it; of several at once, one wins for all."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
             _make(path)
         key = path.read_bytes()
     except OSError as error:
         raise StoreError(
-            f"The redaction key {str(path)!r} cannot be read or made: {error.strerror}.",
+            f"The key {str(path)!r} cannot be read or made: {error.strerror}.",
             next_step="Check who owns the folder, or choose another with --home.",
         ) from error
     if len(key) != KEY_BYTES:
         raise StoreError(
-            f"The redaction key {str(path)!r} has {len(key)} bytes instead of {KEY_BYTES}.",
-            next_step="Restore it from a backup, or move it away to begin with new hashes.",
+            f"The key {str(path)!r} has {len(key)} bytes instead of {KEY_BYTES}.",
+            next_step="Restore it from a backup, or move it away to begin with a new one.",
         )
     return key
 
