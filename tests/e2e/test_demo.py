@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -131,6 +132,9 @@ def test_the_commands_it_names_at_its_end_work(shows: Shows) -> None:
         ["audit", "show"],
         ["audit", "verify"],
     ]
+    lines = [line for line in text.partition("Look further:")[2].split("\n") if line]
+    assert all(Path(line.split()[0]).name == "operator" for line in lines)
+    assert all(shutil.which(line.split()[0]) for line in lines)
     for words in named:
         done = run_operator(*words, cwd=shows.folder, environ={})
         assert (done.code, done.err) == (0, "")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -134,15 +137,16 @@ class StoryFace:
         if ending.load is not None:
             share = ending.load.ok / max(1, ending.load.total)
             lines.append(f"  traffic          {ending.load.total} requests, {share:.1%} answered")
+        me = _this_command()
         number = ending.ticket.id if ending.ticket else 1
         run = ending.ticket.run if ending.ticket else ""
         return [
             *lines,
             "",
             "Look further:",
-            f"  operator tickets show {number} {home}",
-            f"  operator audit show {run} {home}",
-            f"  operator audit verify {home}",
+            f"  {me} tickets show {number} {home}",
+            f"  {me} audit show {run} {home}",
+            f"  {me} audit verify {home}",
         ]
 
     def _line(self, time_text: str, step: str, text: str, style: str) -> None:
@@ -162,6 +166,14 @@ class StoryFace:
         grid.add_column(ratio=1, overflow="fold")
         grid.add_row(Text.assemble((time_text, "dim"), (step, STEP_STYLE)), Text(text, style=style))
         self._console.print(Padding(grid, 0, expand=False))
+
+
+def _this_command() -> str:
+    """How to call us again: by name when the shell would find us, by path otherwise."""
+    me, found = Path(sys.argv[0]), shutil.which("operator")
+    if not me.is_file() or (found is not None and me.samefile(found)):
+        return "operator"
+    return shlex.quote(os.path.relpath(me) if me.is_relative_to(Path.cwd()) else str(me))
 
 
 def _seconds(value: float | None) -> str:
