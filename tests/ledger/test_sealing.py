@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,19 +32,11 @@ def test_another_label_or_key_opens_nothing(tmp_path: Path) -> None:
     assert Vault(tmp_path / "other.key").open(sealed, label="7") is None
 
 
-@given(st.binary(max_size=60))
-def test_bytes_that_were_never_sealed_open_nothing(hostile: bytes) -> None:
-    assert _VAULT.open(hostile, label="7") is None
+@pytest.fixture(scope="module")
+def vault(tmp_path_factory: pytest.TempPathFactory) -> Vault:
+    return Vault(tmp_path_factory.mktemp("home") / "vault.key")
 
 
-class _Memory(Vault):
-    """A vault whose key is made once for all examples."""
-
-
-def _vault() -> Vault:
-    import tempfile
-
-    return Vault(Path(tempfile.mkdtemp(prefix="operator-vault-")) / "vault.key")
-
-
-_VAULT = _vault()
+@given(hostile=st.binary(max_size=60))
+def test_bytes_that_were_never_sealed_open_nothing(vault: Vault, hostile: bytes) -> None:
+    assert vault.open(hostile, label="7") is None
