@@ -47,7 +47,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The gate's opinion of one Action. Pure: it changes nothing and asks nobody."""
+    """The gate's opinion of one Action. Pure: it changes nothing and asks nobody.
+
+    `reads`, `writes`, `network` and `sensitive` are what it would touch, as far as that is known;
+    `reversible` is None where nobody can tell; `safer` says what would make it SAFE.
+    """
 
     action: Action
     level: Level
@@ -55,6 +59,13 @@ class Verdict:
     rules: tuple[Rule, ...]
     explanation: str
     policy_digest: str
+    score: int = 0
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    network: tuple[str, ...] = ()
+    sensitive: tuple[str, ...] = ()
+    reversible: bool | None = None
+    safer: str = ""
 
     def refusal(self, why: str) -> Result:
         """What a mind is told when the action does not run."""

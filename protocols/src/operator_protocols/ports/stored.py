@@ -1,159 +1,44 @@
-"""What we ask of others: small protocols, at most four verbs each."""
+"""What is remembered: one small port for each stored noun, at most four verbs each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from operator_protocols.domain.action import Action, Result
-from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.action import Result
 from operator_protocols.domain.checkpoint import Checkpoint
 from operator_protocols.domain.command import Attempt, Command, CommandFilter
 from operator_protocols.domain.entry import Draft, Entry
-from operator_protocols.domain.fault import Fault
-from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Finding, Observation, Value, Violation
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Observation, Violation
 from operator_protocols.domain.pattern import Pattern, PatternNote
 from operator_protocols.domain.permit import Approval, ApprovalState, Permit
 from operator_protocols.domain.query import Query
-from operator_protocols.domain.rig import RigSpec
-from operator_protocols.domain.run import Answer, Ask, RunRecord, ToolSpec
-from operator_protocols.domain.target import Target
+from operator_protocols.domain.run import RunRecord
 from operator_protocols.domain.ticket import Ticket, TicketState
 
 __all__ = [
     "Approvals",
     "Checkpoints",
-    "Clock",
     "Commands",
     "Condition",
     "Conditions",
     "Entries",
     "Intents",
-    "Invariant",
     "Journal",
     "Leases",
-    "Model",
     "Observations",
     "Patterns",
-    "Plugin",
     "RawEntry",
     "Runs",
     "Sealed",
-    "Sealer",
     "Search",
-    "Shell",
-    "Signer",
-    "Subject",
-    "SubjectSettings",
     "Tickets",
-    "Tool",
 ]
 
 RawEntry = tuple[int, bytes | None, bytes, bytes, bytes]
-
-
-@runtime_checkable
-class Clock(Protocol):
-    """Time as an argument, so that a test can hold it."""
-
-    def now(self) -> datetime:
-        """The wall clock, aware, in UTC."""
-        ...
-
-    def monotonic(self) -> float:
-        """Seconds that never go back."""
-        ...
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        ...
-
-
-@runtime_checkable
-class Invariant(Protocol):
-    """A named sentence that must hold."""
-
-    @property
-    def name(self) -> str:
-        """Its name in tickets and policies."""
-        ...
-
-    @property
-    def severity(self) -> Severity:
-        """How urgent a break is."""
-        ...
-
-    @property
-    def grace_s(self) -> float:
-        """How long it must be broken before a ticket opens."""
-        ...
-
-    def check(self, observation: Observation) -> Iterable[Finding]:
-        """Say for every target it speaks of whether it holds. Pure."""
-        ...
-
-
-@runtime_checkable
-class Subject(Protocol):
-    """A system in our care."""
-
-    @property
-    def name(self) -> str:
-        """Its name in configuration and tickets."""
-        ...
-
-    @property
-    def invariants(self) -> Sequence[Invariant]:
-        """What must hold."""
-        ...
-
-    def targets(self) -> Sequence[Target]:
-        """Its parts as they are now; cheap."""
-        ...
-
-    async def observe(self) -> Observation:
-        """Look once. Raises ObservationError when nothing can be seen at all."""
-        ...
-
-
-@runtime_checkable
-class Tool(Protocol):
-    """A typed action. Only the executor calls it."""
-
-    @property
-    def spec(self) -> ToolSpec:
-        """What a mind and the gate are told of it."""
-        ...
-
-    async def call(self, arguments: Mapping[str, Value]) -> Result:
-        """Do it. A failure is a Result."""
-        ...
-
-
-@runtime_checkable
-class Model(Protocol):
-    """A mind: one turn at a time."""
-
-    @property
-    def name(self) -> str:
-        """Who speaks, in the ledger."""
-        ...
-
-    async def answer(self, ask: Ask) -> Answer:
-        """Think about what is known and say what to do next."""
-        ...
-
-
-@runtime_checkable
-class Shell(Protocol):
-    """Where commands run."""
-
-    async def run(self, action: Action) -> Result:
-        """Run one command within its limits; never raises for what the command does."""
-        ...
 
 
 @runtime_checkable
@@ -194,33 +79,6 @@ class Checkpoints(Protocol):
 
     def after(self, seq: int, *, limit: int) -> Sequence[Checkpoint]:
         """Checkpoints behind `seq`, oldest first."""
-        ...
-
-
-@runtime_checkable
-class Signer(Protocol):
-    """Signs heads with a key that never leaves it."""
-
-    @property
-    def key(self) -> str:
-        """The public key, as hex; it names the signer."""
-        ...
-
-    def sign(self, message: bytes) -> bytes:
-        """The signature of these bytes."""
-        ...
-
-
-@runtime_checkable
-class Sealer(Protocol):
-    """Keeps secrets that are needed again, readable by this home only."""
-
-    def seal(self, plain: bytes, *, label: str) -> bytes:
-        """Bytes that only the same sealer opens, under the same label."""
-        ...
-
-    def open(self, sealed: bytes, *, label: str) -> bytes | None:
-        """What was sealed, or None."""
         ...
 
 
@@ -439,30 +297,3 @@ class Observations(Protocol):
     def newest(self, subject: str, *, limit: int) -> Sequence[Observation]:
         """The newest looks at a subject, newest first."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectSettings:
-    """What a plug-in is given to build its Subject.
-
-    `targets` is asked anew at every look, because a repaired target may have moved.
-    """
-
-    name: str
-    targets: Callable[[], Sequence[Target]]
-    clock: Clock
-    timeout_s: float
-    options: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Plugin:
-    """Everything a plug-in brings, found by the entry point group `operator.subjects`."""
-
-    name: str
-    sentence: str
-    subject: Callable[[SubjectSettings], Subject]
-    causes: tuple[Cause, ...] = ()
-    rig: Callable[[], RigSpec] | None = None
-    faults: tuple[Fault, ...] = ()
-    notes: str = ""

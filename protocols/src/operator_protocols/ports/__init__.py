@@ -1,0 +1,63 @@
+"""What we ask of others: small protocols, at most four verbs each."""
+
+from __future__ import annotations
+
+from operator_protocols.ports.stored import (
+    Approvals,
+    Checkpoints,
+    Commands,
+    Condition,
+    Conditions,
+    Entries,
+    Intents,
+    Journal,
+    Leases,
+    Observations,
+    Patterns,
+    RawEntry,
+    Runs,
+    Sealed,
+    Search,
+    Tickets,
+)
+from operator_protocols.ports.world import (
+    Clock,
+    Invariant,
+    Model,
+    Plugin,
+    Sealer,
+    Shell,
+    Signer,
+    Subject,
+    SubjectSettings,
+    Tool,
+)
+
+__all__ = [
+    "Approvals",
+    "Checkpoints",
+    "Clock",
+    "Commands",
+    "Condition",
+    "Conditions",
+    "Entries",
+    "Intents",
+    "Invariant",
+    "Journal",
+    "Leases",
+    "Model",
+    "Observations",
+    "Patterns",
+    "Plugin",
+    "RawEntry",
+    "Runs",
+    "Sealed",
+    "Sealer",
+    "Search",
+    "Shell",
+    "Signer",
+    "Subject",
+    "SubjectSettings",
+    "Tickets",
+    "Tool",
+]

@@ -1,0 +1,185 @@
+"""What we ask of the world: clocks, subjects, tools, minds, keys and plug-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
+
+from operator_protocols.domain.action import Action, Result
+from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.fault import Fault
+from operator_protocols.domain.health import Severity
+from operator_protocols.domain.observation import Finding, Observation, Value
+from operator_protocols.domain.rig import RigSpec
+from operator_protocols.domain.run import Answer, Ask, ToolSpec
+from operator_protocols.domain.target import Target
+
+__all__ = [
+    "Clock",
+    "Invariant",
+    "Model",
+    "Plugin",
+    "Sealer",
+    "Shell",
+    "Signer",
+    "Subject",
+    "SubjectSettings",
+    "Tool",
+]
+
+
+@runtime_checkable
+class Clock(Protocol):
+    """Time as an argument, so that a test can hold it."""
+
+    def now(self) -> datetime:
+        """The wall clock, aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+@runtime_checkable
+class Invariant(Protocol):
+    """A named sentence that must hold."""
+
+    @property
+    def name(self) -> str:
+        """Its name in tickets and policies."""
+        ...
+
+    @property
+    def severity(self) -> Severity:
+        """How urgent a break is."""
+        ...
+
+    @property
+    def grace_s(self) -> float:
+        """How long it must be broken before a ticket opens."""
+        ...
+
+    def check(self, observation: Observation) -> Iterable[Finding]:
+        """Say for every target it speaks of whether it holds. Pure."""
+        ...
+
+
+@runtime_checkable
+class Subject(Protocol):
+    """A system in our care."""
+
+    @property
+    def name(self) -> str:
+        """Its name in configuration and tickets."""
+        ...
+
+    @property
+    def invariants(self) -> Sequence[Invariant]:
+        """What must hold."""
+        ...
+
+    def targets(self) -> Sequence[Target]:
+        """Its parts as they are now; cheap."""
+        ...
+
+    async def observe(self) -> Observation:
+        """Look once. Raises ObservationError when nothing can be seen at all."""
+        ...
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """A typed action. Only the executor calls it."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What a mind and the gate are told of it."""
+        ...
+
+    async def call(self, arguments: Mapping[str, Value]) -> Result:
+        """Do it. A failure is a Result."""
+        ...
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A mind: one turn at a time."""
+
+    @property
+    def name(self) -> str:
+        """Who speaks, in the ledger."""
+        ...
+
+    async def answer(self, ask: Ask) -> Answer:
+        """Think about what is known and say what to do next."""
+        ...
+
+
+@runtime_checkable
+class Shell(Protocol):
+    """Where commands run."""
+
+    async def run(self, action: Action) -> Result:
+        """Run one command within its limits; never raises for what the command does."""
+        ...
+
+
+@runtime_checkable
+class Signer(Protocol):
+    """Signs heads with a key that never leaves it."""
+
+    @property
+    def key(self) -> str:
+        """The public key, as hex; it names the signer."""
+        ...
+
+    def sign(self, message: bytes) -> bytes:
+        """The signature of these bytes."""
+        ...
+
+
+@runtime_checkable
+class Sealer(Protocol):
+    """Keeps secrets that are needed again, readable by this home only."""
+
+    def seal(self, plain: bytes, *, label: str) -> bytes:
+        """Bytes that only the same sealer opens, under the same label."""
+        ...
+
+    def open(self, sealed: bytes, *, label: str) -> bytes | None:
+        """What was sealed, or None."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectSettings:
+    """What a plug-in is given to build its Subject.
+
+    `targets` is asked anew at every look, because a repaired target may have moved.
+    """
+
+    name: str
+    targets: Callable[[], Sequence[Target]]
+    clock: Clock
+    timeout_s: float
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """Everything a plug-in brings, found by the entry point group `operator.subjects`."""
+
+    name: str
+    sentence: str
+    subject: Callable[[SubjectSettings], Subject]
+    causes: tuple[Cause, ...] = ()
+    rig: Callable[[], RigSpec] | None = None
+    faults: tuple[Fault, ...] = ()
+    notes: str = ""
