@@ -9,7 +9,7 @@ DEBIAN_PACKAGES := bubblewrap procps strace tmux util-linux
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint test-system test-crash lock clean
+.PHONY: help demo test check lint test-system test-crash tables lock clean
 
 # Another project's Python settings must not reach into this one.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -39,6 +39,7 @@ help:
 	@echo 'make check        style, types, layers and tidiness only'
 	@echo 'make test-system  as root on Debian: install what tests could miss, then forbid skips'
 	@echo 'make test-crash   writers killed 200 times, on both databases (minutes)'
+	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
 	@echo 'make clean        remove .venv and what tools left behind'
 	@echo 'PYTHON=python3.12 chooses the Python, WORKERS=4 the number of test processes'
@@ -72,6 +73,11 @@ test-system: lint
 test-crash: lint
 	@echo '== rough treatment' \
 		&& .venv/bin/python -m pytest -q -n $(WORKERS) tests/crash -m slow $(ARGS)
+
+tables:
+	@$(call ready,all)
+	@.venv/bin/python -m operator_sre.gate.grammar.compile
+	@.venv/bin/python -m operator_sre.gate.policy.compile
 
 lock:
 	@$(fit)

@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.errors import MissingPluginError, NotFoundError
-from operator_protocols.ports import Plugin
-from operator_sre.plugins import GROUP, find_plugin, plugin_names
+from operator_protocols.ports import CapabilityChecker, PermissionChecker, Plugin
+from operator_sre.gate import GrantedCapabilities, LocalPermissions
+from operator_sre.plugins import (
+    CAPABILITIES,
+    GROUP,
+    PERMISSIONS,
+    find_checker,
+    find_plugin,
+    plugin_names,
+)
 
 Install = Callable[..., None]
 
@@ -25,14 +33,14 @@ def factory(): return plugin
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Install a distribution with these entry points, as pip would have left it."""
 
-    def add(module: str = MODULE, *, module_name: str, **points: str) -> None:
+    def add(module: str = MODULE, *, module_name: str, group: str = GROUP, **points: str) -> None:
         info = tmp_path / f"{module_name}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(
             f"Metadata-Version: 2.1\nName: {module_name}\nVersion: 1.0\n"
         )
         lines = [f"{name} = {value}" for name, value in points.items()]
-        (info / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *lines]))
+        (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines]))
         (tmp_path / f"{module_name}.py").write_text(module)
         monkeypatch.syspath_prepend(tmp_path)
 
@@ -86,3 +94,46 @@ def test_a_broken_plug_in_is_told_in_one_sentence(
     assert "'broken'" in caught.value.message
     assert "Reinstall" in caught.value.next_step
     assert find_plugin("ratelimiter").name == "ratelimiter"
+
+
+CHECKERS = """
+class Checker:
+    def may_request(self, requester, verdict): return "Never."
+    def may_approve(self, person, approval): return "Never."
+    def may_administer(self, person, deed): return "Never."
+    def may_act(self, agent, verdict): return "Never."
+checker = Checker()
+half = object()
+"""
+OURS = LocalPermissions()
+
+
+def _permissions() -> PermissionChecker:
+    return find_checker(PERMISSIONS, PermissionChecker, OURS)  # type: ignore[type-abstract]
+
+
+def test_without_a_plug_in_ours_decides() -> None:
+    assert _permissions() is OURS
+
+
+def test_a_stranger_may_decide_who_may_what(install: Install) -> None:
+    install(CHECKERS, module_name="strict_one", group=PERMISSIONS, mine="strict_one:checker")
+    assert _permissions().may_administer("ada", "reset") == "Never."
+    mine = GrantedCapabilities()
+    checker = find_checker(CAPABILITIES, CapabilityChecker, mine)  # type: ignore[type-abstract]
+    assert checker is mine
+
+
+@pytest.mark.parametrize("value", ["half", "Checker", "nothing"])
+def test_a_broken_checker_lets_nobody_through(install: Install, value: str) -> None:
+    name = f"strict_{value.lower()}"
+    install(CHECKERS, module_name=name, group=PERMISSIONS, mine=f"{name}:{value}")
+    with pytest.raises(MissingPluginError, match=r"'mine' in 'operator\.permissions'"):
+        _permissions()
+
+
+def test_two_checkers_are_one_too_many(install: Install) -> None:
+    for name in ("strict_two", "strict_three"):
+        install(CHECKERS, module_name=name, group=PERMISSIONS, mine=f"{name}:checker")
+    with pytest.raises(MissingPluginError, match=r"several: strict_three.*strict_two"):
+        _permissions()

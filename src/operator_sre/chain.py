@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 
 __all__ = [
     "GENESIS",
+    "body_at",
     "body_of",
     "chain_hash",
     "digest_of_body",
@@ -22,21 +24,28 @@ __all__ = [
 ]
 
 GENESIS = bytes(32)
+_ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 def body_of(*, seq: int, at: datetime, draft: Draft) -> bytes:
     """The canonical bytes of an entry: JSON with sorted keys and no blanks."""
+    return body_at(seq, at.isoformat(), draft, draft.payload)
+
+
+def body_at(seq: int, at: str, draft: Draft, payload: Mapping[str, Any]) -> bytes:
+    """The same, with the time as RFC 3339 and another payload than that of the draft."""
+    actor = draft.actor
     record = {
-        "seq": seq,
-        "at": at.isoformat(),
+        "actor": {"agent": actor.agent, "id": actor.id, "type": actor.type},
+        "at": at,
         "kind": draft.kind,
-        "ticket": draft.ticket,
+        "payload": payload,
         "run": draft.run,
-        "actor": {"id": draft.actor.id, "type": draft.actor.type, "agent": draft.actor.agent},
-        "payload": draft.payload,
+        "seq": seq,
+        "ticket": draft.ticket,
     }
     try:
-        return msgspec.json.encode(record, order="sorted")
+        return _ENCODER.encode(record)
     except UnicodeEncodeError:
         # Lone surrogates stand for bytes that were no text; as ASCII escapes they survive.
         plain = msgspec.to_builtins(record, str_keys=True)

@@ -18,6 +18,7 @@ from operator_protocols.errors import ConfigError
 __all__ = ["SETTINGS", "Config", "Setting", "SubjectConfig", "load_config"]
 
 FILE = "operator.toml"
+POLICY_FILE = "policy.yaml"
 PREFIX = "OPERATOR_"
 
 
@@ -40,6 +41,12 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _switch(text: str) -> bool:
+    if text not in {"0", "1"}:
+        raise ValueError("has to be 0 or 1")
+    return text == "1"
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One key: its default, how its text is read, and what it means."""
@@ -56,12 +63,19 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("store", "", str, "a postgresql:// URL instead of a file in home", secret=True),
     Setting("ledger_key", "", str, "the key that signs the ledger; empty: in home"),
     Setting("mode", "observe", _one_of(*Mode), "what runs without a person"),
+    Setting("policy", "", str, "what may run; empty: policy.yaml beside operator.toml, or in home"),
     Setting("profile", "standard", _one_of("standard", "lab"), "which policy applies"),
     Setting("interval_s", "30", _number(0.2, 3600), "seconds between two looks at a subject"),
     Setting("timeout_s", "5", _number(0.1, 60), "seconds that one look at a target may take"),
     Setting("stable_s", "0", _number(0, 3600), "seconds a repair must hold; 0: two intervals"),
     Setting("deadline_s", "120", _number(1, 3600), "seconds a proof may take"),
     Setting("approval_s", "300", _number(1, 86400), "seconds a person has to answer"),
+    Setting("parked_s", "0", _number(0, 604800), "seconds a run waits instead, parked; 0: none"),
+    Setting("escalate_s", "0", _number(0, 604800), "seconds until silence is escalated; 0: never"),
+    Setting("two_person", "0", _switch, "1: what is critical needs two different people"),
+    Setting("self_approval", "1", _switch, "0: nobody approves a request of their own"),
+    Setting("changes_per_hour", "30", _number(1, 10000), "changes of a subject in an hour"),
+    Setting("targets_max", "0", _number(0, 10000), "targets changed in 5 minutes; 0: a third"),
     Setting("log_format", "text", _one_of("text", "json"), "how log lines look"),
     Setting("log_level", "info", _one_of("debug", "info", "warning", "error"), "what is logged"),
     Setting("anthropic_api_key", "", str, "the key for Claude; never shown", secret=True),
@@ -106,6 +120,17 @@ class Config:
         """The file of the key that signs the ledger."""
         named = str(self.values["ledger_key"])
         return Path(named).expanduser() if named else self.home / "ledger.key"
+
+    @property
+    def policy_files(self) -> tuple[Path, ...]:
+        """Where a policy may lie; the first that exists counts."""
+        if named := str(self.values["policy"]):
+            path = Path(named).expanduser()
+            if self.file and self.sources["policy"] == f"file {self.file}":
+                return (self.file.parent / path,)
+            return (path.absolute(),)
+        folders = [self.file.parent] if self.file else []
+        return tuple(folder / POLICY_FILE for folder in (*folders, self.home))
 
     @property
     def mode(self) -> Mode:

@@ -141,13 +141,15 @@ class Pipeline:
         if verdict.level is not Level.SAFE and not work.run.diagnosed:
             why = "Hand in a diagnosis first: nothing is changed without one."
             return await self._refuse(verdict, verdict.refusal(why), work)
+        asked_at = self.clock.monotonic()
         permit = await gate.permit(verdict, ticket)
+        work.run.waited(self.clock.monotonic() - asked_at)
         if not isinstance(permit, Permit):
             return await self._refuse(verdict, permit, work)
         work.stale = work.stale or verdict.level is not Level.SAFE
         result, entry = await work.care.executor.execute(permit)
         if entry is None:
-            return await self._refuse(verdict, result, work, permit=permit.id)
+            return await self._refuse(verdict, result, work, permit=permit.fingerprint)
         return result, entry.seq
 
     async def _refuse(

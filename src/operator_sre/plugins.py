@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar
 
 from operator_protocols.errors import MissingPluginError, NotFoundError
 from operator_protocols.ports import Plugin
 
-__all__ = ["GROUP", "find_plugin", "plugin_names"]
+__all__ = ["CAPABILITIES", "GROUP", "PERMISSIONS", "find_checker", "find_plugin", "plugin_names"]
 
 GROUP = "operator.subjects"
+PERMISSIONS = "operator.permissions"
+CAPABILITIES = "operator.capabilities"
+T = TypeVar("T")
+_REINSTALL = "Reinstall the package it came from."
 
 
 def plugin_names() -> list[str]:
@@ -25,16 +30,43 @@ def find_plugin(name: str) -> Plugin:
             f"There is no subject {name!r}.",
             next_step=f"Known subjects: {', '.join(plugin_names()) or 'none'}.",
         )
-    try:
-        plugin = points[0].load()
-    except Exception as error:  # a stranger's module may raise anything while it is loaded
-        raise MissingPluginError(
-            f"The subject {name!r} cannot be loaded: {error}.",
-            next_step="Reinstall the package it came from.",
-        ) from error
+    plugin = _load(points[0], f"The subject {name!r}")
     if not isinstance(plugin, Plugin):
         raise MissingPluginError(
             f"The subject {name!r} is broken: {points[0].value!r} is not a Plugin.",
-            next_step="Reinstall the package it came from.",
+            next_step=_REINSTALL,
         )
     return plugin
+
+
+def find_checker(group: str, kind: type[T], otherwise: T) -> T:
+    """The one that is installed in a group, an object that has the verbs of `kind`; or ours.
+
+    One that is broken, or that is not the only one, raises: nobody may more because of that.
+    """
+    points = list(entry_points(group=group))
+    if not points:
+        return otherwise
+    if len(points) > 1:
+        names = ", ".join(sorted(point.value for point in points))
+        raise MissingPluginError(
+            f"Only one may decide in {group!r}, and there are several: {names}.",
+            next_step="Uninstall all but one.",
+        )
+    checker = _load(points[0], f"{points[0].name!r} in {group!r}")
+    # A class has the verbs too, and each of them would want one argument more.
+    if isinstance(checker, type) or not isinstance(checker, kind):
+        raise MissingPluginError(
+            f"{points[0].name!r} in {group!r} is broken: it is not a {kind.__name__}.",
+            next_step=_REINSTALL,
+        )
+    return checker
+
+
+def _load(point: EntryPoint, what: str) -> Any:
+    try:
+        return point.load()
+    except Exception as error:  # a stranger's module may raise anything while it is loaded
+        raise MissingPluginError(
+            f"{what} cannot be loaded: {error}.", next_step=_REINSTALL
+        ) from error

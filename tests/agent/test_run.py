@@ -121,6 +121,20 @@ def test_the_time_is_limited() -> None:
     assert "100 s" in conclusion.reason
 
 
+def test_time_that_people_took_is_not_spent() -> None:
+    now = [0.0]
+    run = Run(briefing(), budget=BUDGET, seconds=lambda: now[0])
+    run.next()
+    run.tell(Answer("look", (_look(1),)))
+    run.next()
+    now[0] = 7200.0
+    run.waited(7150.0)
+    run.tell(Result(Outcome.RAN, 0))
+    ask = run.next()
+    assert isinstance(ask, Ask)
+    assert ask.left.seconds_max == 50.0
+
+
 def test_the_mind_is_told_what_is_left() -> None:
     talk = _Talk((_look(1), _look(2), Finish("done")), (), proofs=(False,))
     talk.now = 0.0

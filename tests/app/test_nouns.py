@@ -10,7 +10,7 @@ import pytest
 
 from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.errors import ConflictError, NotFoundError, UsageError
-from operator_sre.app.approvals import decide, list_approvals
+from operator_sre.app.approvals import approve, list_approvals, reject
 from operator_sre.app.audit import (
     RunView,
     list_runs,
@@ -90,16 +90,16 @@ async def test_the_ledger_is_verified_with_progress(app: App) -> None:
 
 async def test_an_answer_is_given_in_the_name_of_whoever_is_signed_in(app: App) -> None:
     asked = await app.store.approvals.request(approval(at=app.clock.now()))
-    decided = await decide(app, asked.id, approved=True, reason="go on")
+    decided = (await approve(app, asked.id, reason="go on")).approval
     assert (decided.state, decided.reason) == (ApprovalState.APPROVED, "go on")
     assert decided.decided_by == getpass.getuser()
     with pytest.raises(ConflictError):
-        await decide(app, asked.id, approved=False, reason="too late")
+        await reject(app, asked.id, reason="too late")
 
 
 async def test_pending_requests_are_listed_by_themselves(app: App) -> None:
     for name in ("a", "b"):
         await app.store.approvals.request(approval(name, at=app.clock.now()))
-    await decide(app, "a", approved=False, reason="no")
+    await reject(app, "a", reason="no")
     assert [one.id for one in list_approvals(app, pending_only=True)] == ["b"]
     assert [one.id for one in list_approvals(app, pending_only=False)] == ["a", "b"]

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.action import Action
-from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.run import Answer, Escalate, Finish
 from operator_protocols.domain.verdict import Mode
 from operator_sre.app.story import Line, lines_of
+from tests.contract.clock import NOON
 from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop
 
 pytestmark = pytest.mark.asyncio
@@ -86,3 +87,19 @@ async def test_a_request_to_a_person_says_how_to_answer(tmp_path: Path) -> None:
     assert "expired" in answer.text
     (end,) = _told(entries, Kind.TICKET_ESCALATED)
     assert (end.text, end.tone) == ("ESCALATED. x", "bad")
+
+
+def _entry(kind: Kind, **payload: object) -> Entry:
+    return Entry(1, NOON, kind, payload, 1, "run-1", Actor(), "", "")
+
+
+async def test_what_people_said_is_told_with_what_is_missing() -> None:
+    yes = {"state": "pending", "answer": "approved", "decided_by": "ada", "reason": "go on"}
+    (first,) = lines_of(_entry(Kind.APPROVAL_DECIDED, **yes))
+    assert first.text == "approved by ada: go on; one more has to say so"
+    (last,) = lines_of(_entry(Kind.APPROVAL_DECIDED, **yes | {"state": "approved", "reason": ""}))
+    assert last.text == "approved by ada"
+    (louder,) = lines_of(_entry(Kind.APPROVAL_ESCALATED, id="a1", reason="no answer in 60 s"))
+    assert (louder.text, louder.tone) == ("escalated: no answer in 60 s", "warn")
+    (allowed,) = lines_of(_entry(Kind.PERMIT_MINTED, rule="r1"))
+    assert allowed.text == "allowed by the standing rule r1"

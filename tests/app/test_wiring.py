@@ -67,12 +67,12 @@ def test_a_configured_subject_is_under_the_standard_policy(tmp_path: Path) -> No
         assert [tool.spec.name for tool in care.executor.tools] == ["check_port"]
 
 
-def test_the_logs_of_the_targets_are_readable_and_no_others(tmp_path: Path) -> None:
+def test_the_logs_of_the_targets_are_readable_and_secrets_are_not(tmp_path: Path) -> None:
     with opened(tmp_path, SUBJECTS) as app:
         gate = app.care("shop").gate
         level = {
             path: gate.judge(Action.shell(f"tail -n 5 {path}")).level
-            for path in ("/srv/shop/node-1.log", "/srv/shop/node-2.log")
+            for path in ("/srv/shop/node-1.log", "/srv/shop/.env")
         }
     assert list(level.values()) == [Level.SAFE, Level.REVIEW]
 

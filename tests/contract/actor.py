@@ -12,17 +12,24 @@ import sys
 from pathlib import Path
 from typing import IO
 
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.entry import Actor as Person
 from operator_protocols.domain.entry import Draft, Kind
-from operator_protocols.errors import ConflictError
+from operator_protocols.domain.limits import Limits
+from operator_protocols.domain.permit import ApprovalState, Permit
+from operator_protocols.errors import ConflictError, PermitError
 from operator_sre.clock import SystemClock
+from tests.contract.doing import DONE, Doer
 from tests.contract.samples import violation
 from tests.contract.stores import STORES, Home, Ports
 
-__all__ = ["APPENDED", "OPENED", "Actor", "actors"]
+__all__ = ["APPENDED", "APPROVED", "CHANGED", "OPENED", "Actor", "actors"]
 
 ROOT = Path(__file__).resolve().parents[2]
 APPENDED = 500
+CHANGED = 20
 OPENED = 40
+APPROVED = 50
 GROUP = 25
 
 
@@ -117,11 +124,54 @@ async def _claim(ports: Ports, name: str) -> None:
         _say(claimed.id)
 
 
+async def _approve(ports: Ports, name: str) -> None:
+    """Fifty answers at once to the one request, all by whoever saw its first version."""
+
+    async def answer(number: int) -> str:
+        by = Person(f"{name}-{number}", "user")
+        (asked,) = ports.approvals.find()
+        try:
+            await ports.approvals.decide(
+                asked.id, ApprovalState.APPROVED, by=by, reason="", version=1
+            )
+        except ConflictError:
+            return "conflict"
+        return "approved"
+
+    for word in await asyncio.gather(*map(answer, range(APPROVED))):
+        _say(word)
+
+
+async def _change(ports: Ports, name: str) -> None:
+    """Change the subject so many times, whenever nobody else does."""
+    doer = await Doer.hired(ports, SystemClock(), run=name)
+    limits = Limits(changes_per_hour=10_000)
+    done = 0
+    while done < CHANGED:
+        wanted = Action.shell("systemctl restart x", target="node-1")
+        permit = await doer.gate.permit(doer.gate.judge(wanted), doer.ticket)
+        assert isinstance(permit, Permit)
+        try:
+            intent = await ports.intents.begin(permit, limits)
+        except PermitError:
+            continue
+        await ports.intents.end(intent, DONE)
+        done += 1
+        _say(done)
+
+
 async def _touch(ports: Ports, name: str) -> None:
     _say((await ports.journal.append(_draft(name, 0))).seq)
 
 
-_VERBS = {"append": _append, "stream": _stream, "open": _open, "claim": _claim}
+_VERBS = {
+    "append": _append,
+    "stream": _stream,
+    "open": _open,
+    "claim": _claim,
+    "approve": _approve,
+    "change": _change,
+}
 
 
 def _main(kind: str, folder: str, verb: str, name: str) -> None:

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 from operator_protocols.domain.action import Action, Outcome, Result
-from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.permit import ApprovalState, Permit
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Mode, Risk
@@ -45,17 +45,18 @@ class Doer:
         policy = Policy(mode=mode, auto=frozenset(Risk))
         return cls(ports, clock, ticket, policy=policy)
 
-    async def begin(self, action: Action | str) -> tuple[Permit, int]:
-        """A command that runs, and its number."""
+    async def begin(self, action: Action | str) -> tuple[Entry, int]:
+        """The intent of a command that runs, and its number."""
         wanted = Action.shell(action) if isinstance(action, str) else action
         permit = await self.gate.permit(self.gate.judge(wanted), self.ticket)
         assert isinstance(permit, Permit)
-        return permit, (await self.ports.intents.begin(permit)).seq
+        intent = await self.ports.intents.begin(permit)
+        return intent, intent.seq
 
     async def run(self, action: Action | str, result: Result = DONE) -> int:
         """A command that ran to this result; its number."""
-        permit, seq = await self.begin(action)
-        await self.ports.intents.end(permit, result)
+        intent, seq = await self.begin(action)
+        await self.ports.intents.end(intent, result)
         return seq
 
     async def fail(self, action: Action | str, exit_code: int = 1) -> int:
@@ -78,4 +79,6 @@ class Doer:
     async def answer(self, state: ApprovalState, *, by: str) -> None:
         """A person's answer to the one request."""
         (asked,) = self.ports.approvals.find(states=[ApprovalState.PENDING])
-        await self.ports.approvals.decide(asked.id, state, by=by, reason="")
+        await self.ports.approvals.decide(
+            asked.id, state, by=Actor(by, "user"), reason="", version=asked.version
+        )

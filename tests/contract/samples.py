@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from operator_protocols.domain.action import Action
-from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Violation
-from operator_protocols.domain.permit import Approval, ApprovalState
+from operator_protocols.domain.permit import Approval, ApprovalState, Binding
 from operator_protocols.domain.proof import Proof
+from operator_protocols.domain.standing import Likeness, Scope, StandingRule
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.domain.verdict import Risk
 from operator_sre.codec import to_json
@@ -22,6 +23,7 @@ __all__ = [
     "resolved",
     "run_finished",
     "run_started",
+    "standing_rule",
     "ticket",
     "violation",
 ]
@@ -97,12 +99,33 @@ def approval(name: str = "a1", *, at: datetime = NOON, within_s: float = 60.0) -
     return Approval(
         id=name,
         action=action,
-        digest=action.digest,
+        binding=Binding(action.digest, "node-1: pid 7 started 1.5", "sha256:e", "sha256:p"),
         risk=Risk.MEDIUM,
         explanation="restart_node changes something",
         state=ApprovalState.PENDING,
         requested_at=at,
         expires_at=at + timedelta(seconds=within_s),
+        subject="shop",
         ticket=1,
         run="run-1",
+        requester=Actor("system", "system", "worker-1"),
+    )
+
+
+def standing_rule(name: str = "r1", *, scope: Scope = Scope.EVERYWHERE) -> StandingRule:
+    """What a person allowed for always."""
+    return StandingRule(
+        id=name,
+        likeness=Likeness.EXACT,
+        scope=scope,
+        tool="shell",
+        argv=("mkdir", "zz"),
+        cwd="/",
+        target="node-1",
+        risk=Risk.MEDIUM,
+        made_at=NOON,
+        made_by="ada",
+        subject="shop",
+        ticket=1,
+        approval="a1",
     )

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from operator_protocols.ports import (
     Approvals,
+    Changes,
     Clock,
     Commands,
     Conditions,
@@ -15,10 +16,14 @@ from operator_protocols.ports import (
     Intents,
     Journal,
     Leases,
+    Modes,
     Observations,
     Patterns,
     Runs,
     Search,
+    Sessions,
+    StandingRules,
+    Switch,
     Tickets,
 )
 from operator_sre.store import open_store, open_store_at
@@ -43,7 +48,17 @@ class Ports(Protocol):
     @property
     def approvals(self) -> Approvals: ...
     @property
+    def standing(self) -> StandingRules: ...
+    @property
     def intents(self) -> Intents: ...
+    @property
+    def changes(self) -> Changes: ...
+    @property
+    def sessions(self) -> Sessions: ...
+    @property
+    def switch(self) -> Switch: ...
+    @property
+    def modes(self) -> Modes: ...
     @property
     def commands(self) -> Commands: ...
     @property

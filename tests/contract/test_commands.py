@@ -71,12 +71,12 @@ async def test_a_command_that_ran_is_told_whole(ports: Ports, doer: Doer) -> Non
 
 
 async def test_a_command_is_there_from_its_beginning(ports: Ports, doer: Doer) -> None:
-    permit, seq = await doer.begin(RESTART)
+    intent, seq = await doer.begin(RESTART)
     (one,) = ports.commands.newest(EVERY, limit=9)
     assert (one.seq, one.outcome, one.exit_code, one.head) == (seq, "", None, "")
     assert not one.succeeded
     assert not one.failed
-    await ports.intents.end(permit, Result(Outcome.UNKNOWN, stderr="interrupted"))
+    await ports.intents.end(intent, Result(Outcome.UNKNOWN, stderr="interrupted"))
     (one,) = ports.commands.newest(EVERY, limit=9)
     assert (one.seq, one.outcome, one.head) == (seq, "unknown", "interrupted")
 
@@ -102,8 +102,7 @@ async def test_the_approver_is_who_answered(
     clock.advance(1.0)
     answer = await asking
     if isinstance(answer, Permit):
-        await ports.intents.begin(answer)
-        await ports.intents.end(answer, DONE)
+        await ports.intents.end(await ports.intents.begin(answer), DONE)
     else:
         await doer.refuse(RESTART, answer)
     (one,) = ports.commands.newest(EVERY, limit=9)
@@ -116,7 +115,7 @@ async def test_a_permit_that_came_too_late_is_a_refusal_with_its_level(
 ) -> None:
     permit = await doer.gate.permit(doer.gate.judge(RESTART), doer.ticket)
     assert isinstance(permit, Permit)
-    await doer.refuse(RESTART, Result(Outcome.REFUSED, stderr="expired"), permit=permit.id)
+    await doer.refuse(RESTART, Result(Outcome.REFUSED, stderr="expired"), permit=permit.fingerprint)
     (one,) = ports.commands.newest(EVERY, limit=9)
     assert (one.outcome, one.level, one.risk) == ("refused", "review", "medium")
 

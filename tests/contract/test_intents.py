@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
-from operator_protocols.domain.entry import Entry, Kind
-from operator_protocols.domain.permit import Permit
+from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
+from operator_protocols.domain.permit import Approval, ApprovalState, Permit
 from operator_protocols.domain.ticket import Ticket
-from operator_protocols.errors import PermitError
+from operator_protocols.domain.verdict import Mode
+from operator_protocols.errors import ConflictError, PermitError
 from operator_sre.codec import to_json
-from operator_sre.gate import Gate, Policy
+from operator_sre.gate import Gate, Policy, Standing
 from tests.contract.clock import HeldClock
-from tests.contract.samples import escalated, violation
+from tests.contract.doing import Doer
+from tests.contract.samples import escalated, standing_rule, violation
 from tests.contract.stores import Home, Ports
 
 pytestmark = pytest.mark.asyncio
@@ -32,12 +33,9 @@ async def _claimed(ports: Ports) -> Ticket:
     return ticket
 
 
-async def _permit(
-    ports: Ports, clock: HeldClock, ticket: Ticket, action: Action = LOOK, name: str = "permit"
-) -> Permit:
+async def _permit(ports: Ports, clock: HeldClock, ticket: Ticket, action: Action = LOOK) -> Permit:
     """A permit from a real gate: nobody else mints them."""
-    names = (f"{name}-{number}" for number in itertools.count())
-    gate = Gate(Policy, ports.journal, ports.approvals, clock, lambda: next(names))
+    gate = Gate(Policy, ports.journal, ports.approvals, clock, lambda: "unused")
     permit = await gate.permit(gate.judge(action), ticket)
     assert isinstance(permit, Permit)
     return permit
@@ -58,7 +56,24 @@ async def test_an_intent_tells_what_is_about_to_run(ports: Ports, clock: HeldClo
     permit = await _permit(ports, clock, await _claimed(ports))
     intent = await ports.intents.begin(permit)
     assert (intent.kind, intent.ticket, intent.run) == (Kind.TOOL_CALL, 1, "run-1")
-    assert intent.payload == {"permit": permit.id, "action": to_json(LOOK)}
+    assert intent.payload == {"permit": permit.fingerprint, "action": to_json(LOOK)}
+    assert intent.actor == Actor("system", "system", "one")
+
+
+async def test_whoever_reads_the_ledger_cannot_use_a_permit(home: Home, clock: HeldClock) -> None:
+    ports = home.open()
+    permit = await _permit(ports, clock, await _claimed(ports))
+    assert len(permit.id) >= 43
+    assert permit.id not in repr(permit)
+    await _refused(ports, replace(permit, id=permit.fingerprint), "never given")
+    intent = await ports.intents.begin(permit)
+    await ports.intents.end(intent, Result(Outcome.RAN, 0))
+    with pytest.raises(PermitError) as refused:
+        await ports.intents.begin(permit)
+    entries = ports.entries.raw(0, limit=100)
+    assert permit.id not in str(refused.value)
+    assert not [one for one in entries if permit.id.encode() in (one[1] or b"")]
+    assert [one for one in entries if permit.fingerprint.encode() in (one[1] or b"")]
 
 
 async def test_a_permit_is_used_once(ports: Ports, clock: HeldClock) -> None:
@@ -70,8 +85,7 @@ async def test_a_permit_is_used_once(ports: Ports, clock: HeldClock) -> None:
 
 async def test_a_permit_stays_used_after_the_end(ports: Ports, clock: HeldClock) -> None:
     permit = await _permit(ports, clock, await _claimed(ports))
-    await ports.intents.begin(permit)
-    await ports.intents.end(permit, Result(Outcome.RAN, 0))
+    await ports.intents.end(await ports.intents.begin(permit), Result(Outcome.RAN, 0))
     await _refused(ports, permit, "used")
 
 
@@ -131,6 +145,15 @@ async def test_a_permit_is_for_one_policy_only(ports: Ports, clock: HeldClock) -
     await _refused(ports, replace(permit, policy_digest="sha256:other"), "another action")
 
 
+@pytest.mark.parametrize("binding", ["", "sha256:other"])
+async def test_a_permit_is_for_one_state_of_the_world_only(
+    ports: Ports, clock: HeldClock, binding: str
+) -> None:
+    permit = await _permit(ports, clock, await _claimed(ports))
+    await _refused(ports, replace(permit, binding=binding), "another action")
+    await ports.intents.begin(permit)
+
+
 async def test_a_permit_that_nobody_gave_is_worth_nothing(ports: Ports, clock: HeldClock) -> None:
     permit = await _permit(ports, clock, await _claimed(ports))
     await _refused(ports, replace(permit, id="forged"), "never given")
@@ -145,7 +168,7 @@ async def test_a_stale_worker_begins_nothing(ports: Ports, clock: HeldClock) -> 
     await _refused(ports, permit, "claim that is over")
     # The holder cannot lend its epoch either: what counts is what was minted.
     await _refused(ports, replace(permit, epoch=fresh.epoch), "claim that is over")
-    await ports.intents.begin(await _permit(ports, clock, fresh, name="fresh"))
+    await ports.intents.begin(await _permit(ports, clock, fresh))
 
 
 @pytest.mark.parametrize("how", ["ended", "released"])
@@ -169,13 +192,13 @@ async def test_a_refused_permit_can_still_be_used_rightly(ports: Ports, clock: H
 
 async def test_the_outcome_is_recorded_once(ports: Ports, clock: HeldClock) -> None:
     permit = await _permit(ports, clock, await _claimed(ports))
-    await ports.intents.begin(permit)
+    intent = await ports.intents.begin(permit)
     result = Result(Outcome.RAN, 3, "out", "err", truncated=True, duration_s=0.5, data={"a": 1})
-    first = await ports.intents.end(permit, result)
-    again = await ports.intents.end(permit, Result(Outcome.UNKNOWN))
+    first = await ports.intents.end(intent, result)
+    again = await ports.intents.end(intent, Result(Outcome.UNKNOWN))
     assert again == first
     assert first.kind is Kind.TOOL_RESULT
-    assert first.payload == {"permit": permit.id, "result": to_json(result)}
+    assert first.payload == {"permit": permit.fingerprint, "result": to_json(result)}
     assert (first.ticket, first.run) == (1, "run-1")
 
 
@@ -187,3 +210,76 @@ async def test_a_used_permit_is_remembered_by_a_reopened_database(
     await ports.intents.begin(permit)
     home.close()
     await _refused(home.open(), permit, "used")
+
+
+async def _approved(ports: Ports, clock: HeldClock) -> tuple[Permit, Approval]:
+    """A permit that a person gave."""
+    doer = await Doer.hired(ports, clock, mode=Mode.APPROVE)
+    verdict = doer.gate.judge(Action.shell("systemctl restart db"))
+    asking = asyncio.ensure_future(doer.gate.permit(verdict, doer.ticket))
+    await clock.asleep()
+    await doer.answer(ApprovalState.APPROVED, by="ada")
+    clock.advance(1.0)
+    permit = await asking
+    assert isinstance(permit, Permit)
+    approval = ports.approvals.get(permit.approval)
+    assert approval is not None
+    return permit, approval
+
+
+@pytest.mark.parametrize(
+    "state", [ApprovalState.CANCELLED, ApprovalState.SUPERSEDED, ApprovalState.WITHDRAWN]
+)
+async def test_a_yes_that_was_taken_back_begins_nothing(
+    ports: Ports, clock: HeldClock, state: ApprovalState
+) -> None:
+    permit, approval = await _approved(ports, clock)
+    version = approval.version
+    await ports.approvals.decide(approval.id, state, by=Actor(), reason="", version=version)
+    await _refused(ports, permit, "does not count any more")
+
+
+async def test_a_yes_that_was_used_is_not_taken_back(ports: Ports, clock: HeldClock) -> None:
+    permit, approval = await _approved(ports, clock)
+    await ports.intents.begin(permit)
+    with pytest.raises(ConflictError, match="used already"):
+        await ports.approvals.decide(
+            approval.id,
+            ApprovalState.CANCELLED,
+            by=Actor(),
+            reason="",
+            version=approval.version,
+        )
+
+
+@pytest.mark.parametrize("used", [True, False])
+async def test_a_second_permit_for_one_yes_gives_no_second_begin(
+    ports: Ports, clock: HeldClock, used: bool
+) -> None:
+    permit, _ = await _approved(ports, clock)
+    (minted,) = [one for one in ports.entries.after(0, limit=99) if one.kind is Kind.PERMIT_MINTED]
+    if used:
+        await ports.intents.begin(permit)
+    forged = replace(permit, id="somebody who can write to the ledger")
+    payload = {**minted.payload, "permit": forged.fingerprint}
+    await ports.journal.append(Draft(Kind.PERMIT_MINTED, payload, ticket=1, run=permit.run))
+    if used:
+        await _refused(ports, forged, "does not count any more")
+    await _refused(ports, permit, "used" if used else "does not count any more")
+
+
+async def test_nothing_begins_by_a_rule_that_was_revoked(ports: Ports, clock: HeldClock) -> None:
+    doer = await Doer.hired(ports, clock, mode=Mode.APPROVE)
+    rule = replace(standing_rule(), target="")
+    await ports.standing.add(rule)
+    gate = replace(doer.gate, standing=Standing(ports.standing, resolve=lambda path: path))
+    verdict = gate.judge(Action.shell("mkdir zz"))
+    first, second = [await gate.permit(verdict, doer.ticket) for _ in range(2)]
+    assert isinstance(first, Permit)
+    assert isinstance(second, Permit)
+    await ports.intents.begin(first)
+    await ports.standing.revoke(rule.id, by=Actor("bob", "user"), reason="")
+    await _refused(ports, second, "rule that was revoked")
+    kept = ports.standing.get(rule.id)
+    assert kept is not None
+    assert kept.uses == 2

@@ -197,10 +197,10 @@ async def test_refused_commands_are_found(ports: Ports, doer: Doer) -> None:
 async def test_a_running_command_is_found_and_its_output_when_it_has_ended(
     ports: Ports, doer: Doer
 ) -> None:
-    permit, _ = await doer.begin("tail -n 5 /var/log/app.log")
+    intent, _ = await doer.begin("tail -n 5 /var/log/app.log")
     assert await _found(ports, "app.log") == ["tail -n 5 /var/log/app.log"]
     assert await _found(ports, "catastrophe") == []
-    await ports.intents.end(permit, replace(DONE, stdout="catastrophe in /var/log/app.log"))
+    await ports.intents.end(intent, replace(DONE, stdout="catastrophe in /var/log/app.log"))
     assert await _found(ports, "catastrophe") == ["tail -n 5 /var/log/app.log"]
     assert await _found(ports, "app.log") == ["tail -n 5 /var/log/app.log"], "once, not twice"
 

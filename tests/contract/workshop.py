@@ -18,7 +18,7 @@ from operator_protocols.ports import Model, Tool
 from operator_sre.executor import Executor
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
-from operator_sre.gate import Gate, Policy, Profile
+from operator_sre.gate import Gate, Policy, Profile, Terms
 from operator_sre.monitor import Monitor
 from operator_sre.pipeline import Care, Pipeline
 from operator_sre.store import Store, open_store
@@ -108,7 +108,7 @@ class Workshop:
             approvals=self.store.approvals,
             clock=self.clock,
             new_id=lambda: next(self.new_id),
-            approval_s=60.0,
+            terms=Terms(approval_s=60.0),
         )
         executor = Executor(self.store.intents, self._shell, self.tools)
         return Care(self.plant, gate, executor)

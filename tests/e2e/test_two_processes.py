@@ -32,7 +32,7 @@ def test_an_agent_waits_on_an_empty_home_for_a_monitor_to_file_something(home: H
     story.check_proof()
     story.check_chain()
     (claim,) = story.all("ticket_claimed")
-    assert claim["payload"]["worker"].endswith(f"-{agent.pid}")
+    assert claim["payload"]["worker"].endswith(f":{agent.pid}")
     assert "ticket opened" in monitor.said
     assert "claimed" in agent.said
     assert "claimed" not in monitor.said

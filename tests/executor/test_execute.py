@@ -107,7 +107,7 @@ async def test_a_command_runs_between_its_intent_and_its_outcome(
     assert (result.outcome, result.exit_code, result.stdout) == (Outcome.RAN, 3, "done\n")
     assert entry == bench.outcome()
     assert bench.told() == [Kind.TOOL_CALL, Kind.TOOL_RESULT]
-    assert entry.payload["permit"] == permit.id
+    assert entry.payload["permit"] == permit.fingerprint
     assert entry.payload["result"]["exit_code"] == 3
 
 

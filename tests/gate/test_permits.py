@@ -3,80 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.entry import Kind
-from operator_protocols.domain.permit import Approval, ApprovalState, Permit
-from operator_protocols.domain.run import ToolSpec
-from operator_protocols.domain.ticket import Ticket
+from operator_protocols.domain.permit import ApprovalState, Permit
 from operator_protocols.domain.verdict import Level, Mode, Risk
-from operator_sre.gate import Gate, Policy, Profile
-from operator_sre.store import Store, open_store
-from tests.contract.clock import HeldClock
-from tests.contract.samples import ticket as ticket_of
+from operator_sre.gate import Profile
+from tests.gate.office import ACTION, LOOK, POLL_S, TICKET, Office, crash
 
 pytestmark = pytest.mark.asyncio
-
-RESTART = ToolSpec("restart_node", "It restarts.", {}, Risk.MEDIUM, changes=True)
-ACTION = Action("restart_node", {"target": "node-1"}, target="node-1", reasoning="it is dead")
-TICKET = ticket_of()
-POLL_S = 0.2
-
-
-class _Office:
-    """A gate on a real store, with a policy that the test can change."""
-
-    def __init__(self, path: Path) -> None:
-        self.clock = HeldClock()
-        self.policy = Policy(mode=Mode.APPROVE, tools=(RESTART,))
-        self._ids = (f"{number:012x}".ljust(32, "f") for number in itertools.count(1))
-        self._path = path
-        self.store: Store = open_store(path, clock=self.clock)
-
-    def gate(self) -> Gate:
-        return Gate(
-            policy=lambda: self.policy,
-            journal=self.store.journal,
-            approvals=self.store.approvals,
-            clock=self.clock,
-            new_id=lambda: next(self._ids),
-            approval_s=60.0,
-        )
-
-    async def ask(self, action: Action = ACTION, ticket: Ticket = TICKET) -> Permit | Result:
-        gate = self.gate()
-        return await gate.permit(gate.judge(action), ticket)
-
-    async def asking(
-        self, action: Action = ACTION, ticket: Ticket = TICKET
-    ) -> asyncio.Future[Permit | Result]:
-        """A question that waits for its answer by now."""
-        waiting = asyncio.ensure_future(self.ask(action, ticket))
-        asleep = asyncio.ensure_future(self.clock.asleep())
-        await asyncio.wait([waiting, asleep], return_when=asyncio.FIRST_COMPLETED)
-        assert asleep.done(), f"it was not asked: {waiting.result()}"
-        return waiting
-
-    async def answer(self, state: ApprovalState, reason: str = "") -> Approval:
-        (pending,) = self.store.approvals.find(states=[ApprovalState.PENDING])
-        return await self.store.approvals.decide(pending.id, state, by="ada", reason=reason)
-
-    def kinds(self) -> list[Kind]:
-        return [entry.kind for entry in self.store.entries.after(0, limit=1000)]
-
-
-@pytest.fixture
-def office(tmp_path: Path) -> Iterator[_Office]:
-    one = _Office(tmp_path / "operator.db")
-    yield one
-    one.store.close()
-
 
 # For each mode, profile and place: SAFE, then REVIEW by risk, then BLOCKED.
 MATRIX = [
@@ -104,7 +42,7 @@ CELLS = [
 
 @pytest.mark.parametrize(("mode", "profile", "inside", "level", "risk", "expected"), CELLS)
 async def test_what_happens_by_mode_profile_level_and_risk(
-    office: _Office,
+    office: Office,
     mode: Mode,
     profile: Profile,
     inside: bool,
@@ -140,20 +78,20 @@ async def test_what_happens_by_mode_profile_level_and_risk(
     await asyncio.gather(waiting, asleep, return_exceptions=True)
 
 
-async def test_a_permit_is_bound_to_the_claim_and_the_action(office: _Office) -> None:
-    permit = await office.ask(Action.shell("uptime", target="node-1"))
+async def test_a_permit_is_bound_to_the_claim_and_the_action(office: Office) -> None:
+    permit = await office.ask(LOOK)
     assert isinstance(permit, Permit)
     assert (permit.ticket, permit.run, permit.epoch) == (TICKET.id, TICKET.run, TICKET.epoch)
     assert permit.policy_digest == office.policy.digest
     assert 0 < (permit.expires_at - office.clock.now()).total_seconds() <= 60.0
 
 
-async def test_two_permits_are_never_the_same(office: _Office) -> None:
-    permits = [await office.ask(Action.shell("uptime")) for _ in range(2)]
+async def test_two_permits_are_never_the_same(office: Office) -> None:
+    permits = [await office.ask(LOOK) for _ in range(2)]
     assert len({permit.id for permit in permits if isinstance(permit, Permit)}) == 2
 
 
-async def test_a_refusal_says_why_and_is_remembered(office: _Office) -> None:
+async def test_a_refusal_says_why_and_is_remembered(office: Office) -> None:
     refusal = await office.ask(Action.shell("rm -rf /"))
     assert isinstance(refusal, Result)
     assert refusal.outcome is Outcome.REFUSED
@@ -165,7 +103,7 @@ async def test_a_refusal_says_why_and_is_remembered(office: _Office) -> None:
     assert (told.ticket, told.run) == (TICKET.id, TICKET.run)
 
 
-async def test_a_person_who_approves_gives_one_permit(office: _Office) -> None:
+async def test_a_person_who_approves_gives_one_permit(office: Office) -> None:
     waiting = await office.asking()
     approval = await office.answer(ApprovalState.APPROVED)
     office.clock.advance(POLL_S)
@@ -174,7 +112,7 @@ async def test_a_person_who_approves_gives_one_permit(office: _Office) -> None:
     assert permit.action == ACTION
     kept = office.store.approvals.get(approval.id)
     assert kept is not None
-    assert kept.permit == permit.id
+    assert kept.permit == permit.fingerprint
     assert office.kinds() == [
         Kind.VERDICT,
         Kind.APPROVAL_REQUESTED,
@@ -183,7 +121,7 @@ async def test_a_person_who_approves_gives_one_permit(office: _Office) -> None:
     ]
 
 
-async def test_what_a_person_is_asked_is_what_would_run(office: _Office) -> None:
+async def test_what_a_person_is_asked_is_what_would_run(office: Office) -> None:
     waiting = await office.asking()
     (asked,) = office.store.approvals.find()
     assert asked.action == ACTION
@@ -193,7 +131,7 @@ async def test_what_a_person_is_asked_is_what_would_run(office: _Office) -> None
     waiting.cancel()
 
 
-async def test_a_person_who_rejects_is_obeyed(office: _Office) -> None:
+async def test_a_person_who_rejects_is_obeyed(office: Office) -> None:
     waiting = await office.asking()
     await office.answer(ApprovalState.REJECTED, reason="not during the sale")
     office.clock.advance(POLL_S)
@@ -204,7 +142,7 @@ async def test_a_person_who_rejects_is_obeyed(office: _Office) -> None:
     assert Kind.PERMIT_MINTED not in office.kinds()
 
 
-async def test_silence_refuses(office: _Office) -> None:
+async def test_silence_refuses(office: Office) -> None:
     waiting = await office.asking()
     office.clock.advance(60.0)
     refusal = await waiting
@@ -216,10 +154,12 @@ async def test_silence_refuses(office: _Office) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"mode": Mode.OBSERVE}, {"tools": ()}, {"readable": frozenset()}], ids=str
+    "change",
+    [{"mode": Mode.OBSERVE}, {"tools": ()}, {"boundary_tools": frozenset({"other"})}],
+    ids=str,
 )
 async def test_an_answer_under_another_policy_counts_for_nothing(
-    office: _Office, change: dict[str, object]
+    office: Office, change: dict[str, object]
 ) -> None:
     waiting = await office.asking()
     await office.answer(ApprovalState.APPROVED)
@@ -231,13 +171,8 @@ async def test_an_answer_under_another_policy_counts_for_nothing(
     assert Kind.PERMIT_MINTED not in office.kinds()
 
 
-async def _crash(waiting: asyncio.Future[Permit | Result]) -> None:
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-
-
-async def test_a_request_goes_on_after_a_restart(office: _Office) -> None:
-    await _crash(await office.asking())
+async def test_a_request_goes_on_after_a_restart(office: Office) -> None:
+    await crash(await office.asking())
     waiting = await office.asking()
     assert len(office.store.approvals.find()) == 1
     await office.answer(ApprovalState.APPROVED)
@@ -245,21 +180,21 @@ async def test_a_request_goes_on_after_a_restart(office: _Office) -> None:
     assert isinstance(await waiting, Permit)
 
 
-async def test_an_answer_given_while_nobody_was_there_is_picked_up(office: _Office) -> None:
-    await _crash(await office.asking())
+async def test_an_answer_given_while_nobody_was_there_is_picked_up(office: Office) -> None:
+    await crash(await office.asking())
     await office.answer(ApprovalState.APPROVED)
     assert isinstance(await office.ask(), Permit)
     assert len(office.store.approvals.find()) == 1
 
 
-async def test_a_refusal_given_while_nobody_was_there_is_obeyed(office: _Office) -> None:
-    await _crash(await office.asking())
+async def test_a_refusal_given_while_nobody_was_there_is_obeyed(office: Office) -> None:
+    await crash(await office.asking())
     await office.answer(ApprovalState.REJECTED)
     assert isinstance(await office.ask(), Result)
     assert len(office.store.approvals.find()) == 1
 
 
-async def test_an_answer_is_good_for_one_permit_only(office: _Office) -> None:
+async def test_an_answer_is_good_for_one_permit_only(office: Office) -> None:
     waiting = await office.asking()
     await office.answer(ApprovalState.APPROVED)
     office.clock.advance(POLL_S)
@@ -267,16 +202,16 @@ async def test_an_answer_is_good_for_one_permit_only(office: _Office) -> None:
     again = await office.asking()
     states = [approval.state for approval in office.store.approvals.find()]
     assert states == [ApprovalState.APPROVED, ApprovalState.PENDING]
-    await _crash(again)
+    await crash(again)
 
 
-async def test_an_old_answer_does_not_count_any_more(office: _Office) -> None:
-    await _crash(await office.asking())
+async def test_an_old_answer_does_not_count_any_more(office: Office) -> None:
+    await crash(await office.asking())
     await office.answer(ApprovalState.APPROVED)
     office.clock.advance(61.0)
     again = await office.asking()
     assert len(office.store.approvals.find(states=[ApprovalState.PENDING])) == 1
-    await _crash(again)
+    await crash(again)
 
 
 @pytest.mark.parametrize(
@@ -289,17 +224,17 @@ async def test_an_old_answer_does_not_count_any_more(office: _Office) -> None:
     ids=["another action", "another folder", "another run"],
 )
 async def test_an_answer_is_for_what_was_asked_in_this_run(
-    office: _Office, action: Action, run: str
+    office: Office, action: Action, run: str
 ) -> None:
-    await _crash(await office.asking())
+    await crash(await office.asking())
     await office.answer(ApprovalState.APPROVED)
     again = await office.asking(action, replace(TICKET, run=run))
     assert len(office.store.approvals.find(states=[ApprovalState.PENDING])) == 1
-    await _crash(again)
+    await crash(again)
 
 
-async def test_ids_of_requests_cannot_be_guessed_from_one_another(office: _Office) -> None:
+async def test_ids_of_requests_cannot_be_guessed_from_one_another(office: Office) -> None:
     waiting = await office.asking()
     (asked,) = office.store.approvals.find()
     assert len(asked.id) >= 12
-    await _crash(waiting)
+    await crash(waiting)

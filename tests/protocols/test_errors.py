@@ -27,6 +27,7 @@ EXPECTED = {
     "RigError": (1, "harness_health_failed", "rerun"),
     "PortTakenError": (1, "harness_health_failed", "rerun"),
     "PermitError": (3, "policy_denied", "review_policy_patch"),
+    "AuthorityError": (3, "policy_denied", "ask_user"),
     "ObservationError": (1, "harness_health_failed", "ask_user"),
 }
 

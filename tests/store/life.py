@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from operator_protocols.domain.action import Action, Outcome, Result
-from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.pattern import Pattern
 from operator_protocols.domain.permit import ApprovalState, Permit
+from operator_protocols.domain.verdict import Mode
 from operator_protocols.ports import Clock, Condition
 from operator_sre.gate import Gate, Policy
 from operator_sre.ledger import KeyFile
@@ -27,6 +28,7 @@ from tests.contract.samples import (
     resolved,
     run_finished,
     run_started,
+    standing_rule,
     violation,
 )
 
@@ -112,11 +114,17 @@ async def live_through_everything(store: Store, clock: HeldClock) -> None:
     gate = Gate(Policy, store.journal, store.approvals, clock, lambda: "permit-1")
     permit = await gate.permit(gate.judge(Action.shell("uptime")), claimed)
     assert isinstance(permit, Permit)
-    await store.intents.begin(permit)
-    await store.intents.end(permit, Result(Outcome.RAN, 0))
+    intent = await store.intents.begin(permit)
+    await store.intents.end(intent, Result(Outcome.RAN, 0))
     for name in ("a", "b"):
         await store.approvals.request(approval(name, at=clock.now()))
-    await store.approvals.decide("a", ApprovalState.REJECTED, by="ada", reason="no")
+    ada = Actor("ada", "user")
+    await store.approvals.decide("a", ApprovalState.REJECTED, by=ada, reason="no", version=1)
+    louder = {"id": "b", "reason": "nobody answered"}
+    await store.journal.append(Draft(Kind.APPROVAL_ESCALATED, louder, ticket=1, run="run-1"))
+    for name in ("r", "s"):
+        await store.standing.add(standing_rule(name))
+    await store.standing.revoke("s", by=ada, reason="no more")
     await store.leases.release(claimed, reason="stopped", wait_s=3.5)
     again = await store.leases.claim("worker", run="run-c", lease_s=30.0, attempts_max=3)
     assert again is not None
@@ -129,6 +137,14 @@ async def live_through_everything(store: Store, clock: HeldClock) -> None:
     await store.patterns.create(Pattern("mine", ("df -h {path}",)), by="ada")
     await store.patterns.use("mine", lines=["df -h /"], level="review", by="ada")
     await store.patterns.hide("learned-1234", reason="no", by="ada")
+    await store.switch.turn_on(by="ada", reason="enough")
+    await store.switch.turn_off(by="ada", reason="")
+    await store.sessions.hold("worker", score=51, reason="too much")
+    await store.sessions.reset("worker", by="ada", reason="")
+    await store.changes.reset("shop", by="ada", reason="")
+    for name in ("shop", "other"):
+        await store.modes.set(name, Mode.APPROVE, by="ada", reason="\ud800")
+    await store.modes.reset("other", by="ada", reason="")
     await store.observations.add(Observation("shop", clock.now()))
     condition = Condition("shop", "up", "node-1", Health.BROKEN, clock.now(), None)
     await store.conditions.update([condition])

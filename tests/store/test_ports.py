@@ -8,18 +8,23 @@ from pathlib import Path
 from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.ports import (
     Approvals,
+    Changes,
     Checkpoints,
     Conditions,
     Entries,
     Intents,
     Journal,
     Leases,
+    Modes,
     Observations,
     RawEntry,
     Runs,
     Sealed,
     Sealer,
+    Sessions,
     Signer,
+    StandingRules,
+    Switch,
     Tickets,
 )
 from operator_sre.ledger import KeyFile
@@ -40,15 +45,20 @@ def test_every_stored_noun_meets_its_port(tmp_path: Path) -> None:
     store = _store(tmp_path)
     met: dict[type, object] = {
         Approvals: store.approvals,
+        Changes: store.changes,
         Checkpoints: store.checkpoints,
         Conditions: store.conditions,
         Entries: store.entries,
         Intents: store.intents,
         Journal: store.journal,
         Leases: store.leases,
+        Modes: store.modes,
         Observations: store.observations,
         Runs: store.runs,
         Sealed: store.sealed,
+        StandingRules: store.standing,
+        Sessions: store.sessions,
+        Switch: store.switch,
         Tickets: store.tickets,
     }
     assert [port for port, one in met.items() if not isinstance(one, port)] == []

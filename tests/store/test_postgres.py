@@ -192,6 +192,21 @@ def test_a_writer_waits_for_another_only_so_long(url: str, monkeypatch: pytest.M
     store.close()
 
 
+def test_those_who_write_and_those_who_index_do_not_wait_for_each_other(store: Store) -> None:
+    _append(store)
+    database = store.database
+    assert isinstance(database, PostgresDatabase)
+    other = database.session()
+    database.begin(other)
+    store.indexer.advance(steps_max=1)
+    assert store.search.behind() == 0
+    other.execute("ROLLBACK")
+    database.hold_index(other)
+    assert _append(store) == 2
+    other.execute("ROLLBACK")
+    other.close()
+
+
 def test_a_statement_takes_only_so_long(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "STATEMENT_S", 1)
     store = open_store_at(url, Rules(HeldClock()))

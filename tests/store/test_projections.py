@@ -23,7 +23,12 @@ MEDDLING = {
         "runs", 0, 1, 0
     ),
     "UPDATE commands SET command = 'rm -rf /'": Difference("commands", 0, 0, 1),
+    "UPDATE kill_switch SET is_on = 1": Difference("kill_switch", 0, 0, 1),
+    "DELETE FROM modes": Difference("modes", 1, 0, 0),
+    "UPDATE sessions SET held = 1": Difference("sessions", 0, 0, 1),
+    "DELETE FROM resets": Difference("resets", 1, 0, 0),
     "DELETE FROM patterns": Difference("patterns", 2, 0, 0),
+    "UPDATE standing_rules SET revoked = 0": Difference("standing_rules", 0, 0, 1),
 }
 
 

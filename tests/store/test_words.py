@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operator_sre.store import words as module
 from operator_sre.store.words import Words, parts_of, text_of_body, words_of
 
 
@@ -52,6 +53,12 @@ def test_what_is_inside_of_words_is_found_too(word: str, parts: set[str]) -> Non
 def test_words_of_words_are_the_same_words(text: str) -> None:
     words = words_of(text)
     assert words_of(" ".join(words)) == words
+
+
+@given(st.text(alphabet="aZ09_./- \n=\0", max_size=300) | st.text(st.characters(max_codepoint=127)))
+def test_the_quick_way_finds_the_words_of_the_expression(text: str) -> None:
+    found = module._WORD.findall(text.lower())
+    assert words_of(text) == [word[:128].rstrip("./-") for word in found]
 
 
 def test_a_word_and_a_text_have_a_limit() -> None:

@@ -6,12 +6,14 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.errors import ConflictError, StoreError
+from operator_sre.clock import SystemClock
 from operator_sre.store import open_store
 from operator_sre.store.transaction import Transaction
 from tests.contract.clock import HeldClock
@@ -106,6 +108,18 @@ async def test_a_change_that_raises_undoes_all_that_it_did(desk: _Desk) -> None:
     assert isinstance(outcomes[0], LookupError)
     assert desk.numbers() == [3]
     assert desk.reader.rows("SELECT * FROM leases") == []
+
+
+async def test_what_is_committed_together_has_one_time(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "operator.db", clock=SystemClock())
+
+    def change(transaction: Transaction) -> list[datetime]:
+        _append(1)(transaction)
+        return [transaction.now(), _append(2)(transaction).at]
+
+    now, at = await store.writer.write(change)
+    assert [one.at for one in store.entries.after(0, limit=9)] == [now, at] == [now, now]
+    store.close()
 
 
 async def test_trouble_with_the_file_fails_the_whole_group(desk: _Desk) -> None:

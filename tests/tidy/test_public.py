@@ -1,5 +1,6 @@
 """Public names, dead modules and the required documents, and that each rule can fail."""
 
+import re
 import tomllib
 from collections.abc import Iterator
 
@@ -21,6 +22,8 @@ def _entry_points() -> Iterator[str]:
             project = tomllib.loads(text)["project"]
             for group in [project.get("scripts", {}), *project.get("entry-points", {}).values()]:
                 yield from (target.partition(":")[0] for target in group.values())
+        elif path == "Makefile":
+            yield from re.findall(r"python -m (operator_sre[\w.]+)", text)
 
 
 def test_public_names_are_listed() -> None:

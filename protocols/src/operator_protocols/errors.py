@@ -12,6 +12,7 @@ OperatorError                      one sentence, the next step, a category, an e
 ├── RigError                       the lab cannot start, reach or end a rig
 │   └── PortTakenError             another process took the port first; choosing anew may help
 ├── PermitError                    a permit is used, expired, or not for this action (exit 3)
+├── AuthorityError                 whoever asks may not do this (exit 3)
 └── ObservationError               a subject cannot be looked at; its health is UNKNOWN
 
 Expected failures are values: a command that fails is a Result, a refusal is a Verdict.
@@ -22,6 +23,7 @@ from __future__ import annotations
 from operator_protocols.domain.category import ErrorCategory, NextAction
 
 __all__ = [
+    "AuthorityError",
     "ConfigError",
     "ConflictError",
     "LedgerDamagedError",
@@ -123,6 +125,14 @@ class PermitError(OperatorError):
     exit_code = 3
     category = ErrorCategory.POLICY_DENIED
     next_action = NextAction.REVIEW_POLICY_PATCH
+
+
+class AuthorityError(OperatorError):
+    """Whoever asks may not do this."""
+
+    exit_code = 3
+    category = ErrorCategory.POLICY_DENIED
+    next_action = NextAction.ASK_USER
 
 
 class ObservationError(OperatorError):

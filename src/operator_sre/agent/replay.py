@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.action import Outcome, Result
 from operator_protocols.domain.entry import Entry, Kind
-from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import Act, Answer, Ask, Diagnose, Prove, Want
 from operator_protocols.domain.ticket import Ticket
@@ -43,7 +42,7 @@ class Recorded:
         ended = {entry.payload["permit"] for entry in known if entry.kind is Kind.TOOL_RESULT}
         for entry in known:
             if entry.kind is Kind.TOOL_CALL and entry.payload["permit"] not in ended:
-                await intents.end(_permit_of(entry), _LOST)
+                await intents.end(entry, _LOST)
         return cls(sealed.unsealed(entries.after(0, limit=ENTRIES_MAX, run=ticket.run)))
 
     def next(self, want: Want) -> Told | None:
@@ -60,17 +59,6 @@ _LOST = Result(
     Outcome.UNKNOWN,
     stderr="The operator was interrupted while this ran. Look before you do it again.",
 )
-
-
-def _permit_of(intent: Entry) -> Permit:
-    return Permit(
-        id=intent.payload["permit"],
-        action=from_json(Action, intent.payload["action"]),
-        policy_digest="",
-        expires_at=intent.at,
-        ticket=intent.ticket,
-        run=intent.run,
-    )
 
 
 def _told(entry: Entry) -> Told:

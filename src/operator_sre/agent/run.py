@@ -61,6 +61,10 @@ class Run:
         """What became of the last want, and the ledger entry that records it."""
         self._told = (reply, seq)
 
+    def waited(self, seconds: float) -> None:
+        """Time that people took to answer is not spent by the mind."""
+        self._started += seconds
+
     @property
     def diagnosed(self) -> bool:
         """True once a Diagnosis was handed in; without one nothing may be changed."""

@@ -1,26 +1,154 @@
-"""Requests to people, and their answers."""
+"""Requests to people, their answers, and what they allowed for always."""
 
 from __future__ import annotations
 
 import getpass
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeVar
 
+from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.permit import Approval, ApprovalState
+from operator_protocols.domain.standing import Likeness, Scope, StandingRule
+from operator_protocols.errors import AuthorityError, NotFoundError, UsageError
 from operator_sre.app.wiring import App
 
-__all__ = ["decide", "list_approvals", "signed_in"]
+__all__ = [
+    "Always",
+    "Answered",
+    "ApprovalView",
+    "approve",
+    "list_approvals",
+    "list_rules",
+    "reject",
+    "revoke_rule",
+    "show_approval",
+    "show_rule",
+    "signed_in",
+    "withdraw",
+]
+
+E = TypeVar("E", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """What a person said about other commands than this one, in their words; nothing is once."""
+
+    likeness: str = ""
+    scope: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request with its answer, and the rule that was made of it."""
+
+    approval: Approval
+    rule: StandingRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalView:
+    """A request with what a person wants to know before they answer."""
+
+    approval: Approval
+    binding: str
+    left_s: float
+
+    @property
+    def state(self) -> str:
+        """Where it stands; one that nobody marked as expired has expired all the same."""
+        late = self.approval.state is ApprovalState.PENDING and self.left_s <= 0
+        return (ApprovalState.EXPIRED if late else self.approval.state).value
 
 
 def list_approvals(app: App, *, pending_only: bool) -> Sequence[Approval]:
-    """Requests, oldest first."""
-    states = (ApprovalState.PENDING,) if pending_only else ()
-    return app.store.approvals.find(states=states)
+    """Requests, oldest first; those that can still be answered, or all."""
+    if not pending_only:
+        return app.store.approvals.find()
+    now = app.clock.now()
+    pending = app.store.approvals.find(states=(ApprovalState.PENDING,))
+    return [one for one in pending if one.expires_at > now]
 
 
-async def decide(app: App, approval: str, *, approved: bool, reason: str) -> Approval:
-    """Answer a pending request in the name of whoever is signed in on this machine."""
-    state = ApprovalState.APPROVED if approved else ApprovalState.REJECTED
-    return await app.store.approvals.decide(approval, state, by=signed_in(), reason=reason)
+def show_approval(app: App, approval: str) -> ApprovalView:
+    """One request. NotFoundError when there is none of that id."""
+    found = app.store.approvals.get(approval)
+    if found is None:
+        raise NotFoundError(
+            f"There is no approval {approval!r}.",
+            next_step="See what is pending with: operator approvals list",
+        )
+    left_s = (found.expires_at - app.clock.now()).total_seconds()
+    return ApprovalView(found, found.binding.digest, max(0.0, left_s))
+
+
+async def approve(
+    app: App,
+    approval: str,
+    *,
+    reason: str,
+    always: Always | None = None,
+    seen: int | None = None,
+) -> Answered:
+    """Say yes in the name of whoever is signed in, once or for always.
+
+    A rule that cannot be made answers nothing, and one is made only when all have said yes.
+    """
+    known = _as_seen(app, approval, seen)
+    rule = _rule(app, known, always or Always(), reason)
+    state = ApprovalState.APPROVED
+    decided = await app.answering.answer(known, state, by=signed_in(), reason=reason)
+    if rule is not None and decided.state is ApprovalState.APPROVED:
+        return Answered(decided, await app.store.standing.add(rule))
+    return Answered(decided)
+
+
+async def reject(app: App, approval: str, *, reason: str, seen: int | None = None) -> Approval:
+    """Say no in the name of whoever is signed in; the mind is told why."""
+    known = _as_seen(app, approval, seen)
+    state = ApprovalState.REJECTED
+    return await app.answering.answer(known, state, by=signed_in(), reason=reason)
+
+
+async def withdraw(app: App, approval: str, *, reason: str) -> Approval:
+    """Take a request back: for whoever asked, and for whoever may answer it."""
+    known, person = _as_seen(app, approval, None), signed_in()
+    refusal = "" if person == known.requester.id else app.permissions.may_approve(person, known)
+    if refusal:
+        raise AuthorityError(refusal, next_step="Ask somebody who may.")
+    by = Actor(person, "user")
+    return await app.store.approvals.decide(
+        approval, ApprovalState.WITHDRAWN, by=by, reason=reason, version=known.version
+    )
+
+
+def list_rules(app: App, *, revoked: bool) -> Sequence[StandingRule]:
+    """What was allowed for always and stands, or all of it, oldest first."""
+    return app.store.standing.find(revoked=revoked)
+
+
+def show_rule(app: App, rule: str) -> StandingRule:
+    """One rule. NotFoundError when there is none of that id."""
+    found = app.store.standing.get(rule)
+    if found is None:
+        raise NotFoundError(
+            f"There is no standing rule {rule!r}.",
+            next_step="See them with: operator approvals rules",
+        )
+    return found
+
+
+async def revoke_rule(app: App, rule: str, *, reason: str) -> StandingRule:
+    """It allows nothing from now on: for whoever made it, and for an admin."""
+    known, person = show_rule(app, rule), signed_in()
+    mine = person == known.made_by
+    refusal = "" if mine else app.permissions.may_administer(person, "revoke a rule")
+    if refusal:
+        raise AuthorityError(refusal, next_step="Ask an admin.")
+    return await app.store.standing.revoke(rule, by=Actor(person, "user"), reason=reason)
 
 
 def signed_in() -> str:
@@ -29,3 +157,42 @@ def signed_in() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a uid without a name, as in some containers
         return "unknown"
+
+
+def _as_seen(app: App, approval: str, seen: int | None) -> Approval:
+    """The request at the version that the person saw, or as it is now."""
+    known = show_approval(app, approval).approval
+    return known if seen is None else replace(known, version=seen)
+
+
+def _rule(app: App, approval: Approval, always: Always, reason: str) -> StandingRule | None:
+    if not always.likeness:
+        if always.scope or always.path:
+            raise UsageError(
+                "--scope and --path are about what is allowed for always.",
+                next_step="Add: --always exact, flags or path",
+            )
+        return None
+    likeness = _one_of(Likeness, always.likeness, "--always")
+    scope = _one_of(Scope, always.scope or Scope.TICKET, "--scope")
+    if bool(always.path) is not (likeness is Likeness.PATH):
+        raise UsageError(
+            "--path and --always path belong together.",
+            next_step="Use: --always path --path /srv/app",
+        )
+    return app.standing.rule_of(
+        approval,
+        likeness,
+        scope,
+        name=app.new_id()[:12],
+        by=signed_in(),
+        at=app.clock.now(),
+        path=always.path,
+        reason=reason,
+    )
+
+
+def _one_of(kind: type[E], text: str, option: str) -> E:
+    if text not in set(kind):
+        raise UsageError(f"{option} cannot be {text!r}.", next_step=f"One of: {', '.join(kind)}.")
+    return kind(text)

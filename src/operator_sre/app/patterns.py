@@ -113,7 +113,7 @@ async def use_pattern(
         gate = app.care(app.choose([subject])[0]).gate
         verdicts = tuple(gate.judge(action) for action in actions)
     else:
-        policy = Policy(mode=app.config.mode)
+        policy = Policy(mode=app.config.mode, book=app.rules())
         verdicts = tuple(judge(action, policy) for action in actions)
     filled = Filled(pattern, lines, verdicts)
     await app.store.patterns.use(name, lines=lines, level=filled.level, by=signed_in())

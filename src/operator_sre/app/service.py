@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from operator_sre.app.policy import follow_policy, record_overrides
 from operator_sre.app.wiring import App
 
 __all__ = ["agent", "monitor", "up"]
@@ -21,7 +22,10 @@ async def monitor(app: App, subjects: Sequence[str]) -> None:
 
 async def agent(app: App) -> None:
     """Work on tickets as they come, until cancelled. On an empty home it waits."""
-    await app.engine().work()
+    await record_overrides(app)  # before anything is judged by them
+    async with asyncio.TaskGroup() as group:
+        group.create_task(follow_policy(app))
+        group.create_task(app.engine().work())
 
 
 async def up(app: App, subjects: Sequence[str]) -> None:

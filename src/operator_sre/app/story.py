@@ -71,9 +71,20 @@ def _requested(payload: Mapping[str, Any]) -> Iterable[Line]:
     yield Line("decide", f"a person has to answer: {how}", "warn")
 
 
+def _louder(payload: Mapping[str, Any]) -> Iterable[Line]:
+    yield Line("decide", f"escalated: {payload['reason']}", "warn")
+
+
 def _decided(payload: Mapping[str, Any]) -> Iterable[Line]:
     reason = f": {payload['reason']}" if payload["reason"] else ""
-    yield Line("decide", f"{payload['state']} by {payload['decided_by']}{reason}")
+    said = payload.get("answer", payload["state"])
+    more = "; one more has to say so" if said != payload["state"] else ""
+    yield Line("decide", f"{said} by {payload['decided_by']}{reason}{more}")
+
+
+def _minted(payload: Mapping[str, Any]) -> Iterable[Line]:
+    if payload.get("rule"):
+        yield Line("decide", f"allowed by the standing rule {payload['rule']}")
 
 
 def _outcome(payload: Mapping[str, Any]) -> Iterable[Line]:
@@ -101,6 +112,36 @@ def _escalated(payload: Mapping[str, Any]) -> Iterable[Line]:
     yield Line("close", f"ESCALATED. {payload['reason']}", "bad")
 
 
+def _switched_on(payload: Mapping[str, Any]) -> Iterable[Line]:
+    yield Line("decide", f"the kill switch was turned on{_because(payload)}", "bad")
+
+
+def _switched_off(payload: Mapping[str, Any]) -> Iterable[Line]:
+    yield Line("decide", f"the kill switch was turned off{_because(payload)}", "good")
+
+
+def _held(payload: Mapping[str, Any]) -> Iterable[Line]:
+    text = f"{payload['agent']} is in observe from here on, at {payload['score']}"
+    yield Line("decide", f"{text}{_because(payload)}", "bad")
+
+
+def _let_go(payload: Mapping[str, Any]) -> Iterable[Line]:
+    yield Line("decide", f"the session of {payload['agent']} was reset{_because(payload)}")
+
+
+def _mode(payload: Mapping[str, Any]) -> Iterable[Line]:
+    mode = payload.get("mode", "what is configured")
+    yield Line("decide", f"the mode of {payload['subject']} is {mode}{_because(payload)}")
+
+
+def _counted_anew(payload: Mapping[str, Any]) -> Iterable[Line]:
+    yield Line("decide", f"the limits of {payload['subject']} were reset{_because(payload)}")
+
+
+def _because(payload: Mapping[str, Any]) -> str:
+    return f": {payload['reason']}" if payload["reason"] else ""
+
+
 def command_of(action: Mapping[str, Any]) -> str:
     """An action as people write it."""
     if action["tool"] == "shell":
@@ -119,8 +160,17 @@ _TELL: dict[Kind, Callable[[Mapping[str, Any]], Iterable[Line]]] = {
     Kind.DIAGNOSIS: _diagnosis,
     Kind.VERDICT: _verdict,
     Kind.APPROVAL_REQUESTED: _requested,
+    Kind.APPROVAL_ESCALATED: _louder,
     Kind.APPROVAL_DECIDED: _decided,
+    Kind.PERMIT_MINTED: _minted,
     Kind.TOOL_RESULT: _outcome,
     Kind.REFUSED: _refused,
     Kind.PROOF: _proof,
+    Kind.KILL_SWITCH_ON: _switched_on,
+    Kind.KILL_SWITCH_OFF: _switched_off,
+    Kind.SESSION_HELD: _held,
+    Kind.SESSION_RESET: _let_go,
+    Kind.MODE_SET: _mode,
+    Kind.MODE_RESET: _mode,
+    Kind.LIMITS_RESET: _counted_anew,
 }

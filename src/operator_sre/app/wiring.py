@@ -7,27 +7,49 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from operator_protocols.domain.action import digest_of
+from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import ConfigError, NotFoundError, UsageError
-from operator_protocols.ports import Clock, Plugin, SubjectSettings, Tool
+from operator_protocols.ports import (
+    CapabilityChecker,
+    Clock,
+    PermissionChecker,
+    Plugin,
+    SubjectSettings,
+    Tool,
+)
 from operator_sre.clock import SystemClock
 from operator_sre.config import Config
 from operator_sre.ledger import KeyFile
 from operator_sre.ledger.sealing import Vault
-from operator_sre.plugins import find_plugin, plugin_names
+from operator_sre.plugins import (
+    CAPABILITIES,
+    PERMISSIONS,
+    find_checker,
+    find_plugin,
+    plugin_names,
+)
 from operator_sre.store import Store, open_store_at
 from operator_sre.store.places import database_at
 from operator_sre.store.transaction import Rules
 
 if TYPE_CHECKING:
     # Whoever only reads the store starts without the rest; each part is loaded where it is used.
+    from operator_protocols.domain.action import Action
+    from operator_protocols.domain.limits import Limits
     from operator_protocols.domain.target import Target
     from operator_sre.engine import LocalEngine
+    from operator_sre.executor import Executor
+    from operator_sre.executor.running import Running
     from operator_sre.executor.spool import Spool
-    from operator_sre.gate import Profile
+    from operator_sre.gate import Answering, Policy, Profile, Standing, Terms
+    from operator_sre.gate.policy import Rulebook
+    from operator_sre.gate.policy.reload import PolicyFile
+    from operator_sre.gate.restraint import Restraint
     from operator_sre.ledger.redaction import Redactor
     from operator_sre.pipeline import Care, Pipeline
     from operator_sre.store.backup import Backup
@@ -61,6 +83,7 @@ class App:
     clock: Clock
     key: KeyFile
     new_id: Callable[[], str]
+    rules: Callable[[], Rulebook]
 
     @property
     def spool(self) -> Spool:
@@ -68,6 +91,117 @@ class App:
         from operator_sre.executor.spool import Spool
 
         return Spool(self.config.home / "spool")
+
+    @property
+    def permissions(self) -> PermissionChecker:
+        """What people may."""
+        from operator_sre.app.policy import roles_of
+        from operator_sre.gate import LocalPermissions
+
+        # A port is a type like any other, but mypy takes no abstract one for `type[T]`.
+        ours: PermissionChecker = LocalPermissions(roles_of(self.rules()))
+        return find_checker(PERMISSIONS, PermissionChecker, ours)  # type: ignore[type-abstract]
+
+    @property
+    def capabilities(self) -> CapabilityChecker:
+        """What agents may."""
+        from operator_sre.app.policy import grants_of
+        from operator_sre.gate import GrantedCapabilities
+
+        ours: CapabilityChecker = GrantedCapabilities(grants_of(self.rules()))
+        return find_checker(CAPABILITIES, CapabilityChecker, ours)  # type: ignore[type-abstract]
+
+    @property
+    def terms(self) -> Terms:
+        """How people are asked."""
+        from operator_sre.gate import Terms
+
+        config = self.config
+        return Terms(
+            approval_s=config.number("approval_s"),
+            parked_s=config.number("parked_s"),
+            escalate_s=config.number("escalate_s"),
+            two_person=config.values["two_person"],
+            self_approval=config.values["self_approval"],
+        )
+
+    @property
+    def standing(self) -> Standing:
+        """What people allowed for always."""
+        from operator_sre.gate import Standing
+
+        return Standing(self.store.standing, resolve=os.path.realpath)
+
+    @property
+    def answering(self) -> Answering:
+        """Where people's answers go."""
+        from operator_sre.gate import Answering
+
+        return Answering(self.store.approvals, self.permissions, self.terms)
+
+    @property
+    def running(self) -> Running:
+        """What commands of this home run on this machine."""
+        from operator_sre.executor.running import Running
+
+        return Running(self.config.home / "running")
+
+    @property
+    def home_id(self) -> str:
+        """What containers of this home are labelled with."""
+        return digest_of(str(self.config.home)).removeprefix("sha256:")[:16]
+
+    def mode_of(self, subject: str) -> Mode:
+        """What counts for a subject: the kill switch, what a person set, a flag, the policy."""
+        if self.store.switch.state().on:
+            return Mode.OBSERVE
+        if found := self.store.modes.find(subject):
+            return found[0].mode
+        if self.config.sources["mode"] == "flag":
+            return self.config.mode
+        return self.rules().modes.get(subject, self.config.mode)
+
+    def is_rig(self, subject: str) -> bool:
+        """True for what the lab runs; a configured subject never is."""
+        configured = any(one.name == subject for one in self.config.subjects)
+        return not configured and (self.rig_directory(subject) / "rig.json").exists()
+
+    def targets_of(self, subject: str) -> Sequence[Target]:
+        """Its parts, as they are configured or as its rig tells."""
+        from operator_sre.lab.rig import Rig
+
+        for one in self.config.subjects:
+            if one.name == subject:
+                return one.targets
+        return Rig.attach(self.rig_directory(subject)).targets()
+
+    def limits_of(self, targets: int, *, rig: bool) -> Limits:
+        """How much may be changed about a subject with so many targets."""
+        from operator_sre.gate.limits import limits_for
+
+        told = {} if rig else self.rules().limits
+        limits = limits_for(
+            targets,
+            changes_per_hour=int(
+                told.get("changes_per_hour", self.config.number("changes_per_hour"))
+            ),
+            targets_max=int(told.get("blast_radius", self.config.number("targets_max"))),
+            rig=rig,
+        )
+        return replace(limits, failures_max=int(told.get("breaker_failures", limits.failures_max)))
+
+    def executor(self, tools: Sequence[Tool], limits: Callable[[], Limits]) -> Executor:
+        """The hands of this home: what they run can be found, and follows the kill switch."""
+        from operator_sre.executor import Executor
+        from operator_sre.executor.transports.local import LocalShell
+
+        return Executor(
+            self.store.intents,
+            LocalShell(self.spool, self.running),
+            tools,
+            limits=limits,
+            generation=lambda: self.store.switch.state().generation,
+        )
 
     def rig_directory(self, subject: str) -> Path:
         """Where the rig of a subject lives under this home."""
@@ -124,9 +258,8 @@ class App:
         tools: Sequence[Tool],
         profile: Profile,
     ) -> Care:
-        from operator_sre.executor import Executor
         from operator_sre.executor.tools.port import CheckPort
-        from operator_sre.executor.transports.local import LocalShell
+        from operator_sre.executor.transports.local import ENVIRONMENT
         from operator_sre.gate import Gate, Policy, Profile
         from operator_sre.pipeline import Care
 
@@ -137,16 +270,24 @@ class App:
             )
         every_tool = (CheckPort(targets), *tools)
 
+        latest: list[Policy] = []
+
         def policy() -> Policy:
             now = targets()
-            return Policy(
-                mode=self.config.mode,
+            made = Policy(
+                mode=self.mode_of(name),
                 profile=profile,
                 tools=tuple(tool.spec for tool in every_tool),
                 boundary_tools=frozenset(tool.spec.name for tool in tools),
                 boundary_targets=frozenset(target.name for target in now),
-                readable=Policy().readable | {target.log for target in now if target.log},
+                book=self.rules(),
             )
+            if not latest or latest[0] != made:
+                latest[:] = [made]
+            return latest[0]  # the same one as long as nothing changes: it knows its digest
+
+        def limits() -> Limits:
+            return self.limits_of(len(targets()), rig=profile is Profile.LAB)
 
         settings = SubjectSettings(name, targets, self.clock, self.config.number("timeout_s"), {})
         return Care(
@@ -157,11 +298,30 @@ class App:
                 approvals=self.store.approvals,
                 clock=self.clock,
                 new_id=self.new_id,
-                approval_s=self.config.number("approval_s"),
+                terms=self.terms,
+                standing=self.standing,
+                permissions=self.permissions,
+                capabilities=self.capabilities,
+                identify=lambda name: _identity(name, targets()),
+                environment=digest_of(ENVIRONMENT),
+                restrain=self._restraint(policy, limits),
             ),
-            executor=Executor(self.store.intents, LocalShell(self.spool), every_tool),
+            executor=self.executor(every_tool, limits),
             causes=plugin.causes,
             notes=plugin.notes,
+        )
+
+    def _restraint(self, policy: Callable[[], Policy], limits: Callable[[], Limits]) -> Restraint:
+        from operator_sre.gate import Profile
+        from operator_sre.gate.restraint import Restraint
+
+        def inside(action: Action) -> bool:
+            now = policy()
+            return now.profile is Profile.LAB and now.inside(action)
+
+        store = self.store
+        return Restraint(
+            store.switch, store.changes, store.sessions, self.clock, limits, inside=inside
         )
 
     def engine(self) -> LocalEngine:
@@ -179,13 +339,15 @@ class App:
             pipeline=self._pipeline(care),
             leases=self.store.leases,
             clock=self.clock,
-            worker=f"{socket.gethostname()}-{os.getpid()}",
+            # What follows the colon tells the processes of one agent apart.
+            worker=f"{socket.gethostname()}:{os.getpid()}",
             new_id=self.new_id,
             interval_s=self.config.number("interval_s"),
+            switch=self.store.switch,
         )
 
     def _pipeline(self, care: Callable[[str], Care]) -> Pipeline:
-        from operator_protocols.domain.run import Budget
+        from operator_sre.app.policy import budget_of
         from operator_sre.models.reasoner import Reasoner
         from operator_sre.monitor import Monitor
         from operator_sre.pipeline import Pipeline
@@ -216,9 +378,19 @@ class App:
             sealed=store.sealed,
             tickets=store.tickets,
             clock=self.clock,
-            budget=Budget(),
+            budget=budget_of(self.rules()),
             care=care,
         )
+
+
+def _identity(name: str, targets: Sequence[Target]) -> str:
+    """What tells a target from a later one of the same name; "" where nobody knows it."""
+    for target in targets:
+        if target.name == name and target.process is not None:
+            return f"{name}: pid {target.process.pid} started {target.process.started}"
+        if target.name == name:
+            return f"{name}: {target.host}:{target.port}"
+    return ""
 
 
 @contextmanager
@@ -227,7 +399,7 @@ def open_app(config: Config) -> Iterator[App]:
     clock, key = SystemClock(), KeyFile(config.ledger_key)
     store = open_store_at(config.store, _rules(config, clock, key))
     try:
-        yield App(config, store, clock, key, lambda: secrets.token_hex(16))
+        yield App(config, store, clock, key, lambda: secrets.token_hex(16), _rulebook(config))
     finally:
         store.close()
 
@@ -241,6 +413,19 @@ def maintenance_of(config: Config) -> Maintenance:
         rules=_rules(config, SystemClock(), KeyFile(config.ledger_key)),
         backups=config.home / "backups",
     )
+
+
+def _rulebook(config: Config) -> Callable[[], Rulebook]:
+    opened: list[PolicyFile] = []
+
+    def rules() -> Rulebook:
+        from operator_sre.app.policy import policy_file
+
+        if not opened:  # whoever only reads the store needs no policy
+            opened.append(policy_file(config))
+        return opened[0].book()
+
+    return rules
 
 
 def _rules(config: Config, clock: Clock, key: KeyFile) -> Rules:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.errors import ConflictError, OperatorError
-from operator_protocols.ports import Clock, Leases
+from operator_protocols.ports import Clock, Leases, Switch
 from operator_sre.pipeline import Pipeline
 
 __all__ = ["LocalEngine"]
@@ -19,6 +19,8 @@ POLL_S = 1.0
 LEASE_S = 30.0
 ATTEMPTS_MAX = 3
 BACK_OFF_S = 5.0
+# How often an agent asks how the kill switch stands while it works.
+FOLLOW_S = 0.25
 log = logging.getLogger(__name__)
 
 
@@ -33,6 +35,7 @@ class LocalEngine:
     new_id: Callable[[], str]
     interval_s: float
     lease_s: float = LEASE_S
+    switch: Switch | None = None
 
     async def watch(self, subjects: Sequence[str]) -> None:
         """Watch these subjects until cancelled."""
@@ -47,7 +50,9 @@ class LocalEngine:
                 await self.clock.sleep(POLL_S)
 
     async def work_once(self) -> bool:
-        """Work on the most urgent free ticket, if there is one."""
+        """Work on the most urgent free ticket, if there is one and the kill switch is off."""
+        if self.switch is not None and self.switch.state().on:
+            return False
         ticket = await self.leases.claim(
             self.worker,
             run=f"run-{self.new_id()[:10]}",
@@ -74,6 +79,7 @@ class LocalEngine:
         log.info("claimed", extra=where)
         work = asyncio.ensure_future(self.pipeline.work(ticket))
         heartbeat = asyncio.ensure_future(self._keep(ticket, work))
+        follower = asyncio.ensure_future(self._follow(work))
         try:
             ended = await work
             log.info("%s: %s", ended.state, ended.reason, extra=where)
@@ -81,8 +87,8 @@ class LocalEngine:
             await self._park(ticket, work)
             task = asyncio.current_task()
             if task is not None and task.cancelling():
-                raise  # we were stopped; a lost lease only ends this ticket's work
-            log.warning("lease lost, work stopped", extra=where)
+                raise  # we were stopped; a lost lease, or the switch, only ends this ticket's work
+            log.warning("lease lost, or kill switch on: work stopped", extra=where)
         except ConflictError as error:
             log.warning("%s", error, extra=where)
         except Exception as error:  # noqa: BLE001  one broken run must not end the agent
@@ -90,6 +96,7 @@ class LocalEngine:
             await self._release(ticket, f"The run failed: {type(error).__name__}: {error}.")
         finally:
             heartbeat.cancel()
+            follower.cancel()
 
     async def _keep(self, ticket: Ticket, work: asyncio.Future[Ticket]) -> None:
         while True:
@@ -102,6 +109,23 @@ class LocalEngine:
             if not kept:
                 work.cancel()
                 return
+
+    async def _follow(self, work: asyncio.Future[Ticket]) -> None:
+        """Stop the work when the kill switch is turned on, by whichever process."""
+        if self.switch is None:
+            return
+        generation: int | None = None
+        while True:
+            try:
+                state = self.switch.state()
+            except OperatorError as error:  # the store may be back at the next look
+                log.error("cannot ask for the kill switch: %s", error)
+            else:
+                if state.on or generation not in (None, state.generation):
+                    work.cancel()
+                    return
+                generation = state.generation
+            await self.clock.sleep(FOLLOW_S)
 
     async def _park(self, ticket: Ticket, work: asyncio.Future[Ticket]) -> None:
         """Stop cleanly: the run stays unfinished, and whoever claims the ticket goes on with it."""

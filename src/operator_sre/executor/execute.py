@@ -4,43 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.entry import Entry
+from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import Permit
-from operator_protocols.errors import PermitError
+from operator_protocols.errors import OperatorError, PermitError
 from operator_protocols.ports import Intents, Shell, Tool
 
 __all__ = ["Executor"]
 
+# How often a running command asks how the kill switch stands.
+FOLLOW_S = 0.25
+KILLED = "The kill switch ended it; it may have done a part."
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """The hands. Nothing runs without a permit, and nothing runs twice."""
+    """The hands. Nothing runs without a permit, and nothing runs twice.
+
+    `generation` is that of the kill switch: when it changes, what runs is ended.
+    """
 
     intents: Intents
     shell: Shell
     tools: Sequence[Tool]
+    limits: Callable[[], Limits] = Limits
+    generation: Callable[[], int] = lambda: 0
 
     async def execute(self, permit: Permit) -> tuple[Result, Entry | None]:
         """Use the permit up, run its action, and record what became of it.
 
         The intent is durable before anything starts, so a crash leaves a trace, never a repeat.
         """
+        generation = self.generation()
         try:
-            await self.intents.begin(permit)
+            intent = await self.intents.begin(permit, self.limits())
         except PermitError as error:
             return Result(Outcome.REFUSED, stderr=str(error)), None
         try:
-            result = await self._run(permit.action)
+            result = await self._followed(permit.action, generation)
         except asyncio.CancelledError:
             cancelled = Result(Outcome.CANCELLED, stderr="It was interrupted.")
-            await asyncio.shield(self.intents.end(permit, cancelled))
+            await asyncio.shield(self.intents.end(intent, cancelled))
             raise
         if not result.ok:
             log.warning(
@@ -53,7 +63,34 @@ class Executor:
                     "target": permit.action.target,
                 },
             )
-        return result, await self.intents.end(permit, result)
+        return result, await self.intents.end(intent, result)
+
+    async def _followed(self, action: Action, generation: int) -> Result:
+        """Run it, and end it when the kill switch is turned on, here or by another process."""
+        work = asyncio.ensure_future(self._run(action))
+        try:
+            while not work.done():
+                await asyncio.wait({work}, timeout=FOLLOW_S)
+                if not work.done() and self._switched(generation):
+                    work.cancel()
+                    await asyncio.wait({work})
+        finally:
+            if not work.done():
+                work.cancel()
+                await asyncio.wait({work})
+        if work.cancelled():
+            return Result(Outcome.CANCELLED, stderr=KILLED)
+        result = work.result()
+        if not result.ok and self._switched(generation):
+            return replace(result, outcome=Outcome.CANCELLED, stderr=f"{result.stderr}{KILLED}")
+        return result
+
+    def _switched(self, generation: int) -> bool:
+        try:
+            return self.generation() != generation
+        except OperatorError as error:  # the store may be back at the next look
+            log.error("cannot ask for the kill switch: %s", error)
+            return False
 
     async def _run(self, action: Action) -> Result:
         if action.tool == SHELL:

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from operator_sre.gate.judge import judge
-from operator_sre.gate.permits import Gate
+from operator_sre.gate.approvals import Answering, Terms
+from operator_sre.gate.authority import GrantedCapabilities, LocalPermissions
+from operator_sre.gate.judge import judge, safer, warm
+from operator_sre.gate.permits import Gate, Held
 from operator_sre.gate.policy import Policy, Profile
+from operator_sre.gate.standing import Standing
 
-__all__ = ["Gate", "Policy", "Profile", "judge"]
+__all__ = [
+    "Answering",
+    "Gate",
+    "GrantedCapabilities",
+    "Held",
+    "LocalPermissions",
+    "Policy",
+    "Profile",
+    "Standing",
+    "Terms",
+    "judge",
+    "safer",
+    "warm",
+]

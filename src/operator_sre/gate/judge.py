@@ -2,99 +2,175 @@
 
 from __future__ import annotations
 
-import posixpath
-import re
+from collections.abc import Sequence
 
 from operator_protocols.domain.action import SHELL, Action
 from operator_protocols.domain.verdict import Level, Risk, Rule, Verdict
-from operator_sre.gate.commands import BLOCKED, READ_ONLY, Form
+from operator_sre.gate.grammar.reading import Finding, name_of, read
+from operator_sre.gate.grammar.scene import Scene
+from operator_sre.gate.grammar.shell import parse
+from operator_sre.gate.grammar.tables import tables
 from operator_sre.gate.policy import Policy
-from operator_sre.gate.words import fragments_of, words_of
+from operator_sre.gate.policy.rule import PolicyRule
+from operator_sre.gate.risk import risk_of, score_of
 
-__all__ = ["judge"]
+__all__ = ["judge", "safer", "warm"]
+
+_RULES = {
+    "?": ("secrets", Risk.MEDIUM),
+    "!": ("destroys_or_runs_code", Risk.HIGH),
+    "~": ("changes", Risk.MEDIUM),
+    "": ("unproven", Risk.MEDIUM),
+}
+_SUDO = Rule("sudo", Level.REVIEW, "It runs as another user, so a person has to see it.")
+_SUDO_CHANGE = Rule("sudo_change", Level.BLOCKED, "It changes the system as another user.")
+WORDS_MAX = 24
 
 
 def judge(action: Action, policy: Policy) -> Verdict:
     """What the gate thinks of an action. The strictest rule wins; what is unknown is REVIEW."""
-    rules = _shell_rules(action, policy) if action.tool == SHELL else _tool_rules(action, policy)
-    strictest = max(rules, key=lambda found: found[0].level.rank)
-    rule = strictest[0]
-    return Verdict(
-        action=action,
-        level=rule.level,
-        risk=max(risk for _, risk in rules),
-        rules=tuple(rule for rule, _ in rules),
-        explanation=rule.justification,
-        policy_digest=policy.digest,
-    )
+    if action.tool != SHELL:
+        return _judge_tool(action, policy)
+    return _judge_command(action, policy)
 
 
-def _tool_rules(action: Action, policy: Policy) -> list[tuple[Rule, Risk]]:
+def warm(policy: Policy) -> None:
+    """Make ready what is otherwise made when it is first needed, for whoever judges much."""
+    tables().warm()
+    policy.book.warm()
+
+
+def safer(action: Action, policy: Policy) -> str:
+    """What would make a command SAFE, where leaving one word out does."""
+    script = parse(action.command)
+    if script.trouble or len(script.commands) != 1 or len(script.commands[0].words) > WORDS_MAX:
+        return ""
+    if judge(action, policy).level is Level.SAFE:
+        return ""
+    simple = script.commands[0]
+    for index, word in enumerate(simple.words[1:], start=1):
+        rest = (*simple.words[:index], *simple.words[index + 1 :])
+        if word.text.startswith("-") and not _unsafe(rest, action, policy):
+            return f"Without {word.text} this only reads."
+    return ""
+
+
+def _unsafe(words: Sequence[object], action: Action, policy: Policy) -> bool:
+    from operator_sre.gate.grammar.words import Script, Simple
+
+    scene = Scene(policy.secrets, policy.reaches, cwd=action.cwd)
+    simple = Simple(tuple(words))  # type: ignore[arg-type]
+    return any(one.reason for one in read(Script((simple,)), scene, tables()))
+
+
+def _judge_tool(action: Action, policy: Policy) -> Verdict:
     spec = policy.tool(action.tool)
     if spec is None:
         why = f"The tool {action.tool!r} is not known here."
-        return [(Rule("default_deny", Level.BLOCKED, why), Risk.HIGH)]
-    if not spec.changes:
+        rule, risk = Rule("default_deny", Level.BLOCKED, why), Risk.HIGH
+    elif not spec.changes:
         why = f"{spec.name} only looks: {spec.sentence}"
-        return [(Rule(f"tool[{spec.name}]", Level.SAFE, why), Risk.LOW)]
-    why = f"{spec.name} changes something: {spec.sentence}"
-    return [(Rule(f"tool[{spec.name}]", Level.REVIEW, why), spec.risk)]
-
-
-def _shell_rules(action: Action, policy: Policy) -> list[tuple[Rule, Risk]]:
-    words = words_of(action.command)
-    # What fits a closed form only reads, even a log with the name of something terrible.
-    for index, form in enumerate(READ_ONLY):
-        if words and form.name == words[0] and _fits(form, words[1:], policy):
-            why = f"This form of {form.name} only reads."
-            return [(Rule(f"read_only[{index}]", Level.SAFE, why), Risk.LOW)]
-    blocked = _blocked(words or fragments_of(action.command))
-    if blocked is not None:
-        return [(blocked, Risk.CRITICAL)]
-    if words is None:
-        why = "It is more than one plain command, so it needs a person's eye."
-        return [(Rule("default_review", Level.REVIEW, why), Risk.HIGH)]
-    why = f"{words[0]!r} with these arguments is not in the table of read-only commands."
-    return [(Rule("default_review", Level.REVIEW, why), Risk.MEDIUM)]
-
-
-def _blocked(words: tuple[str, ...]) -> Rule | None:
-    names = [posixpath.basename(word) for word in words]
-    for index, rule in enumerate(BLOCKED):
-        # `mkfs.ext4` is mkfs as well.
-        named = any(name == rule.name or name.startswith(f"{rule.name}.") for name in names)
-        if named and (not rule.needs or any(re.fullmatch(rule.needs, word) for word in words)):
-            return Rule(f"blocked[{index}]", Level.BLOCKED, rule.why)
-    return None
-
-
-def _fits(form: Form, arguments: tuple[str, ...], policy: Policy) -> bool:
-    valued = dict(form.valued)
-    operands = []
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        if word in valued:
-            if not rest or not re.fullmatch(valued[word], rest.pop(0)):
-                return False
-        elif word.startswith("-"):
-            if word not in form.flags:
-                return False
-        else:
-            operands.append(word)
-    if not form.operands:
-        return not operands
-    return bool(operands) and all(_operand_fits(form, word, policy) for word in operands)
-
-
-def _operand_fits(form: Form, word: str, policy: Policy) -> bool:
-    if not re.fullmatch(form.operands, word):
-        return False
-    if form.reads != "file":
-        return True
-    # Taken as it stands: behind a link, `..` leads elsewhere than its text says. An entry that ends
-    # in a slash stands for all below it.
-    return word == posixpath.normpath(word) and (
-        word in policy.readable
-        or any(entry.endswith("/") and word.startswith(entry) for entry in policy.readable)
+        rule, risk = Rule(f"tool[{spec.name}]", Level.SAFE, why), Risk.LOW
+    else:
+        why = f"{spec.name} changes something: {spec.sentence}"
+        rule, risk = Rule(f"tool[{spec.name}]", Level.REVIEW, why), spec.risk
+    return Verdict(
+        action=action,
+        level=rule.level,
+        risk=risk,
+        rules=(rule,),
+        explanation=why,
+        policy_digest=policy.digest,
+        score=_SCORES[risk],
+        writes=(action.target,) if rule.level is not Level.SAFE and action.target else (),
+        reversible=spec.reversible if spec and spec.changes else spec is not None or None,
     )
+
+
+_RISKS = tuple(Risk)
+_LEVELS = tuple(Level)
+_SCORES = {Risk.LOW: 0, Risk.MEDIUM: 20, Risk.HIGH: 50, Risk.CRITICAL: 80}
+
+
+def _judge_command(action: Action, policy: Policy) -> Verdict:
+    script = parse(action.command)
+    scene = Scene(policy.secrets, policy.reaches, cwd=action.cwd)
+    findings = read(script, scene, tables())
+    rules: dict[tuple[str, str], Rule] = {}
+    risks, reversible = {Risk.LOW}, None
+    if script.trouble:
+        rules["structure", ""] = Rule("structure", Level.REVIEW, script.trouble)
+    for finding in findings:
+        spoken = _speaking(finding, policy)
+        for one in spoken:
+            risks.add(one.risk)
+            reversible = one.reversible if one.reversible is not None else reversible
+        if finding.reason:
+            risks.add(_RULES[_mark(finding.reason)][1])
+        if spoken or finding.reason or finding.simple.words:
+            _add_rules(finding, spoken, rules)
+    strictest = max(rules.values(), key=_rank, default=None)
+    level = strictest.level if strictest else Level.SAFE
+    score = score_of((one.simple for one in findings), level=level)
+    risks.add(risk_of(score))
+    risk = max(risks, key=_RISKS.index)
+    return Verdict(
+        action=action,
+        level=level,
+        risk=risk,
+        rules=tuple(rules.values()) or (Rule("read_only", Level.SAFE, _reads(findings)),),
+        explanation=strictest.justification if strictest else _reads(findings),
+        policy_digest=policy.digest,
+        score=max(score, _SCORES[risk]),
+        reads=_once(scene.reads),
+        writes=_once(scene.writes),
+        network=_once(scene.network),
+        sensitive=_once(scene.sensitive),
+        reversible=True if level is Level.SAFE else reversible,
+    )
+
+
+def _speaking(finding: Finding, policy: Policy) -> Sequence[PolicyRule]:
+    """The rules of the policy that count; those that came with it explain what is not proven."""
+    spoken = policy.speaking(finding.simple, finding.cwd)
+    if finding.reason or not spoken:
+        return spoken
+    return [one for one in spoken if one.level is Level.BLOCKED or not one.is_built_in]
+
+
+def _add_rules(
+    finding: Finding, spoken: Sequence[PolicyRule], rules: dict[tuple[str, str], Rule]
+) -> None:
+    """What is to be said of one command: by the policy, and by what is known of its tool."""
+    simple, reason = finding.simple, finding.reason
+    mark, before = _mark(reason), len(rules)
+    trusted = False
+    for one in spoken:
+        if one.level is Level.SAFE:
+            trusted = not simple.privileged
+        else:
+            rules.setdefault((one.id, ""), Rule(one.id, one.level, one.why))
+    if reason and (mark == "?" or not trusted):
+        told = reason[len(mark) :]
+        rules.setdefault((mark, told), Rule(_RULES[mark][0], Level.REVIEW, told))
+    if name_of(simple) in ("sudo", "doas"):
+        rules["sudo", ""] = _SUDO
+    elif simple.privileged and (len(rules) > before or reason) and (spoken or mark in ("~", "!")):
+        rules["sudo_change", ""] = _SUDO_CHANGE
+
+
+def _mark(reason: str) -> str:
+    return reason[0] if reason[:1] in ("?", "!", "~") and reason else ""
+
+
+def _rank(rule: Rule) -> int:
+    return _LEVELS.index(rule.level)
+
+
+def _reads(findings: Sequence[Finding]) -> str:
+    names = list(dict.fromkeys(name_of(one.simple) for one in findings if one.simple.words))
+    return f"It only reads: {', '.join(names[:6])}."
+
+
+def _once(found: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(found)) if found else ()

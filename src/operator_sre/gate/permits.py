@@ -1,145 +1,258 @@
-"""From a verdict to a permit: at once, after a person's answer, or not at all."""
+"""From a verdict to a permit: at once, by a standing rule, after people's answer, or not at all."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import timedelta
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from operator_protocols.domain.action import Action, Result
-from operator_protocols.domain.entry import Draft, Kind
-from operator_protocols.domain.permit import Approval, ApprovalState, Permit
+from operator_protocols.domain.entry import Actor, Draft, Kind
+from operator_protocols.domain.permit import Approval, ApprovalState, Binding, Permit
+from operator_protocols.domain.standing import StandingRule
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Level, Mode, Verdict
-from operator_protocols.errors import ConflictError
-from operator_protocols.ports import Approvals, Clock, Journal
+from operator_protocols.ports import (
+    Approvals,
+    CapabilityChecker,
+    Clock,
+    Journal,
+    PermissionChecker,
+)
 from operator_sre.codec import to_json
+from operator_sre.gate.approvals import PERMIT_S, Answering, Asking, Terms, usable_until
+from operator_sre.gate.authority import GrantedCapabilities, LocalPermissions
 from operator_sre.gate.judge import judge
 from operator_sre.gate.policy import Policy
+from operator_sre.gate.policy.rule import Decision
+from operator_sre.gate.restraint import Held
+from operator_sre.gate.standing import Standing
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "Held", "Restrain"]
 
-PERMIT_S = 60.0
-APPROVAL_S = 300.0
-POLL_S = 0.2
+TOKEN_BYTES = 32
+UNKNOWN = "unknown"
+Restrain = Callable[[Verdict, Ticket, str], Awaitable[Held | None]]
 log = logging.getLogger(__name__)
+
+
+def _token() -> str:
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One action on its way to a permit: what is thought of it, for which ticket, and who asks."""
+
+    verdict: Verdict
+    ticket: Ticket
+    requester: Actor
+
+    def draft(self, kind: Kind, payload: object, *, key: str = "") -> Draft:
+        """An entry about it."""
+        ticket, run = self.ticket.id, self.ticket.run
+        return Draft(kind, to_json(payload), ticket, run, self.requester, key)
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Judges actions and mints the permits without which nothing runs."""
+    """Judges actions and mints the permits without which nothing runs.
+
+    `identify` tells a target from a later one of the same name, `environment` is the digest of
+    what a command would be started with. `restrain` is asked before anything is permitted, with
+    the agent's id, and may refuse it or have a person asked.
+    """
 
     policy: Callable[[], Policy]
     journal: Journal
     approvals: Approvals
     clock: Clock
     new_id: Callable[[], str]
-    approval_s: float = APPROVAL_S
+    terms: Terms = field(default_factory=Terms)
+    standing: Standing | None = None
+    permissions: PermissionChecker = field(default_factory=LocalPermissions)
+    capabilities: CapabilityChecker = field(default_factory=GrantedCapabilities)
+    identify: Callable[[str], str] = lambda target: ""
+    environment: str = ""
+    restrain: Restrain | None = None
+    token: Callable[[], str] = _token
 
     def judge(self, action: Action) -> Verdict:
         """What the gate thinks of an action, under the policy as it is now. Pure."""
         return judge(action, self.policy())
 
-    async def permit(self, verdict: Verdict, ticket: Ticket) -> Permit | Result:
-        """A permit, or the refusal that the mind is told. May wait for a person."""
-        policy = self.policy()
-        await self.journal.append(_verdict_draft(verdict, ticket))
-        if policy.runs_by_itself(verdict):
-            return await self._mint(verdict, ticket)
+    async def permit(
+        self, verdict: Verdict, ticket: Ticket, requester: Actor | None = None
+    ) -> Permit | Result:
+        """A permit, or the refusal that the mind is told. May wait for a person.
+
+        Without a requester it is the monitor that wants it, through the ticket's worker.
+        """
+        case = _Case(verdict, ticket, _known(requester, ticket))
+        await self.journal.append(case.draft(Kind.VERDICT, verdict))
+        refusal = self._forbidden(case) or self._never(verdict)
+        held = Held() if refusal else await self._held(case)
+        if refusal or held.refuse:
+            return self._refuse(case, refusal or held.refuse)
+        if not held.ask and self.policy().runs_by_itself(verdict):
+            return await self._mint_now(case)
+        if self.policy().decision(verdict.risk) is Decision.DENY:
+            why = f"Denied: nothing runs here whose risk is {verdict.risk}."
+            return self._refuse(case, why)
+        if held.ask:
+            return await self._ask(case, held.ask)
+        rule = self._rule(case)
+        return await self._ask(case) if rule is None else await self._mint_now(case, rule)
+
+    def _binding(self, verdict: Verdict) -> Binding:
+        action = verdict.action
+        # A tool acts on the target in its arguments, whatever the action says that it is about.
+        named = {action.target, str(action.arguments.get("target", ""))} - {""}
+        return Binding(
+            action=action.digest,
+            identity="; ".join(self.identify(name) for name in sorted(named)),
+            environment=self.environment,
+            policy=verdict.policy_digest,
+        )
+
+    async def _held(self, case: _Case) -> Held:
+        if self.restrain is None:
+            return Held()
+        held = await self.restrain(case.verdict, case.ticket, case.requester.agent)
+        return held or Held()
+
+    def _forbidden(self, case: _Case) -> str:
+        """Both the requester's permission and the agent's capability are needed."""
+        return self.permissions.may_request(
+            case.requester, case.verdict
+        ) or self.capabilities.may_act(case.requester.agent, case.verdict)
+
+    def _never(self, verdict: Verdict) -> str:
         if verdict.level is Level.BLOCKED:
-            return self._refuse(verdict, ticket, "Blocked: it never runs.")
-        if policy.mode is Mode.OBSERVE:
-            return self._refuse(verdict, ticket, "Proposed only: the mode is observe.")
-        return await self._ask(verdict, ticket)
+            return "Blocked: it never runs."
+        if verdict.level is Level.REVIEW and self.policy().mode is Mode.OBSERVE:
+            return "Proposed only: the mode is observe."
+        return ""
 
-    def _refuse(self, verdict: Verdict, ticket: Ticket, why: str, *, approval: str = "") -> Result:
-        log.warning(
-            "refused: %s", why, extra={"ticket": ticket.id, "run": ticket.run, "target": "-"}
-        )
-        refusal = verdict.refusal(why)
-        return replace(refusal, data={"approval": approval}) if approval else refusal
+    def _rule(self, case: _Case) -> StandingRule | None:
+        if self.standing is None or self.terms.needed(case.verdict.risk) > 1:
+            return None
+        return self.standing.allowing(case.verdict, case.ticket)
 
-    async def _mint(self, verdict: Verdict, ticket: Ticket, *, approval: str = "") -> Permit:
-        permit = Permit(
-            id=self.new_id(),
-            action=verdict.action,
-            policy_digest=verdict.policy_digest,
-            expires_at=self.clock.now() + timedelta(seconds=PERMIT_S),
-            ticket=ticket.id,
-            run=ticket.run,
-            epoch=ticket.epoch,
-        )
-        payload = {
-            "permit": permit.id,
-            "digest": permit.action.digest,
-            "policy_digest": permit.policy_digest,
-            "expires_at": permit.expires_at.isoformat(),
-            "epoch": permit.epoch,
-            "level": verdict.level,
-            "risk": verdict.risk,
-            "approval": approval,
-        }
-        draft = Draft(Kind.PERMIT_MINTED, payload, ticket=ticket.id, run=ticket.run)
-        await self.journal.append(draft)
-        return permit
-
-    async def _ask(self, verdict: Verdict, ticket: Ticket) -> Permit | Result:
-        approval = self._asked(verdict, ticket) or await self._request(verdict, ticket)
-        while approval.state is ApprovalState.PENDING:
-            if self.clock.now() >= approval.expires_at:
-                approval = await self._expire(approval)
-                continue
-            await self.clock.sleep(POLL_S)
-            approval = self.approvals.get(approval.id) or approval
+    async def _ask(self, case: _Case, why: str = "") -> Permit | Result:
+        asking = Asking(self.approvals, self.journal, self.clock, self.terms)
+        approval = await asking.ask(self._request(case, why))
         if approval.state is not ApprovalState.APPROVED:
             reason = f": {approval.reason}" if approval.reason else ""
-            why = f"The approval was {approval.state}{reason}."
-            return self._refuse(verdict, ticket, why, approval=approval.id)
-        # Judged again: the policy may have changed while the person was thinking.
-        if self.judge(verdict.action) != verdict:
-            why = "Superseded: the policy changed meanwhile."
-            return self._refuse(verdict, ticket, why, approval=approval.id)
-        return await self._mint(verdict, ticket, approval=approval.id)
+            return self._refuse(case, f"The approval was {approval.state}{reason}.", approval.id)
+        changed = await self._changed(case, approval)
+        if changed:
+            await asking.end(approval, ApprovalState.SUPERSEDED, changed)
+            return self._refuse(case, f"Superseded: {changed}.", approval.id)
+        permit = self._permit(case, approval.binding, usable_until(approval))
+        permit = replace(permit, approval=approval.id, version=approval.version)
+        # Of all who wait for one answer, one gets the permit.
+        return await self._mint(case, permit, key=f"{approval.id}/permit")
 
-    def _asked(self, verdict: Verdict, ticket: Ticket) -> Approval | None:
-        """A request of this run for this very action that still counts, from before a restart.
+    async def _changed(self, case: _Case, approval: Approval) -> str:
+        """What is not as it was when people were asked. The last look before a permit is given."""
+        held = await self._held(case)
+        if held.refuse:
+            return held.refuse.rstrip(".")
+        answering = Answering(self.approvals, self.permissions, self.terms)
+        refusal = self._forbidden(case) or answering.refusal(approval, approval.approvers)
+        if refusal:
+            return refusal.rstrip(".")
+        now = self.judge(case.verdict.action)
+        if now != case.verdict:
+            return "the policy changed meanwhile"
+        if self._binding(now) != approval.binding:
+            return "the target is not the one that was asked about"
+        return ""
 
-        It may have been answered while no agent was there; an answer gives one permit, in time.
-        """
-        for approval in reversed(self.approvals.find()):
-            same_action = approval.digest == verdict.action.digest
-            if approval.run == ticket.run and same_action:
-                pending = approval.state is ApprovalState.PENDING
-                in_time = self.clock.now() < approval.expires_at
-                return approval if pending or (in_time and not approval.permit) else None
-        return None
-
-    async def _request(self, verdict: Verdict, ticket: Ticket) -> Approval:
-        now = self.clock.now()
-        return await self.approvals.request(
-            Approval(
-                id=self.new_id()[:12],
-                action=verdict.action,
-                digest=verdict.action.digest,
-                risk=verdict.risk,
-                explanation=verdict.explanation,
-                state=ApprovalState.PENDING,
-                requested_at=now,
-                expires_at=now + timedelta(seconds=self.approval_s),
-                ticket=ticket.id,
-                run=ticket.run,
-            )
+    def _request(self, case: _Case, why: str) -> Approval:
+        verdict, now = case.verdict, self.clock.now()
+        return Approval(
+            id=self.new_id()[:12],
+            action=verdict.action,
+            binding=self._binding(verdict),
+            risk=verdict.risk,
+            explanation=f"{why} {verdict.explanation}".strip(),
+            state=ApprovalState.PENDING,
+            requested_at=now,
+            expires_at=self.terms.expiry(now),
+            level=verdict.level,
+            subject=case.ticket.subject,
+            ticket=case.ticket.id,
+            run=case.ticket.run,
+            requester=case.requester,
+            reads=verdict.reads,
+            writes=verdict.writes,
+            network=verdict.network,
+            sensitive=verdict.sensitive,
+            reversible=verdict.reversible,
+            needed=self.terms.needed(verdict.risk),
+            parked=self.terms.parked,
         )
 
-    async def _expire(self, approval: Approval) -> Approval:
-        try:
-            return await self.approvals.decide(
-                approval.id, ApprovalState.EXPIRED, by="operator", reason="nobody answered in time"
-            )
-        except ConflictError:
-            return self.approvals.get(approval.id) or approval  # answered at the last moment
+    async def _mint_now(self, case: _Case, rule: StandingRule | None = None) -> Permit | Result:
+        """Without a person. What was judged may have changed while its turn was waited for."""
+        if self.policy().digest != case.verdict.policy_digest:
+            return self._refuse(case, "Superseded: the policy changed meanwhile.")
+        expires_at = self.clock.now() + timedelta(seconds=PERMIT_S)
+        permit = self._permit(case, self._binding(case.verdict), expires_at)
+        return await self._mint(case, replace(permit, rule=rule.id) if rule else permit)
+
+    def _permit(self, case: _Case, binding: Binding, expires_at: datetime) -> Permit:
+        return Permit(
+            id=self.token(),
+            action=case.verdict.action,
+            policy_digest=case.verdict.policy_digest,
+            expires_at=expires_at,
+            ticket=case.ticket.id,
+            run=case.ticket.run,
+            epoch=case.ticket.epoch,
+            binding=binding.digest,
+            requester=case.requester,
+        )
+
+    async def _mint(self, case: _Case, permit: Permit, *, key: str = "") -> Permit | Result:
+        payload = _minted(permit, case.verdict)
+        entry = await self.journal.append(case.draft(Kind.PERMIT_MINTED, payload, key=key))
+        if entry.payload["permit"] != permit.fingerprint:
+            return self._refuse(case, "The approval has been used already.", permit.approval)
+        return permit
+
+    def _refuse(self, case: _Case, why: str, approval: str = "") -> Result:
+        where = {"ticket": case.ticket.id, "run": case.ticket.run, "target": "-"}
+        log.warning("refused: %s", why, extra=where)
+        refusal = case.verdict.refusal(why)
+        return replace(refusal, data={"approval": approval}) if approval else refusal
 
 
-def _verdict_draft(verdict: Verdict, ticket: Ticket) -> Draft:
-    return Draft(Kind.VERDICT, to_json(verdict), ticket=ticket.id, run=ticket.run)
+def _known(requester: Actor | None, ticket: Ticket) -> Actor:
+    """Nobody asks without a name."""
+    if requester is None:
+        return Actor("system", "system", ticket.worker or UNKNOWN)
+    return Actor(requester.id or UNKNOWN, requester.type or UNKNOWN, requester.agent or UNKNOWN)
+
+
+def _minted(permit: Permit, verdict: Verdict) -> dict[str, object]:
+    """What is written down of a permit: everything but what makes it one."""
+    touches = (("secret", verdict.sensitive), ("network", verdict.network))
+    return {
+        "permit": permit.fingerprint,
+        "digest": permit.action.digest,
+        "policy_digest": permit.policy_digest,
+        "binding": permit.binding,
+        "expires_at": permit.expires_at.isoformat(),
+        "epoch": permit.epoch,
+        "level": verdict.level,
+        "risk": verdict.risk,
+        "approval": permit.approval,
+        "version": permit.version,
+        "rule": permit.rule,
+        "touches": " ".join(name for name, found in touches if found),
+    }

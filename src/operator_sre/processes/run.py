@@ -28,6 +28,7 @@ SETTLE_S_MAX = 0.1
 
 
 Watch = Callable[[int, bytes], None]
+Started = Callable[[Process, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,12 @@ async def run(
     output_bytes_max: int,
     stdin: bytes = b"",
     watch: Watch = lambda fd, data: None,
+    started: Started = lambda process, mark: None,
 ) -> Finished:
     """Run a command to its end or its time-out, then end all that it left running.
 
-    `watch` sees every byte as it comes, with 1 for stdout and 2 for stderr.
+    `watch` sees every byte as it comes, with 1 for stdout and 2 for stderr; `started` is told by
+    which process and which mark the whole tree can be found and ended by somebody else.
 
     It returns within `timeout_s + grace_s + 0.3`, keeps at most `output_bytes_max` of each stream,
     and never raises for what the command does. Cancelled, it ends the tree first.
@@ -102,9 +105,11 @@ async def run(
     except asyncio.CancelledError:
         Tree(None, mark=mark).kill()
         raise
-    tree = Tree(_root(transport.get_pid()), mark=mark)
+    root = _root(transport.get_pid())
+    tree = Tree(root, mark=mark)
     ended = False
     try:
+        started(root, mark)
         _feed(transport, stdin)
         timed_out = not await _within(timeout_s - (time.monotonic() - begun), pipes.exited)
         if not timed_out:

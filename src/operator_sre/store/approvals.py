@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState
@@ -13,11 +14,13 @@ from operator_sre.store.reader import Reader
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
 
-__all__ = ["StoredApprovals"]
+__all__ = ["StoredApprovals", "cancel_requests", "load_approval", "withdraw_requests"]
+
+_PEOPLE = (ApprovalState.APPROVED, ApprovalState.REJECTED)
 
 
 class StoredApprovals:
-    """Requests to people. A pending one past its time is expired, whoever looks."""
+    """Requests to people. An answer that comes too late counts for nothing."""
 
     def __init__(self, reader: Reader, writer: Writer) -> None:
         self._reader = reader
@@ -27,7 +30,7 @@ class StoredApprovals:
         """Record it; the same id asked twice is one request."""
 
         def change(transaction: Transaction) -> Approval:
-            known = _load(transaction, approval.id)
+            known = load_approval(transaction, approval.id)
             if known is None:
                 transaction.append(
                     Draft(
@@ -35,6 +38,7 @@ class StoredApprovals:
                         {"approval": to_json(approval)},
                         ticket=approval.ticket,
                         run=approval.run,
+                        actor=approval.requester,
                     )
                 )
             return known or approval
@@ -42,24 +46,21 @@ class StoredApprovals:
         return await self._writer.write(change)
 
     async def decide(
-        self, approval: str, state: ApprovalState, *, by: str, reason: str
+        self, approval: str, state: ApprovalState, *, by: Actor, reason: str, version: int
     ) -> Approval:
-        """Answer a pending request. ConflictError when it is answered or expired already."""
+        """Answer what was seen as `version`; a yes that another is needed for stays PENDING."""
 
         def change(transaction: Transaction) -> Approval:
-            known = _load(transaction, approval)
+            known = load_approval(transaction, approval)
             if known is None:
                 raise NotFoundError(
                     f"There is no approval {approval!r}.",
                     next_step="See what is pending with: operator approvals list",
                 )
-            if known.state is not ApprovalState.PENDING:
-                raise ConflictError(f"Approval {approval!r} is {known.state} already.")
-            late = known.expires_at <= transaction.now()
-            if late and state is not ApprovalState.EXPIRED:
-                raise ConflictError(f"Approval {approval!r} has expired.")
+            _must_be_open(known, state, transaction.now(), used=_is_used(transaction, approval))
+            _must_be_seen(known, version)
             transaction.append(_decision(known, state, by, reason))
-            decided = _load(transaction, approval)
+            decided = load_approval(transaction, approval)
             assert decided is not None
             return decided
 
@@ -70,29 +71,100 @@ class StoredApprovals:
         rows = self._reader.rows("SELECT body FROM approvals WHERE id = ?", (approval,))
         return from_json(Approval, json.loads(rows[0][0])) if rows else None
 
-    def find(self, *, states: Iterable[ApprovalState] = ()) -> Sequence[Approval]:
-        """Requests in these states, oldest first."""
+    def find(self, *, states: Iterable[ApprovalState] = (), run: str = "") -> Sequence[Approval]:
+        """Requests in these states, of this run or of all, oldest first."""
         wanted = [state.value for state in (states or ApprovalState)]
         marks = ", ".join("?" * len(wanted))
+        where = f"state IN ({marks}) AND run = ?" if run else f"state IN ({marks})"
         rows = self._reader.rows(
-            f"SELECT body FROM approvals WHERE state IN ({marks}) ORDER BY seq",  # noqa: S608
-            wanted,
+            f"SELECT body FROM approvals WHERE {where} ORDER BY seq",  # noqa: S608
+            [*wanted, run] if run else wanted,
         )
         return [from_json(Approval, json.loads(row[0])) for row in rows]
 
 
-def _load(transaction: Transaction, approval: str) -> Approval | None:
+def load_approval(transaction: Transaction, approval: str) -> Approval | None:
+    """One request as it stands inside a transaction."""
     row = transaction.connection.execute(
         "SELECT body FROM approvals WHERE id = ?", (approval,)
     ).fetchone()
     return from_json(Approval, json.loads(row[0])) if row else None
 
 
-def _decision(approval: Approval, state: ApprovalState, by: str, reason: str) -> Draft:
+def withdraw_requests(transaction: Transaction, run: str, reason: str) -> None:
+    """Nobody waits any more for what a run that is over had asked."""
+    rows = transaction.connection.execute(
+        "SELECT body FROM approvals WHERE run = ? AND run <> '' AND state = ? ORDER BY seq",
+        (run, ApprovalState.PENDING.value),
+    ).fetchall()
+    for (body,) in rows:
+        known = from_json(Approval, json.loads(body))
+        transaction.append(_decision(known, ApprovalState.WITHDRAWN, Actor(), reason))
+
+
+def cancel_requests(transaction: Transaction, by: Actor, reason: str) -> list[str]:
+    """Nobody may say yes any more, and a yes that nothing came of yet is none; returns which."""
+    rows = transaction.connection.execute(
+        "SELECT body FROM approvals WHERE state = ? OR (state = ? AND expires_at > ?) ORDER BY seq",
+        (
+            ApprovalState.PENDING.value,
+            ApprovalState.APPROVED.value,
+            transaction.now().timestamp(),
+        ),
+    ).fetchall()
+    asked = [from_json(Approval, json.loads(body)) for (body,) in rows]
+    stopped = [one for one in asked if not one.permit]
+    for known in stopped:
+        transaction.append(_decision(known, ApprovalState.CANCELLED, by, reason))
+    return [known.id for known in stopped]
+
+
+def _is_used(transaction: Transaction, approval: str) -> bool:
+    sql = "SELECT 1 FROM permits WHERE approval = ? AND used = 1"
+    return transaction.connection.execute(sql, (approval,)).fetchone() is not None
+
+
+def _must_be_open(known: Approval, state: ApprovalState, now: datetime, *, used: bool) -> None:
+    if not known.state.may_become(state):
+        raise ConflictError(f"Approval {known.id!r} is {known.state} already.")
+    if used:
+        raise ConflictError(f"Approval {known.id!r} has been used already.")
+    if known.expires_at <= now and state in _PEOPLE:
+        raise ConflictError(f"Approval {known.id!r} has expired.")
+
+
+def _must_be_seen(known: Approval, version: int) -> None:
+    if known.version != version:
+        raise ConflictError(
+            f"Approval {known.id!r} has changed since you looked: it is at version"
+            f" {known.version}, and you saw {version}.",
+            next_step=f"Look again with: operator approvals show {known.id}",
+        )
+
+
+def _decision(known: Approval, state: ApprovalState, by: Actor, reason: str) -> Draft:
+    approvers, becomes = known.approvers, state
+    if state is ApprovalState.APPROVED:
+        if by.id in approvers:
+            raise ConflictError(
+                f"{by.id!r} has said yes to approval {known.id!r} already, and it needs"
+                f" {known.needed} different people.",
+                next_step="Ask somebody else to approve it.",
+            )
+        approvers = (*approvers, by.id)
+        becomes = state if len(approvers) >= known.needed else ApprovalState.PENDING
     return Draft(
         Kind.APPROVAL_DECIDED,
-        {"id": approval.id, "state": state, "decided_by": by, "reason": reason},
-        ticket=approval.ticket,
-        run=approval.run,
-        actor=Actor(id=by, type="user"),
+        {
+            "id": known.id,
+            "answer": state,
+            "state": becomes,
+            "decided_by": by.id,
+            "reason": reason,
+            "approvers": list(approvers),
+            "version": known.version + 1,
+        },
+        ticket=known.ticket,
+        run=known.run,
+        actor=by,
     )

@@ -9,17 +9,30 @@ from typing import Any
 
 from operator_protocols.domain.action import Action, digest_of
 from operator_protocols.domain.entry import Entry
+from operator_protocols.domain.session import session_of
 from operator_sre.codec import from_json
 from operator_sre.store.database import Connection, plain
 
-__all__ = ["command_began", "command_ended", "command_refused"]
+__all__ = ["command_began", "command_ended", "command_refused", "touched_by"]
 
 # Of the output: so much of its beginning, and so much of its end.
 END_CHARS_MAX = 4096
 # Longer than any name of a target, and short enough for an index of any database.
 NAME_CHARS_MAX = 256
+# How much longer than its time-out a command may take to be ended and recorded.
+LATE_S_MAX = 15.0
 _END = (
-    *("ended", "outcome", "exit_code", "failed", "duration_s", "category", "head", "tail"),
+    *(
+        "ended",
+        "ended_at",
+        "outcome",
+        "exit_code",
+        "failed",
+        "duration_s",
+        "category",
+        "head",
+        "tail",
+    ),
     *("output_hash", "stdout_sha256", "stderr_sha256"),
 )
 Row = dict[str, object]
@@ -28,7 +41,25 @@ Row = dict[str, object]
 def command_began(connection: Connection, entry: Entry) -> None:
     """A row for what is about to run."""
     permit = entry.payload["permit"]
-    _insert(connection, _row(connection, entry, permit) | _allowed(connection, permit))
+    row = _row(connection, entry, permit) | _allowed(connection, permit)
+    action = from_json(Action, entry.payload["action"])
+    touches = connection.execute("SELECT touches FROM permits WHERE id = ?", (permit,)).fetchone()
+    subject = connection.execute(
+        "SELECT subject FROM tickets WHERE id = ?", (entry.ticket,)
+    ).fetchone()
+    row |= {
+        "session": session_of(str(row["agent"])),
+        "subject": subject[0] if subject else "",
+        "touched": plain(touched_by(action))[:NAME_CHARS_MAX],
+        "touches": touches[0] if touches else "",
+        "until": entry.at.timestamp() + action.timeout_s + LATE_S_MAX,
+    }
+    _insert(connection, row)
+
+
+def touched_by(action: Action) -> str:
+    """The target that an action changes: a tool acts on the one in its arguments."""
+    return str(action.arguments.get("target") or action.target)
 
 
 def command_ended(connection: Connection, entry: Entry) -> None:
@@ -109,7 +140,11 @@ def _approver(connection: Connection, approval: str) -> str:
     if not approval:
         return ""
     row = connection.execute("SELECT body FROM approvals WHERE id = ?", (approval,)).fetchone()
-    return plain(str(json.loads(row[0]).get("decided_by", ""))) if row else ""
+    if row is None:
+        return ""
+    body = json.loads(row[0])
+    approved = body.get("approvers") if body.get("state") == "approved" else ()
+    return plain(", ".join(approved or (str(body.get("decided_by", "")),)))
 
 
 def _end(entry: Entry) -> Row:
@@ -120,6 +155,7 @@ def _end(entry: Entry) -> Row:
     outcome, exit_code = result["outcome"], result["exit_code"]
     return {
         "ended": entry.seq,
+        "ended_at": entry.at.timestamp(),
         "outcome": outcome,
         "exit_code": exit_code,
         "failed": int(outcome == "timed_out" or (outcome == "ran" and exit_code != 0)),

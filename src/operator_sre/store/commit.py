@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from operator_protocols.domain.entry import Draft
 from operator_protocols.errors import ConflictError, StoreError
-from operator_sre.store.database import Connection, Database, sentence
+from operator_sre.store.database import Database, Kept, sentence
+from operator_sre.store.lull import Lull
 from operator_sre.store.projections import PROJECTED
 from operator_sre.store.transaction import Rules, Transaction
 
@@ -32,10 +32,11 @@ class Job:
 class Committer:
     """Holds the writer's session. A change that raises is undone alone; its neighbours commit."""
 
-    def __init__(self, database: Database, rules: Rules) -> None:
+    def __init__(self, database: Database, rules: Rules, lull: Lull) -> None:
         self._database = database
         self._rules = rules
-        self._connection: Connection | None = None
+        self._session = Kept(database, database.writer)
+        self._lull = lull
         self._appended = 0
 
     def commit(self, group: Sequence[Job], *, wait: bool) -> bool:
@@ -44,14 +45,15 @@ class Committer:
         With `wait` False it returns False at once, with nothing done, when another process writes.
         """
         try:
-            connection = self._session()
+            connection = self._session.get()
             if not self._database.begin(connection, wait=wait):
                 return False
             transaction = Transaction(connection, self._rules)
             for job in group:
                 self._apply(transaction, job)
             transaction.flush()
-            connection.execute("COMMIT")
+            with self._lull:
+                connection.execute("COMMIT")
             self._appended += transaction.appended
         except self._database.failures as error:
             self._fail(group, self._failure(error))
@@ -60,7 +62,7 @@ class Committer:
         return True
 
     def _fail(self, group: Sequence[Job], error: Exception) -> None:
-        self._abandon()
+        self._session.abandon()  # which undoes it; the next group opens another
         for job in group:
             job.value, job.error = None, error
 
@@ -73,13 +75,13 @@ class Committer:
         """Sign what this process has appended, so that its tail is covered, and end the session."""
         if self._appended:
             try:
-                connection = self._session()
+                connection = self._session.get()
                 self._database.begin(connection, wait=True)
                 Transaction(connection, self._rules).checkpoint()
                 connection.execute("COMMIT")
             except self._database.failures:
-                self._abandon()  # unsigned, but whole: the next checkpoint covers it
-        self._abandon()
+                pass  # unsigned, but whole: the next checkpoint covers it
+        self._session.abandon()
 
     def _apply(self, transaction: Transaction, job: Job) -> None:
         draft = job.draft
@@ -102,18 +104,6 @@ class Committer:
             transaction.undo(mark)
             job.value, job.error = None, _own(self._database, error)
         connection.execute("RELEASE SAVEPOINT change")
-
-    def _session(self) -> Connection:
-        if self._connection is None:
-            self._connection = self._database.writer()
-        return self._connection
-
-    def _abandon(self) -> None:
-        """Give up the session, which ends its transaction; the next change opens another."""
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            with contextlib.suppress(*self._database.failures):
-                connection.close()
 
 
 def _result(transaction: Transaction, job: Job) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Cursor",
     "Database",
     "Inspected",
+    "Kept",
     "Lasting",
     "Maintained",
     "Versioned",
@@ -105,11 +107,19 @@ class Database(Protocol):
         """A session that only reads."""
         ...
 
+    def indexer(self) -> Connection:
+        """The session of whoever fills the index, which may lose its last steps in a crash."""
+        ...
+
     def begin(self, connection: Connection, *, wait: bool = True) -> bool:
         """Begin a transaction that no other writer can be in, here or in another process.
 
         With `wait` False it returns False instead of waiting for another writer.
         """
+        ...
+
+    def hold_index(self, connection: Connection) -> None:
+        """Nobody else changes the index until the transaction ends; begins one if there is none."""
         ...
 
 
@@ -163,3 +173,25 @@ class Inspected(Protocol):
 
 class Maintained(Database, Versioned, Lasting, Inspected, Protocol):
     """A database with all that checking, copying and changing a whole store needs."""
+
+
+class Kept:
+    """A session that is opened when it is first needed, and given up after trouble."""
+
+    def __init__(self, database: Database, opened: Callable[[], Connection]) -> None:
+        self._failures = database.failures
+        self._open = opened
+        self._connection: Connection | None = None
+
+    def get(self) -> Connection:
+        """The session, a new one if there is none."""
+        if self._connection is None:
+            self._connection = self._open()
+        return self._connection
+
+    def abandon(self) -> None:
+        """Give it up, which ends its transaction."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            with contextlib.suppress(*self._failures):
+                connection.close()

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from operator_sre.store.database import Connection, Database
-from operator_sre.store.textindex import TextIndex, create_index, progress
+from operator_sre.store.database import Connection, Database, Kept
+from operator_sre.store.lull import Lull
+from operator_sre.store.textindex import Row, TextIndex, create_index, progress
 from operator_sre.store.words import text_of_body
 
 __all__ = ["STEP_ENTRIES", "Indexer"]
 
 # Short enough that nobody who wants to write waits long for a step.
-STEP_ENTRIES = 500
+STEP_ENTRIES = 1000
+# So few that they fit into one wait for the disk, so many that waking up for them is worth it.
+READ_ENTRIES = 8
+# When nobody has waited for the disk for so long, nobody is writing.
+IDLE_S = 0.02
 # What is written together is indexed together; a second behind is soon enough.
 GATHER_S = 0.25
-STEPS_MAX = 20
+GENTLE_S = 0.5
 _COMMANDS = "SELECT seq, ended, command, context, head, tail FROM commands"
+_ENTRIES = "SELECT seq, body, hash FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
 log = logging.getLogger(__name__)
+
+
+class _Read:
+    """What was read of the entries behind `start`, up to `end`, without keeping anybody out."""
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        self.rows: list[Row] = []
+        self.bodies = 0
+        self.last: Any = None  # the hash of the entry at `end`
 
 
 class Indexer:
@@ -32,33 +47,47 @@ class Indexer:
     command and context, and its output if it had ended by then.
     """
 
-    def __init__(self, database: Database, index: TextIndex) -> None:
+    def __init__(
+        self,
+        database: Database,
+        index: TextIndex,
+        *,
+        turn: threading.Lock | None = None,
+        lull: Lull | None = None,
+    ) -> None:
         self._database = database
         self._index = index
-        self._connection: Connection | None = None
+        self._turn = turn or threading.Lock()
+        self._lull = lull or Lull()
+        self._session = Kept(database, database.indexer)
         self._lock = threading.Lock()
         self._news = threading.Event()
+        self._told = False
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
     def tell(self) -> None:
         """Something was written. Returns at once."""
-        if not self._news.is_set():
-            self._news.set()
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._work, name="store-indexer", daemon=True
-                )
-                self._thread.start()
+        if self._told:
+            return
+        self._told = True
+        self._news.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="store-indexer", daemon=True)
+            self._thread.start()
 
-    def advance(self, *, steps_max: int) -> bool:
-        """Index what is waiting, up to so many steps; True when more is left to be done now."""
+    def advance(self, *, steps_max: int, gentle_until: float = 0.0) -> bool:
+        """Index what is waiting, up to so many steps; True when more is left to be done now.
+
+        Up to a time of `time.perf_counter` it computes only while those who write wait for the
+        disk.
+        """
         with self._lock:
             try:
-                return all(self._step(self._session()) for _ in range(steps_max))
+                return all(self._step(self._session.get(), gentle_until) for _ in range(steps_max))
             except self._database.failures as error:
                 log.warning("the index could not be written, and is tried again later: %s", error)
-                self._abandon()
+                self._session.abandon()
                 return False
 
     def close(self) -> None:
@@ -68,46 +97,56 @@ class Indexer:
             self._news.set()
             self._thread.join()
         with self._lock:
-            self._abandon()
+            self._session.abandon()
 
     def _work(self) -> None:
-        spent_s = 0.0
         while not self._closing.is_set():
             self._news.wait()
-            # Never more than half of the time, so that those who write keep the other half.
-            self._closing.wait(max(GATHER_S, spent_s))
+            self._closing.wait(GATHER_S)
             self._news.clear()
-            started = time.monotonic()
-            if self.advance(steps_max=STEPS_MAX):
-                self._news.set()
-            spent_s = time.monotonic() - started
+            self._told = False  # behind it, so that what is told from here on is not missed
+            # Whoever writes without a pause is not kept waiting, unless the index falls behind.
+            gentle_until = time.perf_counter() + GENTLE_S
+            while self.advance(steps_max=1, gentle_until=gentle_until):
+                if self._closing.is_set():
+                    break
 
-    def _step(self, connection: Connection) -> bool:
-        """Index the next entries; False when there are none."""
-        start = self._start(connection)
-        entries = connection.execute(
-            "SELECT seq, body FROM entries WHERE seq > ? ORDER BY seq LIMIT ?",
-            (start, STEP_ENTRIES),
-        ).fetchall()
-        if not entries:
+    def _step(self, connection: Connection, gentle_until: float) -> bool:
+        """Index the next entries; False when there are no more behind them."""
+        read = _Read(self._start(connection))
+        self._read(connection, read, gentle_until)
+        if read.end == read.start:
             return False
-        texts = ((seq, text_of_body(body)) for seq, body in entries)
-        rows = [self._index.row(seq, text) for seq, text in texts if text]
-        # Only what takes the database is done while others have to wait.
-        self._database.begin(connection, wait=True)
-        if self._start(connection) == start:
-            self._write(connection, rows, start, entries[-1][0])
-        connection.execute("COMMIT")
-        return True
+        with self._turn:
+            # Only what takes the database is done while others have to wait.
+            self._database.hold_index(connection)
+            if self._start(connection) == read.start and _held(connection, read):
+                self._write(connection, read)
+            connection.execute("COMMIT")
+        return read.end - read.start >= STEP_ENTRIES
 
-    def _write(
-        self, connection: Connection, rows: Sequence[tuple[object, ...]], start: int, end: int
-    ) -> None:
-        if start == 0:
+    def _read(self, connection: Connection, read: _Read, gentle_until: float) -> None:
+        """Read the next entries, a few at a time, while those who write wait for the disk."""
+        lull_until: float | None = 0.0
+        while read.end - read.start < STEP_ENTRIES:
+            if lull_until is not None and lull_until <= time.perf_counter() < gentle_until:
+                lull_until = self._lull.wait(limit_s=IDLE_S)
+            entries = connection.execute(_ENTRIES, (read.end, READ_ENTRIES)).fetchall()
+            for seq, body, _ in entries:
+                if text := text_of_body(body):
+                    read.rows.append(self._index.row(seq, text))
+                read.bodies += body is not None
+            if entries:
+                read.end, _, read.last = entries[-1]
+            if len(entries) < READ_ENTRIES:
+                return
+
+    def _write(self, connection: Connection, read: _Read) -> None:
+        if read.start == 0:
             create_index(self._index, connection)
-        self._index.insert(connection, "entries_text", rows)
-        self._write_commands(connection, start, end)
-        connection.execute("UPDATE indexed SET seq = ?", (end,))
+        self._index.insert(connection, "entries_text", read.rows)
+        self._write_commands(connection, read.start, read.end)
+        connection.execute("UPDATE indexed SET seq = ?", (read.end,))
 
     def _write_commands(self, connection: Connection, start: int, end: int) -> None:
         index, table = self._index, "commands_text"
@@ -127,16 +166,17 @@ class Indexer:
         head = connection.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
         return done if done <= head else 0
 
-    def _session(self) -> Connection:
-        if self._connection is None:
-            self._connection = self._database.writer()
-        return self._connection
 
-    def _abandon(self) -> None:
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            with contextlib.suppress(*self._database.failures):
-                connection.close()
+def _held(connection: Connection, read: _Read) -> bool:
+    """False when something was taken from what was read, or other entries are in its place.
+
+    The hash of the last one covers all before it, with or without their bodies.
+    """
+    bodies = connection.execute(
+        "SELECT count(length(body)) FROM entries WHERE seq > ? AND seq <= ?", (read.start, read.end)
+    ).fetchone()[0]
+    last = connection.execute("SELECT hash FROM entries WHERE seq = ?", (read.end,)).fetchone()
+    return bodies == read.bodies and last is not None and last[0] == read.last
 
 
 def _text(row: Sequence[Any], *, at: int) -> str:

@@ -1,16 +1,22 @@
-"""Permits used up and intents written down, in one transaction,."""
+"""Permits used up and intents written down, in one transaction."""
 
 from __future__ import annotations
 
 from operator_protocols.domain.action import Result
 from operator_protocols.domain.entry import Draft, Entry, Kind
-from operator_protocols.domain.permit import Permit
+from operator_protocols.domain.limits import Limits
+from operator_protocols.domain.permit import ApprovalState, Permit
 from operator_protocols.errors import PermitError
 from operator_sre.codec import to_json
+from operator_sre.store.approvals import load_approval
+from operator_sre.store.changes import held_back
+from operator_sre.store.standing import rule_stands
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
 
 __all__ = ["StoredIntents"]
+
+SHOWN_CHARS = 12
 
 
 class StoredIntents:
@@ -19,48 +25,63 @@ class StoredIntents:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def begin(self, permit: Permit) -> Entry:
+    async def begin(self, permit: Permit, limits: Limits | None = None) -> Entry:
         """Use the permit up and record the intent, in one transaction; PermitError otherwise."""
 
         def change(transaction: Transaction) -> Entry:
-            refusal = _refusal(transaction, permit)
+            refusal = _refusal(transaction, permit) or held_back(transaction, permit, limits)
             if refusal:
-                raise PermitError(f"Permit {permit.id!r} {refusal}; nothing was run.")
-            payload = {"permit": permit.id, "action": to_json(permit.action)}
+                name = permit.fingerprint[:SHOWN_CHARS]
+                raise PermitError(f"Permit {name} {refusal}; nothing was run.")
             return transaction.append(
-                Draft(Kind.TOOL_CALL, payload, ticket=permit.ticket, run=permit.run)
+                Draft(
+                    Kind.TOOL_CALL,
+                    {"permit": permit.fingerprint, "action": to_json(permit.action)},
+                    ticket=permit.ticket,
+                    run=permit.run,
+                    actor=permit.requester,
+                )
             )
 
         return await self._writer.write(change)
 
-    async def end(self, permit: Permit, result: Result) -> Entry:
-        """Record what became of it."""
+    async def end(self, intent: Entry, result: Result) -> Entry:
+        """Record what became of it, once."""
+        name = intent.payload["permit"]
         draft = Draft(
             Kind.TOOL_RESULT,
-            {"permit": permit.id, "result": to_json(result)},
-            ticket=permit.ticket,
-            run=permit.run,
-            key=f"outcome/{permit.id}",
+            {"permit": name, "result": to_json(result)},
+            ticket=intent.ticket,
+            run=intent.run,
+            actor=intent.actor,
+            key=f"outcome/{name}",
         )
         return await self._writer.write(lambda transaction: transaction.append(draft))
 
 
 def _refusal(transaction: Transaction, permit: Permit) -> str:
+    """What was minted counts, never what the holder says of it."""
     row = transaction.connection.execute(
-        "SELECT digest, policy, ticket, epoch, expires_at, used FROM permits WHERE id = ?",
-        (permit.id,),
+        "SELECT digest, policy, binding, ticket, epoch, expires_at, used, approval, version, rule"
+        " FROM permits WHERE id = ?",
+        (permit.fingerprint,),
     ).fetchone()
     if row is None:
         return "was never given"
-    digest, policy, ticket, epoch, expires_at, used = row
+    digest, policy, binding, ticket, epoch, expires_at, used, approval, version, rule = row
     if used:
         return "has been used"
     if expires_at <= transaction.now().timestamp():
         return "has expired"
-    if digest != permit.action.digest or policy != permit.policy_digest:
+    bound = (permit.action.digest, permit.policy_digest, permit.binding)
+    if (digest, policy, binding) != bound or not binding:
         return "is for another action"
     if ticket is not None and not _claim_stands(transaction, ticket, epoch):
         return "belongs to a claim that is over"
+    if approval and not _approval_stands(transaction, permit.fingerprint, approval, version):
+        return "rests on an approval that does not count any more"
+    if rule and not rule_stands(transaction, rule):
+        return "rests on a standing rule that was revoked"
     return ""
 
 
@@ -69,3 +90,17 @@ def _claim_stands(transaction: Transaction, ticket: int, epoch: int) -> bool:
         "SELECT epoch, state FROM tickets WHERE id = ?", (ticket,)
     ).fetchone()
     return row is not None and tuple(row) == (epoch, "claimed")
+
+
+def _approval_stands(transaction: Transaction, permit: str, approval: str, version: int) -> bool:
+    """Still a yes, the very one that was seen, and nothing else has come of it."""
+    known = load_approval(transaction, approval)
+    used = transaction.connection.execute(
+        "SELECT 1 FROM permits WHERE approval = ? AND used = 1", (approval,)
+    ).fetchone()
+    return (
+        known is not None
+        and used is None
+        and known.state is ApprovalState.APPROVED
+        and (known.version, known.permit) == (version, permit)
+    )

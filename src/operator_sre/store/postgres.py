@@ -22,9 +22,10 @@ CONNECT_S = 10
 LOCK_S = 10
 STATEMENT_S = 60
 FETCH_ROWS = 100
-# Half of the lock's name; the other half is the schema, so that two stores in one database do not
-# wait for each other.
+# Half of a lock's name; the other half is the schema, so that two stores in one database do not
+# wait for each other. Whoever takes both takes that of the writers first.
 LOCK = 0x0F5EC0DE
+INDEX_LOCK = LOCK + 1
 _TYPES = {
     "int": "BIGINT",
     "real": "DOUBLE PRECISION",
@@ -45,10 +46,8 @@ _DURABLE = (
     "SELECT set_config('synchronous_commit', 'on', false)"
     " WHERE current_setting('synchronous_commit') = 'off'"
 )
-_BEGIN = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"
-    f" SELECT pg_advisory_xact_lock({LOCK}, hashtext(current_schema()))"
-)
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_TAKE = "SELECT pg_advisory_xact_lock({}, hashtext(current_schema()))"
 
 
 class PostgresDatabase:
@@ -108,6 +107,13 @@ class PostgresDatabase:
         """A session that only reads."""
         return self._session("SET default_transaction_read_only = on", limit_s=STATEMENT_S)
 
+    def indexer(self) -> Connection:
+        """The session of whoever fills the index: whole after a crash, but not on the disk at once.
+
+        Losing a step is no harm: how far the index is, is lost with it.
+        """
+        return self._session("SET synchronous_commit = off", limit_s=STATEMENT_S)
+
     def session(self) -> Session:
         """A session for long work."""
         return self._session(limit_s=0)
@@ -120,8 +126,14 @@ class PostgresDatabase:
         if not wait:
             return False
         assert isinstance(connection, Session)
-        connection.script(_BEGIN)
+        connection.script(f"{_BEGIN}; {_TAKE.format(LOCK)}")
         return True
+
+    def hold_index(self, connection: Connection) -> None:
+        """Whoever fills the index has a lock of its own, so that writers do not wait for it."""
+        assert isinstance(connection, Session)
+        begin = "" if connection.in_transaction else f"{_BEGIN}; "
+        connection.script(f"{begin}{_TAKE.format(INDEX_LOCK)}")
 
     def snapshot(self, connection: Connection) -> None:
         """Begin a transaction that sees one moment to its end."""

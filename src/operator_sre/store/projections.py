@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.health import Severity
@@ -14,6 +15,14 @@ from operator_protocols.domain.ticket import TicketState
 from operator_sre.codec import from_json
 from operator_sre.store.attempts import command_began, command_ended, command_refused
 from operator_sre.store.database import Connection, plain
+from operator_sre.store.restraints import (
+    limits_reset,
+    mode_reset,
+    mode_set,
+    session_held,
+    session_reset,
+    switched,
+)
 
 __all__ = ["PROJECTED", "project"]
 
@@ -141,39 +150,75 @@ def _run_finished(connection: Connection, entry: Entry) -> None:
 def _approval_requested(connection: Connection, entry: Entry) -> None:
     approval = entry.payload["approval"]
     connection.execute(
-        "INSERT INTO approvals (id, seq, state, expires_at, body) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO approvals (id, seq, state, expires_at, run, body) VALUES (?, ?, ?, ?, ?, ?)",
         (
             approval["id"],
             entry.seq,
             ApprovalState.PENDING.value,
             datetime.fromisoformat(approval["expires_at"]).timestamp(),
+            plain(entry.run),
             _text(approval),
         ),
     )
 
 
+def _approval_escalated(connection: Connection, entry: Entry) -> None:
+    _add_to_approval(connection, entry.payload["id"], {"escalated_at": entry.at.isoformat()})
+
+
 def _approval_decided(connection: Connection, entry: Entry) -> None:
     answer = {name: entry.payload[name] for name in ("state", "decided_by", "reason")}
-    _add_to_approval(connection, entry.payload["id"], answer)
+    if "approvers" in entry.payload:
+        answer["approvers"] = entry.payload["approvers"]
+    answer["decided_at"] = entry.at.isoformat()
+    _add_to_approval(connection, entry.payload["id"], answer, answers=1)
     connection.execute(
         "UPDATE approvals SET state = ? WHERE id = ?",
         (entry.payload["state"], entry.payload["id"]),
     )
 
 
-def _add_to_approval(connection: Connection, approval: str, more: dict[str, str]) -> None:
+def _add_to_approval(
+    connection: Connection, approval: str, more: dict[str, Any], *, answers: int = 0
+) -> None:
     row = connection.execute("SELECT body FROM approvals WHERE id = ?", (approval,)).fetchone()
+    body = json.loads(row[0])
+    body |= more | {"version": body.get("version", 1) + answers}
+    connection.execute("UPDATE approvals SET body = ? WHERE id = ?", (_text(body), approval))
+
+
+def _rule_added(connection: Connection, entry: Entry) -> None:
+    rule = entry.payload["rule"]
     connection.execute(
-        "UPDATE approvals SET body = ? WHERE id = ?",
-        (_text(json.loads(row[0]) | more), approval),
+        "INSERT INTO standing_rules (id, seq, revoked, body) VALUES (?, ?, 0, ?)",
+        (rule["id"], entry.seq, _text(rule)),
     )
+
+
+def _rule_revoked(connection: Connection, entry: Entry) -> None:
+    revoked = {
+        "revoked_at": entry.at.isoformat(),
+        "revoked_by": entry.actor.id,
+        "revoked_because": entry.payload["reason"],
+    }
+    _add_to_rule(connection, entry.payload["id"], revoked)
+    connection.execute("UPDATE standing_rules SET revoked = 1 WHERE id = ?", (entry.payload["id"],))
+
+
+def _add_to_rule(connection: Connection, rule: str, more: dict[str, Any], *, uses: int = 0) -> None:
+    row = connection.execute("SELECT body FROM standing_rules WHERE id = ?", (rule,)).fetchone()
+    body = json.loads(row[0])
+    body |= more | {"uses": body["uses"] + uses}
+    connection.execute("UPDATE standing_rules SET body = ? WHERE id = ?", (_text(body), rule))
 
 
 def _permit_minted(connection: Connection, entry: Entry) -> None:
     payload = entry.payload
     connection.execute(
-        "INSERT INTO permits (id, digest, policy, ticket, epoch, expires_at, level, risk, approval)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO permits (id, digest, policy, ticket, epoch, expires_at, level, risk, approval,"
+        " touches, version, rule, binding, generation)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
+        " (SELECT coalesce(max(generation), 0) FROM kill_switch))",
         (
             payload["permit"],
             payload["digest"],
@@ -184,8 +229,14 @@ def _permit_minted(connection: Connection, entry: Entry) -> None:
             payload.get("level", ""),
             payload.get("risk", ""),
             payload.get("approval", ""),
+            payload.get("touches", ""),
+            payload.get("version", 0),
+            payload.get("rule", ""),
+            payload.get("binding", ""),
         ),
     )
+    if payload.get("rule"):
+        _add_to_rule(connection, payload["rule"], {}, uses=1)
     if payload.get("approval"):
         _add_to_approval(connection, payload["approval"], {"permit": payload["permit"]})
 
@@ -238,7 +289,10 @@ _FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
     Kind.RUN_STARTED: _run_started,
     Kind.RUN_FINISHED: _run_finished,
     Kind.APPROVAL_REQUESTED: _approval_requested,
+    Kind.APPROVAL_ESCALATED: _approval_escalated,
     Kind.APPROVAL_DECIDED: _approval_decided,
+    Kind.RULE_ADDED: _rule_added,
+    Kind.RULE_REVOKED: _rule_revoked,
     Kind.PERMIT_MINTED: _permit_minted,
     Kind.TOOL_CALL: _intent,
     Kind.TOOL_RESULT: _outcome,
@@ -246,6 +300,13 @@ _FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
     Kind.PATTERN_CREATED: _pattern_created,
     Kind.PATTERN_USED: _pattern_used,
     Kind.PATTERN_DELETED: _pattern_deleted,
+    Kind.KILL_SWITCH_ON: switched,
+    Kind.KILL_SWITCH_OFF: switched,
+    Kind.MODE_SET: mode_set,
+    Kind.MODE_RESET: mode_reset,
+    Kind.SESSION_HELD: session_held,
+    Kind.SESSION_RESET: session_reset,
+    Kind.LIMITS_RESET: limits_reset,
 }
 
 PROJECTED = frozenset(_FOLLOWS)

@@ -80,7 +80,7 @@ def purge(
         _follow(connection, rebuilt, plan)
         _take_away(connection, plan, progress)
         rebuilt.adopt(database, connection)
-        forget_index(connection)
+        forget_index(database, connection)
         entry = _record(Transaction(connection, rules), plan, by)
         connection.execute("COMMIT")
         database.settle(connection)

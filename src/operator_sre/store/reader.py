@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from operator_protocols.errors import StoreError
-from operator_sre.store.database import Connection, Database, sentence
+from operator_sre.store.database import Database, Kept, sentence
 
 __all__ = ["Reader"]
 
@@ -19,15 +18,15 @@ class Reader:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._connection: Connection | None = None
+        self._session = Kept(database, database.reader)
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
         """The rows of one query."""
         with self._lock:
             try:
-                return self._session().execute(sql, values).fetchall()
+                return self._session.get().execute(sql, values).fetchall()
             except self._database.failures as error:
-                self._drop()  # the next question is asked in a session of its own
+                self._session.abandon()  # the next question is asked in a session of its own
                 raise StoreError(
                     f"The store could not be read: {sentence(error)}.",
                     next_step=self._database.remedy,
@@ -42,15 +41,4 @@ class Reader:
     def close(self) -> None:
         """Give the session back."""
         with self._lock:
-            self._drop()
-
-    def _drop(self) -> None:
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            with contextlib.suppress(*self._database.failures):
-                connection.close()
-
-    def _session(self) -> Connection:
-        if self._connection is None:
-            self._connection = self._database.reader()
-        return self._connection
+            self._session.abandon()

@@ -132,7 +132,7 @@ def rebuild(database: Maintained, *, progress: Progress) -> tuple[Difference, ..
             rebuilt.take(row)
         found = rebuilt.adopt(database, connection)
         if found:
-            forget_index(connection)  # it may have words of rows that are no more
+            forget_index(database, connection)  # it may have words of rows that are no more
         connection.execute("COMMIT")
     except database.failures as error:
         raise StoreError(

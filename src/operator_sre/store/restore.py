@@ -48,7 +48,7 @@ def restore(
             database.begin(to)
             if kept is None and _holds(to):
                 raise _not_empty()  # somebody has written since we looked
-            _clear(to)
+            _clear(database, to)
             copied = copy_rows(source, read, to, LAYOUT, progress=progress)
             if fingerprints(database, to, LAYOUT) != copied:
                 raise StoreError("What was restored differs from the backup; nothing was changed.")
@@ -121,10 +121,10 @@ def _holds(connection: Connection) -> bool:
     )
 
 
-def _clear(connection: Connection) -> None:
+def _clear(database: Maintained, connection: Connection) -> None:
     for table in LAYOUT.tables:
         connection.execute(f"DELETE FROM {table}")  # noqa: S608
-    forget_index(connection)
+    forget_index(database, connection)
 
 
 def _not_empty() -> UsageError:

@@ -6,7 +6,10 @@ __all__ = ["PROJECTIONS", "SCHEMA", "SCHEMA_VERSION"]
 
 SCHEMA_VERSION = 1
 # Rows of these follow from entries, so that they can be thrown away and made anew.
-PROJECTIONS = (*("tickets", "violations", "runs", "approvals", "permits", "commands", "patterns"),)
+PROJECTIONS = (
+    *("tickets", "violations", "runs", "approvals", "permits", "commands", "patterns"),
+    *("standing_rules", "kill_switch", "modes", "sessions", "resets"),
+)
 
 # {int}, {real} and {bytes} are the names a database has for them.
 SCHEMA = """
@@ -95,9 +98,19 @@ CREATE TABLE IF NOT EXISTS approvals (
     seq        {int} NOT NULL,
     state      TEXT NOT NULL,
     expires_at {real} NOT NULL,
+    run        TEXT NOT NULL,
     body       TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS approvals_by_state ON approvals (state, seq);
+CREATE INDEX IF NOT EXISTS approvals_by_run ON approvals (run, seq) WHERE run <> '';
+-- What people allowed until they revoke it.
+CREATE TABLE IF NOT EXISTS standing_rules (
+    id      TEXT PRIMARY KEY,
+    seq     {int} NOT NULL,
+    revoked {int} NOT NULL,
+    body    TEXT NOT NULL
+);
+-- `id` is the fingerprint of a permit: whoever reads this table cannot use one.
 CREATE TABLE IF NOT EXISTS permits (
     id         TEXT PRIMARY KEY,
     digest     TEXT NOT NULL,
@@ -109,9 +122,17 @@ CREATE TABLE IF NOT EXISTS permits (
     outcome    TEXT NOT NULL DEFAULT '',
     level      TEXT NOT NULL DEFAULT '',
     risk       TEXT NOT NULL DEFAULT '',
-    approval   TEXT NOT NULL DEFAULT ''
+    approval   TEXT NOT NULL DEFAULT '',
+    generation {int} NOT NULL DEFAULT 0,
+    touches    TEXT NOT NULL DEFAULT '',
+    version    {int} NOT NULL DEFAULT 0,
+    rule       TEXT NOT NULL DEFAULT '',
+    binding    TEXT NOT NULL DEFAULT ''
 );
+CREATE INDEX IF NOT EXISTS permits_by_approval ON permits (approval) WHERE approval <> '';
 -- Every command, run or refused. `seq` is the entry it began with, `ended` the one it ended with.
+-- From `session` on: what restrains an agent goes by, and empty for what never began. `touched` is
+-- the target that is changed, `touches` says secret or network, `until` when it must have ended.
 CREATE TABLE IF NOT EXISTS commands (
     seq           {int} PRIMARY KEY,
     ended         {int},
@@ -141,7 +162,13 @@ CREATE TABLE IF NOT EXISTS commands (
     tail          TEXT NOT NULL DEFAULT '',
     output_hash   TEXT NOT NULL DEFAULT '',
     stdout_sha256 TEXT NOT NULL DEFAULT '',
-    stderr_sha256 TEXT NOT NULL DEFAULT ''
+    stderr_sha256 TEXT NOT NULL DEFAULT '',
+    session       TEXT NOT NULL DEFAULT '',
+    subject       TEXT NOT NULL DEFAULT '',
+    touched       TEXT NOT NULL DEFAULT '',
+    touches       TEXT NOT NULL DEFAULT '',
+    until         {real} NOT NULL DEFAULT 0,
+    ended_at      {real} NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS commands_by_permit ON commands (permit) WHERE permit <> '';
 CREATE INDEX IF NOT EXISTS commands_by_end ON commands (ended);
@@ -151,12 +178,44 @@ CREATE INDEX IF NOT EXISTS commands_by_target ON commands (target, seq);
 CREATE INDEX IF NOT EXISTS commands_by_level ON commands (level, seq);
 CREATE INDEX IF NOT EXISTS commands_by_outcome ON commands (outcome, seq);
 CREATE INDEX IF NOT EXISTS commands_that_failed ON commands (seq) WHERE failed = 1;
+CREATE INDEX IF NOT EXISTS commands_by_session ON commands (session, at) WHERE permit <> '';
+CREATE INDEX IF NOT EXISTS commands_of_changes ON commands (subject, at)
+    WHERE level <> 'safe' AND permit <> '';
 -- Patterns by name: a person's, or what was done with a learned one, whose body is ''.
 CREATE TABLE IF NOT EXISTS patterns (
     name   TEXT PRIMARY KEY,
     body   TEXT NOT NULL,
     hidden {int} NOT NULL,
     uses   {int} NOT NULL
+);
+-- What restrains: the kill switch, modes that people set, agents that are held, counts begun anew.
+CREATE TABLE IF NOT EXISTS kill_switch (
+    id         {int} PRIMARY KEY,
+    is_on      {int} NOT NULL,
+    generation {int} NOT NULL,
+    by_whom    TEXT NOT NULL,
+    reason     TEXT NOT NULL,
+    at         {real} NOT NULL
+);
+CREATE TABLE IF NOT EXISTS modes (
+    subject TEXT PRIMARY KEY,
+    mode    TEXT NOT NULL,
+    by_whom TEXT NOT NULL,
+    reason  TEXT NOT NULL,
+    at      {real} NOT NULL
+);
+CREATE TABLE IF NOT EXISTS sessions (
+    agent   TEXT PRIMARY KEY,
+    seq     {int} NOT NULL,
+    held    {int} NOT NULL,
+    score   {int} NOT NULL,
+    by_whom TEXT NOT NULL,
+    reason  TEXT NOT NULL,
+    at      {real} NOT NULL
+);
+CREATE TABLE IF NOT EXISTS resets (
+    subject TEXT PRIMARY KEY,
+    seq     {int} NOT NULL
 );
 
 -- Beside the ledger: who holds what right now, clocks of conditions, telemetry.

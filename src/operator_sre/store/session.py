@@ -65,6 +65,11 @@ class Session:
             cursor.itersize = at_once
             yield from cursor.execute(sql.encode())
 
+    @property
+    def in_transaction(self) -> bool:
+        """True when a transaction is under way."""
+        return self._raw.pgconn.transaction_status != TransactionStatus.IDLE
+
     def close(self) -> None:
         """End the session."""
         self._raw.close()

@@ -29,15 +29,18 @@ PROBLEMS_MAX = 100
 _TYPES = {"int": "INTEGER", "real": "REAL", "bytes": "BLOB", "serial": "INTEGER PRIMARY KEY"}
 
 
+_execute = sqlite3.Connection.execute
+
+
 class _Session(sqlite3.Connection):
     """A session in which text that has no UTF-8 is bound as `plain` makes it, not refused."""
 
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
         try:
-            return super().execute(sql, values)
+            return _execute(self, sql, values)
         except UnicodeEncodeError:
             readable = [plain(one) if isinstance(one, str) else one for one in values]
-            return super().execute(sql, readable)
+            return _execute(self, sql, readable)
 
 
 def scratch(*tables: str) -> Connection:
@@ -134,17 +137,32 @@ class SqliteDatabase:
         """A session that only reads."""
         return self._connect("ro")
 
+    def indexer(self) -> Connection:
+        """The session of whoever fills the index: whole after a crash, but not on the disk at once.
+
+        What it writes gets there with the next entry, or when the log is moved into the file.
+        """
+        connection = self.writer()
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
     def begin(self, connection: Connection, *, wait: bool = True) -> bool:
         """Begin a transaction that no other writer can be in; False instead of waiting for one."""
         try:
-            _patiently(
-                lambda: connection.execute("BEGIN IMMEDIATE"), wait_s=BUSY_S if wait else 0.0
-            )
+            connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if wait or not _is_busy(error):
+            if not _is_busy(error):
                 raise
-            return False
+            if not wait:
+                return False
+            _patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
         return True
+
+    def hold_index(self, connection: Connection) -> None:
+        """The index is in the same file, so that who may write may write it."""
+        assert isinstance(connection, sqlite3.Connection)
+        if not connection.in_transaction:
+            self.begin(connection)
 
     def session(self) -> Connection:
         """A session for long work; what it removes is overwritten."""
@@ -241,9 +259,9 @@ def _is_busy(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
-def _patiently(act: Callable[[], T], *, wait_s: float | None = None) -> T:
-    """Do it, again and again while somebody else is at it, for so long."""
-    until = time.monotonic() + (BUSY_S if wait_s is None else wait_s)
+def _patiently(act: Callable[[], T]) -> T:
+    """Do it, again and again while somebody else is at it, but not forever."""
+    until = time.monotonic() + BUSY_S
     while True:
         try:
             return act()

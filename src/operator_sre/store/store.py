@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +10,17 @@ from typing import Any
 
 from operator_protocols.domain.entry import Draft, Entry
 from operator_protocols.ports import Clock, Sealer, Signer
+from operator_sre.store.agent_sessions import StoredSessions
 from operator_sre.store.approvals import StoredApprovals
+from operator_sre.store.changes import StoredChanges
 from operator_sre.store.checkpoints import StoredCheckpoints
 from operator_sre.store.commands import StoredCommands
 from operator_sre.store.database import Database
 from operator_sre.store.entries import StoredEntries
 from operator_sre.store.indexing import Indexer
 from operator_sre.store.intents import StoredIntents
+from operator_sre.store.lull import Lull
+from operator_sre.store.modes import StoredModes
 from operator_sre.store.patterns import StoredPatterns
 from operator_sre.store.places import database_at
 from operator_sre.store.quarantine import StoredQuarantine
@@ -24,6 +29,8 @@ from operator_sre.store.runs import StoredRuns
 from operator_sre.store.sealed import StoredSealed
 from operator_sre.store.search import StoredSearch
 from operator_sre.store.sqlite import SqliteDatabase
+from operator_sre.store.standing import StoredStandingRules
+from operator_sre.store.switch import StoredSwitch
 from operator_sre.store.telemetry import StoredConditions, StoredObservations
 from operator_sre.store.textindex import TEXT_INDEXES
 from operator_sre.store.tickets import StoredLeases, StoredTickets
@@ -58,7 +65,12 @@ class Store:
     leases: StoredLeases
     runs: StoredRuns
     approvals: StoredApprovals
+    standing: StoredStandingRules
     intents: StoredIntents
+    changes: StoredChanges
+    sessions: StoredSessions
+    switch: StoredSwitch
+    modes: StoredModes
     commands: StoredCommands
     patterns: StoredPatterns
     search: StoredSearch
@@ -102,9 +114,19 @@ def open_store_at(where: str | Path, rules: Rules) -> Store:
 def store_on(database: Database, rules: Rules) -> Store:
     """The store on a database that is prepared."""
     index = TEXT_INDEXES[database.name]
-    indexer = Indexer(database, index)
+    turn, lull = threading.Lock(), Lull()
+    # A server keeps those who write and those who index apart by itself.
+    apart = None if database.near else threading.Lock()
+    indexer = Indexer(database, index, turn=apart or turn, lull=lull)
     inline_s_max = INLINE_S_MAX if database.near else 0.0
-    writer = Writer(database, rules, inline_s_max=inline_s_max, committed=indexer.tell)
+    writer = Writer(
+        database,
+        rules,
+        inline_s_max=inline_s_max,
+        committed=indexer.tell,
+        turn=turn,
+        lull=lull,
+    )
     reader = Reader(database)
     return Store(
         database=database,
@@ -115,7 +137,12 @@ def store_on(database: Database, rules: Rules) -> Store:
         leases=StoredLeases(writer),
         runs=StoredRuns(reader),
         approvals=StoredApprovals(reader, writer),
+        standing=StoredStandingRules(reader, writer),
         intents=StoredIntents(writer),
+        changes=StoredChanges(reader, writer),
+        sessions=StoredSessions(reader, writer),
+        switch=StoredSwitch(reader, writer),
+        modes=StoredModes(reader, writer),
         commands=StoredCommands(reader),
         patterns=StoredPatterns(reader, writer),
         search=StoredSearch(index, reader, indexer),

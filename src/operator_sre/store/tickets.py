@@ -14,6 +14,7 @@ from operator_protocols.domain.observation import Violation
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.errors import ConflictError
 from operator_sre.codec import from_json, to_json
+from operator_sre.store.approvals import withdraw_requests
 from operator_sre.store.reader import Reader
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
@@ -115,6 +116,7 @@ class StoredLeases:
         def change(transaction: Transaction) -> Entry:
             _must_stand(transaction, ticket)
             _drop_lease(transaction, ticket)
+            withdraw_requests(transaction, ticket.run, "the run is over")
             return [transaction.append(draft) for draft in drafts][-1]
 
         return await self._writer.write(change)
@@ -267,6 +269,7 @@ def _unfinished(transaction: Transaction, ticket: Ticket) -> bool:
 
 def _give_up(transaction: Transaction, ticket: Ticket) -> None:
     _drop_lease(transaction, ticket)
+    withdraw_requests(transaction, ticket.run, "the ticket was given up")
     reason = f"{ticket.attempts} attempts ended without a proof; a person has to look."
     if _unfinished(transaction, ticket):
         end = {"state": "failed", "summary": reason, "category": "harness_health_failed"}

@@ -11,7 +11,7 @@ from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.ports import Clock, Sealer, Signer
 from operator_sre.chain import (
     GENESIS,
-    body_of,
+    body_at,
     chain_hash,
     digest_of_body,
     entry_from,
@@ -27,7 +27,10 @@ _INSERT = (
     "INSERT INTO entries (seq, body, digest, previous, hash, kind, at, ticket, run, actor, key)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_HEAD = "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
 Row = tuple[object, ...]
+Chained = tuple[int, bytes, bytes, bytes, bytes]
+_FINISHED = Kind.RUN_FINISHED
 CHECKPOINT_EVERY = 1000
 
 
@@ -54,43 +57,50 @@ class Transaction:
         self._rules = rules
         self._waiting: list[Row] = []
         self._keys: dict[str, Entry] = {}
-        row = connection.execute(
-            "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
-        ).fetchone()
+        row = connection.execute(_HEAD).fetchone()
         self._head: tuple[int, bytes] = (row[0], bytes(row[1])) if row else (0, GENESIS)
+        self._at = rules.clock.now()
+        self._stamp, self._seconds = self._at.isoformat(), self._at.timestamp()
         self.appended = 0
 
     def now(self) -> datetime:
-        """The wall clock."""
-        return self._rules.clock.now()
+        """The wall clock as it was when this began: what commits together has one time."""
+        return self._at
 
     def append(self, draft: Draft) -> Entry:
         """Chain one entry and project it; a key that is there already returns its entry."""
         if draft.key and (known := self._by_key(draft.key)):
             return known
-        at = self._rules.clock.now()
-        seq, previous = self._head[0] + 1, self._head[1]
-        payload = self._rules.redact(draft.payload)
-        body = body_of(seq=seq, at=at, draft=_with(draft, payload))
+        last, previous = self._head
+        seq, rules = last + 1, self._rules
+        payload = rules.redact(draft.payload)
+        body = body_at(seq, self._stamp, draft, payload)
         digest = digest_of_body(body)
         linked = chain_hash(previous, digest)
-        self._waiting.append(
-            (
-                *(seq, body, digest, previous, linked, draft.kind.value, at.timestamp()),
-                *(draft.ticket, plain(draft.run), plain(draft.actor.id), plain(draft.key) or None),
-            )
-        )
+        run, actor, key = plain(draft.run), plain(draft.actor.id), plain(draft.key) or None
+        chained = (seq, body, digest, previous, linked)
+        told = (str(draft.kind), self._seconds, draft.ticket, run, actor, key)
+        self._waiting.append(chained + told)
         self._head = (seq, linked)
         self.appended += 1
-        self._seal(seq, draft, payload)
-        entry = _entry(seq, at, draft, body, payload, previous, linked)
+        if payload is not draft.payload or draft.kind is _FINISHED:
+            self._seal(seq, draft, payload)
+        entry = self._entry(chained, draft, payload)
         if draft.key:
             self._keys[draft.key] = entry
-        if draft.kind in PROJECTED:
-            project(self.connection, entry)
-        if seq % self._rules.checkpoint_every == 0:
+        if seq % rules.checkpoint_every == 0:
             self.checkpoint()
         return entry
+
+    def _entry(self, chained: Chained, draft: Draft, payload: Any) -> Entry:
+        seq, body, _, previous, linked = chained
+        if draft.kind in PROJECTED:
+            entry = entry_from(seq, body, previous, linked)  # projections go by the stored bytes
+            project(self.connection, entry)
+            return entry
+        # Without names, which take as long as all the rest of it.
+        told = (draft.kind, payload, draft.ticket, draft.run, draft.actor)
+        return Entry(seq, self._at, *told, previous.hex(), linked.hex())
 
     def _seal(self, seq: int, draft: Draft, payload: Any) -> None:
         """A run that is interrupted goes on by its answers, so they are kept as they were."""
@@ -104,9 +114,7 @@ class Transaction:
         """Sign the head, unless it is signed already or there is nobody to sign."""
         if self._rules.signer is not None and self._head[0]:
             self.flush()
-            write_checkpoint(
-                self.connection, self._rules.signer, *self._head, at=self._rules.clock.now()
-            )
+            write_checkpoint(self.connection, self._rules.signer, *self._head, at=self._at)
 
     def flush(self) -> None:
         """Insert what is gathered, so that statements see it."""
@@ -132,27 +140,3 @@ class Transaction:
             "SELECT seq, body, previous, hash FROM entries WHERE key = ?", (key,)
         ).fetchone()
         return entry_from(*row) if row else None
-
-
-def _with(draft: Draft, payload: Any) -> Draft:
-    if payload is draft.payload:
-        return draft
-    return Draft(draft.kind, payload, draft.ticket, draft.run, draft.actor, draft.key)
-
-
-def _entry(
-    seq: int, at: datetime, draft: Draft, body: bytes, payload: Any, previous: bytes, linked: bytes
-) -> Entry:
-    if draft.kind in PROJECTED:
-        return entry_from(seq, body, previous, linked)  # projections go by the stored bytes
-    return Entry(
-        seq=seq,
-        at=at,
-        kind=draft.kind,
-        payload=payload,
-        ticket=draft.ticket,
-        run=draft.run,
-        actor=draft.actor,
-        previous=previous.hex(),
-        hash=linked.hex(),
-    )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
+
+import msgspec
 
 from operator_sre.chain import record_from
 
@@ -15,8 +19,13 @@ TEXT_CHARS_MAX = 16_384
 WORD_CHARS_MAX = 128
 # Letters, digits and what holds names, options and paths together, but no full stop at the end.
 # The limit keeps a long line of dashes from being looked at again from each of them.
-_WORD = re.compile(r"[./-]{0,64}+\w++(?:[./-]++\w++)*+")
+_LEADING_MAX = 64
+_GLUE = "./-"
+_WORD = re.compile(rf"[{_GLUE}]{{0,{_LEADING_MAX}}}+\w++(?:[{_GLUE}]++\w++)*+")
 _PIECE = re.compile(r"[^\W_]{2,}")
+# The same for ASCII: what may be in a word in lower case, and blanks for the rest.
+_WORDLY = frozenset(string.ascii_letters + string.digits + "_" + _GLUE)
+_PLAIN = {code: chr(code).lower() if chr(code) in _WORDLY else " " for code in range(128)}
 
 Words = list[str]
 
@@ -27,13 +36,16 @@ def words_of(text: str) -> Words:
     `ls -la /var/log/app.log.` has the words `ls`, `-la` and `/var/log/app.log`.
     """
     short = text[:TEXT_CHARS_MAX]
-    if not short.isascii():
+    if short.isascii():
+        # Nearly always, and every entry is asked: several times as fast as the expression.
+        runs = short.translate(_PLAIN).split()
+        if max(map(len, runs), default=0) <= _LEADING_MAX:
+            return [word for run in runs if (word := run.rstrip(_GLUE))]
+    else:
         apart = unicodedata.normalize("NFKD", short)
         short = "".join(one for one in apart if not unicodedata.combining(one)).casefold()
     words = _WORD.findall(short.lower())
-    if max(map(len, words), default=0) > WORD_CHARS_MAX:
-        return [word[:WORD_CHARS_MAX].rstrip("./-") for word in words]
-    return words
+    return [word[:WORD_CHARS_MAX].rstrip(_GLUE) for word in words]
 
 
 def parts_of(words: Iterable[str]) -> set[str]:
@@ -54,17 +66,40 @@ def _parts(word: str) -> tuple[str, ...]:
     return tuple(pieces)
 
 
+class _Who(msgspec.Struct):
+    id: str
+
+
+class _Said(msgspec.Struct):
+    """What of an entry is text."""
+
+    kind: str
+    run: str
+    actor: _Who
+    payload: Any
+
+
+_SAID = msgspec.json.Decoder(_Said)
+
+
 def text_of_body(body: bytes | None) -> str:
     """The text of an entry: its kind, its run, who did it, and every value in its payload."""
     if body is None:
         return ""
     try:
-        record = record_from(bytes(body))
-        found = [record["kind"], record["run"], record["actor"]["id"]]
-        _add_values(found, record["payload"])
+        said = _said(bytes(body))
+        found = [said.kind, said.run, said.actor.id]
+        _add_values(found, said.payload)
         return " ".join(found)
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         return ""  # damaged: verifying tells, searching goes on
+
+
+def _said(body: bytes) -> _Said:
+    try:
+        return _SAID.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.convert(record_from(body), _Said)  # perhaps only a lone surrogate
 
 
 def _add_values(found: list[str], payload: object) -> None:
@@ -77,8 +112,8 @@ def _add_values(found: list[str], payload: object) -> None:
             found.append(value)
             left -= len(value)
         elif isinstance(value, dict):
-            waiting.extend(reversed(value.values()))
+            waiting += reversed(value.values())
         elif isinstance(value, list):
-            waiting.extend(reversed(value))
+            waiting += reversed(value)
         elif value is not None and value is not True and value is not False:
             found.append(str(value))

@@ -12,13 +12,14 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from operator_protocols.domain.entry import Draft, Entry
 from operator_protocols.errors import StoreError
 from operator_sre.store.commit import Committer, Job
 from operator_sre.store.database import Database
+from operator_sre.store.lull import Lull
 from operator_sre.store.transaction import Rules, Transaction
 
 __all__ = ["INLINE_S_MAX", "Writer"]
@@ -40,15 +41,17 @@ class Writer:
         *,
         inline_s_max: float = INLINE_S_MAX,
         committed: Callable[[], None] = lambda: None,
+        turn: threading.Lock | None = None,
+        lull: Lull | None = None,
     ) -> None:
         self.inline_s_max = inline_s_max
         self._committed = committed
-        self._committer = Committer(database, rules)
+        self._committer = Committer(database, rules, lull or Lull())
         self._turns: dict[asyncio.AbstractEventLoop, list[Job]] = {}
         self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
         self._waiting = 0
         self._average_s = 0.0
-        self._lock = threading.Lock()
+        self._lock = turn or threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -57,10 +60,9 @@ class Writer:
         value: T = await self._submit(change, None)
         return value
 
-    async def append(self, draft: Draft) -> Entry:
-        """Append one entry; it is durable when this returns."""
-        entry: Entry = await self._submit(None, draft)
-        return entry
+    def append(self, draft: Draft) -> Awaitable[Entry]:
+        """Append one entry; it is durable when what this returns is done."""
+        return self._submit(None, draft)
 
     def close(self) -> None:
         """Finish what is waiting, sign the head, and end the session."""

@@ -8,6 +8,8 @@ import re
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -185,7 +187,54 @@ def test_gate_check_answers_by_its_exit_code(
 def test_gate_check_explains_itself_to_people(tmp_path: Path) -> None:
     done = run_operator("gate", "check", "rm -rf /", cwd=tmp_path)
     assert done.code == 3
-    assert done.out.startswith("BLOCKED, risk critical: It deletes the root of the file system.")
+    assert done.out.startswith(
+        "BLOCKED, risk critical (80): It deletes the root of the file system"
+    )
+    assert "  undo     no\n" in done.out
+    helped = run_operator("gate", "check", "find . -delete", cwd=tmp_path)
+    assert (helped.code, "Without -delete this only reads." in helped.out) == (4, True)
+
+
+def test_gate_check_says_how_lines_are_judged(tmp_path: Path) -> None:
+    one_sentence(
+        run_operator("gate", "check", "--stdin", cwd=tmp_path),
+        Bad("gate check --stdin", 2, r"--stdin reads the commands and answers as JSON\."),
+    )
+
+
+def test_gate_check_answers_lines_one_by_one(tmp_path: Path) -> None:
+    lines = [
+        json.dumps("ls -la"),
+        "not JSON",
+        json.dumps({"command": "cat shadow", "cwd": "/etc"}),
+        json.dumps({"cmd": "ls"}),
+        json.dumps(["ls"]),
+        "",
+        json.dumps("rm -rf / # é\u2028"),
+        json.dumps("x" * 2_000_000),
+        json.dumps("ls"),
+    ]
+    start = "import sys; from operator_sre.faces.cli import main; main(sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", start, "gate", "check", "--stdin", "--json"],
+        input="\n".join(lines).encode(),
+        capture_output=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    answers = [json.loads(line) for line in done.stdout.decode().rstrip("\n").split("\n")]
+    assert done.returncode == 0, done.stderr
+    assert [one.get("level", "error") for one in answers] == [
+        *("safe", "error", "blocked", "error", "error", "blocked", "error", "safe"),
+    ]
+    assert set(answers[0]) == {
+        *("schema_version", "command", "level", "risk_score", "risk_level", "rules"),
+        *("explanation", "reads", "writes", "network", "sensitive", "reversible"),
+        "policy_digest",
+    }
+    assert answers[1]["line"] == 2
+    assert "Line 2 is not a command" in answers[1]["error"]
+    assert answers[2]["sensitive"] == ["/etc/shadow"]
 
 
 def test_version_and_help_need_no_home(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 import typer
 
-from operator_sre.faces.cli.main import app
+from operator_sre.faces.cli.main import command_line
 from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, SubjectsOption, hoist
 
 TESTS = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ def _verbs(command: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, l
         yield from _verbs(one, (*path, name))
 
 
-VERBS = dict(_verbs(typer.main.get_command(app)))
+VERBS = dict(_verbs(typer.main.get_command(command_line())))
 # These go on until they are stopped.
 RUNNING = ("agent start", "monitor run", "up")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import cache
 
 __all__ = ["Health", "Ranked", "Severity", "worst"]
 
@@ -14,7 +15,7 @@ class Ranked(StrEnum):
     @property
     def rank(self) -> int:
         """The place in the order of definition, from 0."""
-        return list(type(self)).index(self)
+        return _places(type(self))[self]
 
     def __lt__(self, other: str) -> bool:
         return self.rank < type(self)(other).rank
@@ -27,6 +28,11 @@ class Ranked(StrEnum):
 
     def __ge__(self, other: str) -> bool:
         return self.rank >= type(self)(other).rank
+
+
+@cache
+def _places(kind: type[Ranked]) -> dict[Ranked, int]:
+    return {member: place for place, member in enumerate(kind)}
 
 
 class Health(Ranked):

@@ -2,27 +2,74 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from operator_protocols.domain.action import Action
-from operator_protocols.domain.verdict import Risk
+from operator_protocols.domain.action import Action, digest_of
+from operator_protocols.domain.entry import Actor
+from operator_protocols.domain.verdict import Level, Risk
 
-__all__ = ["Approval", "ApprovalState", "Permit"]
+__all__ = ["Approval", "ApprovalState", "Binding", "Permit", "fingerprint_of"]
+
+
+def fingerprint_of(token: str) -> str:
+    """What is written down of a token, so that whoever reads it cannot use it."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a yes is a yes to: the action on exactly this thing, in this world, by these rules.
+
+    `action`, `environment` and `policy` are digests; `identity` tells the target from a later one
+    of the same name.
+    """
+
+    action: str = ""
+    identity: str = ""
+    environment: str = ""
+    policy: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The whole of it, for comparing."""
+        return digest_of(
+            {
+                "action": self.action,
+                "identity": self.identity,
+                "environment": self.environment,
+                "policy": self.policy,
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """Single use, expiring, bound to the digest of exactly one Action and to one claim."""
+    """Single use, expiring, bound to exactly one Action as it was judged, and to one claim.
 
-    id: str
+    `id` is a secret: whoever holds it may act. Only its fingerprint is ever written or shown.
+    `approval` and its `version`, or `rule`, are what allowed it where nobody else did.
+    """
+
+    id: str = field(repr=False)
     action: Action
     policy_digest: str
     expires_at: datetime
     ticket: int | None = None
     run: str = ""
     epoch: int = 0
+    binding: str = ""
+    approval: str = ""
+    version: int = 0
+    rule: str = ""
+    requester: Actor = field(default_factory=Actor)
+
+    @property
+    def fingerprint(self) -> str:
+        """Its name in the ledger and in every output."""
+        return fingerprint_of(self.id)
 
 
 class ApprovalState(StrEnum):
@@ -32,25 +79,57 @@ class ApprovalState(StrEnum):
     APPROVED = "approved"
     REJECTED = "rejected"
     EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
+    SUPERSEDED = "superseded"
+    CANCELLED = "cancelled"
+
+    def may_become(self, other: ApprovalState) -> bool:
+        """What a request can still turn into; a no is final, a yes only until it is used."""
+        if self is ApprovalState.PENDING:
+            return other is not ApprovalState.PENDING
+        return self is ApprovalState.APPROVED and other not in _ANSWERS
+
+
+_ANSWERS = (ApprovalState.PENDING, ApprovalState.APPROVED, ApprovalState.REJECTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A request to a person, their answer, and the one permit that came of it.
+    """A request to people, their answer, and the one permit that came of it.
 
-    `digest` is that of the action as it will run; in the stored `action` secrets are redacted.
+    `binding` is of the action as it will run; in the stored `action` secrets are redacted.
+    `version` counts answers, and who answers names the one they saw. `permit` is a fingerprint.
     """
 
     id: str
     action: Action
-    digest: str
+    binding: Binding
     risk: Risk
     explanation: str
     state: ApprovalState
     requested_at: datetime
     expires_at: datetime
+    level: Level = Level.REVIEW
+    subject: str = ""
     ticket: int | None = None
     run: str = ""
+    requester: Actor = field(default_factory=lambda: Actor("unknown", "system"))
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    network: tuple[str, ...] = ()
+    sensitive: tuple[str, ...] = ()
+    reversible: bool | None = None
+    version: int = 1
+    needed: int = 1
+    approvers: tuple[str, ...] = ()
+    parked: bool = False
+    escalated_at: datetime | None = None
     decided_by: str = ""
+    decided_at: datetime | None = None
     reason: str = ""
     permit: str = ""
+
+    @property
+    def escalated(self) -> bool:
+        """Nobody answered for so long that it was said louder."""
+        return self.escalated_at is not None

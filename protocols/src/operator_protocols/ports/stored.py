@@ -10,17 +10,24 @@ from typing import Protocol, runtime_checkable
 from operator_protocols.domain.action import Result
 from operator_protocols.domain.checkpoint import Checkpoint
 from operator_protocols.domain.command import Attempt, Command, CommandFilter
-from operator_protocols.domain.entry import Draft, Entry
+from operator_protocols.domain.entry import Actor, Draft, Entry
 from operator_protocols.domain.health import Health
+from operator_protocols.domain.limits import Limits, Usage
+from operator_protocols.domain.mode import SubjectMode
 from operator_protocols.domain.observation import Observation, Violation
 from operator_protocols.domain.pattern import Pattern, PatternNote
 from operator_protocols.domain.permit import Approval, ApprovalState, Permit
 from operator_protocols.domain.query import Query
 from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.session import Deed, SessionRecord
+from operator_protocols.domain.standing import StandingRule
+from operator_protocols.domain.switch import SwitchState
 from operator_protocols.domain.ticket import Ticket, TicketState
+from operator_protocols.domain.verdict import Mode
 
 __all__ = [
     "Approvals",
+    "Changes",
     "Checkpoints",
     "Commands",
     "Condition",
@@ -29,12 +36,16 @@ __all__ = [
     "Intents",
     "Journal",
     "Leases",
+    "Modes",
     "Observations",
     "Patterns",
     "RawEntry",
     "Runs",
     "Sealed",
     "Search",
+    "Sessions",
+    "StandingRules",
+    "Switch",
     "Tickets",
 ]
 
@@ -162,17 +173,42 @@ class Approvals(Protocol):
         ...
 
     async def decide(
-        self, approval: str, state: ApprovalState, *, by: str, reason: str
+        self, approval: str, state: ApprovalState, *, by: Actor, reason: str, version: int
     ) -> Approval:
-        """Answer a pending request. ConflictError when it is answered or expired already."""
+        """Answer what was seen as `version`; a yes that another is needed for stays PENDING.
+
+        ConflictError when it is answered, used or expired already, when it has changed since, and
+        when the same person says yes twice.
+        """
         ...
 
     def get(self, approval: str) -> Approval | None:
         """One request."""
         ...
 
-    def find(self, *, states: Iterable[ApprovalState] = ()) -> Sequence[Approval]:
-        """Requests in these states, oldest first."""
+    def find(self, *, states: Iterable[ApprovalState] = (), run: str = "") -> Sequence[Approval]:
+        """Requests in these states, of this run or of all, oldest first."""
+        ...
+
+
+@runtime_checkable
+class StandingRules(Protocol):
+    """What people have allowed for as long as they do not revoke it."""
+
+    async def add(self, rule: StandingRule) -> StandingRule:
+        """Remember it; the same id added twice is one rule."""
+        ...
+
+    async def revoke(self, rule: str, *, by: Actor, reason: str) -> StandingRule:
+        """It allows nothing from now on. ConflictError when it is revoked already."""
+        ...
+
+    def get(self, rule: str) -> StandingRule | None:
+        """One rule."""
+        ...
+
+    def find(self, *, revoked: bool = False) -> Sequence[StandingRule]:
+        """Those that stand, or all, oldest first."""
         ...
 
 
@@ -180,12 +216,86 @@ class Approvals(Protocol):
 class Intents(Protocol):
     """What is about to run and what became of it."""
 
-    async def begin(self, permit: Permit) -> Entry:
-        """Use the permit up and record the intent, in one transaction; PermitError otherwise."""
+    async def begin(self, permit: Permit, limits: Limits | None = None) -> Entry:
+        """Use the permit up and record the intent, in one transaction; PermitError otherwise.
+
+        The kill switch, and what a change has to keep to, are looked at in there as well.
+        """
         ...
 
-    async def end(self, permit: Permit, result: Result) -> Entry:
-        """Record what became of it."""
+    async def end(self, intent: Entry, result: Result) -> Entry:
+        """Record what became of it, once."""
+        ...
+
+
+@runtime_checkable
+class Changes(Protocol):
+    """What was changed about a subject, counted for its limits."""
+
+    def usage(self, subject: str, limits: Limits, *, now: datetime) -> Usage:
+        """What these limits go by, as it is now."""
+        ...
+
+    async def reset(self, subject: str, *, by: str, reason: str) -> None:
+        """Count from here on."""
+        ...
+
+
+@runtime_checkable
+class Sessions(Protocol):
+    """What each agent did lately, and who is held in observe."""
+
+    def deeds(self, agent: str, *, since: datetime) -> Sequence[Deed]:
+        """What it began since then and since its last reset, oldest first."""
+        ...
+
+    def find(self, agent: str = "") -> Sequence[SessionRecord]:
+        """Everybody who was ever held, or this one."""
+        ...
+
+    async def hold(self, agent: str, *, score: int, reason: str) -> None:
+        """Hold it in observe until a person resets it; fine when it is held already."""
+        ...
+
+    async def reset(self, agent: str, *, by: str, reason: str) -> None:
+        """Let it go, and begin its session anew."""
+        ...
+
+
+@runtime_checkable
+class Switch(Protocol):
+    """The kill switch."""
+
+    def state(self) -> SwitchState:
+        """How it stands."""
+        ...
+
+    async def turn_on(self, *, by: str, reason: str) -> Sequence[str]:
+        """Nothing is permitted from here on; returns the requests that were cancelled with it.
+
+        Fine when it is on already.
+        """
+        ...
+
+    async def turn_off(self, *, by: str, reason: str) -> None:
+        """Permits may be given again; older ones stay void. Fine when it is off already."""
+        ...
+
+
+@runtime_checkable
+class Modes(Protocol):
+    """Modes that people have set for subjects."""
+
+    def find(self, subject: str = "") -> Sequence[SubjectMode]:
+        """All of them by name, or the one of this subject."""
+        ...
+
+    async def set(self, subject: str, mode: Mode, *, by: str, reason: str) -> None:
+        """It counts instead of the configured one."""
+        ...
+
+    async def reset(self, subject: str, *, by: str, reason: str) -> None:
+        """The configured one counts again."""
         ...
 
 

@@ -9,17 +9,22 @@ from typing import Any, Protocol, runtime_checkable
 
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.fault import Fault
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Finding, Observation, Value
+from operator_protocols.domain.permit import Approval
 from operator_protocols.domain.rig import RigSpec
 from operator_protocols.domain.run import Answer, Ask, ToolSpec
 from operator_protocols.domain.target import Target
+from operator_protocols.domain.verdict import Verdict
 
 __all__ = [
+    "CapabilityChecker",
     "Clock",
     "Invariant",
     "Model",
+    "PermissionChecker",
     "Plugin",
     "Sealer",
     "Shell",
@@ -128,6 +133,35 @@ class Shell(Protocol):
 
     async def run(self, action: Action) -> Result:
         """Run one command within its limits; never raises for what the command does."""
+        ...
+
+
+@runtime_checkable
+class PermissionChecker(Protocol):
+    """What people may. Each verb returns why not in a sentence, or "".
+
+    One of one's own is found by the entry point group `operator.permissions`.
+    """
+
+    def may_request(self, requester: Actor, verdict: Verdict) -> str:
+        """Whether they may have this action done."""
+        ...
+
+    def may_approve(self, person: str, approval: Approval) -> str:
+        """Whether this person's answer counts for this request."""
+        ...
+
+    def may_administer(self, person: str, deed: str) -> str:
+        """Whether they may undo what holds for everybody: `revoke a rule`, `reset`."""
+        ...
+
+
+@runtime_checkable
+class CapabilityChecker(Protocol):
+    """What agents may, found by the entry point group `operator.capabilities`."""
+
+    def may_act(self, agent: str, verdict: Verdict) -> str:
+        """Why this agent may not have this action done, or ""."""
         ...
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
+from operator_sre.executor.running import Noted, Running
 from operator_sre.executor.spool import Spool, Spooled
 from operator_sre.processes.run import Finished, run
 
@@ -30,21 +31,27 @@ _BY_EXIT = {
 
 
 class LocalShell:
-    """Runs one command line with /bin/sh, bounded in time and output; all of it is spooled."""
+    """Runs one command line with /bin/sh, bounded in time and output; all of it is spooled.
 
-    def __init__(self, spool: Spool) -> None:
+    What runs is noted in `running`, so that another process can end it.
+    """
+
+    def __init__(self, spool: Spool, running: Running | None = None) -> None:
         self._spool = spool
+        self._running = running
 
     async def run(self, action: Action) -> Result:
         """Run it within its limits; never raises for what the command does."""
         spooled = self._spool.begin()
+        noted = Noted(self._running)
         try:
-            finished = await self._run(action, spooled)
+            finished = await self._run(action, spooled, noted)
         finally:
+            noted.end()
             hashes = spooled.end()
         return _result(finished, hashes)
 
-    async def _run(self, action: Action, spooled: Spooled) -> Finished:
+    async def _run(self, action: Action, spooled: Spooled, noted: Noted) -> Finished:
         return await run(
             ["/bin/sh", "-c", action.command],
             cwd=action.cwd,
@@ -52,6 +59,7 @@ class LocalShell:
             timeout_s=action.timeout_s,
             output_bytes_max=OUTPUT_BYTES_MAX,
             watch=spooled.feed,
+            started=noted.begin,
         )
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
+from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.options import JsonOption, config_of
 from operator_sre.faces.cli.output import clean, print_json, print_lines
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.verdict import Verdict
 
 __all__ = ["app"]
 
@@ -19,28 +27,67 @@ def _noun() -> None:
 
 
 @app.command()
-def check(context: typer.Context, command: str, as_json: JsonOption = False) -> None:
-    """Judge one command without running it. Exit 0 safe, 4 review, 3 blocked."""
-    from operator_sre.app.gate import check_command
+def check(
+    context: typer.Context,
+    command: Annotated[str | None, typer.Argument(help="One command line, quoted.")] = None,
+    cwd: Annotated[str, typer.Option(help="Where it would run; here by default.")] = "",
+    stdin: Annotated[bool, typer.Option("--stdin", help="Judge JSON lines from stdin.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge a command without running it. Exit 0 safe, 4 review, 3 blocked.
 
-    verdict = check_command(config_of(context), command)
+    With --stdin each line is a JSON string, or an object with `command` and maybe `cwd`; each
+    is answered by one JSON line, in order.
+    """
+    if stdin:
+        _check_lines(context, command, as_json=as_json)
+        return
+    if command is None:
+        raise UsageError("There is no command to judge.", next_step="Try: operator gate check 'ls'")
+    from operator_sre.app.gate import answer_of, check_command
+
+    verdict = check_command(config_of(context), command, cwd=str(Path(cwd).absolute()))
     if as_json:
-        print_json(
-            {
-                "command": command,
-                "level": verdict.level,
-                "risk_level": verdict.risk,
-                "rules": verdict.rules,
-                "explanation": verdict.explanation,
-                "policy_digest": verdict.policy_digest,
-            }
-        )
+        print_json(answer_of(verdict))
     else:
-        rules = ", ".join(rule.id for rule in verdict.rules)
-        print_lines(
-            [
-                f"{verdict.level.upper()}, risk {verdict.risk}: {clean(verdict.explanation)}",
-                f"rule: {rules}",
-            ]
-        )
+        print_lines(_told(verdict))
     raise typer.Exit(EXIT_CODES[verdict.level])
+
+
+def _check_lines(context: typer.Context, command: str | None, *, as_json: bool) -> None:
+    if command is not None or not as_json:
+        raise UsageError(
+            "--stdin reads the commands and answers as JSON.",
+            next_step="Try: operator gate check --stdin --json < commands.jsonl",
+        )
+    from operator_sre.app.gate import check_lines
+
+    for answer in check_lines(config_of(context), sys.stdin.buffer):
+        print_json(answer, line=True)
+
+
+def _told(verdict: Verdict) -> list[str]:
+    """A verdict as people read it."""
+    lines = [
+        f"{verdict.level.upper()}, risk {verdict.risk} ({verdict.score}): "
+        f"{clean(verdict.explanation)}"
+    ]
+    touched = {
+        "reads": verdict.reads,
+        "writes": verdict.writes,
+        "network": verdict.network,
+        "secrets": verdict.sensitive,
+    }
+    lines += [
+        f"  {name:<8} {clean(', '.join(found[:6]))}" for name, found in touched.items() if found
+    ]
+    if verdict.reversible is False:
+        lines.append("  undo     no")
+    lines += [
+        f"  rule     {rule.id}: {clean(rule.justification)}"
+        for rule in verdict.rules
+        if rule.justification != verdict.explanation or rule is verdict.rules[0]
+    ]
+    if verdict.safer:
+        lines.append(f"  safer    {clean(verdict.safer)}")
+    return lines

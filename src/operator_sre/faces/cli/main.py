@@ -6,51 +6,57 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated, NoReturn
 
 import typer
 
-from operator_sre.faces.cli import (
-    agent,
-    approvals,
-    audit,
-    config,
-    demo,
-    gate,
-    history,
-    lab,
-    monitor,
-    redact,
-    store,
-    tickets,
-    up,
-)
 from operator_sre.faces.cli.failures import report, reported
 from operator_sre.faces.cli.options import Globals, hoist
 
-__all__ = ["app", "main"]
+__all__ = ["command_line", "main"]
 
-app = typer.Typer(
-    name="operator",
-    help="Watches distributed systems, says what broke and why, and repairs it, with proof.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-app.command("demo")(demo.demo)
-app.command("up")(up.up)
-app.add_typer(monitor.app, name="monitor")
-app.add_typer(agent.app, name="agent")
-app.add_typer(tickets.app, name="tickets")
-app.add_typer(approvals.app, name="approvals")
-app.add_typer(audit.app, name="audit")
-app.add_typer(history.app, name="history")
-app.add_typer(gate.app, name="gate")
-app.add_typer(lab.app, name="lab")
-app.add_typer(store.app, name="store")
-app.command("redact")(redact.redact)
-app.add_typer(config.app, name="config")
+# In the order of the help. Only what is asked for is loaded, so that nobody waits for the others.
+NOUNS = {
+    "demo": "operator_sre.faces.cli.demo",
+    "up": "operator_sre.faces.cli.up",
+    "monitor": "operator_sre.faces.cli.monitor",
+    "agent": "operator_sre.faces.cli.agent",
+    "tickets": "operator_sre.faces.cli.tickets",
+    "approvals": "operator_sre.faces.cli.approvals",
+    "audit": "operator_sre.faces.cli.audit",
+    "history": "operator_sre.faces.cli.history",
+    "gate": "operator_sre.faces.cli.gate",
+    "policy": "operator_sre.faces.cli.policy",
+    "mode": "operator_sre.faces.cli.mode",
+    "session": "operator_sre.faces.cli.session",
+    "limits": "operator_sre.faces.cli.limits",
+    "kill-switch": "operator_sre.faces.cli.kill_switch",
+    "lab": "operator_sre.faces.cli.lab",
+    "store": "operator_sre.faces.cli.store",
+    "redact": "operator_sre.faces.cli.redact",
+    "config": "operator_sre.faces.cli.config",
+}
+
+
+def command_line(words: Sequence[str] = ()) -> typer.Typer:
+    """The nouns among these words, or all there are."""
+    app = typer.Typer(
+        name="operator",
+        help="Watches distributed systems, says what broke and why, and repairs it, with proof.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+    )
+    app.callback()(_globals)
+    for noun in [noun for noun in NOUNS if noun in words] or NOUNS:
+        module = import_module(NOUNS[noun])
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=noun)
+        else:
+            app.command(noun)(getattr(module, noun))
+    return app
 
 
 def _version(wanted: bool) -> None:
@@ -61,7 +67,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _globals(
     context: typer.Context,
     home: Annotated[str | None, typer.Option(help="Where state lives.")] = None,
@@ -94,7 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # A path need not be text, and a terminal need not know every letter: shown, never fatal.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = app(hoist(given), standalone_mode=False, prog_name="operator")
+        run = command_line(given)
+        code = run(hoist(given), standalone_mode=False, prog_name="operator")
     except reported() as error:
         if debug:
             raise

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from operator_protocols.domain.action import Action, digest_of
 from operator_protocols.domain.run import ToolSpec
 from operator_protocols.domain.verdict import Level, Mode, Risk, Verdict
 from operator_sre.codec import to_json
+from operator_sre.gate.grammar.paths import Secrets
+from operator_sre.gate.grammar.words import Simple
+from operator_sre.gate.policy.book import Rulebook, built_in
+from operator_sre.gate.policy.rule import Decision, PolicyRule
 
 __all__ = ["Policy", "Profile"]
 
@@ -20,12 +26,13 @@ class Profile(StrEnum):
     LAB = "lab"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """Everything the gate goes by for one subject.
 
     The profile `lab` runs by itself all that is not BLOCKED, but only inside the boundary of a
-    rig: its own typed tools, on its own targets.
+    rig: its own typed tools, on its own targets. `auto` are the risks that run by themselves
+    instead of those that the book names.
     """
 
     mode: Mode = Mode.OBSERVE
@@ -33,10 +40,10 @@ class Policy:
     tools: tuple[ToolSpec, ...] = ()
     boundary_tools: frozenset[str] = frozenset()
     boundary_targets: frozenset[str] = frozenset()
-    readable: frozenset[str] = field(default_factory=lambda: frozenset({"/var/log/"}))
-    auto: frozenset[Risk] = frozenset({Risk.LOW})
+    auto: frozenset[Risk] | None = None
+    book: Rulebook = field(default_factory=built_in, hash=False)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Covers every field, so that a changed policy voids what was permitted under the old."""
         return digest_of(
@@ -46,10 +53,34 @@ class Policy:
                 "tools": sorted((to_json(tool) for tool in self.tools), key=digest_of),
                 "boundary_tools": sorted(self.boundary_tools),
                 "boundary_targets": sorted(self.boundary_targets),
-                "readable": sorted(self.readable),
-                "auto": sorted(self.auto),
+                "auto": None if self.auto is None else sorted(self.auto),
+                "book": self.book.digest,
             }
         )
+
+    @property
+    def secrets(self) -> Secrets:
+        """The files that hold secrets."""
+        return self.book.secrets
+
+    def speaking(self, simple: Simple, cwd: str = "") -> Sequence[PolicyRule]:
+        """The rules that count for one simple command, the strictest first."""
+        return self.book.speaking(simple, cwd)
+
+    def reaches(self, host: str) -> bool:
+        """True when a command that only reads may speak to this host by itself."""
+        return self.book.egress.reaches(host)
+
+    def manages(self, service: str) -> bool:
+        """True when a service of the machine may be started, stopped and restarted at all."""
+        return self.book.services.manages(service)
+
+    def decision(self, risk: Risk) -> Decision:
+        """What is answered to a risk: it runs, a person is asked, or it does not run."""
+        decision = self.book.decision(risk)
+        if self.auto is None or decision is Decision.DENY:
+            return decision
+        return Decision.AUTO if risk in self.auto else Decision.REQUIRE
 
     def tool(self, name: str) -> ToolSpec | None:
         """What is known of a typed tool."""
@@ -69,4 +100,4 @@ class Policy:
             return False
         if self.profile is Profile.LAB:
             return self.inside(verdict.action)
-        return verdict.risk in self.auto
+        return self.decision(verdict.risk) is Decision.AUTO

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+import msgspec
 import pytest
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.run import ToolSpec
 from operator_protocols.domain.verdict import Level, Mode, Risk
 from operator_sre.gate import Policy, Profile
+from operator_sre.gate.policy import Decision, Rulebook, Services, built_in
 
 SPEC = ToolSpec("restart_node", "It restarts.", {"target": "a name"}, Risk.MEDIUM, changes=True)
 LAB = Policy(
@@ -26,8 +28,8 @@ CHANGES: dict[str, list[object]] = {
     "tools": [(), (SPEC, SPEC), (SPEC, replace(SPEC, name="other"))],
     "boundary_tools": [frozenset(), frozenset({"restart_node", "shell"})],
     "boundary_targets": [frozenset(), frozenset({"node-1"}), frozenset({"node-1node-2"})],
-    "readable": [frozenset(), frozenset({"/var/log/", "/etc/"})],
     "auto": [frozenset(), frozenset(Risk)],
+    "book": [Rulebook(), msgspec.structs.replace(built_in(), sensitive=())],
 }
 SPEC_CHANGES: dict[str, list[object]] = {
     "name": ["other"],
@@ -103,3 +105,54 @@ def test_the_levels_and_risks_of_the_matrix_are_all_there_are() -> None:
     assert len(Risk) == 4
     assert len(Mode) == 3
     assert len(Profile) == 2
+
+
+DECISIONS = [
+    (None, {}, ["auto", "require", "require", "require"]),
+    (
+        None,
+        {"medium": Decision.AUTO, "critical": Decision.DENY},
+        ["auto", "auto", "require", "deny"],
+    ),
+    (frozenset({Risk.HIGH}), {}, ["require", "require", "auto", "require"]),
+    (frozenset(Risk), {"high": Decision.DENY}, ["auto", "auto", "deny", "auto"]),
+]
+
+
+@pytest.mark.parametrize(("auto", "approval", "expected"), DECISIONS)
+def test_a_risk_has_a_decision(
+    auto: frozenset[Risk] | None, approval: dict[str, Decision], expected: list[str]
+) -> None:
+    book = msgspec.structs.replace(built_in(), approval=approval)
+    policy = Policy(auto=auto, book=book)
+    assert [policy.decision(risk) for risk in Risk] == expected
+
+
+def test_the_digest_is_calculated_once() -> None:
+    assert LAB.digest is LAB.digest
+    assert LAB.book.digest is LAB.book.digest
+
+
+@pytest.mark.parametrize(
+    ("service", "managed"),
+    [
+        ("nginx", True),
+        ("nginx.service", True),
+        ("redis-server", True),
+        ("sshd", False),
+        ("SSHD", False),
+        ("sshd.service", False),
+        ("systemd-networkd", False),
+        ("cron", False),
+        ("../nginx", False),
+        ("a/nginx", False),
+        ("", False),
+    ],
+)
+def test_only_services_on_the_list_are_touched(service: str, managed: bool) -> None:
+    assert Policy().manages(service) is managed
+
+
+def test_a_service_that_is_denied_is_not_touched_even_when_it_is_allowed() -> None:
+    services = Services(allow=("shop",), deny=("shop",))
+    assert not Policy(book=Rulebook(services=services)).manages("shop")

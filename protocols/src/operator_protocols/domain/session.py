@@ -1,0 +1,40 @@
+"""A session is what one agent has done lately, whichever of its processes did it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+__all__ = ["Deed", "SessionRecord", "session_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One action that an agent began, as far as it weighs on its session.
+
+    `secret` says that it read something sensitive, `network` that it could reach the network.
+    """
+
+    at: datetime
+    tool: str
+    command: str
+    level: str
+    secret: bool = False
+    network: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """Whether an agent is held in observe, since when and why, and who let it go again."""
+
+    agent: str
+    held: bool
+    score: int
+    reason: str
+    by: str
+    at: datetime
+
+
+def session_of(worker: str) -> str:
+    """The agent behind a worker: what follows a colon tells the processes of one agent apart."""
+    return worker.partition(":")[0]

@@ -1,0 +1,18 @@
+"""Who is at the keyboard, and whether they may."""
+
+from __future__ import annotations
+
+from operator_protocols.errors import AuthorityError
+from operator_sre.app.approvals import signed_in
+from operator_sre.app.wiring import App
+
+__all__ = ["administrator"]
+
+
+def administrator(app: App, deed: str) -> str:
+    """Whoever is signed in; AuthorityError when they may not do what holds for everybody."""
+    person = signed_in()
+    refusal = app.permissions.may_administer(person, deed)
+    if refusal:
+        raise AuthorityError(refusal, next_step="Ask an admin.")
+    return person

@@ -1,0 +1,238 @@
+"""The policy in force, what it says, and how two of them differ."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.run import Budget
+from operator_protocols.domain.verdict import Level, Verdict
+from operator_protocols.errors import ConfigError, UsageError
+from operator_sre.config import Config
+from operator_sre.gate import Policy, judge
+from operator_sre.gate.authority import Grant, Role
+from operator_sre.gate.policy import PolicyRule, Rulebook, built_in
+from operator_sre.gate.policy.reload import LOOK_S, PolicyFile
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+    from operator_sre.gate.policy.difference import Change
+
+__all__ = [
+    "Checked",
+    "Compared",
+    "Explained",
+    "Judged",
+    "budget_of",
+    "check_policy",
+    "compare_policies",
+    "explain_policy",
+    "follow_policy",
+    "grants_of",
+    "policy_file",
+    "policy_in_force",
+    "record_overrides",
+    "roles_of",
+    "rule_fields",
+    "shown_policy",
+    "write_policy",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A policy file without a mistake in it."""
+
+    file: str
+    rules: Mapping[Level, int]
+    examples: int
+    overrides: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A rule, or a command with the rules that count for each part of it."""
+
+    rule: PolicyRule | None = None
+    verdict: Verdict | None = None
+    parts: Sequence[tuple[str, Sequence[PolicyRule]]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A command that two policies judge differently."""
+
+    command: str
+    old: Level
+    new: Level
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How two policies differ: in what they say, and in what follows from it."""
+
+    changes: Sequence[Change]
+    commands: Sequence[Judged]
+    judged: int
+
+
+def policy_file(config: Config) -> PolicyFile:
+    """The policy of these settings, followed as it changes."""
+    return PolicyFile(
+        config.policy_files, monotonic=time.monotonic, required=bool(config.values["policy"])
+    )
+
+
+def policy_in_force(config: Config) -> Policy:
+    """What counts for a command of no subject in particular."""
+    return Policy(mode=config.mode, book=policy_file(config).book())
+
+
+def roles_of(book: Rulebook) -> dict[str, Role]:
+    """What people are to Operator."""
+    return {person: Role(role) for person, role in book.roles.items()}
+
+
+def grants_of(book: Rulebook) -> dict[str, Grant]:
+    """What agents may have done: the levels and the tools among the words of each."""
+    found = {}
+    for agent, words in book.grants.items():
+        levels = frozenset(Level(word) for word in words if word in tuple(Level))
+        tools = frozenset(word for word in words if word not in tuple(Level))
+        found[agent] = Grant(levels or Grant().levels, tools)
+    return found
+
+
+def budget_of(book: Rulebook) -> Budget:
+    """The limits of one run."""
+    default = Budget()
+    told = book.budgets
+    return Budget(
+        turns_max=int(told.get("turns_max", default.turns_max)),
+        commands_max=int(told.get("commands_max", default.commands_max)),
+        seconds_max=told.get("seconds_max", default.seconds_max),
+        attempts_max=int(told.get("attempts_max", default.attempts_max)),
+    )
+
+
+def check_policy(config: Config, file: Path | None) -> Checked:
+    """Read a policy, or the one in force, and run every example in it."""
+    from operator_sre.gate.policy.examples import count
+    from operator_sre.gate.policy.load import load_book
+
+    found = file or policy_file(config).file
+    book = load_book(found) if found else built_in()
+    rules = [rule for rule in book.rules if not (found and rule.is_built_in)]
+    return Checked(
+        file=str(found or "built-in"),
+        rules={level: sum(rule.level is level for rule in rules) for level in Level},
+        examples=count(rules),
+        overrides=len(book.overrides),
+        digest=book.digest,
+    )
+
+
+def shown_policy(config: Config) -> tuple[str, str, dict[str, Any]]:
+    """Where the policy in force comes from, its digest, and all that it says."""
+    found = policy_file(config)
+    book = found.book()
+    said = {name: msgspec.to_builtins(getattr(book, name)) for name in book.__struct_fields__}
+    said["rules"] = [rule_fields(rule) for rule in book.rules]
+    return str(found.file or "built-in"), book.digest, said
+
+
+def rule_fields(rule: PolicyRule) -> dict[str, Any]:
+    """What a rule says; of its conditions only those that it has."""
+    always = ("id", "level", "risk", "origin", "why")
+    found = {name: msgspec.to_builtins(getattr(rule, name)) for name in rule.__struct_fields__}
+    rest = {name: value for name, value in found.items() if value not in (None, "", [], ())}
+    return {name: found[name] for name in always} | rest
+
+
+def explain_policy(config: Config, what: str) -> Explained:
+    """A rule by its id, or what the policy says of a command."""
+    from operator_sre.gate.policy.examples import commands_of
+
+    policy = policy_in_force(config)
+    rule = policy.book.rule(what)
+    if rule is not None:
+        return Explained(rule=rule)
+    parts = [
+        (" ".join(simple.argv), policy.speaking(simple, "/"))
+        for simple in commands_of(what)
+        if simple.words or simple.redirects
+    ]
+    return Explained(verdict=judge(Action.shell(what), policy), parts=parts)
+
+
+def compare_policies(old: Path, new: Path) -> Compared:
+    """What became tighter or looser, in the rules and for every example of either."""
+    from operator_sre.gate.policy.difference import differences
+    from operator_sre.gate.policy.load import load_book
+
+    before, after = load_book(old), load_book(new)
+    lines = list(dict.fromkeys((*_sample(before), *_sample(after), *_sample(built_in()))))
+    policies = (Policy(book=before), Policy(book=after))
+    commands = []
+    for line in lines:
+        one, other = (judge(Action.shell(line), policy).level for policy in policies)
+        if one is not other:
+            commands.append(Judged(line, one, other))
+    return Compared(differences(before, after), commands, len(lines))
+
+
+def _sample(book: Rulebook) -> Iterator[str]:
+    for rule in book.rules:
+        yield from rule.match
+        yield from rule.not_match
+
+
+def write_policy(config: Config, file: Path | None) -> Path:
+    """Write a policy to start from. One that is there is left alone."""
+    found = file or config.policy_files[0]
+    text = (files("operator_sre.gate.policy") / "starter.yaml").read_text(encoding="utf-8")
+    try:
+        found.parent.mkdir(parents=True, exist_ok=True)
+        with found.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise UsageError(
+            f"{str(found)!r} is there already, and was not touched.",
+            next_step=f"See what it says: operator policy check {found}",
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{str(found)!r} cannot be written: {error.strerror}.") from error
+    return found
+
+
+async def record_overrides(app: App) -> str:
+    """Write down once which built-in rules the policy in force takes away; its digest."""
+    book = app.rules()
+    if book.overrides:
+        payload = {
+            "digest": book.digest,
+            "overrides": [
+                {"rule": one.rule, "reason": one.reason, "by": one.by} for one in book.overrides
+            ],
+        }
+        key = f"policy_overridden/{book.digest}"
+        await app.store.journal.append(Draft(Kind.POLICY_OVERRIDDEN, payload, key=key))
+    return book.digest
+
+
+async def follow_policy(app: App) -> None:
+    """Look at the policy until cancelled, and record the overrides of each that comes in force."""
+    recorded = ""
+    while True:
+        if app.rules().digest != recorded:
+            recorded = await record_overrides(app)
+        await app.clock.sleep(LOOK_S)

@@ -1,0 +1,163 @@
+"""`operator policy`: the rules that decide what runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from operator_sre.faces.cli.options import JsonOption, config_of
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+
+if TYPE_CHECKING:
+    from operator_sre.app.policy import Explained
+
+__all__ = ["app"]
+
+app = typer.Typer(help="The rules that decide what runs.", no_args_is_help=True)
+FileArgument = Annotated[
+    Path | None, typer.Argument(help="A policy file; without it, the one in force.")
+]
+
+
+@app.callback()
+def _noun() -> None:
+    return None
+
+
+@app.command()
+def check(context: typer.Context, file: FileArgument = None, as_json: JsonOption = False) -> None:
+    """Read a policy and run every example in it. Exit 2 and FILE:LINE:COLUMN if it is wrong."""
+    from operator_sre.app.policy import check_policy
+
+    checked = check_policy(config_of(context), file)
+    if as_json:
+        print_json({"policy": checked})
+        return
+    rules = ", ".join(f"{number} {level}" for level, number in checked.rules.items())
+    print_lines(
+        [
+            clean(f"{checked.file} is right: {rules}; {checked.examples} examples hold."),
+            f"overrides: {checked.overrides}, digest: {checked.digest}",
+        ]
+    )
+
+
+@app.command()
+def show(context: typer.Context, as_json: JsonOption = False) -> None:
+    """The policy in force: the built-in rules with yours over them."""
+    from operator_sre.app.policy import shown_policy
+
+    file, digest, book = shown_policy(config_of(context))
+    if as_json:
+        print_json({"file": file, "digest": digest, "policy": book})
+        return
+    print_lines([clean(f"policy: {file}"), f"digest: {digest}", ""])
+    rows = [
+        (one["id"], one["level"], one["risk"], one["origin"], one["why"]) for one in book["rules"]
+    ]
+    print_table(("rule", "level", "risk", "from", "why"), rows)
+    print_lines(["", *_sections(book)])
+
+
+def _sections(book: dict[str, Any]) -> list[str]:
+    lines = []
+    for section, body in book.items():
+        if section in ("rules", "overrides"):
+            continue
+        if isinstance(body, dict):
+            told = [f"{key}: {_listed(value)}" for key, value in body.items()]
+            lines += [clean(f"{section} {one}") for one in told]
+        else:
+            lines.append(clean(f"{section}: {_listed(body)}"))
+    for one in book["overrides"]:
+        lines.append(clean(f"overridden {one['rule']} by {one['by']}: {one['reason']}"))
+    return lines
+
+
+def _listed(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+@app.command()
+def explain(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="The id of a rule, or a command, quoted.")],
+    as_json: JsonOption = False,
+) -> None:
+    """What a rule says, or which rules speak of a command and why."""
+    from operator_sre.app.policy import explain_policy, rule_fields
+
+    found = explain_policy(config_of(context), what)
+    if as_json:
+        rule = rule_fields(found.rule) if found.rule else None
+        print_json({"rule": rule, **_judged(found)})
+    elif found.rule is not None:
+        told = {**rule_fields(found.rule)}
+        print_lines([clean(f"{key}: {_listed(value)}") for key, value in told.items()])
+    else:
+        _tell_command(found)
+
+
+def _judged(found: Explained) -> dict[str, Any]:
+    if found.verdict is None:
+        return {}
+    parts = [
+        {"command": command, "rules": [rule.id for rule in rules]} for command, rules in found.parts
+    ]
+    verdict = found.verdict
+    return {"level": verdict.level, "explanation": verdict.explanation, "parts": parts}
+
+
+def _tell_command(found: Explained) -> None:
+    assert found.verdict is not None
+    print_lines([clean(f"{found.verdict.level.upper()}: {found.verdict.explanation}")])
+    for command, rules in found.parts:
+        print_lines([clean(f"  {command}")])
+        for rule in rules:
+            print_lines([clean(f"    {rule.level} {rule.id} ({rule.origin}): {rule.why}")])
+        if not rules:
+            print_lines(["    no rule speaks of it; the table of its tool decides"])
+
+
+@app.command()
+def diff(
+    context: typer.Context,
+    old: Annotated[Path, typer.Argument(help="The policy as it was.")],
+    new: Annotated[Path, typer.Argument(help="The policy as it shall be.")],
+    as_json: JsonOption = False,
+) -> None:
+    """What becomes tighter or looser, in the rules and for a sample of commands."""
+    from operator_sre.app.policy import compare_policies
+
+    config_of(context)
+    compared = compare_policies(old, new)
+    if as_json:
+        print_json(
+            {
+                "changes": [
+                    {"effect": one.effect, "what": one.what, "sentence": one.sentence}
+                    for one in compared.changes
+                ],
+                "commands": compared.commands,
+                "judged": compared.judged,
+            }
+        )
+        return
+    lines = [f"{one.effect:<8} {one.what}: {one.sentence}" for one in compared.changes]
+    lines += [f"{one.old} -> {one.new}: {one.command}" for one in compared.commands]
+    total = f"{len(compared.commands)} of {compared.judged} commands are judged differently."
+    print_lines([*map(clean, lines), total])
+
+
+@app.command()
+def init(context: typer.Context, file: FileArgument = None, as_json: JsonOption = False) -> None:
+    """Write a policy to start from, with comments. One that is there is left alone."""
+    from operator_sre.app.policy import write_policy
+
+    written = write_policy(config_of(context), file)
+    if as_json:
+        print_json({"file": str(written)})
+        return
+    print_lines([clean(f"{written} is written. Prove it with: operator policy check {written}")])

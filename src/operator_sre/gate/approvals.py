@@ -1,0 +1,169 @@
+"""Asking people, waiting for them, and taking their answers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from operator_protocols.domain.entry import Actor, Draft, Kind
+from operator_protocols.domain.permit import Approval, ApprovalState
+from operator_protocols.domain.verdict import Risk
+from operator_protocols.errors import AuthorityError, ConflictError
+from operator_protocols.ports import Approvals, Clock, Journal, PermissionChecker
+
+__all__ = ["PERMIT_S", "Answering", "Asking", "Terms", "usable_until"]
+
+PERMIT_S = 60.0
+POLL_S = 0.2
+OPERATOR = Actor()
+_STILL_COUNT = (ApprovalState.PENDING, ApprovalState.APPROVED, ApprovalState.REJECTED)
+_NO_ANSWERS = (ApprovalState.PENDING, ApprovalState.APPROVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long people have to answer, how many it takes, and whether one may say yes to oneself.
+
+    With `parked_s` a request waits that long instead; after `escalate_s` it is said louder; 0 is
+    never. With `two_person` what is critical needs two different people.
+    """
+
+    approval_s: float = 300.0
+    parked_s: float = 0.0
+    escalate_s: float = 0.0
+    two_person: bool = False
+    self_approval: bool = True
+
+    @property
+    def parked(self) -> bool:
+        """True when the run is parked while it waits."""
+        return self.parked_s > self.approval_s
+
+    def expiry(self, now: datetime) -> datetime:
+        """When a request of now is answered by silence."""
+        return now + timedelta(seconds=max(self.approval_s, self.parked_s))
+
+    def needed(self, risk: Risk) -> int:
+        """How many different people have to say yes."""
+        return 2 if self.two_person and risk is Risk.CRITICAL else 1
+
+    def forbids(self, person: str, approval: Approval) -> str:
+        """Why this person must not answer this request, whatever their role; or ""."""
+        if self.self_approval or person != approval.requester.id:
+            return ""
+        return f"{person!r} asked for this, and nobody approves a request of their own."
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """The side that asks. Every request ends on record: answered, expired, withdrawn, superseded.
+
+    A request outlives the process that made it: whoever goes on with the run goes on waiting.
+    """
+
+    approvals: Approvals
+    journal: Journal
+    clock: Clock
+    terms: Terms
+
+    async def ask(self, wanted: Approval) -> Approval:
+        """The request with its answer: this one, or the same one from before a restart."""
+        approval = await self._asked_before(wanted) or await self.approvals.request(wanted)
+        while approval.state is ApprovalState.PENDING:
+            if self.clock.now() >= approval.expires_at:
+                why = "nobody answered in time"
+                approval = await self.end(approval, ApprovalState.EXPIRED, why)
+                continue
+            await self._escalate(approval)
+            await self.clock.sleep(POLL_S)
+            approval = self.approvals.get(approval.id) or approval
+        return approval
+
+    async def end(self, approval: Approval, state: ApprovalState, reason: str) -> Approval:
+        """End it from our side; an answer that came a moment before counts instead."""
+        with contextlib.suppress(ConflictError):
+            return await self.approvals.decide(
+                approval.id, state, by=OPERATOR, reason=reason, version=approval.version
+            )
+        return self.approvals.get(approval.id) or approval
+
+    async def _asked_before(self, wanted: Approval) -> Approval | None:
+        """A request of this run that still counts for exactly this; all others are ended.
+
+        It may have been answered while no agent was there; a yes gives one permit, in time.
+        """
+        if not wanted.run:
+            return None
+        found = None
+        for known in self.approvals.find(states=_STILL_COUNT, run=wanted.run):
+            if known.permit:
+                continue
+            if known.binding == wanted.binding and self._counts(known):
+                found = known
+            elif known.state in _NO_ANSWERS:
+                await self._retire(known, wanted)
+        return found
+
+    def _counts(self, known: Approval) -> bool:
+        if known.state is ApprovalState.APPROVED:
+            return self.clock.now() < usable_until(known)
+        return known.state is ApprovalState.PENDING or self.clock.now() < known.expires_at
+
+    async def _retire(self, known: Approval, wanted: Approval) -> None:
+        if known.binding == wanted.binding:
+            await self.end(known, ApprovalState.EXPIRED, "nobody used it in time")
+        elif known.binding.action == wanted.binding.action:
+            await self.end(known, ApprovalState.SUPERSEDED, "what it was bound to has changed")
+        else:
+            await self.end(known, ApprovalState.WITHDRAWN, "the agent asked for something else")
+
+    async def _escalate(self, approval: Approval) -> None:
+        due = approval.requested_at + timedelta(seconds=self.terms.escalate_s)
+        if not self.terms.escalate_s or approval.escalated or self.clock.now() < due:
+            return
+        await self.journal.append(
+            Draft(
+                Kind.APPROVAL_ESCALATED,
+                {"id": approval.id, "reason": f"no answer in {self.terms.escalate_s:g} s"},
+                ticket=approval.ticket,
+                run=approval.run,
+                key=f"{approval.id}/escalated",
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """The side that answers. Whoever may not answer changes nothing."""
+
+    approvals: Approvals
+    permissions: PermissionChecker
+    terms: Terms
+
+    async def answer(
+        self, approval: Approval, state: ApprovalState, *, by: str, reason: str
+    ) -> Approval:
+        """A person's answer to the request as they saw it. AuthorityError when they may not."""
+        refusal = self.refusal(approval, [by])
+        if refusal:
+            raise AuthorityError(refusal, next_step="Ask somebody who may.")
+        actor = Actor(by, "user")
+        return await self.approvals.decide(
+            approval.id, state, by=actor, reason=reason, version=approval.version
+        )
+
+    def refusal(self, approval: Approval, people: Iterable[str]) -> str:
+        """Why the answer of one of these people does not count, or ""."""
+        for person in people:
+            why = self.terms.forbids(person, approval)
+            why = why or self.permissions.may_approve(person, approval)
+            if why:
+                return why
+        return ""
+
+
+def usable_until(approval: Approval) -> datetime:
+    """A yes is good for so long, counted from the moment it was said."""
+    return (approval.decided_at or approval.requested_at) + timedelta(seconds=PERMIT_S)

@@ -1,0 +1,330 @@
+"""SQL that only reads, in what PostgreSQL, MySQL and SQLite agree on; the rest has a reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, shown
+from operator_sre.gate.grammar.languages.sql_functions import FUNCTIONS, REFUSED
+
+__all__ = ["sql"]
+
+# The dialects disagree about where a string or a comment ends. A token is here only when all of
+# them end it at the same character: a backslash before a quote, `--x`, `/*!` and `$$` are not.
+_INSIDE = r"\x20\x21\x23-\x26\x28-\x5b\x5d-\x7e\n\t"
+_ESCAPED = r"\\[\x20\x21\x23-\x26\x28-\x7e]"
+_ITEM = r"(?:[a-z0-9_]++|'[a-z0-9_ ,%./-]*+')"
+_TOKENS = rf"""
+      [a-z_][a-z0-9_]*+
+    | '(?:[{_INSIDE}"]|''|{_ESCAPED})*+'
+    | "(?:[{_INSIDE}']|""|{_ESCAPED})*+"
+    | `[a-z0-9_.-]++`
+    | (?>\d++(?:\.\d*+)?(?:e[+-]?\d++)?|\.\d++)(?![\w$.])
+    | --(?:[ ][a-z0-9 _.,:=()-]*+)?(?=\n|\Z)
+    | /\*[a-z0-9 _.,=-]*+\*/
+    | \[(?:{_ITEM}(?:[ ]*+[,:][ ]*+{_ITEM})*+)?+\]
+    | [+*%<>=!~|&^@?.,;()]
+    | ::
+    | \\g
+    | -(?!-)
+    | /(?!\*)
+    | \#(?=[>-])
+"""
+_TOKEN = re.compile(rf"[ \t\n]*+({_TOKENS})", re.VERBOSE)
+_WHOLE = re.compile(rf"(?:[ \t\n]*+(?:{_TOKENS}))*+[ \t\n]*+", re.VERBOSE)
+_WORD = frozenset("abcdefghijklmnopqrstuvwxyz_")
+
+_CHANGES: dict[str, str] = {
+    "alter": "!ALTER changes the shape of what is stored.",
+    "call": "!CALL runs a procedure.",
+    "copy": "!COPY moves rows between tables, files and programs.",
+    "create": "CREATE makes something new in the database.",
+    "delete": "!DELETE removes rows.",
+    "do": "!DO runs code.",
+    "drop": "!DROP removes something from the database.",
+    "dumpfile": "!DUMPFILE writes a file on the server.",
+    "execute": "!EXECUTE runs a statement that is not shown here.",
+    "for": "FOR locks rows or advances a sequence.",
+    "grant": "!GRANT changes who may do what.",
+    "handler": "HANDLER opens a table beside the ordinary way.",
+    "insert": "INSERT adds rows.",
+    "into": "INTO stores the result instead of printing it.",
+    "lock": "LOCK takes locks that others wait for.",
+    "merge": "MERGE changes rows.",
+    "nextval": "A sequence would be advanced.",
+    "outfile": "!OUTFILE writes a file on the server.",
+    "returning": "RETURNING belongs to a statement that changes rows.",
+    "revoke": "!REVOKE changes who may do what.",
+    "truncate": "!TRUNCATE removes all rows.",
+    "update": "UPDATE changes rows.",
+}
+_STATEMENTS: dict[str, str] = {
+    "analyze": "ANALYZE renews statistics, or runs the statement behind it.",
+    "attach": "!ATTACH opens or makes another database file.",
+    "begin": "A transaction is more than one read.",
+    "change": "!CHANGE redirects replication.",
+    "checkpoint": "CHECKPOINT makes the server write everything out.",
+    "flush": "!FLUSH closes or empties what the server keeps open.",
+    "kill": "!KILL ends the session of somebody.",
+    "load": "!LOAD reads a file into the server.",
+    "optimize": "OPTIMIZE rewrites a table and locks it.",
+    "prepare": "!PREPARE hides a statement in a string.",
+    "purge": "!PURGE removes logs.",
+    "refresh": "REFRESH fills a view anew.",
+    "reindex": "REINDEX rebuilds indexes and locks them.",
+    "rename": "!RENAME changes names.",
+    "replace": "!REPLACE changes rows.",
+    "reset": "!RESET erases state of the server or a setting.",
+    "set": "SET changes a setting.",
+    "shutdown": "!SHUTDOWN ends the server.",
+    "source": "!SOURCE runs the statements of a file.",
+    "start": "START changes a transaction or replication.",
+    "stop": "!STOP ends replication.",
+    "system": "!SYSTEM runs a shell command.",
+    "vacuum": "VACUUM rewrites a table.",
+}
+_QUERIES = frozenset({"select", "table", "values", "with"})
+# Words that stand before a parenthesis and call nothing.
+_NO_CALL = frozenset(
+    """
+    all and any array as asc between bigint binary bit by case char character cube date datetime
+    dec decimal desc distinct double else end enum escape except exists filter float from group
+    having ignore ilike in index int integer intersect interval is join key keys lateral like limit
+    materialized not null numeric nvarchar offset on or order over partition partitions real regexp
+    rlike rollup row rows select sets signed similar smallint some text then time
+    timestamp timestamptz to union unsigned using value values varchar when where window with
+    within
+    """.split()  # noqa: SIM905
+)
+_OPTIONS = frozenset(
+    """
+    analyze buffers costs extended format generic_plan memory partitions plan query serialize
+    settings summary timing verbose wal
+    """.split()  # noqa: SIM905
+)
+_OPTION_VALUES = frozenset({"=", ",", "false", "json", "none", "off", "on", "text", "traditional"})
+_OPTION_VALUES |= {"tree", "true", "xml", "yaml", "binary", "0", "1"}
+_MADE = frozenset(
+    {"database", "event", "function", "procedure", "schema", "table", "trigger", "view"}
+)
+_SHAPES = frozenset({"foreign_key_list", "index_info", "index_list", "table_info", "table_xinfo"})
+_PRAGMAS = frozenset(
+    """
+    auto_vacuum cache_size compile_options database_list encoding foreign_key_check freelist_count
+    integrity_check journal_mode page_count page_size quick_check schema_version user_version
+    """.split()  # noqa: SIM905
+)
+
+_SECRET_RELATIONS = frozenset(
+    """
+    global_priv master_info pg_authid pg_dist_authinfo pg_shadow pg_subscription pg_user_mapping
+    pg_user_mappings primary_conninfo salted_hash slave_master_info system_auth
+    """.split()  # noqa: SIM905
+)
+# None of these in the text: nothing in it is secret, and nobody has to look closer.
+_HINTS = (
+    *("passw", "passphrase", "secret", "credential", "token", "key", "_string", "pg_authid"),
+    *("pg_shadow", "pg_subscription", "pg_user_mapping", "primary_conninfo", "mysql", "user"),
+    *("global_priv", "master_info", "authinfo", "salted_hash", "system"),
+)
+_SECRET_COLUMN = re.compile(
+    r"pass(?:word|wd|phrase)|secret|credential|tokens?\b|(?:api|private|access)_?key|auth\w*_string"
+)
+_MYSQL_OPEN = frozenset(
+    {"innodb_index_stats", "innodb_table_stats", "plugin", "slow_log", "time_zone_name"}
+)
+# Databases of the servers themselves; those of CockroachDB with the hashes of passwords.
+_OWN_DATABASES = frozenset({"mysql", "system", "system_auth"})
+_SYSTEM_SECRET = frozenset({"role_options", "users", "web_sessions"})
+_UNICODE_NAME = re.compile(r"u&[\"']")
+
+
+def sql(text: str) -> str | None:
+    """Why these statements are not proven to only read; None when they are."""
+    if len(text) > TEXT_CHARACTERS_MAX:
+        return TOO_LONG
+    if not text.isascii():
+        return "A character outside of ASCII is not understood."
+    if "\\g" in text:
+        return "The end of a statement is not understood."
+    text = text.lower().rstrip(" \t\n")
+    if "delimiter" in text:  # mysql obeys it in the middle of a line, outside of its statements
+        return "!DELIMITER changes where a statement ends."
+    reason = _strange(text)
+    if reason is not None:
+        return reason
+    tokens: list[str] = _TOKEN.findall(text)
+    statements = _statements(tokens)
+    for statement in statements:
+        reason = _statement(statement)
+        if reason is not None:
+            return reason
+    if not statements:
+        return "There is no statement."
+    return _secrets(tokens) if any(hint in text for hint in _HINTS) else None
+
+
+def _strange(text: str) -> str | None:
+    """What is not read in the same way by every server."""
+    whole = _WHOLE.match(text)
+    end = whole.end() if whole else 0
+    if end == len(text):
+        if _UNICODE_NAME.search(text):
+            return "A name in Unicode escapes is not understood."
+        # To MySQL this begins a comment, which ends with the line.
+        return "A '#' is a comment for some servers." if "#" in text and "\n" in text else None
+    if text.startswith(("--", "/*", "#"), end):
+        return "This comment does not end at the same place for every server."
+    return f"What begins at {shown(text[end : end + 12])} is not understood."
+
+
+def _statements(tokens: Sequence[str]) -> list[list[str]]:
+    statements: list[list[str]] = [[]]
+    for token in tokens:
+        if token in (";", "\\g"):
+            statements.append([])
+        elif not token.startswith(("--", "/*")):
+            statements[-1].append(token)
+    return [statement for statement in statements if statement]
+
+
+def _statement(tokens: list[str]) -> str | None:
+    start = 0
+    while start < len(tokens) and tokens[start] == "(":
+        start += 1
+    first = tokens[start] if start < len(tokens) else "("
+    if first in _QUERIES:
+        return _query(tokens)
+    if start:
+        return "A parenthesis holds something other than a query."
+    if first == "show":
+        return _show(tokens)
+    if first in ("explain", "describe", "desc"):
+        return _explain(tokens)
+    if first == "use" and len(tokens) == 2 and _is_name(tokens[1]):
+        return None
+    if first == "pragma":
+        return _pragma(tokens[1:])
+    known = _CHANGES.get(first) or _STATEMENTS.get(first)
+    return known or f"A statement that begins with {shown(first)} is not known to only read."
+
+
+def _query(tokens: Sequence[str]) -> str | None:
+    before, last = "", ""
+    for place, token in enumerate(tokens):
+        if token == "(":
+            if last and (last[0] in _WORD or last[0] in '"`]'):
+                reason = _call(last, before, tokens, place)
+                if reason is not None:
+                    return reason
+        elif token in _CHANGES:
+            return _CHANGES[token]
+        elif token == "replace" and tokens[place + 1 : place + 2] != ["("]:
+            return _STATEMENTS["replace"]
+        before, last = last, token
+    return None
+
+
+def _call(name: str, before: str, tokens: Sequence[str], place: int) -> str | None:
+    """Whether `before name (` calls a function that is not known to only look."""
+    if before == ".":
+        if place < 3 or tokens[place - 3] not in ("pg_catalog", '"pg_catalog"'):
+            return f"The function {shown(name)} belongs to a schema and is not known to only read."
+    elif name in _NO_CALL or _names_columns(before, tokens, place):
+        return None
+    if name in FUNCTIONS:
+        return None
+    return REFUSED.get(name, f"The function {shown(name)} is not known to only read.")
+
+
+def _names_columns(before: str, tokens: Sequence[str], place: int) -> bool:
+    """Whether the parenthesis belongs to `AS name (columns)` or `WITH name (columns) AS (`."""
+    if before not in ("as", "with", "recursive"):
+        return False
+    end = place + 1
+    while end < len(tokens) and (tokens[end] == "," or _is_name(tokens[end])):
+        end += 1
+    if tokens[end : end + 1] != [")"]:
+        return False
+    return before == "as" or tokens[end + 1 : end + 3] == ["as", "("]
+
+
+def _show(tokens: Sequence[str]) -> str | None:
+    second = tokens[1] if len(tokens) > 1 else ""
+    if not _is_name(second):
+        return "SHOW needs to say what."
+    if second == "grants" or (second == "create" and "user" in tokens[2:3]):
+        return "?The rights of a user may be shown with the password."
+    if second == "access":
+        return "?The rights of all users may be shown with their passwords."
+    if second in ("backup", "backups"):
+        return "SHOW BACKUP reads from any address."
+    made = second == "create" and len(tokens) > 3 and tokens[2] in _MADE
+    return _query(tokens[2:] if made else tokens[1:])
+
+
+def _explain(tokens: Sequence[str]) -> str | None:
+    place = 1
+    if tokens[1:2] == ["("] and len(tokens) > 2 and tokens[2] in _OPTIONS:
+        end = tokens.index(")") if ")" in tokens else len(tokens)
+        if any(one not in _OPTIONS and one not in _OPTION_VALUES for one in tokens[2:end]):
+            return "An option of EXPLAIN is not known."
+        place = end + 1
+    else:
+        while place < len(tokens) and (
+            tokens[place] in _OPTIONS or tokens[place] in _OPTION_VALUES
+        ):
+            place += 1
+    rest = tokens[place:]
+    first = next((token for token in rest if token != "("), "")
+    if first in _QUERIES:
+        return _query(rest)
+    if rest[:2] == ["for", "connection"] and len(rest) == 3 and rest[2].isdigit():
+        return None
+    known = _STATEMENTS.get(first) or next((_CHANGES[one] for one in rest if one in _CHANGES), None)
+    if known is not None:
+        return known
+    rest = [token for token in rest if token != "."]
+    if 1 <= len(rest) <= 3 and all(_is_name(token) or token[0] == "'" for token in rest):
+        return None
+    return "EXPLAIN is understood only for a query, DESCRIBE only for a table."
+
+
+def _pragma(tokens: Sequence[str]) -> str | None:
+    if len(tokens) == 1 and tokens[0] in _PRAGMAS:
+        return None
+    if len(tokens) == 4 and tokens[0] in _SHAPES and tokens[1] == "(" and tokens[3] == ")":
+        return None
+    return "This PRAGMA is not known to only read."
+
+
+def _is_name(token: str) -> bool:
+    return bool(token) and (token[0] in _WORD or token[0] in '"`')
+
+
+def _secrets(tokens: Sequence[str]) -> str | None:
+    last = ""
+    for place, token in enumerate(tokens):
+        if token[0] == "'":
+            if "primary_conninfo" in token:
+                return "?The connection string of a standby may hold a password."
+        elif _is_name(token) and last not in ("like", "rlike", "regexp", "ilike"):
+            name = token.strip('"`')
+            if name in _SECRET_RELATIONS or _SECRET_COLUMN.search(name):
+                return f"?What {shown(name)} holds may be secret."
+            if (
+                name == "user"
+                and last in ("from", "join", ",")
+                and tokens[place + 1 :][:1] != ["("]
+            ):
+                return "?The table of users may hold passwords."
+            if last == "use" and name in _OWN_DATABASES:
+                return f"?What the database {shown(name)} holds may be secret."
+            owner = tokens[place - 2].strip('"`') if last == "." and place > 1 else ""
+            if (owner == "mysql" and name not in _MYSQL_OPEN) or name.startswith("mysql."):
+                return "?What the schema 'mysql' holds may be secret."
+            if owner == "system" and name in _SYSTEM_SECRET:
+                return "?The table of users may hold passwords."
+        last = token
+    return None

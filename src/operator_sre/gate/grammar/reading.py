@@ -1,0 +1,177 @@
+"""Looking at every command of a line: does each of them only read?"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from operator_sre.gate.grammar.fit import fit
+from operator_sre.gate.grammar.kinds import check
+from operator_sre.gate.grammar.scene import Scene
+from operator_sre.gate.grammar.tables import Tables
+from operator_sre.gate.grammar.words import Redirect, Script, Simple, Word
+
+__all__ = ["Finding", "name_of", "read"]
+
+COMMANDS_MAX = 96
+CLOSE_LOOKS_MAX = 6
+PLACES_MAX = 6
+# Where programs of the system lie; anything else by its path is somebody's own program.
+_BINARIES = frozenset({"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin"})
+_HARMLESS_VARIABLES = re.compile(
+    r"LC_[A-Z]+|LANG|LANGUAGE|TZ|COLUMNS|LINES|NO_COLOR|TERM|ETCDCTL_API"
+)
+# A path in one of them would be opened and read as data.
+_HARMLESS_VALUE = re.compile(r"(?:[A-Za-z_]+\+?=)?(?!:?/)(?!.*\.\.)[\w.@:+,<>/-]*")
+_SUDO = frozenset({"sudo", "doas"})
+# Those run what follows their own options; when these are not understood, this is guessed.
+_WRAPPERS = frozenset(
+    {
+        *("sudo", "doas", "env", "nice", "ionice", "nohup", "timeout", "stdbuf", "setsid", "xargs"),
+        *("watch", "time", "command", "builtin", "exec", "busybox", "chroot", "flock", "strace"),
+        *("ltrace", "taskset", "unshare", "nsenter", "chrt", "setpriv", "runuser", "parallel"),
+        *("systemd-run", "doas", "pkexec", "script", "unbuffer", "proxychains", "firejail"),
+    }
+)
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox", "su", "eval"})
+_LEADING = _WRAPPERS | _SHELLS
+_OPTION_LIKE = re.compile(r"-.*|[A-Za-z_]\w*=.*|\d[\d.]*[smhd]?")
+
+
+class Finding(msgspec.Struct, frozen=True, gc=False):
+    """One command, and why it is not known to only read; nothing when it is.
+
+    A reason begins with `~` when the command is known to change something, with `!` when that
+    destroys or runs code, with `?` when secrets are shown; else nothing is known.
+    """
+
+    simple: Simple
+    reason: str
+    cwd: str = ""
+
+
+def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
+    """Every command of the line and those inside of them, with what is to be said of each."""
+    found: list[Finding] = []
+    refused = bool(script.trouble)
+    waiting = [(simple, False) for simple in reversed(script.commands)]
+    while waiting and len(found) < COMMANDS_MAX:
+        simple, inside = waiting.pop()
+        cwd = scene.cwd
+        if refused and len(found) >= CLOSE_LOOKS_MAX and name_of(simple) not in _LEADING:
+            reason = "It is one of many commands."  # settled; rules of the policy still speak
+        else:
+            reason = _look(simple, scene, tables)
+        refused = refused or bool(reason)
+        if inside and not reason and name_of(simple) in _SHELLS:
+            reason = "~It runs a shell inside of another command."
+        found.append(Finding(simple, reason, cwd))
+        inner = scene.inner or (_guessed(simple) if reason else ())
+        if inner:
+            waiting.extend((one, True) for one in reversed(_inherited(simple, inner)))
+            scene.inner = []
+    if waiting:
+        found.append(Finding(waiting[-1][0], f"It holds more than {COMMANDS_MAX} commands."))
+    return found
+
+
+def name_of(simple: Simple) -> str:
+    """The name of the program, without the folder it lies in."""
+    return simple.words[0].text.rpartition("/")[2] if simple.words else ""
+
+
+def _inherited(simple: Simple, inner: Sequence[Simple]) -> list[Simple]:
+    privileged = simple.privileged or name_of(simple) in _SUDO
+    return [
+        msgspec.structs.replace(
+            one, piped=one.piped or simple.piped, privileged=one.privileged or privileged
+        )
+        for one in inner
+    ]
+
+
+def _guessed(simple: Simple) -> list[Simple]:
+    """What a wrapper with strange options, or a shell with a script, would most likely run."""
+    name = name_of(simple)
+    if name in _SHELLS:
+        texts = [one.text for one in simple.words[1:] if " " in one.text or name == "eval"]
+        return [one for text in texts[:4] for one in _lines(text)]
+    if name not in _WRAPPERS:
+        return []
+    rest = list(simple.words[1:])
+    while rest and _OPTION_LIKE.fullmatch(rest[0].text):
+        rest.pop(0)
+    return [Simple(tuple(rest))] if rest else []
+
+
+def _lines(text: str) -> Sequence[Simple]:
+    from operator_sre.gate.grammar.shell import parse
+
+    return parse(text).commands
+
+
+def _look(simple: Simple, scene: Scene, tables: Tables) -> str:
+    for one in simple.redirects:
+        if reason := _redirect(one, scene):
+            return reason
+    for name, word in simple.assignments:
+        known = simple.words and _HARMLESS_VARIABLES.fullmatch(name)
+        if word.opaque or not (known and _HARMLESS_VALUE.fullmatch(word.text)):
+            return f"It sets the variable {name}, which may change what runs."
+    if not simple.words:
+        return ""
+    scene.fed = (simple.piped and not simple.told) or any(
+        one.operator[0] == "<" and one.word.text != "/dev/null" for one in simple.redirects
+    )
+    first = simple.words[0]
+    if first.opaque or (first.glob and first.text != "["):
+        return "!Which program runs is only known when it runs."
+    return _program(first.text, simple, scene, tables)
+
+
+def _program(name: str, simple: Simple, scene: Scene, tables: Tables) -> str:
+    if "/" in name:
+        folder, name = posixpath.split(name)
+        if folder not in _BINARIES:
+            return f"{folder}/{name} is a program of somebody's own."
+    if name == "cd":
+        return _change_directory(simple.words[1:], scene)
+    tool = tables.get(name)
+    if tool is None:
+        return f"{name[:60]!r} is not a tool that is known to only read."
+    if tool.about:
+        return tool.about if tool.about[0] in "!?" else f"~{tool.about}"
+    return fit(name, tool, simple.words[1:], scene)
+
+
+def _change_directory(words: Sequence[Word], scene: Scene) -> str:
+    if len(words) != 1 or words[0].opaque or words[0].glob or words[0].text.startswith("-"):
+        return "It changes to a directory that is only known when it runs."
+    from operator_sre.gate.grammar.paths import resolved
+
+    # Where it fails, or where it is in a sub-shell, what follows runs where it ran before.
+    scene.earlier.append(scene.cwd)
+    scene.cwd = resolved(words[0].text, scene.cwd)
+    return "It changes its directory too often." if len(scene.earlier) > PLACES_MAX else ""
+
+
+def _redirect(redirect: Redirect, scene: Scene) -> str:
+    operator, word = redirect.operator, redirect.word
+    if operator == "<<<":
+        return check("any", word, scene)
+    if operator in (">&", "<&") and not word.opaque and (word.text.isdigit() or word.text == "-"):
+        return ""
+    if word.text.startswith(("/dev/tcp/", "/dev/udp/")):
+        scene.network.append(word.text.split("/")[3])
+        return "!It opens a connection of the shell's own."
+    if operator == "<":
+        if word.splits or word.glob:
+            return "Where it reads from is only known when it runs."
+        return check("file", word, scene)
+    if operator == "<>":
+        scene.write(word)
+        return f"It opens {word.text[:60]!r} for writing."
+    return check("null", word, scene)

@@ -1,0 +1,72 @@
+"""Where a command would run, and what is learnt of it while it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from operator_sre.gate.grammar.paths import Secrets, resolved
+from operator_sre.gate.grammar.words import Simple, Word
+
+__all__ = ["Scene"]
+
+
+@dataclass(slots=True)
+class Scene:
+    """The working directory and the rules of the place; what would be touched is gathered here.
+
+    `inner` are commands inside of commands that are still to be looked at. `fed`: what the command
+    at hand reads comes from elsewhere than the line itself. `earlier` are directories that it may
+    still be in.
+    """
+
+    secrets: Secrets
+    reaches: Callable[[str], bool]
+    cwd: str = "/"
+    fed: bool = False
+    earlier: list[str] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+    writes: list[str] = field(default_factory=list)
+    network: list[str] = field(default_factory=list)
+    sensitive: list[str] = field(default_factory=list)
+    inner: list[Simple] = field(default_factory=list)
+
+    def read(self, word: Word, *, below: bool = False) -> str:
+        """Note that a file is read; why it must not be without a person, or nothing."""
+        text = word.text
+        if text[:1] == "~" and text[1:2] not in ("", "/") and not text.startswith("~root/"):
+            return "Whose home that is, and where, is only known when it runs."
+        path = resolved(text, self.cwd)
+        self.reads.append(path)
+        places = [path]
+        if self.earlier and text[:1] not in ("/", "~"):
+            places += [resolved(text, place) for place in self.earlier]
+        if ".." in text.split("/"):  # behind a link, it leads elsewhere than its text says
+            places += _behind_links(text)
+        if ":" in text:  # git names a file of a commit like this
+            places.append(resolved(text.rpartition(":")[2], self.cwd))
+        for place in places:
+            if self.secrets.holds(place, below=below):
+                self.sensitive.append(place)
+                return f"?{place} may hold secrets."
+        return ""
+
+    def write(self, word: Word) -> None:
+        """Note that a file is written, as far as its name is known."""
+        self.writes.append(word.text if word.opaque else resolved(word.text, self.cwd))
+
+    def reach(self, host: str) -> str:
+        """Note that a host is spoken to; why it must not be without a person, or nothing."""
+        self.network.append(host)
+        return "" if self.reaches(host) else f"{host} is not a host that may be reached."
+
+
+# Where `..` may lead to from a link: what lies there is not told by the text before it.
+_TARGETS = ("", "/etc", "/root", "/run", "/proc/1", "/dev", "/var", "/var/lib")
+
+
+def _behind_links(text: str) -> list[str]:
+    parts = text.split("/")
+    parts.reverse()
+    rest = "/".join(reversed(parts[: parts.index("..")])).strip("/")
+    return [f"{place}/{rest}" for place in _TARGETS] if rest else []

@@ -1,0 +1,451 @@
+"""Reading a command line: a closed part of the shell's language, exactly, in linear time.
+
+What lies outside of it is named as trouble, and reading goes on as well as it can, so that
+a dangerous command inside of something strange is still recognised. What lies inside of it is read
+as every POSIX shell reads it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from operator_sre.gate.grammar.bland import is_bland
+from operator_sre.gate.grammar.building import Building, filled, texts_of
+from operator_sre.gate.grammar.words import Redirect, Script, Simple, Word
+
+__all__ = ["ASSIGNMENT", "COMMAND_BYTES_MAX", "one_command", "parse"]
+
+COMMAND_BYTES_MAX = 4096
+DEPTH_MAX = 4
+COMMANDS_MAX = 32
+VALUES_MAX = 32
+BODIES_MAX = 4
+
+_TOKEN = re.compile(
+    r"""
+    (?P<blank>[ \t]+|\\\n)
+    |(?P<bare>[A-Za-z0-9_@%+=:,./^\]-]+)
+    |(?P<single>'[^']*')
+    |(?P<double>"[^"\\$`]*")
+    |(?P<separator>&&|\|\||\|&|;;|[;|\n])
+    |(?P<redirect><<<|<<-?|<>|<&|<\(|>\(|&>>|&>|>>|>&|>\||[<>])
+    |(?P<escape>\\[\x20-\x7e])
+    |(?P<glob>[*?\[])
+    |(?P<rest>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_INSIDE = re.compile(r"[^\"\\$`]+|\\\n|\\[$`\"\\]|\\|\$|`|\"", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\}|([?$#]))")
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+# Taken away by the shell before it looks at anything, so that it may sit between `$` and `(`.
+_BROKEN_WORD = re.compile(r"(?<![ \t])\\\n")
+_WORD_END = re.compile(r"[\s;|&()<>]|\Z")
+
+# Words that start or continue a structure; a command may follow each of them.
+_STRUCTURES = frozenset(
+    {
+        *("if", "then", "elif", "else", "fi", "while", "until", "do", "done", "case", "esac"),
+        *("function", "select", "coproc", "{", "}", "[[", "]]"),
+    }
+)
+_LOOP = frozenset({"do", "done"})
+_MARK = "\x00"
+
+
+def parse(command: str) -> Script:
+    """The simple commands of a line, and what of it is not understood."""
+    trouble = _guard(command)
+    reader = _Reader(command[:COMMAND_BYTES_MAX].replace(_MARK, ""))
+    reader.note(trouble)
+    reader.read("")
+    return Script(tuple(reader.commands), reader.trouble, reader.plain)
+
+
+def one_command(command: str) -> tuple[str, ...] | None:
+    """The words of a line that is one plain command of which everything is known; else None."""
+    script = parse(command)
+    if script.trouble or not script.plain or len(script.commands) != 1:
+        return None
+    simple = script.commands[0]
+    known = not any(word.opaque or word.glob for word in simple.words)
+    alone = not (simple.redirects or simple.assignments) and bool(simple.words)
+    return simple.argv if known and alone else None
+
+
+def _guard(command: str) -> str:
+    if len(command) > COMMAND_BYTES_MAX:
+        return f"It is longer than {COMMAND_BYTES_MAX} characters."
+    if _CONTROL.search(command):
+        return "It holds control characters."
+    if _BROKEN_WORD.search(command):
+        return "A line is broken in the middle of a word."
+    if not command.isascii() and not all(one.isprintable() or one in "\n\t" for one in command):
+        return "It holds characters that cannot be seen."
+    if not command.strip():
+        return "There is no command."
+    return ""
+
+
+class _Reader:
+    """Reads from `at` on; commands and trouble are gathered as it goes."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.depth = 0
+        self.commands: list[Simple] = []
+        self.trouble = ""
+        self.plain = True
+        self._loops: dict[str, list[str]] = {}
+        self._open_loops: list[str] = []
+        self._bodies: list[str] = []
+        self._bland = True
+
+    def note(self, trouble: str) -> None:
+        """Remember the first thing that is not understood."""
+        if trouble and not self.trouble:
+            self.trouble = trouble
+
+    def read(self, until: str) -> None:
+        """Read a list of commands up to the closing sign, which is taken away."""
+        text, match = self.text, _TOKEN.match
+        simple = Building()
+        groups = 0
+        end = len(text)
+        while self.at < end:
+            token = match(text, self.at)
+            assert token is not None
+            kind = token.lastgroup
+            if kind == "blank":
+                self.at = token.end()
+            elif kind == "separator":
+                self.at = token.end()
+                if token.group() == "\n":
+                    self._skip_bodies()
+                elif token.group() == ";;":
+                    self.note("';;' makes it a script.")
+                self._finish(simple)
+                piped = token.group() in ("|", "|&")
+                simple = Building(piped=piped, told=piped and simple.only_tells())
+            elif kind == "redirect":
+                self.at = token.end()
+                self._redirect(token, simple)
+            elif kind == "rest" and (sign := token.group()) in "()&#":
+                if sign == ")" and until == ")" and not groups:
+                    self.at += 1
+                    self._finish(simple)
+                    return
+                groups += self._sign(sign, simple)
+                if sign != "#":
+                    self._finish(simple)
+                    simple = Building(closed=sign == ")")
+            else:
+                self._take(simple)
+        self._finish(simple)
+        if until or groups or self._open_loops:
+            self.note("Something is opened and never closed.")
+
+    def _sign(self, sign: str, simple: Building) -> int:
+        """What a parenthesis, an ampersand or a hash means here: by how much groups grow."""
+        self.at += 1
+        if sign == "&":
+            self.note("It leaves something running in the background.")
+        elif sign == "#":
+            self.note("It holds a comment, as scripts do.")
+            newline = self.text.find("\n", self.at)
+            self.at = len(self.text) if newline < 0 else newline
+        elif sign == "(":
+            self.plain = False
+            if simple.words or simple.assignments or self.text[self.at : self.at + 1] == "(":
+                self.note("It defines a function or calculates.")
+            return 1
+        return -1 if sign == ")" else 0
+
+    def _take(self, simple: Building) -> None:
+        """Read one word and put it where it belongs."""
+        start = self.at
+        word = self.word()
+        simple.last = (start, self.at)
+        if simple.words:
+            simple.words.append(word)
+            return
+        if word.bare and self._structure(simple, word.text):
+            return
+        if simple.closed:
+            self.note("Something follows a closing parenthesis.")
+        assignment = ASSIGNMENT.match(self.text, start)
+        if assignment is not None:  # as it is written: what is quoted is no assignment
+            simple.assignments.append((assignment[1], word))
+        else:
+            simple.words.append(word)
+
+    def _structure(self, simple: Building, text: str) -> bool:
+        """True when the word is part of a structure and not of a command."""
+        if text not in _STRUCTURES and text not in ("for", "!", "time"):
+            return False
+        self.plain = False
+        if text == "for":
+            self._loop_head()
+        elif text in _LOOP and self._open_loops:
+            if text == "done":
+                self._loops.pop(self._open_loops.pop(), None)
+                simple.closed = True
+        elif text in ("!", "time"):
+            return text == "!" or not simple.assignments
+        else:
+            self.note(f"{text!r} makes it a script.")
+            simple.closed = text in ("}", "fi", "done", "esac")
+        return True
+
+    def _loop_head(self) -> None:
+        """`for NAME in WORD ...;` with nothing but plain words, so that it can be rolled out."""
+        words: list[Word] = []
+        text, match = self.text, _TOKEN.match
+        while self.at < len(text):
+            token = match(text, self.at)
+            assert token is not None
+            if token.lastgroup == "blank":
+                self.at = token.end()
+            elif token.lastgroup == "separator":
+                self.at = token.end()
+                break
+            elif token.lastgroup == "redirect" or token.group() in "()&#":
+                break
+            else:
+                words.append(self.word())
+        plain = all(_PLAIN.fullmatch(one.text) and not (one.opaque or one.glob) for one in words)
+        values = [one.text for one in words[2:]]
+        heading = len(words) > 2 and _NAME.fullmatch(words[0].text) and words[1].text == "in"
+        if not (heading and plain and len(values) <= VALUES_MAX and len(self._open_loops) < 2):
+            self.note("It loops over what is not known yet.")
+            self._open_loops.append("")
+            return
+        self._loops[words[0].text] = values
+        self._open_loops.append(words[0].text)
+
+    def word(self) -> Word:
+        """One word from here on."""
+        pieces: list[str] = []
+        text, match = self.text, _TOKEN.match
+        opaque = splits = glob = False
+        bare = bland = True
+        brace = False  # whether one is open that is not quoted
+        while self.at < len(text):
+            token = match(text, self.at)
+            assert token is not None
+            kind, piece = token.lastgroup, token.group()
+            if kind == "bare":
+                pieces.append(piece)
+                if brace and ("," in piece or ".." in piece):
+                    self.note("Braces stand for several words.")
+                    splits = opaque = True
+                self.at = token.end()
+            elif kind in ("single", "double"):
+                pieces.append(piece[1:-1])
+                bare = False
+                self.at = token.end()
+            elif kind == "escape":
+                pieces.append(piece[1])
+                bare = False
+                self.at = token.end()
+            elif kind == "glob":
+                pieces.append(piece)
+                glob = True
+                self.at = token.end()
+            elif kind == "rest" and piece not in "()&":
+                if piece == "#" and not pieces and bare:
+                    break
+                if piece == '"':
+                    self.at += 1
+                    unknown, plain = self._quoted(pieces)
+                    opaque, bland, bare = opaque or unknown, bland and plain, False
+                elif piece == "$":
+                    unknown, plain = self._dollar(pieces, quoted=False)
+                    opaque, bland = opaque or unknown, bland and plain
+                    splits = splits or unknown
+                else:
+                    brace = brace or piece == "{"
+                    self._odd(piece, pieces)
+            elif piece == "\\\n":
+                self.at = token.end()
+            else:
+                break
+        found = "".join(pieces)
+        return Word(found, opaque, splits, glob, bare, opaque and bland)
+
+    def _odd(self, piece: str, pieces: list[str]) -> None:
+        """A single character that is nothing else."""
+        self.at += 1
+        if piece == "`":
+            self.note("Backquotes run a command inside of another; $( ) is clearer.")
+            self._backquoted()
+        elif piece == "'":
+            self.note("A quote is opened and never closed.")
+        elif piece == "\\":
+            self.note("It ends in a backslash, or escapes what cannot be seen.")
+        elif not piece.isascii():
+            self.note("It holds letters outside of quotes that only look like others.")
+            pieces.append(piece)
+        else:
+            pieces.append(piece)  # ~ ! { } are themselves, or are looked at as a whole word
+
+    def _backquoted(self) -> None:
+        end = self.text.find("`", self.at)
+        inner = self.text[self.at : end if end >= 0 else len(self.text)]
+        self.at = end + 1 if end >= 0 else len(self.text)
+        self._inner(inner)
+
+    def _inner(self, text: str) -> None:
+        if self.depth < DEPTH_MAX:
+            reader = _Reader(text)
+            reader.depth = self.depth + 1
+            reader.read("")
+            self.commands.extend(reader.commands)
+
+    def _quoted(self, pieces: list[str]) -> tuple[bool, bool]:
+        """The rest of a double-quoted text: whether part of it is unknown, and plain."""
+        opaque, bland = False, True
+        while self.at < len(self.text):
+            token = _INSIDE.match(self.text, self.at)
+            assert token is not None
+            piece = token.group()
+            if piece == "$":
+                unknown, plain = self._dollar(pieces, quoted=True)
+                opaque, bland = opaque or unknown, bland and plain
+                continue
+            self.at = token.end()
+            if piece == '"':
+                return opaque, bland
+            if piece == "`":
+                self.note("Backquotes run a command inside of another; $( ) is clearer.")
+                self._backquoted()
+                opaque = True
+            elif piece[0] == "\\" and len(piece) == 2:
+                pieces.append("" if piece[1] == "\n" else piece[1])
+            else:
+                pieces.append(piece)
+        self.note("A quote is opened and never closed.")
+        return True, False
+
+    def _dollar(self, pieces: list[str], *, quoted: bool) -> tuple[bool, bool]:
+        """What follows a dollar sign: whether it is unknown, and if it is plain all the same."""
+        text, at = self.text, self.at
+        following = text[at + 1 : at + 2]
+        if following == "(":
+            self.at += 2
+            if text[self.at : self.at + 1] == "(":
+                self.note("It calculates.")
+            return True, self._substitute(pieces)
+        variable = _VARIABLE.match(text, at)
+        if variable is not None:
+            self.at = variable.end()
+            return self._variable(variable, pieces)
+        self.at += 1
+        if following in "{'\"" and following and not (quoted and following != "{"):
+            self.note("It uses an expansion that can hide what runs.")
+            pieces.append("$")
+            return True, False
+        if following and following in "@*!-0123456789_[":
+            self.note("It uses an expansion that can hide what runs.")
+            return True, False
+        pieces.append("$")
+        return False, True
+
+    def _variable(self, found: re.Match[str], pieces: list[str]) -> tuple[bool, bool]:
+        name = found[1] or found[2] or ""
+        if not name:
+            pieces.append(f"${found[3]}")  # a number, but which is not known
+            return True, True
+        if name in self._loops:
+            pieces.append(f"{_MARK}{name}{_MARK}")
+            return False, True
+        pieces.append(f"${name}")
+        return True, False
+
+    def _substitute(self, pieces: list[str]) -> bool:
+        """$( ): its commands are judged like any other; True when its output is plain."""
+        pieces.append("$()")
+        if self.depth >= DEPTH_MAX:
+            self.note("It is nested too deeply.")
+            return False
+        reader = _Reader(self.text)
+        reader.at, reader.depth = self.at, self.depth + 1
+        reader._loops = self._loops
+        reader.read(")")
+        self.at = reader.at
+        self.note(reader.trouble)
+        self.commands.extend(reader.commands)
+        return len(reader.commands) == 1 and is_bland(reader.commands[0])
+
+    def _redirect(self, token: re.Match[str], simple: Building) -> None:
+        """One redirection with what follows it."""
+        operator = token.group()
+        if operator in ("<(", ">("):
+            self._process(operator, token.start(), simple)
+            return
+        descriptor = self._descriptor(simple, token.start()) if operator[0] in "<>" else ""
+        while (blank := _TOKEN.match(self.text, self.at)) and blank.lastgroup == "blank":
+            self.at = blank.end()
+        word = self.word()
+        if operator in ("<<", "<<-"):
+            self.note("It holds a here-document.")
+            self._bodies.append(word.text)
+            return
+        if not word.text and word.bare:
+            self.note("A redirection leads nowhere.")
+        simple.redirects.append(Redirect(operator, word, descriptor))
+
+    def _process(self, operator: str, start: int, simple: Building) -> None:
+        """<( ): the name of a pipe in the place of a word."""
+        apart = start == 0 or self.text[start - 1] in " \t\n"
+        if operator == ">(" or not simple.words:
+            self.note("It writes into another command, or runs its output.")
+        self._substitute([])
+        if not (apart and _WORD_END.match(self.text, self.at)):
+            self.note("A pipe is glued to a word.")
+        simple.words.append(Word("/dev/fd/63"))
+
+    def _descriptor(self, simple: Building, start: int) -> str:
+        """The number right before the sign, which is no argument then."""
+        begin, end = simple.last
+        number = self.text[begin:end]
+        if end != start or not (simple.words and number.isdigit()):
+            return ""
+        simple.words.pop()
+        return number
+
+    def _skip_bodies(self) -> None:
+        """Step over the bodies of here-documents."""
+        for delimiter in self._bodies[:BODIES_MAX]:
+            end = re.compile(rf"^\t*{re.escape(delimiter)}$", re.MULTILINE).search(
+                self.text, self.at
+            )
+            self.at = min(end.end() + 1, len(self.text)) if end else len(self.text)
+        self._bodies.clear()
+
+    def _finish(self, simple: Building) -> None:
+        if not (simple.words or simple.assignments or simple.redirects):
+            return
+        if self._open_loops and simple.words and simple.words[0].text == "cd":
+            self.note("It changes its directory again and again.")
+        if len(self.commands) >= COMMANDS_MAX:
+            self.note(f"It holds more than {COMMANDS_MAX} commands.")
+            self.at = len(self.text)
+            return
+        self.commands.extend(self._rolled_out(simple.done()))
+
+    def _rolled_out(self, simple: Simple) -> list[Simple]:
+        """The command once for every value of the loops' variables in it."""
+        found = [simple]
+        for name, values in self._loops.items():
+            mark = f"{_MARK}{name}{_MARK}"
+            if any(mark in text for one in found for text in texts_of(one)):
+                if len(found) * len(values) > VALUES_MAX:
+                    self.note("It loops too often.")
+                    return found[:1]
+                found = [filled(one, mark, value) for one in found for value in values]
+        return found

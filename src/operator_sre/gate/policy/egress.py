@@ -1,0 +1,97 @@
+"""Which hosts may be spoken to without a person."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import translate
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+    Address = IPv4Address | IPv6Address
+    Network = IPv4Network | IPv6Network
+
+__all__ = ["Egress", "network_of"]
+
+_NUMERIC = re.compile(r"(?:0x[0-9a-f]+|[0-9]+)(?:\.(?:0x[0-9a-f]+|[0-9]*))*")
+_PORT = re.compile(r":[0-9a-z_-]+$")
+
+
+class Egress(msgspec.Struct, frozen=True, dict=True):
+    """Names, patterns of names, addresses and networks: what is denied wins."""
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+
+    def reaches(self, host: str) -> bool:
+        """True when a command that only reads may speak to this host by itself."""
+        name = _bare(host)
+        address = _address(name)
+        if address is None and _NUMERIC.fullmatch(name):
+            return False  # an address in disguise: nobody writes one like this
+        return not _any(self._denied, name, address) and _any(self._allowed, name, address)
+
+    @cached_property
+    def _allowed(self) -> tuple[re.Pattern[str], list[Network]]:
+        return _sorted_out(self.allow)
+
+    @cached_property
+    def _denied(self) -> tuple[re.Pattern[str], list[Network]]:
+        return _sorted_out(self.deny)
+
+
+def network_of(text: str) -> Network | None:
+    """The network or the address that an entry names; None when it is a pattern of names."""
+    from ipaddress import ip_network
+
+    if not text[:1].isdigit() and ":" not in text:
+        return None
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+def _sorted_out(entries: Iterable[str]) -> tuple[re.Pattern[str], list[Network]]:
+    networks = {entry: network_of(entry) for entry in entries}
+    names = [translate(entry.lower()) for entry, network in networks.items() if network is None]
+    return re.compile("|".join(names) or r"(?!)"), [one for one in networks.values() if one]
+
+
+def _any(
+    entries: tuple[re.Pattern[str], list[Network]], name: str, address: Address | None
+) -> bool:
+    names, networks = entries
+    if names.match(name):
+        return True
+    return address is not None and any(
+        address.version == one.version and address in one for one in networks
+    )
+
+
+def _bare(host: str) -> str:
+    """A host without its port, its brackets, its zone and the length of its network."""
+    name = host.strip().lower().rpartition("@")[2].split("/")[0]
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") == 1:
+        name = _PORT.sub("", name)
+    return name.partition("%")[0].rstrip(".")
+
+
+def _address(name: str) -> Address | None:
+    if not name[:1].isdigit() and ":" not in name:
+        return None
+    from ipaddress import IPv6Address, ip_address
+
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address

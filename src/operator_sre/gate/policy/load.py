@@ -1,0 +1,86 @@
+"""From a file to a book: the built-in rules, with what the user wrote over them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from operator_protocols.errors import ConfigError
+from operator_sre.gate.policy.book import Rulebook, Services, built_in
+from operator_sre.gate.policy.egress import Egress
+from operator_sre.gate.policy.examples import prove
+from operator_sre.gate.policy.nodes import FILE_BYTES_MAX
+from operator_sre.gate.policy.schema import Written, read_policy
+
+__all__ = ["book_of", "load_book", "merge", "read_text"]
+
+
+def load_book(file: Path) -> Rulebook:
+    """The book of a file. An error is one sentence with file, line and column."""
+    return book_of(read_text(file), str(file))
+
+
+def book_of(text: str, file: str) -> Rulebook:
+    """The built-in rules with those of a text over them, every example proven."""
+    written = read_policy(text, file, origin=Path(file).name)
+    book = merge(written, built_in())
+    prove(written, book)
+    return book
+
+
+def read_text(file: Path) -> str:
+    """A file's text, or why it cannot be had."""
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        told = error.strerror or str(error)
+        raise ConfigError(f"{file}:1:1: The policy cannot be read: {told}.") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        raise ConfigError(f"{file}:{line}:{column}: This is not UTF-8.") from error
+
+
+def merge(written: Written, base: Rulebook) -> Rulebook:
+    """Rules and what is denied or sensitive are added; other lists and numbers are replaced."""
+    known = {rule.id for rule in base.rules}
+    for rule in written.rules:
+        if rule.id in known:
+            place = written.places[rule.id]
+            hint = "Choose another id; a built-in rule is taken away under 'overrides'."
+            raise place.error(f"{rule.id!r} is the id of a built-in rule.", next_step=hint)
+    gone = set()
+    for override, node in written.overrides:
+        if override.rule not in known:
+            raise node.unknown(override.rule, sorted(known), "a built-in rule")
+        if override.rule in gone:
+            raise node.error(f"{override.rule!r} is overridden twice.")
+        gone.add(override.rule)
+    return msgspec.structs.replace(
+        base,
+        rules=(*(rule for rule in base.rules if rule.id not in gone), *written.rules),
+        sensitive=_added(base.sensitive, written.sensitive),
+        egress=Egress(
+            written.egress.get("allow", base.egress.allow),
+            _added(base.egress.deny, written.egress.get("deny", ())),
+        ),
+        services=Services(
+            written.services.get("allow", base.services.allow),
+            _added(base.services.deny, written.services.get("deny", ())),
+        ),
+        approval={**base.approval, **written.approval},
+        modes={**base.modes, **written.modes},
+        roles={**base.roles, **written.roles},
+        grants={**base.grants, **written.grants},
+        budgets={**base.budgets, **written.budgets},
+        limits={**base.limits, **written.limits},
+        overrides=(*base.overrides, *(override for override, _ in written.overrides)),
+    )
+
+
+def _added(these: tuple[str, ...], those: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*these, *those)))

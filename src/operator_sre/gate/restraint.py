@@ -1,0 +1,92 @@
+"""What restrains an agent even where the policy would let it act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.limits import Limits, Usage
+from operator_protocols.domain.session import session_of
+from operator_protocols.domain.ticket import Ticket
+from operator_protocols.domain.verdict import Level, Risk, Verdict
+from operator_protocols.ports import Changes, Clock, Sessions, Switch
+from operator_sre.gate.session import WINDOW_S, Classify, Session, classify, deed_of, weigh
+
+__all__ = ["Held", "Restraint"]
+
+POLL_S = 0.2
+# How long somebody else's change is waited for before the agent is told to come back.
+TURN_S_MAX = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Why something does not run by itself: refused at once, or a person has to be asked."""
+
+    refuse: str = ""
+    ask: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Restraint:
+    """The kill switch, the limits of a subject, and the session of an agent, in this order.
+
+    `inside` tells what cannot reach beyond a disposable rig, and so weighs nothing.
+    """
+
+    switch: Switch
+    changes: Changes
+    sessions: Sessions
+    clock: Clock
+    limits: Callable[[], Limits]
+    inside: Callable[[Action], bool] = lambda action: False
+    classify: Classify = classify
+
+    async def __call__(self, verdict: Verdict, ticket: Ticket, agent: str) -> Held | None:
+        """Why this must not run by itself now; None when nothing holds it back.
+
+        May wait a while for its turn. The limits are looked at once more when it begins.
+        """
+        if self.switch.state().on:
+            return Held(refuse="The kill switch is on (operator kill-switch status).")
+        if verdict.level is not Level.REVIEW:
+            return None
+        limits = self.limits()
+        usage = await self._turn(ticket.subject, limits)
+        if why := limits.refusal(usage, self.clock.now()):
+            return Held(refuse=f"Held back: {why}.")
+        held = None if self.inside(verdict.action) else await self._session(verdict, agent)
+        if held is not None:
+            return held
+        target = str(verdict.action.arguments.get("target") or verdict.action.target)
+        why = limits.question(usage, target)
+        return Held(ask=f"Held back: {why}.") if why else None
+
+    async def _turn(self, subject: str, limits: Limits) -> Usage:
+        """The usage once nobody else changes the subject, or when that takes too long."""
+        ends = self.clock.monotonic() + TURN_S_MAX
+        usage = self.changes.usage(subject, limits, now=self.clock.now())
+        while limits.busy(usage) and self.clock.monotonic() < ends:
+            await self.clock.sleep(POLL_S)
+            usage = self.changes.usage(subject, limits, now=self.clock.now())
+        return usage
+
+    async def _session(self, verdict: Verdict, agent: str) -> Held | None:
+        name = session_of(agent)
+        reset = f"operator session reset {name}"
+        if any(record.held for record in self.sessions.find(name)):
+            return Held(refuse=f"{name!r} is in observe until a person says otherwise ({reset}).")
+        session = self.session(name, verdict)
+        told = f"The session of {name!r} is {session.level} ({session.score})"
+        if session.level is Risk.CRITICAL:
+            await self.sessions.hold(name, score=session.score, reason="; ".join(session.reasons))
+            return Held(refuse=f"{told}: it is in observe until a person says otherwise ({reset}).")
+        return Held(ask=f"{told}.") if session.level is Risk.HIGH else None
+
+    def session(self, agent: str, verdict: Verdict) -> Session:
+        """What an agent's deeds add up to, with the one that it wants now."""
+        now = self.clock.now()
+        deeds = self.sessions.deeds(agent, since=now - timedelta(seconds=WINDOW_S))
+        return weigh([*deeds, deed_of(verdict, now)], self.classify)

@@ -1,0 +1,111 @@
+"""What was changed about a subject, and whether one more change may begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from operator_protocols.domain.entry import Actor, Draft, Kind
+from operator_protocols.domain.limits import Limits, Usage
+from operator_protocols.domain.permit import Permit
+from operator_protocols.domain.verdict import Level
+from operator_sre.store.attempts import touched_by
+from operator_sre.store.reader import Reader
+from operator_sre.store.switch import switch_state
+from operator_sre.store.transaction import Transaction
+from operator_sre.store.writer import Writer
+
+__all__ = ["StoredChanges", "held_back"]
+
+HOUR_S = 3600.0
+Rows = Callable[[str, Sequence[object]], list[Any]]
+# The words of the index, so that it is used.
+_CHANGES = "FROM commands WHERE subject = ? AND level <> 'safe' AND permit <> ''"
+_COUNTED = (
+    f"{_CHANGES} AND at > ?"  # noqa: S608
+    " AND seq > (SELECT coalesce(max(seq), 0) FROM resets WHERE resets.subject = ?)"
+)
+
+
+class StoredChanges:
+    """Counted from the history of commands."""
+
+    def __init__(self, reader: Reader, writer: Writer) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def usage(self, subject: str, limits: Limits, *, now: datetime) -> Usage:
+        """What these limits go by, as it is now."""
+        return _usage(self._reader.rows, subject, limits, now)
+
+    async def reset(self, subject: str, *, by: str, reason: str) -> None:
+        """Count from here on."""
+        payload = {"subject": subject, "reason": reason}
+        await self._writer.append(
+            Draft(Kind.LIMITS_RESET, payload, actor=Actor(id=by, type="user"))
+        )
+
+
+def held_back(transaction: Transaction, permit: Permit, limits: Limits | None) -> str:
+    """Why a permit must not be used now, seen inside the transaction that would use it.
+
+    No other writer is in there, so of two who both saw room for one change only one gets it.
+    """
+
+    def rows(sql: str, values: Sequence[object] = ()) -> list[Any]:
+        return transaction.connection.execute(sql, values).fetchall()
+
+    (found,) = rows(
+        "SELECT permits.generation, permits.level, permits.approval,"
+        " coalesce(tickets.subject, '') FROM permits"
+        " LEFT JOIN tickets ON tickets.id = permits.ticket WHERE permits.id = ?",
+        (permit.fingerprint,),
+    )
+    generation, level, approval, subject = found
+    switch = switch_state(rows)
+    if switch.on:
+        return "cannot be used while the kill switch is on"
+    if generation != switch.generation:
+        return "was given before the kill switch was turned"
+    if limits is None or level == Level.SAFE.value:
+        return ""
+    now = transaction.now()
+    usage = _usage(rows, subject, limits, now)
+    why = limits.refusal(usage, now)
+    if not why and not approval:  # a person may let it touch more
+        why = limits.question(usage, touched_by(permit.action))
+    return f"cannot be used now: {why}" if why else ""
+
+
+def _usage(rows: Rows, subject: str, limits: Limits, now: datetime) -> Usage:
+    at = now.timestamp()
+    running = rows(f"SELECT command {_CHANGES} AND outcome = '' AND until > ?", (subject, at))
+    ((changes,),) = rows(f"SELECT count(*) {_COUNTED}", (subject, at - HOUR_S, subject))
+    targets = rows(
+        f"SELECT DISTINCT touched {_COUNTED}", (subject, at - limits.targets_window_s, subject)
+    )
+    ended = rows(
+        f"SELECT failed, ended_at {_COUNTED} AND outcome IN ('ran', 'timed_out')"
+        " ORDER BY at DESC, seq DESC LIMIT ?",
+        (subject, 0.0, subject, limits.failures_max),
+    )
+    streak = _streak(ended)
+    return Usage(
+        subject=subject,
+        running=tuple(command for (command,) in running),
+        changes=changes,
+        targets=frozenset(target for (target,) in targets),
+        failures=len(streak),
+        failed_at=datetime.fromtimestamp(max(streak), UTC) if streak else None,
+    )
+
+
+def _streak(ended: Sequence[Any]) -> list[float]:
+    """When the newest ended that failed one after another."""
+    found: list[float] = []
+    for failed, at in ended:
+        if not failed:
+            break
+        found.append(at)
+    return found

@@ -1,0 +1,109 @@
+"""A file that holds secrets is recognised by whatever way its name is written."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operator_sre.gate import Policy
+from operator_sre.gate.grammar.paths import Secrets, resolved
+
+BUILT_IN = Policy().secrets
+SOME = Secrets(
+    [
+        *("/etc/shadow*", "/**/.ssh/**", "/**/*.key", "/**/*secret*", "/**/.docker/config.json"),
+        *("/proc/*/environ", "/var/db/**/x", "/**/id_*", "/**/.netrc"),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "cwd", "expected"),
+    [
+        ("a", "/srv", "/srv/a"),
+        ("../a", "/srv/b", "/srv/a"),
+        ("./a/./b//c", "/", "/a/b/c"),
+        ("/../../etc", "/srv", "/etc"),
+        ("~/.ssh", "/srv", "/home/~/.ssh"),
+        ("~web/x", "/srv", "/home/web/x"),
+        ("a/", "/srv", "/srv/a"),
+        ("/", "/srv", "/"),
+        ("a", "", "/a"),
+    ],
+)
+def test_a_path_is_resolved_by_its_text(path: str, cwd: str, expected: str) -> None:
+    assert resolved(path, cwd) == expected
+
+
+HELD = [
+    *("/etc/shadow", "/etc/shadow-", "/a/.ssh/x", "/a/.ssh", "/b/x.key", "/a/my-secret.txt"),
+    *("/h/.docker/config.json", "/proc/1/environ", "/var/db/x", "/var/db/a/b/x", "/a/id_rsa"),
+    *(
+        "/etc/sh*",
+        "/etc/s?adow",
+        "/etc/[s]hadow",
+        "/*/shadow",
+        "/a/.ss*/x",
+        "/h/.netrc",
+        "/a/*.key",
+    ),
+    *("/a/*", "/a/*.k?y", "/a/*ecret*", "/a/x.*"),
+]
+FREE = [
+    *("/etc/passwd", "/etc/shado", "/a/ssh/x", "/b/keys", "/proc/1/status", "/docker/config.json"),
+    *("/etc/pam*", "/var/log/*.log", "/a/app.log.*", "/var/db", "/etc"),
+]
+
+
+@pytest.mark.parametrize("path", HELD)
+def test_secrets_are_held(path: str) -> None:
+    assert SOME.holds(path)
+
+
+@pytest.mark.parametrize("path", FREE)
+def test_other_files_are_free(path: str) -> None:
+    assert not SOME.holds(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "below"),
+    [
+        *(("/", True), ("/etc", True), ("/e*c", True), ("/proc/1", True), ("/proc/self", True)),
+        *(("/home/web", True), ("/home/~", True), ("/var/db", True), ("/var/log", False)),
+        *(("/srv/app", False), ("/etc/nginx", False), ("/usr/share", False)),
+    ],
+)
+def test_what_lies_below_counts_when_all_of_it_is_read(path: str, below: bool) -> None:
+    assert SOME.holds(path, below=True) is below
+
+
+names = st.sampled_from(
+    [
+        *("etc", "shadow", "shadow-", ".ssh", "id_rsa", "x.key", "proc", "1", "environ", "a"),
+        *("my-secret", ".docker", "config.json", "var", "db", "x", ".netrc"),
+    ]
+)
+
+
+@given(st.lists(names, min_size=1, max_size=4).map(lambda parts: "/" + "/".join(parts)))
+def test_looking_up_finds_the_same_as_trying_every_pattern(path: str) -> None:
+    assert SOME.holds(path) is any(fits(path, pattern) for pattern in SOME.patterns)
+
+
+def fits(path: str, pattern: str) -> bool:
+    """The plain meaning of a pattern."""
+    inner = re.escape(pattern).replace(r"/\*\*", "(?:/[^/]+)*").replace(r"\*", "[^/]*")
+    return re.fullmatch(inner, path) is not None
+
+
+@given(st.text("etcshadow*?[]/.", min_size=1, max_size=12))
+def test_a_glob_that_can_become_a_secret_is_held(glob: str) -> None:
+    path = resolved(glob, "/etc")
+    simple = "[" not in path and "]" not in path
+    wild = simple and any(mark in path for mark in "*?") and path.count("/") == 2
+    if wild and fnmatch.fnmatchcase("/etc/shadow", path):
+        assert BUILT_IN.holds(path)
