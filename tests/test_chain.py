@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_sre.chain import (
     GENESIS,
+    body_at,
     body_of,
     chain_hash,
     digest_of_body,
@@ -42,6 +43,7 @@ def test_the_bytes_are_these_for_all_time() -> None:
 
 def test_the_hash_is_this_for_all_time() -> None:
     body = body_of(seq=7, at=NOON, draft=DRAFT)
+    assert body == body_at(7, NOON.isoformat(), DRAFT, DRAFT.payload)
     assert chain_hash(GENESIS, digest_of_body(body)).hex() == (
         "2beab85f0d33bca6a596dd706e68e6a7dfc5c2e92048209c2d04f13f2992fd51"
     )

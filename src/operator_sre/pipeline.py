@@ -43,7 +43,7 @@ from operator_sre.monitor import Monitor
 from operator_sre.tickets import Desk
 from operator_sre.verify import Verifier
 
-__all__ = ["Care", "Pipeline", "Work"]
+__all__ = ["Care", "Pipeline", "Work", "refused_payload"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +155,7 @@ class Pipeline:
     async def _refuse(
         self, verdict: Verdict, result: Result, work: Work, *, permit: str = ""
     ) -> tuple[Result, int]:
-        refused = {
-            "action": verdict.action,
-            "level": verdict.level,
-            "risk": verdict.risk,
-            "permit": permit,
-            "result": result,
-        }
+        refused = refused_payload(verdict, result, permit=permit)
         return result, await self._remember(work, Kind.REFUSED, refused)
 
     async def _prove(self, work: Work) -> tuple[Proof, int]:
@@ -209,3 +203,14 @@ class Pipeline:
         """The ticket with what was added to it since, under the claim that we hold."""
         now = self.tickets.get(ticket.id) or ticket
         return replace(now, state=ticket.state, epoch=ticket.epoch, run=ticket.run)
+
+
+def refused_payload(verdict: Verdict, result: Result, *, permit: str = "") -> dict[str, object]:
+    """What is remembered of an action that did not run."""
+    return {
+        "action": verdict.action,
+        "level": verdict.level,
+        "risk": verdict.risk,
+        "permit": permit,
+        "result": result,
+    }

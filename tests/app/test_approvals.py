@@ -64,7 +64,7 @@ async def test_a_view_tells_how_much_time_is_left(app: App) -> None:
     view = show_approval(app, "a1")
     assert (view.approval, view.binding, view.state) == (asked, asked.binding.digest, "pending")
     assert 0 < view.left_s <= 60
-    assert ApprovalView(asked, "", 0.0).state == "expired"
+    assert ApprovalView(asked, "", 0.0, view.outlook).state == "expired"
     with pytest.raises(NotFoundError):
         show_approval(app, "a2")
 

@@ -30,5 +30,5 @@ def test_lines_are_answered_as_they_come(tmp_path: Path) -> None:
 
 def test_what_would_make_it_safe_is_told(tmp_path: Path) -> None:
     config = load_config(flags={"home": str(tmp_path)}, environ={}, cwd=tmp_path)
-    verdict = check_command(config, "find . -delete")
+    verdict = check_command(config, "find . -delete", cwd="/srv/app")
     assert (verdict.level, verdict.safer) == (Level.REVIEW, "Without -delete this only reads.")

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
-from operator_protocols.domain.entry import Entry
+from operator_protocols.domain.entry import Actor, Entry
 from operator_protocols.domain.limits import Limits, Usage
 from operator_protocols.domain.permit import Permit
 from operator_protocols.errors import PermitError
@@ -59,6 +59,25 @@ async def test_a_change_counts_from_its_begin(home: Home, clock: HeldClock) -> N
 async def test_another_subject_is_another_count(ports: Ports, clock: HeldClock) -> None:
     await (await Doer.hired(ports, clock)).begin(_fix())
     assert ports.changes.usage("bank", LIMITS, now=clock.now()) == Usage("bank")
+
+
+async def test_a_change_without_a_ticket_counts_for_the_subject_it_was_permitted_for(
+    home: Home, clock: HeldClock
+) -> None:
+    ports = home.open()
+    gate = (await Doer.hired(ports, clock)).gate
+    me, verdict = Actor("ada", "user", "ada@host:1"), gate.judge(_fix())
+    first, second = [await gate.permit(verdict, None, me, subject=SUBJECT) for _ in range(2)]
+    assert isinstance(first, Permit)
+    assert isinstance(second, Permit)
+    assert first.ticket is None
+    begun = await ports.intents.begin(first, LIMITS)
+    assert (begun.ticket, begun.run, begun.actor) == (None, "", me)
+    assert _usage(ports, clock).running == ("systemctl restart x",)
+    await _refused(ports, second, LIMITS, "another change of 'shop' is running")
+    await ports.intents.end(begun, DONE)
+    home.close()
+    assert _usage(home.open(), clock).changes == 1
 
 
 async def test_a_change_that_nobody_ended_stops_counting_as_running(

@@ -11,7 +11,6 @@ import pytest
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState, Binding, Permit
-from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Mode, Risk, Verdict
 from operator_protocols.errors import AuthorityError
 from operator_sre.gate import Answering, Held, LocalPermissions, Policy, Terms
@@ -257,7 +256,7 @@ async def test_both_permission_and_capability_are_needed(office: Office, lacking
     assert office.kinds() == [Kind.VERDICT]
 
 
-async def _restrain(verdict: Verdict, ticket: Ticket, agent: str) -> Held | None:
+async def _restrain(verdict: Verdict, subject: str, agent: str) -> Held | None:
     assert agent == "worker-1"
     held = {"late": Held(ask="It is late."), "over": Held(refuse="No more.")}
     return held.get(verdict.action.reasoning)
@@ -276,7 +275,7 @@ async def test_what_restrains_comes_before_anything_is_permitted(office: Office)
 async def test_what_restrains_is_asked_again_when_people_have_answered(office: Office) -> None:
     held: list[Held] = []
 
-    async def restrain(verdict: Verdict, ticket: Ticket, agent: str) -> Held | None:
+    async def restrain(verdict: Verdict, subject: str, agent: str) -> Held | None:
         return held[0] if held else None
 
     office.changed = replace(office.changed, restrain=restrain)

@@ -78,7 +78,7 @@ def _rule(
 
 
 def _allowed(rule: StandingRule, verdict: Verdict, ticket: Ticket = TICKET) -> bool:
-    return _standing(rule).allowing(verdict, ticket) is not None
+    return _standing(rule).allowing(verdict, ticket.id, ticket.subject) is not None
 
 
 # What a person approved for always, how, what runs after that without asking, and what does not.
@@ -142,7 +142,7 @@ def test_a_parser_that_sees_anything_but_one_command_is_believed(
 ) -> None:
     rule = _rule("mkdir zz", EXACT)
     standing = _standing(rule, parse=lambda command: parsed)
-    assert standing.allowing(_verdict("mkdir zz"), TICKET) is None
+    assert standing.allowing(_verdict("mkdir zz"), TICKET.id, TICKET.subject) is None
 
 
 @pytest.mark.parametrize("likeness", [EXACT, FLAGS])
@@ -328,3 +328,15 @@ async def test_a_rule_is_not_the_second_person(office: Office) -> None:
     waiting = await office.asking(action)
     assert office.asked().state is ApprovalState.PENDING
     await crash(waiting)
+
+
+def test_what_belongs_to_no_ticket_is_allowed_by_no_rule_of_a_ticket() -> None:
+    def allowed(scope: Scope, subject: str) -> bool:
+        standing = _standing(_rule("mkdir zz", EXACT, scope))
+        return standing.allowing(_verdict("mkdir zz"), None, subject) is not None
+
+    assert not allowed(Scope.TICKET, TICKET.subject)
+    assert allowed(Scope.SUBJECT, TICKET.subject)
+    assert not allowed(Scope.SUBJECT, "")
+    assert not allowed(Scope.SUBJECT, "bank")
+    assert allowed(Scope.EVERYWHERE, "")

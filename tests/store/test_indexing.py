@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -29,8 +29,8 @@ class _Interrupted(Indexer):
 
     meanwhile: Callable[[], object] = staticmethod(lambda: None)
 
-    def _read(self, connection: Connection, read: Any, gentle_until: float) -> None:
-        super()._read(connection, read, gentle_until)
+    def _read(self, connection: Connection, read: Any, gentle_since: float | None) -> None:
+        super()._read(connection, read, gentle_since)
         meanwhile, self.meanwhile = self.meanwhile, lambda: None
         meanwhile()
 
@@ -148,7 +148,7 @@ def test_nobody_forgets_an_index_while_somebody_writes_it(desk: _Desk) -> None:
 
 def test_it_does_not_wait_for_a_lull_when_nobody_writes(desk: _Desk) -> None:
     desk.write(*["apple"] * 100)
-    assert not desk.indexer.advance(steps_max=9, gentle_until=math.inf)
+    assert not desk.indexer.advance(steps_max=9, gentle_since=time.perf_counter())
     assert len(desk.indexed("apple")) == 100
 
 

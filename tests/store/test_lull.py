@@ -13,20 +13,20 @@ LONG_S = 10.0
 
 def _left_s(lull: Lull) -> float:
     """How long the next lull can be used."""
-    until = lull.wait(limit_s=LONG_S)
+    until = lull.wait(limit_s=LONG_S, share=0.5)
     assert until is not None
     return until - time.perf_counter()
 
 
 def test_nobody_writes_when_there_is_no_lull() -> None:
-    assert Lull().wait(limit_s=SOON_S) is None
+    assert Lull().wait(limit_s=SOON_S, share=1.0) is None
 
 
 def test_a_lull_that_nobody_waited_for_is_not_remembered() -> None:
     lull = Lull()
     with lull:
         pass
-    assert lull.wait(limit_s=SOON_S) is None
+    assert lull.wait(limit_s=SOON_S, share=1.0) is None
 
 
 def test_a_lull_can_be_used_for_less_than_it_usually_takes() -> None:

@@ -12,6 +12,7 @@ from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.permit import Approval, ApprovalState
 from operator_protocols.domain.standing import Likeness, Scope, StandingRule
 from operator_protocols.errors import AuthorityError, NotFoundError, UsageError
+from operator_sre.app.outlook import Outlook, outlook_of_request
 from operator_sre.app.wiring import App
 
 __all__ = [
@@ -56,6 +57,7 @@ class ApprovalView:
     approval: Approval
     binding: str
     left_s: float
+    outlook: Outlook
 
     @property
     def state(self) -> str:
@@ -82,7 +84,8 @@ def show_approval(app: App, approval: str) -> ApprovalView:
             next_step="See what is pending with: operator approvals list",
         )
     left_s = (found.expires_at - app.clock.now()).total_seconds()
-    return ApprovalView(found, found.binding.digest, max(0.0, left_s))
+    outlook = outlook_of_request(found, app.surroundings)
+    return ApprovalView(found, found.binding.digest, max(0.0, left_s), outlook)
 
 
 async def approve(

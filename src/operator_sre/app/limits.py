@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from operator_protocols.domain.limits import Limits, Usage
+from operator_sre.app.hands import MACHINE
 from operator_sre.app.persons import administrator
 from operator_sre.app.wiring import App
 
@@ -22,13 +23,14 @@ class LimitsView:
 
 
 def show_limits(app: App) -> list[LimitsView]:
-    """Every subject that can be watched from here."""
-    return [_view(app, name) for name in app.subjects()]
+    """Every subject that can be watched from here, and the machine where it was changed."""
+    views = [_view(app, name) for name in dict.fromkeys([*app.subjects(), MACHINE])]
+    return [one for one in views if one.subject != MACHINE or one.usage != Usage(MACHINE)]
 
 
 async def reset_limits(app: App, subject: str, *, reason: str) -> LimitsView:
     """Count from here on: changes are allowed again at once."""
-    (chosen,) = app.choose([subject])
+    (chosen,) = [MACHINE] if subject == MACHINE else app.choose([subject])
     await app.store.changes.reset(chosen, by=administrator(app, "reset limits"), reason=reason)
     return _view(app, chosen)
 

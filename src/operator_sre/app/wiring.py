@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from operator_protocols.ports import (
     SubjectSettings,
     Tool,
 )
+from operator_sre.app.hands import MACHINE, Hands, Surroundings
 from operator_sre.clock import SystemClock
 from operator_sre.config import Config
 from operator_sre.ledger import KeyFile
@@ -69,6 +71,7 @@ __all__ = [
     "Migrated",
     "PurgePlan",
     "Restored",
+    "look_at_app",
     "maintenance_of",
     "open_app",
 ]
@@ -147,6 +150,14 @@ class App:
         return Running(self.config.home / "running")
 
     @property
+    def surroundings(self) -> Surroundings:
+        """What a command finds where it runs."""
+        from operator_sre.executor.transports.local import ENVIRONMENT, OUTPUT_BYTES_MAX
+        from operator_sre.processes.tree import MARK
+
+        return Surroundings(ENVIRONMENT, OUTPUT_BYTES_MAX, MARK)
+
+    @property
     def home_id(self) -> str:
         """What containers of this home are labelled with."""
         return digest_of(str(self.config.home)).removeprefix("sha256:")[:16]
@@ -157,9 +168,12 @@ class App:
             return Mode.OBSERVE
         if found := self.store.modes.find(subject):
             return found[0].mode
-        if self.config.sources["mode"] == "flag":
-            return self.config.mode
-        return self.rules().modes.get(subject, self.config.mode)
+        flag = self.config.sources["mode"] == "flag"
+        mode = self.config.mode if flag else self.rules().modes.get(subject, self.config.mode)
+        if subject != MACHINE:
+            return mode
+        # What is about none may touch each of them, so that the strictest word of a person counts.
+        return min([mode, *(one.mode for one in self.store.modes.find())], key=list(Mode).index)
 
     def is_rig(self, subject: str) -> bool:
         """True for what the lab runs; a configured subject never is."""
@@ -173,7 +187,7 @@ class App:
         for one in self.config.subjects:
             if one.name == subject:
                 return one.targets
-        return Rig.attach(self.rig_directory(subject)).targets()
+        return () if subject == MACHINE else Rig.attach(self.rig_directory(subject)).targets()
 
     def limits_of(self, targets: int, *, rig: bool) -> Limits:
         """How much may be changed about a subject with so many targets."""
@@ -239,29 +253,45 @@ class App:
 
     def care(self, name: str) -> Care:
         """Everything needed to care for a subject."""
+        from operator_sre.pipeline import Care
+
+        plugin = self._plugin(name)
+        hands = self.hands(name)
+        timeout_s = self.config.number("timeout_s")
+        settings = SubjectSettings(name, hands.targets, self.clock, timeout_s, {})
+        return Care(
+            subject=plugin.subject(settings),
+            gate=hands.gate,
+            executor=hands.executor,
+            causes=plugin.causes,
+            notes=plugin.notes,
+        )
+
+    def _plugin(self, name: str) -> Plugin:
+        plugins = {one.name: one.plugin for one in self.config.subjects}
+        return find_plugin(plugins.get(name, name))
+
+    def hands(self, name: str) -> Hands:
+        """What acts for a subject, or for MACHINE."""
         from operator_sre.gate import Profile
         from operator_sre.lab.rig import Rig
         from operator_sre.lab.tools import rig_tools
 
-        configured = next((one for one in self.config.subjects if one.name == name), None)
-        if configured is not None:
-            plugin = find_plugin(configured.plugin)
-            return self._care(name, plugin, lambda: configured.targets, (), Profile.STANDARD)
+        if name == MACHINE or any(one.name == name for one in self.config.subjects):
+            targets = self.targets_of(name)
+            return self._hands(name, lambda: targets, (), Profile.STANDARD)
         rig = Rig.attach(self.rig_directory(name))
-        return self._care(name, find_plugin(name), rig.targets, rig_tools(rig), Profile.LAB)
+        return self._hands(name, rig.targets, rig_tools(rig), Profile.LAB)
 
-    def _care(
+    def _hands(
         self,
         name: str,
-        plugin: Plugin,
         targets: Callable[[], Sequence[Target]],
         tools: Sequence[Tool],
         profile: Profile,
-    ) -> Care:
+    ) -> Hands:
         from operator_sre.executor.tools.port import CheckPort
-        from operator_sre.executor.transports.local import ENVIRONMENT
         from operator_sre.gate import Gate, Policy, Profile
-        from operator_sre.pipeline import Care
 
         if self.config.values["profile"] == Profile.LAB and profile is not Profile.LAB:
             raise ConfigError(
@@ -289,9 +319,8 @@ class App:
         def limits() -> Limits:
             return self.limits_of(len(targets()), rig=profile is Profile.LAB)
 
-        settings = SubjectSettings(name, targets, self.clock, self.config.number("timeout_s"), {})
-        return Care(
-            subject=plugin.subject(settings),
+        restraint = self._restraint(policy, limits)
+        return Hands(
             gate=Gate(
                 policy=policy,
                 journal=self.store.journal,
@@ -303,12 +332,12 @@ class App:
                 permissions=self.permissions,
                 capabilities=self.capabilities,
                 identify=lambda name: _identity(name, targets()),
-                environment=digest_of(ENVIRONMENT),
-                restrain=self._restraint(policy, limits),
+                environment=digest_of(dict(self.surroundings.environment)),
+                restrain=restraint,
             ),
+            restraint=restraint,
             executor=self.executor(every_tool, limits),
-            causes=plugin.causes,
-            notes=plugin.notes,
+            targets=targets,
         )
 
     def _restraint(self, policy: Callable[[], Policy], limits: Callable[[], Limits]) -> Restraint:
@@ -396,8 +425,28 @@ def _identity(name: str, targets: Sequence[Target]) -> str:
 @contextmanager
 def open_app(config: Config) -> Iterator[App]:
     """The home of `config`, opened for the length of a `with`."""
+    with _opened(config, config.store) as app:
+        yield app
+
+
+@contextmanager
+def look_at_app(config: Config) -> Iterator[App]:
+    """The same for whoever changes nothing: a home that is not there yet is not made."""
+    if not isinstance(config.store, Path) or config.store.exists():
+        with open_app(config) as app:
+            yield app
+        return
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _opened(config, Path(folder) / config.store.name) as app,
+    ):
+        yield app
+
+
+@contextmanager
+def _opened(config: Config, where: str | Path) -> Iterator[App]:
     clock, key = SystemClock(), KeyFile(config.ledger_key)
-    store = open_store_at(config.store, _rules(config, clock, key))
+    store = open_store_at(where, _rules(config, clock, key))
     try:
         yield App(config, store, clock, key, lambda: secrets.token_hex(16), _rulebook(config))
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operator_sre.gate.approvals import Answering, Terms
 from operator_sre.gate.authority import GrantedCapabilities, LocalPermissions
+from operator_sre.gate.course import Course, Way
 from operator_sre.gate.judge import judge, safer, warm
 from operator_sre.gate.permits import Gate, Held
 from operator_sre.gate.policy import Policy, Profile
@@ -11,6 +12,7 @@ from operator_sre.gate.standing import Standing
 
 __all__ = [
     "Answering",
+    "Course",
     "Gate",
     "GrantedCapabilities",
     "Held",
@@ -19,6 +21,7 @@ __all__ = [
     "Profile",
     "Standing",
     "Terms",
+    "Way",
     "judge",
     "safer",
     "warm",

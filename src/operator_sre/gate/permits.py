@@ -24,6 +24,7 @@ from operator_protocols.ports import (
 from operator_sre.codec import to_json
 from operator_sre.gate.approvals import PERMIT_S, Answering, Asking, Terms, usable_until
 from operator_sre.gate.authority import GrantedCapabilities, LocalPermissions
+from operator_sre.gate.course import Course, Way
 from operator_sre.gate.judge import judge
 from operator_sre.gate.policy import Policy
 from operator_sre.gate.policy.rule import Decision
@@ -34,7 +35,7 @@ __all__ = ["Gate", "Held", "Restrain"]
 
 TOKEN_BYTES = 32
 UNKNOWN = "unknown"
-Restrain = Callable[[Verdict, Ticket, str], Awaitable[Held | None]]
+Restrain = Callable[[Verdict, str, str], Awaitable[Held | None]]
 log = logging.getLogger(__name__)
 
 
@@ -44,16 +45,18 @@ def _token() -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One action on its way to a permit: what is thought of it, for which ticket, and who asks."""
+    """One action on its way to a permit: what is thought of it, what it is for, and who asks."""
 
     verdict: Verdict
-    ticket: Ticket
     requester: Actor
+    subject: str = ""
+    ticket: int | None = None
+    run: str = ""
+    epoch: int = 0
 
     def draft(self, kind: Kind, payload: object, *, key: str = "") -> Draft:
         """An entry about it."""
-        ticket, run = self.ticket.id, self.ticket.run
-        return Draft(kind, to_json(payload), ticket, run, self.requester, key)
+        return Draft(kind, to_json(payload), self.ticket, self.run, self.requester, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Gate:
 
     `identify` tells a target from a later one of the same name, `environment` is the digest of
     what a command would be started with. `restrain` is asked before anything is permitted, with
-    the agent's id, and may refuse it or have a person asked.
+    the subject and the agent's id, and may refuse it or have a person asked.
     """
 
     policy: Callable[[], Policy]
@@ -84,27 +87,49 @@ class Gate:
         return judge(action, self.policy())
 
     async def permit(
-        self, verdict: Verdict, ticket: Ticket, requester: Actor | None = None
+        self,
+        verdict: Verdict,
+        ticket: Ticket | None,
+        requester: Actor | None = None,
+        *,
+        subject: str = "",
     ) -> Permit | Result:
         """A permit, or the refusal that the mind is told. May wait for a person.
 
-        Without a requester it is the monitor that wants it, through the ticket's worker.
+        Without a requester it is the monitor that wants it, through the ticket's worker. What
+        belongs to no ticket names its subject.
         """
-        case = _Case(verdict, ticket, _known(requester, ticket))
+        case = _case(verdict, ticket, requester, subject)
         await self.journal.append(case.draft(Kind.VERDICT, verdict))
         refusal = self._forbidden(case) or self._never(verdict)
         held = Held() if refusal else await self._held(case)
-        if refusal or held.refuse:
-            return self._refuse(case, refusal or held.refuse)
-        if not held.ask and self.policy().runs_by_itself(verdict):
-            return await self._mint_now(case)
-        if self.policy().decision(verdict.risk) is Decision.DENY:
-            why = f"Denied: nothing runs here whose risk is {verdict.risk}."
-            return self._refuse(case, why)
-        if held.ask:
-            return await self._ask(case, held.ask)
-        rule = self._rule(case)
-        return await self._ask(case) if rule is None else await self._mint_now(case, rule)
+        course = self._course(case, held)
+        if course.way is Way.RUNS:
+            return await self._mint_now(case, course.rule)
+        if course.way is Way.ASKS:
+            return await self._ask(case, course.why)
+        return self._refuse(case, course.why)
+
+    def foresee(
+        self, verdict: Verdict, requester: Actor, held: Held | None = None, *, subject: str = ""
+    ) -> Course:
+        """What would come of asking for a permit now, outside a ticket. Writes nothing."""
+        return self._course(_case(verdict, None, requester, subject), held or Held())
+
+    def _course(self, case: _Case, held: Held) -> Course:
+        verdict, policy = case.verdict, self.policy()
+        if why := self._forbidden(case):
+            return Course(Way.NEVER, why)
+        if why := self._never(verdict):
+            return Course(Way.NEVER if verdict.level is Level.BLOCKED else Way.PROPOSES, why)
+        if held.refuse:
+            return Course(Way.HELD, held.refuse)
+        if not held.ask and policy.runs_by_itself(verdict):
+            return Course(Way.RUNS)
+        if policy.decision(verdict.risk) is Decision.DENY:
+            return Course(Way.NEVER, f"Denied: nothing runs here whose risk is {verdict.risk}.")
+        rule = None if held.ask else self._rule(case)
+        return Course(Way.RUNS, rule=rule) if rule else Course(Way.ASKS, held.ask)
 
     def _binding(self, verdict: Verdict) -> Binding:
         action = verdict.action
@@ -120,7 +145,7 @@ class Gate:
     async def _held(self, case: _Case) -> Held:
         if self.restrain is None:
             return Held()
-        held = await self.restrain(case.verdict, case.ticket, case.requester.agent)
+        held = await self.restrain(case.verdict, case.subject, case.requester.agent)
         return held or Held()
 
     def _forbidden(self, case: _Case) -> str:
@@ -139,7 +164,7 @@ class Gate:
     def _rule(self, case: _Case) -> StandingRule | None:
         if self.standing is None or self.terms.needed(case.verdict.risk) > 1:
             return None
-        return self.standing.allowing(case.verdict, case.ticket)
+        return self.standing.allowing(case.verdict, case.ticket, case.subject)
 
     async def _ask(self, case: _Case, why: str = "") -> Permit | Result:
         asking = Asking(self.approvals, self.journal, self.clock, self.terms)
@@ -184,9 +209,9 @@ class Gate:
             requested_at=now,
             expires_at=self.terms.expiry(now),
             level=verdict.level,
-            subject=case.ticket.subject,
-            ticket=case.ticket.id,
-            run=case.ticket.run,
+            subject=case.subject,
+            ticket=case.ticket,
+            run=case.run,
             requester=case.requester,
             reads=verdict.reads,
             writes=verdict.writes,
@@ -211,36 +236,44 @@ class Gate:
             action=case.verdict.action,
             policy_digest=case.verdict.policy_digest,
             expires_at=expires_at,
-            ticket=case.ticket.id,
-            run=case.ticket.run,
-            epoch=case.ticket.epoch,
+            ticket=case.ticket,
+            run=case.run,
+            epoch=case.epoch,
             binding=binding.digest,
             requester=case.requester,
         )
 
     async def _mint(self, case: _Case, permit: Permit, *, key: str = "") -> Permit | Result:
-        payload = _minted(permit, case.verdict)
+        payload = _minted(permit, case)
         entry = await self.journal.append(case.draft(Kind.PERMIT_MINTED, payload, key=key))
         if entry.payload["permit"] != permit.fingerprint:
             return self._refuse(case, "The approval has been used already.", permit.approval)
         return permit
 
     def _refuse(self, case: _Case, why: str, approval: str = "") -> Result:
-        where = {"ticket": case.ticket.id, "run": case.ticket.run, "target": "-"}
+        where = {"ticket": case.ticket, "run": case.run, "target": "-"}
         log.warning("refused: %s", why, extra=where)
         refusal = case.verdict.refusal(why)
         return replace(refusal, data={"approval": approval}) if approval else refusal
 
 
-def _known(requester: Actor | None, ticket: Ticket) -> Actor:
+def _case(verdict: Verdict, ticket: Ticket | None, requester: Actor | None, subject: str) -> _Case:
+    if ticket is None:
+        return _Case(verdict, _known(requester, ""), subject)
+    known = _known(requester, ticket.worker)
+    return _Case(verdict, known, ticket.subject, ticket.id, ticket.run, ticket.epoch)
+
+
+def _known(requester: Actor | None, worker: str) -> Actor:
     """Nobody asks without a name."""
     if requester is None:
-        return Actor("system", "system", ticket.worker or UNKNOWN)
+        return Actor("system", "system", worker or UNKNOWN)
     return Actor(requester.id or UNKNOWN, requester.type or UNKNOWN, requester.agent or UNKNOWN)
 
 
-def _minted(permit: Permit, verdict: Verdict) -> dict[str, object]:
+def _minted(permit: Permit, case: _Case) -> dict[str, object]:
     """What is written down of a permit: everything but what makes it one."""
+    verdict = case.verdict
     touches = (("secret", verdict.sensitive), ("network", verdict.network))
     return {
         "permit": permit.fingerprint,
@@ -249,6 +282,7 @@ def _minted(permit: Permit, verdict: Verdict) -> dict[str, object]:
         "binding": permit.binding,
         "expires_at": permit.expires_at.isoformat(),
         "epoch": permit.epoch,
+        "subject": case.subject,
         "level": verdict.level,
         "risk": verdict.risk,
         "approval": permit.approval,

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from operator_protocols.domain.action import Action
-from operator_protocols.domain.limits import Limits, Usage
+from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.session import session_of
-from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Level, Risk, Verdict
 from operator_protocols.ports import Changes, Clock, Sessions, Switch
 from operator_sre.gate.session import WINDOW_S, Classify, Session, classify, deed_of, weigh
@@ -23,10 +22,14 @@ TURN_S_MAX = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Why something does not run by itself: refused at once, or a person has to be asked."""
+    """Why something does not run by itself: refused at once, or a person has to be asked.
+
+    `session` is that of an agent which has to be held from here on.
+    """
 
     refuse: str = ""
     ask: str = ""
+    session: Session | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +47,45 @@ class Restraint:
     inside: Callable[[Action], bool] = lambda action: False
     classify: Classify = classify
 
-    async def __call__(self, verdict: Verdict, ticket: Ticket, agent: str) -> Held | None:
+    async def __call__(self, verdict: Verdict, subject: str, agent: str) -> Held | None:
         """Why this must not run by itself now; None when nothing holds it back.
 
         May wait a while for its turn. The limits are looked at once more when it begins.
         """
+        if verdict.level is Level.REVIEW and not self.switch.state().on:
+            await self._turn(subject, self.limits())
+        held = self.foresee(verdict, subject, agent)
+        if held is not None and held.session is not None:
+            score, reason = held.session.score, "; ".join(held.session.reasons)
+            await self.sessions.hold(session_of(agent), score=score, reason=reason)
+        return held
+
+    def foresee(self, verdict: Verdict, subject: str, agent: str) -> Held | None:
+        """The same as it is at this moment: nothing is written and nothing waited for."""
         if self.switch.state().on:
             return Held(refuse="The kill switch is on (operator kill-switch status).")
         if verdict.level is not Level.REVIEW:
             return None
-        limits = self.limits()
-        usage = await self._turn(ticket.subject, limits)
-        if why := limits.refusal(usage, self.clock.now()):
+        limits, now = self.limits(), self.clock.now()
+        usage = self.changes.usage(subject, limits, now=now)
+        if why := limits.refusal(usage, now):
             return Held(refuse=f"Held back: {why}.")
-        held = None if self.inside(verdict.action) else await self._session(verdict, agent)
+        held = None if self.inside(verdict.action) else self._session(verdict, agent)
         if held is not None:
             return held
         target = str(verdict.action.arguments.get("target") or verdict.action.target)
         why = limits.question(usage, target)
         return Held(ask=f"Held back: {why}.") if why else None
 
-    async def _turn(self, subject: str, limits: Limits) -> Usage:
-        """The usage once nobody else changes the subject, or when that takes too long."""
+    async def _turn(self, subject: str, limits: Limits) -> None:
+        """Wait until nobody else changes the subject, or until that takes too long."""
         ends = self.clock.monotonic() + TURN_S_MAX
         usage = self.changes.usage(subject, limits, now=self.clock.now())
         while limits.busy(usage) and self.clock.monotonic() < ends:
             await self.clock.sleep(POLL_S)
             usage = self.changes.usage(subject, limits, now=self.clock.now())
-        return usage
 
-    async def _session(self, verdict: Verdict, agent: str) -> Held | None:
+    def _session(self, verdict: Verdict, agent: str) -> Held | None:
         name = session_of(agent)
         reset = f"operator session reset {name}"
         if any(record.held for record in self.sessions.find(name)):
@@ -81,8 +93,8 @@ class Restraint:
         session = self.session(name, verdict)
         told = f"The session of {name!r} is {session.level} ({session.score})"
         if session.level is Risk.CRITICAL:
-            await self.sessions.hold(name, score=session.score, reason="; ".join(session.reasons))
-            return Held(refuse=f"{told}: it is in observe until a person says otherwise ({reset}).")
+            why = f"{told}: it is in observe until a person says otherwise ({reset})."
+            return Held(refuse=why, session=session)
         return Held(ask=f"{told}.") if session.level is Risk.HIGH else None
 
     def session(self, agent: str, verdict: Verdict) -> Session:

@@ -17,7 +17,6 @@ from datetime import datetime
 from operator_protocols.domain.action import SHELL, Action
 from operator_protocols.domain.permit import Approval
 from operator_protocols.domain.standing import Likeness, Scope, StandingRule
-from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.errors import UsageError
 from operator_protocols.ports import StandingRules
@@ -99,7 +98,7 @@ class Standing:
     resolve: Callable[[str], str]
     parse: Parse = one_plain_command
 
-    def allowing(self, verdict: Verdict, ticket: Ticket) -> StandingRule | None:
+    def allowing(self, verdict: Verdict, ticket: int | None, subject: str) -> StandingRule | None:
         """The first rule that lets a REVIEW action run without asking, if there is one."""
         if verdict.level is not Level.REVIEW:
             return None
@@ -107,7 +106,8 @@ class Standing:
         if argv is None:
             return None
         for rule in self.rules.find():
-            holds = rule.stands and verdict.risk <= rule.risk and _holds_for(rule, ticket)
+            holds = rule.stands and verdict.risk <= rule.risk
+            holds = holds and _holds_for(rule, ticket, subject)
             if holds and self._covers(rule, verdict.action, argv):
                 return rule
         return None
@@ -284,12 +284,12 @@ def _is_plain(operand: str) -> bool:
     return _PLAIN.fullmatch(operand) is not None
 
 
-def _holds_for(rule: StandingRule, ticket: Ticket) -> bool:
+def _holds_for(rule: StandingRule, ticket: int | None, subject: str) -> bool:
     match rule.scope:
         case Scope.TICKET:
-            return rule.ticket == ticket.id
+            return ticket is not None and rule.ticket == ticket
         case Scope.SUBJECT:
-            return rule.subject == ticket.subject
+            return bool(subject) and rule.subject == subject
         case Scope.EVERYWHERE:
             return True
 

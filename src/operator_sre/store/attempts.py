@@ -43,15 +43,17 @@ def command_began(connection: Connection, entry: Entry) -> None:
     permit = entry.payload["permit"]
     row = _row(connection, entry, permit) | _allowed(connection, permit)
     action = from_json(Action, entry.payload["action"])
-    touches = connection.execute("SELECT touches FROM permits WHERE id = ?", (permit,)).fetchone()
+    touches, about = connection.execute(
+        "SELECT touches, subject FROM permits WHERE id = ?", (permit,)
+    ).fetchone() or ("", "")
     subject = connection.execute(
         "SELECT subject FROM tickets WHERE id = ?", (entry.ticket,)
     ).fetchone()
     row |= {
         "session": session_of(str(row["agent"])),
-        "subject": subject[0] if subject else "",
+        "subject": subject[0] if subject else about,
         "touched": plain(touched_by(action))[:NAME_CHARS_MAX],
-        "touches": touches[0] if touches else "",
+        "touches": touches,
         "until": entry.at.timestamp() + action.timeout_s + LATE_S_MAX,
     }
     _insert(connection, row)

@@ -58,7 +58,7 @@ def held_back(transaction: Transaction, permit: Permit, limits: Limits | None) -
 
     (found,) = rows(
         "SELECT permits.generation, permits.level, permits.approval,"
-        " coalesce(tickets.subject, '') FROM permits"
+        " coalesce(tickets.subject, permits.subject) FROM permits"
         " LEFT JOIN tickets ON tickets.id = permits.ticket WHERE permits.id = ?",
         (permit.fingerprint,),
     )

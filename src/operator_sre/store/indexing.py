@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -18,12 +19,15 @@ __all__ = ["STEP_ENTRIES", "Indexer"]
 # Short enough that nobody who wants to write waits long for a step.
 STEP_ENTRIES = 1000
 # So few that they fit into one wait for the disk, so many that waking up for them is worth it.
-READ_ENTRIES = 8
+READ_ENTRIES = 10
 # When nobody has waited for the disk for so long, nobody is writing.
 IDLE_S = 0.02
 # What is written together is indexed together; a second behind is soon enough.
 GATHER_S = 0.25
-GENTLE_S = 0.5
+# How much of their waits for the disk is taken from those who write: less than all of it, so that
+# they need not wait for us, unless it has taken us longer than this to catch up.
+LULL_SHARE = 0.5
+PATIENCE_S = 0.25
 _COMMANDS = "SELECT seq, ended, command, context, head, tail FROM commands"
 _ENTRIES = "SELECT seq, body, hash FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
 log = logging.getLogger(__name__)
@@ -76,15 +80,15 @@ class Indexer:
             self._thread = threading.Thread(target=self._work, name="store-indexer", daemon=True)
             self._thread.start()
 
-    def advance(self, *, steps_max: int, gentle_until: float = 0.0) -> bool:
+    def advance(self, *, steps_max: int, gentle_since: float | None = None) -> bool:
         """Index what is waiting, up to so many steps; True when more is left to be done now.
 
-        Up to a time of `time.perf_counter` it computes only while those who write wait for the
-        disk.
+        Gently, it computes while those who write wait for the disk; the longer it takes since then,
+        a time of `time.perf_counter`, the less gently.
         """
         with self._lock:
             try:
-                return all(self._step(self._session.get(), gentle_until) for _ in range(steps_max))
+                return all(self._step(self._session.get(), gentle_since) for _ in range(steps_max))
             except self._database.failures as error:
                 log.warning("the index could not be written, and is tried again later: %s", error)
                 self._session.abandon()
@@ -105,16 +109,15 @@ class Indexer:
             self._closing.wait(GATHER_S)
             self._news.clear()
             self._told = False  # behind it, so that what is told from here on is not missed
-            # Whoever writes without a pause is not kept waiting, unless the index falls behind.
-            gentle_until = time.perf_counter() + GENTLE_S
-            while self.advance(steps_max=1, gentle_until=gentle_until):
+            began = time.perf_counter()
+            while self.advance(steps_max=1, gentle_since=began):
                 if self._closing.is_set():
                     break
 
-    def _step(self, connection: Connection, gentle_until: float) -> bool:
+    def _step(self, connection: Connection, gentle_since: float | None) -> bool:
         """Index the next entries; False when there are no more behind them."""
         read = _Read(self._start(connection))
-        self._read(connection, read, gentle_until)
+        self._read(connection, read, gentle_since)
         if read.end == read.start:
             return False
         with self._turn:
@@ -125,12 +128,13 @@ class Indexer:
             connection.execute("COMMIT")
         return read.end - read.start >= STEP_ENTRIES
 
-    def _read(self, connection: Connection, read: _Read, gentle_until: float) -> None:
-        """Read the next entries, a few at a time, while those who write wait for the disk."""
-        lull_until: float | None = 0.0
+    def _read(self, connection: Connection, read: _Read, gentle_since: float | None) -> None:
+        """Read the next entries, a few at a time."""
+        lull_until = 0.0
         while read.end - read.start < STEP_ENTRIES:
-            if lull_until is not None and lull_until <= time.perf_counter() < gentle_until:
-                lull_until = self._lull.wait(limit_s=IDLE_S)
+            if gentle_since is not None and (now := time.perf_counter()) >= lull_until:
+                share = LULL_SHARE * (1.0 + (now - gentle_since) / PATIENCE_S)
+                lull_until = self._lull.wait(limit_s=IDLE_S, share=share) or math.inf
             entries = connection.execute(_ENTRIES, (read.end, READ_ENTRIES)).fetchall()
             for seq, body, _ in entries:
                 if text := text_of_body(body):

@@ -216,8 +216,8 @@ def _permit_minted(connection: Connection, entry: Entry) -> None:
     payload = entry.payload
     connection.execute(
         "INSERT INTO permits (id, digest, policy, ticket, epoch, expires_at, level, risk, approval,"
-        " touches, version, rule, binding, generation)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
+        " touches, version, rule, binding, subject, generation)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
         " (SELECT coalesce(max(generation), 0) FROM kill_switch))",
         (
             payload["permit"],
@@ -233,6 +233,7 @@ def _permit_minted(connection: Connection, entry: Entry) -> None:
             payload.get("version", 0),
             payload.get("rule", ""),
             payload.get("binding", ""),
+            plain(payload.get("subject", "")),
         ),
     )
     if payload.get("rule"):

@@ -127,7 +127,8 @@ CREATE TABLE IF NOT EXISTS permits (
     touches    TEXT NOT NULL DEFAULT '',
     version    {int} NOT NULL DEFAULT 0,
     rule       TEXT NOT NULL DEFAULT '',
-    binding    TEXT NOT NULL DEFAULT ''
+    binding    TEXT NOT NULL DEFAULT '',
+    subject    TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX IF NOT EXISTS permits_by_approval ON permits (approval) WHERE approval <> '';
 -- Every command, run or refused. `seq` is the entry it began with, `ended` the one it ended with.

@@ -179,7 +179,7 @@ def test_time_grows_no_faster_than_the_text(piece: str) -> None:
             best = min(best, time.process_time() - started)
         return best
 
-    # Beyond the limit only a beginning is read: thirty times the text must not take much longer.
+    # Beyond the limit only a beginning is read, so that more text takes no more time.
     assert spent(120_000) < 20 * spent(COMMAND_BYTES_MAX) + 0.01
 
 

@@ -10,16 +10,42 @@ from operator_sre.executor.running import Noted, Running
 from operator_sre.executor.spool import Spool, Spooled
 from operator_sre.processes.run import Finished, run
 
-__all__ = ["LocalShell"]
+__all__ = ["ENVIRONMENT", "OUTPUT_BYTES_MAX", "LocalShell"]
 
 OUTPUT_BYTES_MAX = 64 * 1024
-# No variable of the operator reaches a command, so none of its secrets can.
+# A repository's own diff.external would be run, and git takes no empty one for none.
+_DIFF = 'f() { diff -u --label "a/$1" --label "b/$1" -- "$2" "$5"; [ $? -le 1 ]; }; f'
+# What counts over the configuration of a repository, which whoever wrote it may have run code by.
+_GIT = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "core.pager": "cat",
+    "diff.external": _DIFF,
+    "gpg.program": "/bin/false",
+    "protocol.allow": "never",
+}
+# No variable of the operator reaches a command, so none of its secrets can; and no file that
+# programs read by themselves makes one that only looks run something else.
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/nonexistent",
     "LANG": "C.UTF-8",
     "PAGER": "cat",
     "TERM": "dumb",
+    "NO_COLOR": "1",
+    "LESSOPEN": "",
+    "PSQLRC": "/dev/null",
+    "HGRCPATH": "/dev/null",
+    "SYSTEMD_COLORS": "0",
+    "SYSTEMD_PAGER": "cat",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_CONFIG_COUNT": str(len(_GIT)),
+    **{f"GIT_CONFIG_KEY_{place}": name for place, name in enumerate(_GIT)},
+    **{f"GIT_CONFIG_VALUE_{place}": value for place, value in enumerate(_GIT.values())},
 }
 _BY_EXIT = {
     2: FailureCategory.SYNTAX,

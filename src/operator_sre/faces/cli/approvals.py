@@ -55,11 +55,13 @@ def list_(context: typer.Context, every: EveryOption = False, as_json: JsonOptio
 def show(context: typer.Context, approval: str, as_json: JsonOption = False) -> None:
     """Everything one needs to know before answering a request."""
     from operator_sre.app.approvals import show_approval
+    from operator_sre.app.outlook import document_of
 
     with opened(context) as app:
         view = show_approval(app, approval)
     if as_json:
-        print_json({"approval": view.approval, "binding": view.binding, "left_s": view.left_s})
+        shown = {"approval": view.approval, "binding": view.binding, "left_s": view.left_s}
+        print_json({**shown, "outlook": document_of(view.outlook)})
         return
     print_lines([f"{name:9} {clean(value)}" for name, value in _facts(view) if value])
 
@@ -180,26 +182,17 @@ def _decided(decided: Approval) -> str:
 
 
 def _facts(view: ApprovalView) -> Sequence[tuple[str, str]]:
-    one, action, bound = view.approval, view.approval.action, view.approval.binding
-    who = f"{one.requester.id} ({one.requester.type}), through agent {one.requester.agent or '-'}"
+    from operator_sre.app.outlook import facts_of
+
+    one, bound = view.approval, view.approval.binding
+    origin = f"ticket {'-' if one.ticket is None else one.ticket}, run {one.run or '-'}"
     answer = f"{one.decided_by}: {one.reason}".rstrip(": ") if one.decided_by else ""
     minutes, seconds = divmod(round(view.left_s), 60)
     left = f"in {minutes} min {seconds} s, at {one.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     pending = view.state == "pending"
     return (
         ("request", f"{one.id}, {view.state}, version {one.version}"),
-        ("command", action.command),
-        ("in", action.cwd),
-        ("target", f"{action.target or '-'} of {one.subject or '-'}"),
-        ("who", f"{who}, ticket {one.ticket}, run {one.run or '-'}"),
-        ("why", action.reasoning),
-        ("expects", action.expected),
-        ("verdict", f"{one.level}, risk {one.risk}: {one.explanation}"),
-        ("reads", ", ".join(one.reads)),
-        ("writes", ", ".join(one.writes)),
-        ("network", ", ".join(one.network)),
-        ("sensitive", ", ".join(one.sensitive)),
-        ("undo", {True: "possible", False: "not possible", None: "unknown"}[one.reversible]),
+        *facts_of(view.outlook, origin),
         ("yes", f"{len(one.approvers)} of {one.needed} {', '.join(one.approvers)}".rstrip()),
         ("escalated", f"{one.escalated_at:%H:%M:%S} UTC" if one.escalated_at else ""),
         ("parked", "the run waits for hours if need be" if one.parked else ""),

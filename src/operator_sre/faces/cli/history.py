@@ -117,7 +117,10 @@ def show(
         ("command", one.command),
         ("why", one.context),
         ("when", f"{one.at:%Y-%m-%d %H:%M:%S} UTC"),
-        ("who", f"{one.agent} ({one.agent_type}), run {one.run or '-'}, ticket {one.ticket}"),
+        (
+            "who",
+            f"{one.agent} ({one.agent_type}), run {one.run or '-'}, ticket {one.ticket or '-'}",
+        ),
         ("where", f"{one.target or '-'} in {one.cwd}"),
         ("venv", one.venv),
         ("verdict", f"{one.level}, risk {one.risk}" if one.level else ""),

@@ -26,6 +26,7 @@ NOUNS = {
     "approvals": "operator_sre.faces.cli.approvals",
     "audit": "operator_sre.faces.cli.audit",
     "history": "operator_sre.faces.cli.history",
+    "exec": "operator_sre.faces.cli.exec",
     "gate": "operator_sre.faces.cli.gate",
     "policy": "operator_sre.faces.cli.policy",
     "mode": "operator_sre.faces.cli.mode",
@@ -55,7 +56,8 @@ def command_line(words: Sequence[str] = ()) -> typer.Typer:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=noun)
         else:
-            app.command(noun)(getattr(module, noun))
+            # `exec` is a word of Python's own, so that its function has another name.
+            app.command(noun)(getattr(module, noun, None) or getattr(module, f"{noun}_"))
     return app
 
 

@@ -19,6 +19,9 @@ COMMAND_BYTES_MAX = 4096
 DEPTH_MAX = 4
 COMMANDS_MAX = 32
 VALUES_MAX = 32
+GROUPS_MAX = 16
+# Of what is too long to be judged, so much is read to explain it.
+GLANCE_BYTES = 1024
 BODIES_MAX = 4
 
 _TOKEN = re.compile(
@@ -59,7 +62,8 @@ _MARK = "\x00"
 def parse(command: str) -> Script:
     """The simple commands of a line, and what of it is not understood."""
     trouble = _guard(command)
-    reader = _Reader(command[:COMMAND_BYTES_MAX].replace(_MARK, ""))
+    whole = len(command) <= COMMAND_BYTES_MAX
+    reader = _Reader((command if whole else command[:GLANCE_BYTES]).replace(_MARK, ""))
     reader.note(trouble)
     reader.read("")
     return Script(tuple(reader.commands), reader.trouble, reader.plain)
@@ -140,6 +144,9 @@ class _Reader:
                     self._finish(simple)
                     return
                 groups += self._sign(sign, simple)
+                if groups > GROUPS_MAX:
+                    self.note("It is nested too deeply.")
+                    self.at = end
                 if sign != "#":
                     self._finish(simple)
                     simple = Building(closed=sign == ")")

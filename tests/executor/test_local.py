@@ -1,0 +1,99 @@
+"""Commands on this machine: nothing that a file configures makes a look run something else."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.action import Action, Result
+from operator_sre.executor.spool import Spool
+from operator_sre.executor.transports.local import ENVIRONMENT, OUTPUT_BYTES_MAX, LocalShell
+
+pytestmark = pytest.mark.asyncio
+
+
+async def _run(folder: Path, command: str) -> Result:
+    shell = LocalShell(Spool(folder / "spool"))
+    return await shell.run(replace(Action.shell(command), cwd=str(folder)))
+
+
+def _git(folder: Path, *words: str) -> None:
+    names = ("-c", "user.name=ada", "-c", "user.email=ada@localhost")
+    subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def trap(tmp_path: Path) -> Path:
+    """A repository whose configuration runs a script; the script leaves `sprung` behind."""
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path / 'sprung'}\n")
+    script.chmod(0o755)
+    _git(folder, "init", "-q")
+    (folder / "file").write_text("one\n")
+    _git(folder, "add", "file")
+    _git(folder, "commit", "-q", "-m", "first")
+    (folder / "file").write_text("one\ntwo\n")
+    for name in ("core.fsmonitor", "core.pager", "diff.external", "gpg.program"):
+        _git(folder, "config", name, str(script))
+    return folder
+
+
+def _sprung(trap: Path) -> bool:
+    return (trap.parent / "sprung").exists()
+
+
+async def test_the_trap_is_one(trap: Path) -> None:
+    _git(trap, "diff")
+    assert _sprung(trap)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("git status --short", " M file"),
+        ("git diff", "+two"),
+        ("git diff HEAD -- file", "--- a/file"),
+        ("git log -p --show-signature", "+one"),
+        ("git show HEAD:file", "one"),
+    ],
+)
+async def test_a_repository_runs_nothing_of_its_own(trap: Path, command: str, says: str) -> None:
+    result = await _run(trap, command)
+    assert (result.exit_code, says in result.stdout) == (0, True), result
+    assert not _sprung(trap)
+
+
+async def test_a_repository_is_not_written_to_and_reaches_nobody(trap: Path) -> None:
+    index = (trap / ".git" / "index").read_bytes()
+    (trap / "file").touch()
+    assert (await _run(trap, "git status")).ok
+    assert (trap / ".git" / "index").read_bytes() == index
+    refused = await _run(trap, f"git ls-remote file://{trap}")
+    assert "not allowed" in refused.stderr
+
+
+async def test_every_setting_of_git_has_a_name_and_a_value() -> None:
+    count = int(ENVIRONMENT["GIT_CONFIG_COUNT"])
+    places = [name for name in ENVIRONMENT if name.startswith(("GIT_CONFIG_KEY", "GIT_CONFIG_VAL"))]
+    assert len(places) == 2 * count
+    assert all(ENVIRONMENT[f"GIT_CONFIG_KEY_{place}"] for place in range(count))
+
+
+async def test_a_command_has_an_empty_input_and_no_terminal(tmp_path: Path) -> None:
+    result = await _run(tmp_path, "readlink /proc/self/fd/0; cat; tty; : < /dev/tty")
+    assert result.stdout == "/dev/null\nnot a tty\n"
+    assert "/dev/tty" in result.stderr
+
+
+async def test_no_more_is_kept_than_was_promised(tmp_path: Path) -> None:
+    result = await _run(tmp_path, f"head -c {4 * OUTPUT_BYTES_MAX} /dev/zero | tr '\\0' x")
+    assert result.truncated
+    assert len(result.stdout) <= OUTPUT_BYTES_MAX + 200
