@@ -122,7 +122,6 @@ def facts_of(outlook: Outlook, origin: str = "") -> Sequence[tuple[str, str]]:
     """What would happen as people read it: a name and a text each; an empty text says nothing."""
     verdict, action, one = outlook.verdict, outlook.verdict.action, outlook.requester
     who = f"{one.id} ({one.type}), through agent {one.agent or '-'}"
-    environment = [f"{name}={value}" for name, value in sorted(outlook.environment.items())]
     return (
         ("command", action.command),
         ("in", f"{action.cwd} on {outlook.host or '-'}"),
@@ -141,8 +140,15 @@ def facts_of(outlook: Outlook, origin: str = "") -> Sequence[tuple[str, str]]:
         ("undo", _UNDO[verdict.reversible]),
         ("changes", outlook.may_change),
         ("then", _then(outlook)),
-        *zip(["set", *[""] * len(environment)], environment, strict=False),
+        ("with", _environment(outlook.environment)),
     )
+
+
+def _environment(variables: Mapping[str, str]) -> str:
+    """What people ask about; the rest only disarms settings of programs, and programs are told."""
+    shown = [f"{name}={variables[name]}" for name in ("HOME", "PATH") if name in variables]
+    more = len(variables) - len(shown)
+    return ", ".join([*shown, f"and {more} more variables (--json)"]) if shown else ""
 
 
 def document_of(outlook: Outlook) -> dict[str, Any]:
