@@ -19,12 +19,16 @@ __all__ = ["Committer", "Job"]
 
 @dataclass(slots=True)
 class Job:
-    """A change, or a mere entry to append, and who waits for it."""
+    """A change, or a mere entry to append, and what became of it.
+
+    `settled` once that is known; `done` is there when a thread has to tell a waiter in `loop`.
+    """
 
     change: Callable[[Transaction], Any] | None
     draft: Draft | None
     loop: asyncio.AbstractEventLoop
-    done: asyncio.Future[Any]
+    done: asyncio.Future[Any] | None = None
+    settled: bool = False
     value: Any = None
     error: Exception | None = None
 

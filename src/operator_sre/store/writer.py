@@ -12,7 +12,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from operator_protocols.domain.entry import Draft, Entry
@@ -60,9 +60,10 @@ class Writer:
         value: T = await self._submit(change, None)
         return value
 
-    def append(self, draft: Draft) -> Awaitable[Entry]:
-        """Append one entry; it is durable when what this returns is done."""
-        return self._submit(None, draft)
+    async def append(self, draft: Draft) -> Entry:
+        """Append one entry; it is durable when this returns."""
+        entry: Entry = await self._submit(None, draft)
+        return entry
 
     def close(self) -> None:
         """Finish what is waiting, sign the head, and end the session."""
@@ -77,21 +78,27 @@ class Writer:
         with self._lock:
             self._committer.sign_off()
 
-    def _submit(
+    async def _submit(
         self, change: Callable[[Transaction], Any] | None, draft: Draft | None
-    ) -> asyncio.Future[Any]:
+    ) -> Any:
+        """One turn of the loop later, whoever comes first commits for all who came by then."""
         if self._closed:
             raise StoreError("The store is closed.")
         if self._waiting >= QUEUE_MAX:
             raise StoreError("The store is too busy.", next_step="Try again in a moment.")
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[Any] = loop.create_future()
-        turn = self._turns.get(loop)
-        if turn is None:
-            turn = self._turns[loop] = []
-            loop.call_soon(self._end_of_turn, loop)
-        turn.append(Job(change, draft, loop, done))
-        return done  # a cancelled waiter changes nothing: the change runs to its end
+        job = Job(change, draft, loop)
+        self._turns.setdefault(loop, []).append(job)
+        try:
+            await asyncio.sleep(0)
+        finally:  # a waiter that is cancelled changes nothing: the change runs to its end
+            if not job.settled and job.done is None:
+                self._end_of_turn(loop)
+        if job.done is not None:
+            return await job.done
+        if job.error is not None:
+            raise job.error
+        return job.value
 
     def _end_of_turn(self, loop: asyncio.AbstractEventLoop) -> None:
         group = self._turns.pop(loop, [])
@@ -108,11 +115,13 @@ class Writer:
             done = self._timed_commit(group, wait=False)
         finally:
             self._lock.release()
-        if done:
-            _tell(group)
+        for job in group:
+            job.settled = done
         return done
 
     def _hand_over(self, group: list[Job]) -> None:
+        for job in group:
+            job.done = job.loop.create_future()
         self._waiting += len(group)
         self._jobs.put(group)
         if self._thread is None:
@@ -163,7 +172,7 @@ def _deliver(group: Sequence[Job]) -> None:
 
 def _tell(jobs: Sequence[Job]) -> None:
     for job in jobs:
-        if job.done.done():
+        if job.done is None or job.done.done():
             continue
         if job.error is None:
             job.done.set_result(job.value)
