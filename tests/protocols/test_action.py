@@ -19,6 +19,7 @@ DECIDING: dict[str, object] = {
     "target": "node-2",
     "cwd": "/tmp",
     "timeout_s": 1.0,
+    "venv": "/srv/.venv",
 }
 WORDS = {"reasoning": "another", "expected": "another"}
 

@@ -40,12 +40,13 @@ class Wanted:
     target: str = ""
     timeout_s: float = 120.0
     reason: str = ""
+    venv: str = ""
 
     @property
     def action(self) -> Action:
         """What the gate judges."""
         action = Action.shell(self.command, target=self.target, reasoning=self.reason)
-        return replace(action, cwd=self.cwd, timeout_s=self.timeout_s)
+        return replace(action, cwd=self.cwd, timeout_s=self.timeout_s, venv=self.venv)
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,7 @@ def facts_of(outlook: Outlook, origin: str = "") -> Sequence[tuple[str, str]]:
     return (
         ("command", action.command),
         ("in", f"{action.cwd} on {outlook.host or '-'}"),
+        ("inside", action.venv),
         ("target", f"{action.target or '-'} of {outlook.subject or '-'}"),
         ("", outlook.identity),
         ("as", "" if outlook.uid is None else f"{outlook.user} (uid {outlook.uid})"),

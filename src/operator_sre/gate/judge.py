@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from operator_protocols.domain.action import SHELL, Action
@@ -24,6 +25,8 @@ _RULES = {
 }
 _SUDO = Rule("sudo", Level.REVIEW, "It runs as another user, so a person has to see it.")
 _SUDO_CHANGE = Rule("sudo_change", Level.BLOCKED, "It changes the system as another user.")
+_NO_VENV = Rule("venv", Level.REVIEW, "By its name it is no virtual environment.")
+_VENV = re.compile(r"(?:/(?!\.\.?/)[^/]+)*/(?:\.venv|venv|env|virtualenv)")
 WORDS_MAX = 24
 
 
@@ -100,6 +103,8 @@ def _judge_command(action: Action, policy: Policy) -> Verdict:
     risks, reversible = {Risk.LOW}, None
     if script.trouble:
         rules["structure", ""] = Rule("structure", Level.REVIEW, script.trouble)
+    if action.venv and not _VENV.fullmatch(action.venv):
+        rules["venv", ""] = _NO_VENV
     for finding in findings:
         spoken = _speaking(finding, policy)
         for one in spoken:

@@ -24,7 +24,10 @@ def digest_of(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A command or a typed tool call with its reason. Not yet allowed."""
+    """A command or a typed tool call with its reason. Not yet allowed.
+
+    `venv` is a virtual environment of Python that the command runs inside of.
+    """
 
     tool: str
     arguments: Mapping[str, Value]
@@ -33,6 +36,7 @@ class Action:
     expected: str = ""
     cwd: str = "/"
     timeout_s: float = 120.0
+    venv: str = ""
 
     @classmethod
     def shell(cls, command: str, *, target: str = "", reasoning: str = "") -> Action:
@@ -57,6 +61,7 @@ class Action:
                 "target": self.target,
                 "cwd": self.cwd,
                 "timeout_s": self.timeout_s,
+                "venv": self.venv,
             }
         )
 

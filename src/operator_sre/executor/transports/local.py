@@ -8,6 +8,7 @@ from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_sre.executor.running import Noted, Running
 from operator_sre.executor.spool import Spool, Spooled
+from operator_sre.executor.venv import shadowed_by, with_venv
 from operator_sre.processes.run import Finished, run
 
 __all__ = ["ENVIRONMENT", "OUTPUT_BYTES_MAX", "LocalShell"]
@@ -68,6 +69,10 @@ class LocalShell:
 
     async def run(self, action: Action) -> Result:
         """Run it within its limits; never raises for what the command does."""
+        if action.venv and (why := shadowed_by(action.venv, ENVIRONMENT["PATH"])):
+            return Result(
+                Outcome.RAN, exit_code=126, stderr=why, category=FailureCategory.PERMISSION
+            )
         spooled = self._spool.begin()
         noted = Noted(self._running)
         try:
@@ -78,10 +83,11 @@ class LocalShell:
         return _result(finished, hashes)
 
     async def _run(self, action: Action, spooled: Spooled, noted: Noted) -> Finished:
+        venv = action.venv
         return await run(
             ["/bin/sh", "-c", action.command],
             cwd=action.cwd,
-            env=ENVIRONMENT,
+            env=with_venv(ENVIRONMENT, venv) if venv else ENVIRONMENT,
             timeout_s=action.timeout_s,
             output_bytes_max=OUTPUT_BYTES_MAX,
             watch=spooled.feed,

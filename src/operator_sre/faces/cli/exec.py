@@ -34,6 +34,7 @@ def exec_(
         float, typer.Option(min=0.1, max=SECONDS_MAX, help="Seconds that it may take.")
     ] = 120.0,
     reason: Annotated[str, typer.Option(help="Why.")] = "",
+    venv: Annotated[str, typer.Option(help="A virtual environment to run inside of.")] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would happen.")
     ] = False,
@@ -50,7 +51,8 @@ def exec_(
     if not place.is_dir():
         raise UsageError(f"There is no directory {str(place)!r}.", next_step="Name one with --cwd.")
     config = _quiet(config_of(context))
-    wanted = Wanted(command, str(place), subject, target, timeout_s, reason)
+    inside = str((place / venv).absolute()) if venv else ""
+    wanted = Wanted(command, str(place), subject, target, timeout_s, reason, inside)
     if dry_run:
         _foresee(config, wanted, as_json=as_json)
         return
