@@ -10,8 +10,15 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.action import Action, Result
+from operator_protocols.domain.verdict import Level
 from operator_sre.executor.spool import Spool
-from operator_sre.executor.transports.local import ENVIRONMENT, OUTPUT_BYTES_MAX, LocalShell
+from operator_sre.executor.transports.local import (
+    ENVIRONMENT,
+    OUTPUT_BYTES_MAX,
+    SHELL,
+    LocalShell,
+)
+from operator_sre.gate import Policy, judge
 
 pytestmark = pytest.mark.asyncio
 
@@ -24,6 +31,14 @@ async def _run(folder: Path, command: str) -> Result:
 def _git(folder: Path, *words: str) -> None:
     names = ("-c", "user.name=ada", "-c", "user.email=ada@localhost")
     subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.skipif(SHELL == "/bin/sh", reason="there is no bash on this machine")
+async def test_what_only_bash_understands_runs(tmp_path: Path) -> None:
+    line = "comm -12 <(printf '1\\n2\\n') <(printf '2\\n3\\n') |& cat"
+    assert judge(Action.shell(line), Policy()).level is Level.SAFE
+    result = await _run(tmp_path, line)
+    assert (result.exit_code, result.stdout) == (0, "2\n")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
@@ -11,9 +12,11 @@ from operator_sre.executor.spool import Spool, Spooled
 from operator_sre.executor.venv import shadowed_by, with_venv
 from operator_sre.processes.run import Finished, run
 
-__all__ = ["ENVIRONMENT", "OUTPUT_BYTES_MAX", "LocalShell"]
+__all__ = ["ENVIRONMENT", "OUTPUT_BYTES_MAX", "SHELL", "LocalShell"]
 
 OUTPUT_BYTES_MAX = 64 * 1024
+# What people and minds write is bash; without it, what only bash understands fails.
+SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if Path(path).exists()), "/bin/sh")
 # A repository's own diff.external would be run, and git takes no empty one for none.
 _DIFF = 'f() { diff -u --label "a/$1" --label "b/$1" -- "$2" "$5"; [ $? -le 1 ]; }; f'
 # What counts over the configuration of a repository, which whoever wrote it may have run code by.
@@ -58,7 +61,7 @@ _BY_EXIT = {
 
 
 class LocalShell:
-    """Runs one command line with /bin/sh, bounded in time and output; all of it is spooled.
+    """Runs one command line with a shell, bounded in time and output; all of it is spooled.
 
     What runs is noted in `running`, so that another process can end it.
     """
@@ -85,7 +88,7 @@ class LocalShell:
     async def _run(self, action: Action, spooled: Spooled, noted: Noted) -> Finished:
         venv = action.venv
         return await run(
-            ["/bin/sh", "-c", action.command],
+            [SHELL, "-c", action.command],
             cwd=action.cwd,
             env=with_venv(ENVIRONMENT, venv) if venv else ENVIRONMENT,
             timeout_s=action.timeout_s,

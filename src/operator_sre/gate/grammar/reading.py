@@ -84,13 +84,20 @@ def name_of(simple: Simple) -> str:
 
 
 def _inherited(simple: Simple, inner: Sequence[Simple]) -> list[Simple]:
+    """What is run reads what its wrapper reads, as whoever the wrapper is."""
     privileged = simple.privileged or name_of(simple) in _SUDO
+    fed = simple.piped or _is_redirected(simple)
     return [
         msgspec.structs.replace(
-            one, piped=one.piped or simple.piped, privileged=one.privileged or privileged
+            one, piped=one.piped or fed, privileged=one.privileged or privileged
         )
         for one in inner
     ]
+
+
+def _is_redirected(simple: Simple) -> bool:
+    """True when it reads something that does not stand in the line."""
+    return any(one.operator[0] == "<" and one.word.text != "/dev/null" for one in simple.redirects)
 
 
 def _guessed(simple: Simple) -> list[Simple]:
@@ -123,9 +130,7 @@ def _look(simple: Simple, scene: Scene, tables: Tables) -> str:
             return f"It sets the variable {name}, which may change what runs."
     if not simple.words:
         return ""
-    scene.fed = (simple.piped and not simple.told) or any(
-        one.operator[0] == "<" and one.word.text != "/dev/null" for one in simple.redirects
-    )
+    scene.fed = (simple.piped and not simple.told) or _is_redirected(simple)
     first = simple.words[0]
     if first.opaque or (first.glob and first.text != "["):
         return "!Which program runs is only known when it runs."

@@ -55,6 +55,7 @@ _STRUCTURES = frozenset(
         *("function", "select", "coproc", "{", "}", "[[", "]]"),
     }
 )
+_ARROWS = ("<", ">")
 _LOOP = frozenset({"do", "done"})
 _MARK = "\x00"
 
@@ -104,6 +105,8 @@ class _Reader:
         self.commands: list[Simple] = []
         self.trouble = ""
         self.plain = True
+        self.fed = False
+        self._at_hand = Building()
         self._loops: dict[str, list[str]] = {}
         self._open_loops: list[str] = []
         self._bodies: list[str] = []
@@ -117,7 +120,7 @@ class _Reader:
     def read(self, until: str) -> None:
         """Read a list of commands up to the closing sign, which is taken away."""
         text, match = self.text, _TOKEN.match
-        simple = Building()
+        simple = self._begun()
         groups = 0
         end = len(text)
         while self.at < end:
@@ -134,7 +137,7 @@ class _Reader:
                     self.note("';;' makes it a script.")
                 self._finish(simple)
                 piped = token.group() in ("|", "|&")
-                simple = Building(piped=piped, told=piped and simple.only_tells())
+                simple = self._begun(piped=piped, told=piped and simple.only_tells())
             elif kind == "redirect":
                 self.at = token.end()
                 self._redirect(token, simple)
@@ -149,12 +152,17 @@ class _Reader:
                     self.at = end
                 if sign != "#":
                     self._finish(simple)
-                    simple = Building(closed=sign == ")")
+                    simple = self._begun(closed=sign == ")")
             else:
                 self._take(simple)
         self._finish(simple)
         if until or groups or self._open_loops:
             self.note("Something is opened and never closed.")
+
+    def _begun(self, *, closed: bool = False, piped: bool = False, told: bool = False) -> Building:
+        """The next command, which reads what those around it read unless a pipe leads into it."""
+        self._at_hand = Building(closed=closed, piped=piped or self.fed, told=told)
+        return self._at_hand
 
     def _sign(self, sign: str, simple: Building) -> int:
         """What a parenthesis, an ampersand or a hash means here: by how much groups grow."""
@@ -167,6 +175,8 @@ class _Reader:
             self.at = len(self.text) if newline < 0 else newline
         elif sign == "(":
             self.plain = False
+            if simple.piped:
+                self.note("A pipe leads into a group of commands.")
             if simple.words or simple.assignments or self.text[self.at : self.at + 1] == "(":
                 self.note("It defines a function or calculates.")
             return 1
@@ -182,7 +192,9 @@ class _Reader:
             return
         if word.bare and self._structure(simple, word.text):
             return
-        if simple.closed:
+        if simple.closed and not (
+            word.text.isdigit() and self.text[self.at : self.at + 1] in _ARROWS
+        ):
             self.note("Something follows a closing parenthesis.")
         assignment = ASSIGNMENT.match(self.text, start)
         if assignment is not None:  # as it is written: what is quoted is no assignment
@@ -196,6 +208,8 @@ class _Reader:
             return False
         self.plain = False
         if text == "for":
+            if simple.piped:
+                self.note("A pipe leads into a group of commands.")
             self._loop_head()
         elif text in _LOOP and self._open_loops:
             if text == "done":
@@ -382,6 +396,7 @@ class _Reader:
         reader = _Reader(self.text)
         reader.at, reader.depth = self.at, self.depth + 1
         reader._loops = self._loops
+        reader.fed = self._at_hand.piped and not self._at_hand.told
         reader.read(")")
         self.at = reader.at
         self.note(reader.trouble)
@@ -404,6 +419,8 @@ class _Reader:
             return
         if not word.text and word.bare:
             self.note("A redirection leads nowhere.")
+        if simple.closed and operator[0] == "<" and word.text != "/dev/null":
+            self.note("A group of commands reads from a file.")
         simple.redirects.append(Redirect(operator, word, descriptor))
 
     def _process(self, operator: str, start: int, simple: Building) -> None:
