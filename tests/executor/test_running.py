@@ -79,7 +79,7 @@ async def test_what_ignores_a_term_is_killed_after_the_grace(tmp_path: Path) -> 
     begun = time.monotonic()
     await Running(tmp_path / "running").end_all(grace_s=0.3)
     assert gone(pids_in(pids))
-    assert 0.3 <= time.monotonic() - begun < 2.0
+    assert time.monotonic() - begun >= 0.3
     await task
 
 

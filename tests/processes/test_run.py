@@ -18,7 +18,8 @@ from tests.processes.waiting import eventually, gone, pids_in
 
 TIMEOUT_S = 0.8
 GRACE_S = 0.3
-SLACK_S = 0.3
+# What a busy machine may add; the promise itself is measured in benchmarks/.
+SLACK_S = 5.0
 
 
 async def _run(

@@ -115,7 +115,7 @@ HOSTILE = [
 
 
 def test_no_command_is_so_hostile_that_a_rule_takes_long() -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     judged = 0
     for name in sorted({name.replace("*", "") for rule in RULES for name in rule.command[:1]}):
         for hostile in HOSTILE:
@@ -123,7 +123,7 @@ def test_no_command_is_so_hostile_that_a_rule_takes_long() -> None:
             words = tuple(literal(word) for word in line.split(" "))
             built_in().speaking(Simple(words), "/")
             judged += 1
-    assert (time.perf_counter() - began) / judged < HOSTILE_S_MAX
+    assert (time.thread_time() - began) / judged < HOSTILE_S_MAX
 
 
 def test_the_starter_changes_nothing_until_it_is_filled_in() -> None:

@@ -11,7 +11,7 @@ from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.policy import PolicyRule, built_in
 from operator_sre.gate.policy.index import Index
 
-SPEAKING_S_MAX = 5e-6
+SPEAKING_S_MAX = 30e-6
 
 
 def _rule(id: str, level: Level, origin: str = "policy.yaml") -> PolicyRule:

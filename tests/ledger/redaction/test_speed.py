@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
 
 from operator_sre.ledger.redaction import Redactor
 from tests.ledger.redaction.ordinary import ordinary_lines
+from tests.measuring import cpu_s
 
 TYPICAL_MS_MAX = 5.0
 # Of four times the text, at most this many times the work: linear is 4, quadratic 16. A busy
@@ -31,20 +29,11 @@ HOSTILE = [
 ]
 
 
-def _seconds(work: Callable[[], object], times: int) -> float:
-    best = float("inf")
-    for _ in range(times):
-        started = time.process_time()
-        work()
-        best = min(best, time.process_time() - started)
-    return best
-
-
 def test_20_kb_of_typical_text_take_less_than_5_ms(redactor: Redactor) -> None:
     text = "\n".join(ordinary_lines(88, 700))[:20_000]
     assert len(text) == 20_000
     redactor.text(text)
-    best = min(_seconds(lambda: redactor.text(text), 5) for _ in range(8))
+    best = min(cpu_s(lambda: redactor.text(text), 5) for _ in range(8))
     assert best * 1000 < TYPICAL_MS_MAX
 
 
@@ -54,8 +43,8 @@ def test_hostile_text_takes_linear_time(redactor: Redactor, piece: str) -> None:
     large = (piece * 24_000)[:24_000]
     growth = []
     for _ in range(TRIES_MAX):
-        first = max(_seconds(lambda: redactor.text(small), 3), NOISE_S)
-        growth.append(_seconds(lambda: redactor.text(large), 2) / first)
+        first = max(cpu_s(lambda: redactor.text(small), 3), NOISE_S)
+        growth.append(cpu_s(lambda: redactor.text(large), 2) / first)
         if growth[-1] < GROWTH_MAX:
             return
     pytest.fail(f"four times the text took {growth} times the work")
