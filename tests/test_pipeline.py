@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Value
 from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.run import Act, Answer, Ask, Budget, Escalate, Finish
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import ConflictError
+from operator_protocols.ports import Job
 from tests.contract.samples import violation
 from tests.contract.verified import verified
 from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop
@@ -96,9 +96,9 @@ async def test_a_repair_that_breaks_something_else_resolves_nothing(shop: Open) 
     one = shop(Answer("act", (DIAGNOSIS, MEND, Finish("done"))))
     mend = one.mend.call
 
-    async def clumsy(arguments: Mapping[str, Value]) -> Result:
+    async def clumsy(arguments: Mapping[str, Argument], job: Job) -> Result:
         one.plant.up["node-2"] = False
-        return await mend(arguments)
+        return await mend(arguments, job)
 
     one.mend.call = clumsy  # type: ignore[method-assign]
     ended = await one.carry()
@@ -110,9 +110,9 @@ async def test_what_blinds_us_resolves_nothing(shop: Open) -> None:
     one = shop(Answer("act", (DIAGNOSIS, MEND, Finish("done"))))
     mend = one.mend.call
 
-    async def blinding(arguments: Mapping[str, Value]) -> Result:
+    async def blinding(arguments: Mapping[str, Argument], job: Job) -> Result:
         one.plant.error = ConnectionError("no route")
-        return await mend(arguments)
+        return await mend(arguments, job)
 
     one.mend.call = blinding  # type: ignore[method-assign]
     ended = await one.carry()

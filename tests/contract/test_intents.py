@@ -14,7 +14,7 @@ from operator_protocols.domain.permit import Approval, ApprovalState, Permit
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import ConflictError, PermitError
-from operator_sre.codec import to_json
+from operator_sre.codec import from_json
 from operator_sre.gate import Gate, Policy, Standing
 from tests.contract.clock import HeldClock
 from tests.contract.doing import Doer
@@ -56,7 +56,8 @@ async def test_an_intent_tells_what_is_about_to_run(ports: Ports, clock: HeldClo
     permit = await _permit(ports, clock, await _claimed(ports))
     intent = await ports.intents.begin(permit)
     assert (intent.kind, intent.ticket, intent.run) == (Kind.TOOL_CALL, 1, "run-1")
-    assert intent.payload == {"permit": permit.fingerprint, "action": to_json(LOOK)}
+    assert intent.payload["permit"] == permit.fingerprint
+    assert from_json(Action, intent.payload["action"]) == LOOK
     assert intent.actor == Actor("system", "system", "one")
 
 
@@ -198,7 +199,8 @@ async def test_the_outcome_is_recorded_once(ports: Ports, clock: HeldClock) -> N
     again = await ports.intents.end(intent, Result(Outcome.UNKNOWN))
     assert again == first
     assert first.kind is Kind.TOOL_RESULT
-    assert first.payload == {"permit": permit.fingerprint, "result": to_json(result)}
+    assert first.payload["permit"] == permit.fingerprint
+    assert from_json(Result, first.payload["result"]) == result
     assert (first.ticket, first.run) == (1, "run-1")
 
 

@@ -17,6 +17,7 @@ from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import ConflictError
 from operator_sre.clock import SystemClock
 from operator_sre.executor import Executor
+from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Gate
@@ -38,7 +39,7 @@ class _Agents:
         self.action = Action.shell(f"echo x >> {self.witness}")
         self._doer = doer
         self._handles = (doer.ports, other)
-        self._shell = LocalShell(Spool(folder / "spool"))
+        self._shell = LocalShell(Programs(Spool(folder / "spool")))
 
     def _gate(self, number: int) -> Gate:
         ports = self._handles[number % 2]

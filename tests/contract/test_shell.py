@@ -13,13 +13,15 @@ import pytest
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.ports import Shell
+from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
+from tests.executor.jobs import run_in
 
 pytestmark = pytest.mark.asyncio
 
 SHELLS: dict[str, Callable[[Path], Shell]] = {
-    "local": lambda folder: LocalShell(Spool(folder / "spool")),
+    "local": lambda folder: LocalShell(Programs(Spool(folder / "spool"))),
 }
 
 
@@ -29,7 +31,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Shell:
 
 
 async def _run(shell: Shell, command: str, **changes: float | str) -> Result:
-    return await shell.run(replace(Action.shell(command), **changes))  # type: ignore[arg-type]
+    return await run_in(shell, replace(Action.shell(command), **changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Tool
 from operator_sre.executor.tools.port import CheckPort
+from tests.executor.jobs import new_job
 
 TOOLS: dict[str, Callable[[Callable[[], Sequence[Target]]], Tool]] = {"check_port": CheckPort}
 
@@ -24,7 +25,7 @@ def test_a_tool_describes_itself(tool: Tool) -> None:
     spec = tool.spec
     assert spec.name.isidentifier()
     assert spec.sentence.endswith(".")
-    assert all(name.isidentifier() and text for name, text in spec.parameters.items())
+    assert all(one.name.isidentifier() and one.sentence for one in spec.parameters)
     assert spec.changes or spec.risk == "low"
 
 
@@ -44,7 +45,7 @@ def test_a_tool_describes_itself(tool: Tool) -> None:
 async def test_a_call_that_makes_no_sense_is_a_result(
     tool: Tool, arguments: dict[str, Value]
 ) -> None:
-    result = await tool.call(arguments)
+    result = await tool.call(arguments, new_job())
     assert result.outcome is Outcome.RAN
     assert not result.ok
     assert result.stderr

@@ -6,16 +6,17 @@ import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.diagnosis import Alternative, Diagnosis, Evidence, Option
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.health import Severity
-from operator_protocols.domain.observation import Value
-from operator_protocols.domain.run import Answer, Ask, Budget, Diagnose, ToolSpec
+from operator_protocols.domain.run import Answer, Ask, Budget, Diagnose
 from operator_protocols.domain.ticket import Ticket
+from operator_protocols.domain.tool import Parameter, ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
-from operator_protocols.ports import Model, Tool
+from operator_protocols.ports import Job, Model, Tool
 from operator_sre.executor import Executor
+from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Gate, Policy, Profile, Terms
@@ -69,14 +70,16 @@ class Script:
 class Mend:
     """A tool that brings a target of the plant up again, unless the test says otherwise."""
 
-    spec = ToolSpec("mend", "It mends.", {"target": "a name"}, Risk.MEDIUM, changes=True)
+    spec = ToolSpec(
+        "mend", "It mends.", (Parameter("target", "a name"),), Risk.MEDIUM, changes=True
+    )
 
     def __init__(self, plant: Plant) -> None:
         self._plant = plant
         self.calls: list[str] = []
         self.works = True
 
-    async def call(self, arguments: Mapping[str, Value]) -> Result:
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Do it."""
         target = str(arguments["target"])
         self.calls.append(target)
@@ -97,7 +100,7 @@ class Workshop:
         self.mode = Mode.EXECUTE
         self.tools: Sequence[Tool] = (self.mend,)
         self.new_id = (f"{number:012x}".ljust(32, "0") for number in itertools.count(1))
-        self._shell = LocalShell(Spool(folder / "spool"))
+        self._shell = LocalShell(Programs(Spool(folder / "spool")))
         self.model = model
 
     def care(self, subject: str) -> Care:

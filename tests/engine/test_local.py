@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.action import Result
+from operator_protocols.domain.action import Argument, Result
 from operator_protocols.domain.entry import Kind
-from operator_protocols.domain.observation import Value
 from operator_protocols.domain.run import Answer, Ask, Escalate
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.errors import ObservationError
-from operator_protocols.ports import Model
+from operator_protocols.ports import Job, Model
 from operator_sre.engine import LocalEngine
 from operator_sre.engine.local import ATTEMPTS_MAX, POLL_S
 from operator_sre.store import open_store
@@ -270,7 +269,7 @@ async def test_an_engine_stops_even_when_everything_is_stopped_at_once(plant: Ma
 async def test_an_engine_that_is_stopped_while_it_acts_records_what_it_cut_off(plant: Make) -> None:
     begun = asyncio.Event()
 
-    async def hang(arguments: Mapping[str, Value]) -> Result:
+    async def hang(arguments: Mapping[str, Argument], job: Job) -> Result:
         begun.set()
         await asyncio.Event().wait()
         raise AssertionError("nothing wakes it")

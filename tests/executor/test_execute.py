@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.entry import Entry, Kind
-from operator_protocols.domain.observation import Value
 from operator_protocols.domain.permit import Permit
-from operator_protocols.domain.run import ToolSpec
 from operator_protocols.domain.ticket import Ticket
+from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
+from operator_protocols.ports import Job
 from operator_sre.executor import Executor
+from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Gate, Policy
@@ -34,12 +35,12 @@ class _Tool:
     """Does what the test says."""
 
     def __init__(self, *, hangs: bool = False) -> None:
-        self.spec = ToolSpec("nudge", "It nudges.", {}, Risk.LOW, changes=True)
-        self.calls: list[Mapping[str, Value]] = []
+        self.spec = ToolSpec("nudge", "It nudges.", (), Risk.LOW, changes=True)
+        self.calls: list[Mapping[str, Argument]] = []
         self.begun = asyncio.Event()
         self._hangs = hangs
 
-    async def call(self, arguments: Mapping[str, Value]) -> Result:
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         self.calls.append(arguments)
         self.begun.set()
         if self._hangs:
@@ -53,7 +54,7 @@ class _Bench:
     def __init__(self, path: Path) -> None:
         self.clock = HeldClock()
         self.store: Store = open_store(path, clock=self.clock)
-        self._shell = LocalShell(Spool(path.parent / "spool"))
+        self._shell = LocalShell(Programs(Spool(path.parent / "spool")))
         self._ids = itertools.count(1)
         self._ticket: Ticket | None = None
 
@@ -64,7 +65,7 @@ class _Bench:
                 "w", run="run-1", lease_s=30.0, attempts_max=3
             )
             assert self._ticket is not None
-        everything = ToolSpec(action.tool, "It acts.", {}, Risk.LOW, changes=True)
+        everything = ToolSpec(action.tool, "It acts.", (), Risk.LOW, changes=True)
         policy = Policy(mode=Mode.EXECUTE, tools=(everything,), auto=frozenset(Risk))
         gate = Gate(
             lambda: policy,

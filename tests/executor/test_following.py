@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.command import CommandFilter
 from operator_protocols.domain.entry import Kind
-from operator_protocols.domain.observation import Value
 from operator_protocols.domain.permit import Permit
-from operator_protocols.domain.run import ToolSpec
+from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_protocols.errors import StoreError
+from operator_protocols.ports import Job
 from operator_sre.clock import SystemClock
 from operator_sre.executor import Executor
 from operator_sre.executor.execute import FOLLOW_S, KILLED
+from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Gate, Policy
@@ -33,13 +34,13 @@ pytestmark = pytest.mark.asyncio
 class _Slow:
     """A tool that never ends by itself."""
 
-    spec = ToolSpec("slow", "It takes its time.", {}, Risk.LOW, changes=True)
+    spec = ToolSpec("slow", "It takes its time.", (), Risk.LOW, changes=True)
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
         self.stopped = False
 
-    async def call(self, arguments: Mapping[str, Value]) -> Result:
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Wait until somebody stops it."""
         self.begun.set()
         try:
@@ -59,7 +60,7 @@ class _Bench:
         self.unreadable = False
         self.executor = Executor(
             self.store.intents,
-            LocalShell(Spool(folder / "spool")),
+            LocalShell(Programs(Spool(folder / "spool"))),
             (self.slow,),
             generation=self._generation,
         )

@@ -11,21 +11,22 @@ import pytest
 
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.verdict import Level
+from operator_sre.executor.programs import OUTPUT_BYTES_MAX, Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import (
     ENVIRONMENT,
-    OUTPUT_BYTES_MAX,
     SHELL,
     LocalShell,
 )
 from operator_sre.gate import Policy, judge
+from tests.executor.jobs import run_in
 
 pytestmark = pytest.mark.asyncio
 
 
 async def _run(folder: Path, command: str) -> Result:
-    shell = LocalShell(Spool(folder / "spool"))
-    return await shell.run(replace(Action.shell(command), cwd=str(folder)))
+    shell = LocalShell(Programs(Spool(folder / "spool")))
+    return await run_in(shell, replace(Action.shell(command), cwd=str(folder)))
 
 
 def _git(folder: Path, *words: str) -> None:

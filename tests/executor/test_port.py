@@ -12,13 +12,14 @@ from operator_protocols.domain.target import Target
 from operator_sre.executor.tools import port as port_module
 from operator_sre.executor.tools.port import CheckPort
 from tests.contract.servers import Behave, closes, hangs, http, resets, says, serving, unused_port
+from tests.executor.jobs import new_job
 
 pytestmark = pytest.mark.asyncio
 
 
 async def _check(port: int, host: str = "127.0.0.1") -> Result:
     tool = CheckPort(lambda: [Target("node-1", "node", host=host, port=port)])
-    return await tool.call({"target": "node-1"})
+    return await tool.call({"target": "node-1"}, new_job())
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ async def test_two_ports_are_tried_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_the_target_is_looked_up_at_every_call() -> None:
     targets: list[Target] = []
     tool = CheckPort(lambda: targets)
-    assert not (await tool.call({"target": "node-1"})).ok
+    assert not (await tool.call({"target": "node-1"}, new_job())).ok
     async with serving(says(b"x")) as port:
         targets.append(Target("node-1", "node", port=port))
-        assert (await tool.call({"target": "node-1"})).data == {"port": "answers"}
+        assert (await tool.call({"target": "node-1"}, new_job())).data == {"port": "answers"}

@@ -14,10 +14,12 @@ import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.target import Process
+from operator_sre.executor.programs import Programs
 from operator_sre.executor.running import Noted, Running
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.processes.identity import process_of
+from tests.executor.jobs import run_in
 from tests.processes.waiting import eventually, gone, pids_in
 
 pytestmark = pytest.mark.asyncio
@@ -40,8 +42,8 @@ def _notes(folder: Path) -> list[Path]:
 async def _start(folder: Path, command: str) -> asyncio.Task[Result]:
     """A command that runs, noted, whose processes wrote their pids to a file."""
     running = Running(folder / "running")
-    shell = LocalShell(Spool(folder / "spool"), running)
-    return asyncio.ensure_future(shell.run(Action.shell(command)))
+    shell = LocalShell(Programs(Spool(folder / "spool"), running))
+    return asyncio.ensure_future(run_in(shell, Action.shell(command)))
 
 
 async def test_a_note_is_there_while_it_runs_and_gone_afterwards(tmp_path: Path) -> None:

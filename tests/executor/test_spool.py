@@ -12,8 +12,10 @@ import pytest
 
 from operator_protocols.domain.action import Action
 from operator_sre.executor import spool as spools
+from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool, Spooled
 from operator_sre.executor.transports.local import LocalShell
+from tests.executor.jobs import run_in
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_only_a_hash_names_an_output(spool: Spool, digest: str) -> None:
 
 @pytest.mark.asyncio
 async def test_a_command_leaves_all_it_said_and_the_result_says_where(spool: Spool) -> None:
-    result = await LocalShell(spool).run(Action.shell("seq 1 50000; echo oops >&2"))
+    result = await run_in(LocalShell(Programs(spool)), Action.shell("seq 1 50000; echo oops >&2"))
     assert result.truncated
     whole = spool.path_of(result.stdout_sha256)
     assert whole is not None

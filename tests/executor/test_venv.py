@@ -12,10 +12,12 @@ import pytest
 from operator_protocols.domain.action import Action, Outcome
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.verdict import Level
+from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import ENVIRONMENT, LocalShell
 from operator_sre.executor.venv import shadowed_by, with_venv
 from operator_sre.gate import Policy, judge
+from tests.executor.jobs import run_in
 
 
 @pytest.fixture
@@ -33,9 +35,9 @@ def test_its_programs_come_first(made: Path) -> None:
 
 
 async def run(command: str, made: Path, tmp_path: Path) -> tuple[Outcome, int | None, str, str]:
-    shell = LocalShell(Spool(tmp_path / "spool"))
+    shell = LocalShell(Programs(Spool(tmp_path / "spool")))
     action = replace(Action.shell(command), venv=str(made), cwd=str(tmp_path))
-    result = await shell.run(action)
+    result = await run_in(shell, action)
     if result.exit_code == 126:
         assert result.category is FailureCategory.PERMISSION
     return result.outcome, result.exit_code, result.stdout, result.stderr

@@ -11,8 +11,8 @@ from pathlib import Path
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState, Permit
-from operator_protocols.domain.run import ToolSpec
 from operator_protocols.domain.ticket import Ticket
+from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_sre.gate import Gate, Policy, Standing, Terms
 from operator_sre.store import Store, open_store
@@ -21,9 +21,9 @@ from tests.contract.samples import ticket as ticket_of
 
 __all__ = ["ACTION", "LOOK", "POLL_S", "TICKET", "Office", "crash"]
 
-RESTART = ToolSpec("restart_node", "It restarts.", {}, Risk.MEDIUM, changes=True)
-LOOK_SPEC = ToolSpec("look_at_node", "It looks.", {}, Risk.LOW, changes=False)
-DESTROY = ToolSpec("destroy_node", "It destroys.", {}, Risk.CRITICAL, changes=True)
+RESTART = ToolSpec("restart_node", "It restarts.", (), Risk.MEDIUM, changes=True)
+LOOK_SPEC = ToolSpec("look_at_node", "It looks.", (), Risk.LOW, changes=False)
+DESTROY = ToolSpec("destroy_node", "It destroys.", (), Risk.CRITICAL, changes=True)
 ACTION = Action("restart_node", {"target": "node-1"}, target="node-1", reasoning="it is dead")
 LOOK = Action("look_at_node", {}, target="node-1")
 TICKET = ticket_of()

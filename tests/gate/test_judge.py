@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from operator_protocols.domain.action import Action
-from operator_protocols.domain.run import ToolSpec
+from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Level, Risk, Verdict
 from operator_sre.gate import Policy, judge, safer, warm
 from operator_sre.gate.grammar.compile import examples, sources
@@ -131,8 +131,8 @@ def test_the_directory_counts() -> None:
     assert verdict_on("cat ../etc/shadow", cwd="/srv").level is not Level.SAFE
 
 
-LOOKS = ToolSpec("check_port", "it connects.", {}, Risk.LOW, changes=False)
-CHANGES = ToolSpec("restart_node", "It restarts.", {}, Risk.MEDIUM, changes=True)
+LOOKS = ToolSpec("check_port", "it connects.", (), Risk.LOW, changes=False)
+CHANGES = ToolSpec("restart_node", "It restarts.", (), Risk.MEDIUM, changes=True)
 
 
 @pytest.mark.parametrize(

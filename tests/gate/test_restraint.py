@@ -15,8 +15,8 @@ from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import ApprovalState, Permit
-from operator_protocols.domain.run import ToolSpec
 from operator_protocols.domain.ticket import Ticket
+from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_sre.gate import Gate, Held, Policy
 from operator_sre.gate.restraint import TURN_S_MAX, Restraint
@@ -48,7 +48,7 @@ class _Office:
 
     def gate(self, inside: Callable[[Action], bool] = lambda action: False) -> Gate:
         tools = tuple(
-            ToolSpec(name, "It acts.", {}, Risk.LOW, changes=name != LOOK.tool)
+            ToolSpec(name, "It acts.", (), Risk.LOW, changes=name != LOOK.tool)
             for name in (*SCORES, LOOK.tool)
         )
         policy = Policy(mode=Mode.EXECUTE, tools=tools, auto=frozenset(Risk))

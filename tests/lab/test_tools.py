@@ -14,6 +14,7 @@ from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Tool
 from operator_sre.lab.rig import Rig, RunState
 from operator_sre.lab.tools import RESTART_NODE, RESUME_NODE, rig_tools
+from tests.executor.jobs import new_job
 from tests.lab.conftest import Up
 
 
@@ -45,7 +46,7 @@ def test_they_say_what_they_risk(tmp_path: Path) -> None:
 async def test_restart_node_brings_a_dead_node_back(up: Up) -> None:
     rig = await up()
     await rig.kill("node-2")
-    result = await _tool(rig, "restart_node").call({"target": "node-2"})
+    result = await _tool(rig, "restart_node").call({"target": "node-2"}, new_job())
     process = next(target.process for target in rig.targets() if target.name == "node-2")
     assert process is not None
     assert result.ok
@@ -58,7 +59,7 @@ async def test_restart_node_brings_a_dead_node_back(up: Up) -> None:
 async def test_resume_node_wakes_a_paused_node(up: Up) -> None:
     rig = await up()
     await rig.pause("node-1")
-    result = await _tool(rig, "resume_node").call({"target": "node-1"})
+    result = await _tool(rig, "resume_node").call({"target": "node-1"}, new_job())
     assert result.ok
     assert result.stdout.startswith("node-1 resumed as pid ")
     assert _state(rig, "node-1") is RunState.RUNNING
@@ -68,7 +69,7 @@ async def test_resume_node_wakes_a_paused_node(up: Up) -> None:
 async def test_a_failure_is_a_result(up: Up) -> None:
     rig = await up()
     await rig.kill("node-1")
-    result = await _tool(rig, "resume_node").call({"target": "node-1"})
+    result = await _tool(rig, "resume_node").call({"target": "node-1"}, new_job())
     assert (result.outcome, result.exit_code) == (Outcome.RAN, 1)
     assert "'node-1' is not running" in result.stderr
     assert result.category is FailureCategory.RUNTIME
@@ -87,7 +88,7 @@ async def test_only_a_process_of_this_rig_can_be_named(up: Up) -> None:
     ]
     for tool in rig_tools(rig):
         for arguments, why, category in refused:
-            result = await tool.call(arguments)
+            result = await tool.call(arguments, new_job())
             assert (result.ok, result.exit_code, result.category) == (False, 1, category)
             assert why in result.stderr
     assert rig.targets() == before

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.target import Process, Target
 from operator_protocols.domain.verdict import Level
+from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.tools.port import CheckPort
 from operator_sre.executor.transports.local import LocalShell
@@ -26,6 +27,7 @@ from operator_sre.gate import Policy, judge
 from operator_sre.models.reasoner.causes import HEALTHY
 from operator_sre.models.reasoner.probes import PROBES, Probe
 from tests.contract.servers import says, serving, unused_port
+from tests.executor.jobs import new_job, run_in
 
 BY_NAME = {probe.name: probe for probe in PROBES}
 PROCESS, PORT, LOG = BY_NAME["process"], BY_NAME["port"], BY_NAME["log"]
@@ -61,7 +63,7 @@ def _ask(probe: Probe, target: Target) -> Action:
 def _process(pid: int, folder: Path) -> tuple[str, str]:
     """Ask for a real process, with the real command."""
     action = _ask(PROCESS, replace(TARGET, process=Process(pid, 1.0)))
-    result = asyncio.run(LocalShell(Spool(folder)).run(action))
+    result = asyncio.run(run_in(LocalShell(Programs(Spool(folder))), action))
     return PROCESS.read(result)
 
 
@@ -142,7 +144,9 @@ async def test_real_ports_are_read() -> None:
         with unused_port() as dead:
             targets = [Target("a", "node", port=lively), Target("b", "node", port=dead)]
             tool = CheckPort(lambda: targets)
-            read = [PORT.read(await tool.call(_ask(PORT, one).arguments)) for one in targets]
+            read = [
+                PORT.read(await tool.call(_ask(PORT, one).arguments, new_job())) for one in targets
+            ]
     assert [state for state, _ in read] == ["answers", "refused"]
     assert all(sentence for _, sentence in read)
 

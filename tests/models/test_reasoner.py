@@ -16,8 +16,8 @@ from operator_protocols.domain.run import (
     Escalate,
     Finish,
     Step,
-    ToolSpec,
 )
+from operator_protocols.domain.tool import ToolSpec
 from operator_sre.executor.tools.port import CheckPort
 from operator_sre.lab.tools import RESUME_NODE
 from operator_sre.models.reasoner import Reasoner

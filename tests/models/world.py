@@ -20,9 +20,9 @@ from operator_protocols.domain.run import (
     Diagnose,
     Prove,
     Step,
-    ToolSpec,
 )
 from operator_protocols.domain.target import Process, Target
+from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.ports import Model
 from operator_sre.agent import Conclusion, Run
 from operator_sre.executor.tools.port import CheckPort

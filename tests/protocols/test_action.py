@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from operator_protocols.domain.action import SHELL, Action, Outcome, Result, digest_of
+from operator_protocols.domain.action import SHELL, Action, Outcome, Result, Urgency, digest_of
 from operator_protocols.domain.observation import Value
 
 BASE = Action("restart_node", {"target": "node-1"}, target="node-1", reasoning="r", expected="e")
@@ -20,8 +20,14 @@ DECIDING: dict[str, object] = {
     "cwd": "/tmp",
     "timeout_s": 1.0,
     "venv": "/srv/.venv",
+    "passes": ("KUBECONFIG",),
 }
-WORDS = {"reasoning": "another", "expected": "another"}
+WORDS: dict[str, object] = {
+    "reasoning": "another",
+    "expected": "another",
+    "urgency": Urgency.IMMEDIATE,
+    "inferred": ("target",),
+}
 
 _VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 _ARGUMENTS = st.dictionaries(st.text(), _VALUES, max_size=4)

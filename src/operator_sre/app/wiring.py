@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from operator_protocols.domain.target import Target
     from operator_sre.engine import LocalEngine
     from operator_sre.executor import Executor
+    from operator_sre.executor.programs import Programs
     from operator_sre.executor.running import Running
     from operator_sre.executor.spool import Spool
     from operator_sre.gate import Answering, Policy, Profile, Standing, Terms
@@ -150,9 +151,17 @@ class App:
         return Running(self.config.home / "running")
 
     @property
+    def programs(self) -> Programs:
+        """What starts programs of this home on this machine."""
+        from operator_sre.executor.programs import Programs
+
+        return Programs(self.spool, self.running)
+
+    @property
     def surroundings(self) -> Surroundings:
         """What a command finds where it runs."""
-        from operator_sre.executor.transports.local import ENVIRONMENT, OUTPUT_BYTES_MAX
+        from operator_sre.executor.programs import OUTPUT_BYTES_MAX
+        from operator_sre.executor.transports.local import ENVIRONMENT
         from operator_sre.processes.tree import MARK
 
         return Surroundings(ENVIRONMENT, OUTPUT_BYTES_MAX, MARK)
@@ -211,7 +220,7 @@ class App:
 
         return Executor(
             self.store.intents,
-            LocalShell(self.spool, self.running),
+            LocalShell(self.programs),
             tools,
             limits=limits,
             generation=lambda: self.store.switch.state().generation,

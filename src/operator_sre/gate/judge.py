@@ -26,6 +26,7 @@ _RULES = {
 _SUDO = Rule("sudo", Level.REVIEW, "It runs as another user, so a person has to see it.")
 _SUDO_CHANGE = Rule("sudo_change", Level.BLOCKED, "It changes the system as another user.")
 _NO_VENV = Rule("venv", Level.REVIEW, "By its name it is no virtual environment.")
+_PASSES = Rule("passes", Level.REVIEW, "It is given variables of the operator's environment.")
 _VENV = re.compile(r"(?:/(?!\.\.?/)[^/]+)*/(?:\.venv|venv|env|virtualenv)")
 WORDS_MAX = 24
 
@@ -105,6 +106,8 @@ def _judge_command(action: Action, policy: Policy) -> Verdict:
         rules["structure", ""] = Rule("structure", Level.REVIEW, script.trouble)
     if action.venv and not _VENV.fullmatch(action.venv):
         rules["venv", ""] = _NO_VENV
+    if action.passes:
+        rules["passes", ""] = _PASSES
     for finding in findings:
         spoken = _speaking(finding, policy)
         for one in spoken:

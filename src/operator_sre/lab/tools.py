@@ -6,14 +6,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from operator_protocols.domain.action import Outcome, Result
+from operator_protocols.domain.action import Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
-from operator_protocols.domain.observation import Value
-from operator_protocols.domain.run import ToolSpec
 from operator_protocols.domain.target import Process
+from operator_protocols.domain.tool import Parameter, ToolSource, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import NotFoundError, OperatorError
-from operator_protocols.ports import Tool
+from operator_protocols.ports import Job, Tool
 from operator_sre.lab.rig import Rig
 
 __all__ = ["RESTART_NODE", "RESUME_NODE", "rig_tools"]
@@ -21,7 +20,8 @@ __all__ = ["RESTART_NODE", "RESUME_NODE", "rig_tools"]
 RESTART_NODE = ToolSpec(
     name="restart_node",
     sentence="End one process of the rig if it runs, start it anew and wait until it answers.",
-    parameters={"target": "the name of the process to restart"},
+    parameters=(Parameter("target", "the name of the process to restart", infers="target"),),
+    source=ToolSource.SUBJECT,
     risk=Risk.MEDIUM,
     changes=True,
     reversible=False,
@@ -30,7 +30,9 @@ RESTART_NODE = ToolSpec(
 RESUME_NODE = ToolSpec(
     name="resume_node",
     sentence="Wake one paused process of the rig (SIGCONT) and wait until it answers.",
-    parameters={"target": "the name of the process to resume"},
+    parameters=(Parameter("target", "the name of the process to resume", infers="target"),),
+    source=ToolSource.SUBJECT,
+    idempotent=True,
     risk=Risk.LOW,
     changes=True,
     reversible=True,
@@ -45,10 +47,10 @@ class _RigTool:
     done: str
     act: Callable[[str], Awaitable[Process]]
 
-    async def call(self, arguments: Mapping[str, Value]) -> Result:
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Do it to the named target. A failure is a Result."""
         begun = time.monotonic()
-        unknown = sorted(set(arguments) - set(self.spec.parameters))
+        unknown = sorted(set(arguments) - {one.name for one in self.spec.parameters})
         target = arguments.get("target")
         if unknown or not isinstance(target, str):
             return _failed(f"{self.spec.name} takes one argument, target.", begun)

@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from operator_protocols.domain.action import Action
-from operator_protocols.domain.run import ToolSpec
+from operator_protocols.domain.tool import Parameter, ToolSource, ToolSpec
 from operator_protocols.domain.verdict import Level, Mode, Risk
 from operator_sre.gate import Policy, Profile
 from operator_sre.gate.policy import Decision, Rulebook, Services, built_in
 
-SPEC = ToolSpec("restart_node", "It restarts.", {"target": "a name"}, Risk.MEDIUM, changes=True)
+TARGET = (Parameter("target", "a name"),)
+SPEC = ToolSpec("restart_node", "It restarts.", TARGET, Risk.MEDIUM, changes=True)
 LAB = Policy(
     mode=Mode.EXECUTE,
     profile=Profile.LAB,
@@ -34,10 +35,16 @@ CHANGES: dict[str, list[object]] = {
 SPEC_CHANGES: dict[str, list[object]] = {
     "name": ["other"],
     "sentence": ["It deletes."],
-    "parameters": [{}, {"target": "another"}, {"target": "a name", "hard": "yes"}],
+    "parameters": [(), (Parameter("target", "another"),), (*TARGET, Parameter("hard", "yes"))],
     "risk": [Risk.LOW, Risk.CRITICAL],
     "changes": [False],
     "reversible": [True],
+    "source": [ToolSource.SUBJECT],
+    "idempotent": [True],
+    "undo": ["other"],
+    "expected": ["It is up."],
+    "verify": ["Look again."],
+    "timeout_s": [1.0],
 }
 
 

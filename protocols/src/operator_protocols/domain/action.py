@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.observation import Value
+from operator_protocols.domain.target import Process
 
-__all__ = ["SHELL", "Action", "Outcome", "Result", "digest_of"]
+__all__ = [
+    "SHELL",
+    "SHELL_S",
+    "TIMEOUT_S",
+    "TIMEOUT_S_MAX",
+    "Action",
+    "Argument",
+    "Left",
+    "Outcome",
+    "Result",
+    "Urgency",
+    "Usage",
+    "digest_of",
+]
 
 SHELL = "shell"
+# How long a command line, and anything else, may take unless it says so; and how long at most.
+SHELL_S, TIMEOUT_S, TIMEOUT_S_MAX = 120.0, 300.0, 600.0
+
+# What a tool can be given.
+Argument = Value | tuple[Value, ...] | Mapping[str, Value]
 
 
 def digest_of(value: object) -> str:
@@ -22,32 +42,56 @@ def digest_of(value: object) -> str:
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+class Urgency(StrEnum):
+    """How soon it should be done."""
+
+    IMMEDIATE = "immediate"
+    SOON = "soon"
+    WHEN_CONVENIENT = "when_convenient"
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """A command or a typed tool call with its reason. Not yet allowed.
 
-    `venv` is a virtual environment of Python that the command runs inside of.
+    `venv` is a virtual environment of Python that the command runs inside of, `passes` are the
+    names of variables of the operator's own environment that it is given. `inferred` are the
+    arguments that nobody gave and the ticket determined.
     """
 
     tool: str
-    arguments: Mapping[str, Value]
+    arguments: Mapping[str, Argument]
     target: str = ""
     reasoning: str = ""
     expected: str = ""
     cwd: str = "/"
-    timeout_s: float = 120.0
+    timeout_s: float = SHELL_S
     venv: str = ""
+    passes: tuple[str, ...] = ()
+    urgency: Urgency = Urgency.SOON
+    inferred: tuple[str, ...] = ()
 
     @classmethod
     def shell(cls, command: str, *, target: str = "", reasoning: str = "") -> Action:
         """One command line."""
         return cls(SHELL, {"command": command}, target=target, reasoning=reasoning)
 
+    @classmethod
+    def program(cls, argv: Sequence[str], *, target: str = "", reasoning: str = "") -> Action:
+        """One program with its arguments, run without a shell."""
+        return cls(SHELL, {"argv": tuple(argv)}, target=target, reasoning=reasoning)
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The words of a program that is run without a shell; none of a command line."""
+        words = self.arguments.get("argv", ()) if self.tool == SHELL else ()
+        return tuple(map(str, words)) if isinstance(words, Sequence) else ()
+
     @property
     def command(self) -> str:
         """The command line of a shell action, or the tool call as people write it."""
         if self.tool == SHELL:
-            return str(self.arguments.get("command", ""))
+            return shlex.join(self.argv) or str(self.arguments.get("command", ""))
         inside = ", ".join(f"{name}={value}" for name, value in sorted(self.arguments.items()))
         return f"{self.tool}({inside})"
 
@@ -62,6 +106,7 @@ class Action:
                 "cwd": self.cwd,
                 "timeout_s": self.timeout_s,
                 "venv": self.venv,
+                "passes": self.passes,
             }
         )
 
@@ -77,8 +122,30 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What a command took, with all of its children that it waited for."""
+
+    user_s: float = 0.0
+    system_s: float = 0.0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A process that a command left behind when it ended; `ended` when it was ended for that."""
+
+    process: Process
+    name: str
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
-    """The truth about one Action. A command that fails is a Result, not an error."""
+    """The truth about one Action. A command that fails is a Result, not an error.
+
+    The sizes are those of all that it said; the hashes name where that lies for a while. `undo`
+    takes back what was done, where that is possible.
+    """
 
     outcome: Outcome
     exit_code: int | None = None
@@ -90,6 +157,16 @@ class Result:
     data: Mapping[str, Value] = field(default_factory=dict)
     stdout_sha256: str = ""
     stderr_sha256: str = ""
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    usage: Usage | None = None
+    left: tuple[Left, ...] = ()
+    undo: Action | None = None
+
+    @property
+    def timed_out(self) -> bool:
+        """It was ended because it took too long."""
+        return self.outcome is Outcome.TIMED_OUT
 
     @property
     def ok(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,7 +13,7 @@ from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.ticket import Ticket
-from operator_protocols.domain.verdict import Risk
+from operator_protocols.domain.tool import ToolSpec
 
 __all__ = [
     "Act",
@@ -29,7 +28,6 @@ __all__ = [
     "Prove",
     "RunRecord",
     "Step",
-    "ToolSpec",
     "Want",
 ]
 
@@ -42,18 +40,6 @@ class Budget:
     commands_max: int = 60
     seconds_max: float = 900.0
     attempts_max: int = 3
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
-    """A typed tool as a mind sees it. `changes` is False only for a tool that merely looks."""
-
-    name: str
-    sentence: str
-    parameters: Mapping[str, str]
-    risk: Risk
-    changes: bool
-    reversible: bool = False
 
 
 @dataclass(frozen=True, slots=True)

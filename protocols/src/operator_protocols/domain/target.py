@@ -18,7 +18,11 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One part of a Subject: what it is, where it answers, what it needs to work."""
+    """One part of a Subject: what it is, where it answers, what it needs to work.
+
+    `shell` says where its commands run: this machine, or `ssh://user@host`, `docker://container`,
+    `kubectl://context/namespace/pod/container`.
+    """
 
     name: str
     kind: str
@@ -28,6 +32,7 @@ class Target:
     process: Process | None = None
     log: str = ""
     data_dir: str = ""
+    shell: str = ""
 
 
 def dependencies_of(name: str, targets: Iterable[Target]) -> frozenset[str]:

@@ -7,22 +7,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
-from operator_protocols.domain.action import Action, Result
+from operator_protocols.domain.action import TIMEOUT_S, Action, Argument, Result
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.fault import Fault
 from operator_protocols.domain.health import Severity
-from operator_protocols.domain.observation import Finding, Observation, Value
+from operator_protocols.domain.observation import Finding, Observation
 from operator_protocols.domain.permit import Approval
 from operator_protocols.domain.rig import RigSpec
-from operator_protocols.domain.run import Answer, Ask, ToolSpec
-from operator_protocols.domain.target import Target
+from operator_protocols.domain.run import Answer, Ask
+from operator_protocols.domain.target import Process, Target
+from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Verdict
 
 __all__ = [
     "CapabilityChecker",
     "Clock",
     "Invariant",
+    "Job",
     "Model",
     "PermissionChecker",
     "Plugin",
@@ -99,6 +101,20 @@ class Subject(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One deed under way. `id` names it for ever: whoever asks again finds it, and runs nothing.
+
+    `watch` hears every byte as it comes, with 1 for stdout and 2 for stderr; `started` is told
+    which process it became, where it became one of this machine.
+    """
+
+    id: str = ""
+    timeout_s: float = TIMEOUT_S
+    watch: Callable[[int, bytes], None] | None = None
+    started: Callable[[Process], None] | None = None
+
+
 @runtime_checkable
 class Tool(Protocol):
     """A typed action. Only the executor calls it."""
@@ -108,7 +124,7 @@ class Tool(Protocol):
         """What a mind and the gate are told of it."""
         ...
 
-    async def call(self, arguments: Mapping[str, Value]) -> Result:
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Do it. A failure is a Result."""
         ...
 
@@ -131,8 +147,15 @@ class Model(Protocol):
 class Shell(Protocol):
     """Where commands run."""
 
-    async def run(self, action: Action) -> Result:
+    async def run(self, action: Action, job: Job) -> Result:
         """Run one command within its limits; never raises for what the command does."""
+        ...
+
+    async def recover(self, action: Action, job: Job) -> Result:
+        """What became of a job whose operator is gone; waits for it where it still runs.
+
+        It starts nothing: UNKNOWN where nobody can tell.
+        """
         ...
 
 

@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from operator_protocols.domain.action import Outcome, Result
+from operator_protocols.domain.action import Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
-from operator_protocols.domain.observation import Value
-from operator_protocols.domain.run import ToolSpec
 from operator_protocols.domain.target import Target
+from operator_protocols.domain.tool import Parameter, ToolSpec
 from operator_protocols.domain.verdict import Risk
+from operator_protocols.ports import Job
 
 __all__ = ["CheckPort"]
 
@@ -26,7 +26,7 @@ class CheckPort:
     spec = ToolSpec(
         name="check_port",
         sentence="it connects to a target's port and waits for any answer.",
-        parameters={"target": "the target's name"},
+        parameters=(Parameter("target", "the target's name", infers="target"),),
         risk=Risk.LOW,
         changes=False,
     )
@@ -34,7 +34,7 @@ class CheckPort:
     def __init__(self, targets: Callable[[], Sequence[Target]]) -> None:
         self._targets = targets
 
-    async def call(self, arguments: Mapping[str, Value]) -> Result:
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """`port` in the data is answers, silent, refused or unknown."""
         name = arguments.get("target")
         target = next((one for one in self._targets() if one.name == name), None)

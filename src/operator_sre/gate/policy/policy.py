@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from operator_protocols.domain.action import Action, digest_of
-from operator_protocols.domain.run import ToolSpec
+from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Level, Mode, Risk, Verdict
 from operator_sre.codec import to_json
 from operator_sre.gate.grammar.paths import Secrets

@@ -1,0 +1,85 @@
+"""A ToolSpec is what a mind, the gate and people are told of a typed tool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from operator_protocols.domain.action import TIMEOUT_S, Argument
+from operator_protocols.domain.verdict import Risk
+
+__all__ = ["Parameter", "ParameterType", "ToolSource", "ToolSpec", "ToolState"]
+
+
+class ParameterType(StrEnum):
+    """What a parameter takes; a bool is never an int."""
+
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    LIST = "list"  # of strings
+    MAP = "map"  # of strings
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One argument of a tool. `default` counts where it is not required.
+
+    `infers` says what of the ticket determines it when it is missing: target, key, node, region.
+    """
+
+    name: str
+    sentence: str
+    type: ParameterType = ParameterType.STRING
+    required: bool = True
+    default: Argument = None
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    infers: str = ""
+
+
+class ToolSource(StrEnum):
+    """Who brings a tool."""
+
+    SUBJECT = "subject"
+    TOOL = "tool"
+    WORKFLOW = "workflow"
+
+
+class ToolState(StrEnum):
+    """Where one call of a tool stands."""
+
+    PROPOSED = "proposed"
+    VALIDATED = "validated"
+    EXECUTING = "executing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A typed tool. `changes` is False only for one that merely looks.
+
+    `undo` names the tool that takes it back, `verify` says how to see that it worked; only what is
+    `idempotent` may be tried again by itself.
+    """
+
+    name: str
+    sentence: str
+    parameters: tuple[Parameter, ...]
+    risk: Risk
+    changes: bool
+    reversible: bool = False
+    source: ToolSource = ToolSource.TOOL
+    idempotent: bool = False
+    undo: str = ""
+    expected: str = ""
+    verify: str = ""
+    timeout_s: float = TIMEOUT_S
+
+    def parameter(self, name: str) -> Parameter | None:
+        """One of its parameters by name."""
+        return next((one for one in self.parameters if one.name == name), None)
