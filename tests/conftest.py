@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from operator_sre.processes.runner import client as _runner_client
+
+# A runner of a test does not wait for the next command of its home.
+_runner_client.IDLE_S = 2.0
+
 _FORBID_SKIPS = "OPERATOR_FORBID_SKIPS"
 
 # A user's settings and keys must not decide a test, and no test may spend a user's money.

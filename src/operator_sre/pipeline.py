@@ -26,7 +26,6 @@ from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.ports import (
     Clock,
     Entries,
-    Intents,
     Journal,
     Model,
     Sealed,
@@ -78,7 +77,6 @@ class Pipeline:
     verifier: Verifier
     journal: Journal
     entries: Entries
-    intents: Intents
     sealed: Sealed
     tickets: Tickets
     clock: Clock
@@ -96,7 +94,8 @@ class Pipeline:
 
     async def work(self, ticket: Ticket) -> Ticket:
         """Carry one claimed ticket to an end: RESOLVED with a proof, or ESCALATED with reasons."""
-        recorded = await Recorded.of(ticket, self.entries, self.intents, self.sealed)
+        recover = self.care(ticket.subject).executor.recover
+        recorded = await Recorded.of(ticket, self.entries, self.sealed, recover)
         work = await self._begin(ticket)
         run = work.run
         while (want := run.next()) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import time
@@ -15,10 +14,11 @@ import pytest
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.target import Process
 from operator_sre.executor.programs import Programs
-from operator_sre.executor.running import Noted, Running
+from operator_sre.executor.running import Running
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.processes.identity import process_of
+from operator_sre.processes.runner.records import Claim, Records, boot_id
 from tests.executor.jobs import run_in
 from tests.processes.waiting import eventually, gone, pids_in
 
@@ -35,8 +35,8 @@ def stranger() -> Iterator[Process]:
         popen.kill()
 
 
-def _notes(folder: Path) -> list[Path]:
-    return sorted((folder / "running").glob("*"))
+def _claims(folder: Path) -> list[Claim]:
+    return list(Records(folder / "running").live())
 
 
 async def _start(folder: Path, command: str) -> asyncio.Task[Result]:
@@ -46,19 +46,20 @@ async def _start(folder: Path, command: str) -> asyncio.Task[Result]:
     return asyncio.ensure_future(run_in(shell, Action.shell(command)))
 
 
-async def test_a_note_is_there_while_it_runs_and_gone_afterwards(tmp_path: Path) -> None:
+async def test_it_is_known_while_it_runs_and_only_then(tmp_path: Path) -> None:
     go = tmp_path / "go"
     os.mkfifo(go)
     task = await _start(tmp_path, f"read line < {go}")
-    await eventually(lambda: _notes(tmp_path))
-    (note,) = _notes(tmp_path)
-    body = json.loads(note.read_text())
-    assert process_of(body["pid"]) == Process(body["pid"], body["started"])
-    assert note.parent.stat().st_mode & 0o077 == 0
+    await eventually(lambda: [one for one in _claims(tmp_path) if one.process])
+    (claim,) = _claims(tmp_path)
+    assert claim.process is not None
+    assert process_of(claim.process.pid) == claim.process
+    assert claim.boot == boot_id()
+    assert (tmp_path / "running").stat().st_mode & 0o077 == 0
     with go.open("w") as pipe:
         pipe.write("go\n")
     await task
-    assert _notes(tmp_path) == []
+    assert _claims(tmp_path) == []
 
 
 async def test_everything_that_is_noted_can_be_ended_by_another(tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ async def test_everything_that_is_noted_can_be_ended_by_another(tmp_path: Path) 
     assert gone(pids_in(pids))
     results = await asyncio.gather(*tasks)
     assert [one.exit_code for one in results] == [143, 143]
-    assert _notes(tmp_path) == []
+    assert _claims(tmp_path) == []
 
 
 async def test_what_ignores_a_term_is_killed_after_the_grace(tmp_path: Path) -> None:
@@ -88,24 +89,36 @@ async def test_what_ignores_a_term_is_killed_after_the_grace(tmp_path: Path) -> 
 async def test_a_stranger_who_has_the_pid_now_is_left_alone(
     tmp_path: Path, stranger: Process
 ) -> None:
-    running = Running(tmp_path / "running")
-    running.note(Process(stranger.pid, stranger.started - 100.0), "00ff.")
+    running, records = Running(tmp_path / "running"), Records(tmp_path / "running")
+    records.prepare()
+    old = Process(stranger.pid, stranger.started - 100.0)
+    assert records.claim(Claim("job", boot_id(), time.time() + 60, 0.1, old))
     assert await running.end_all() == ()
     assert process_of(stranger.pid) == stranger
-    assert _notes(tmp_path) == []
+
+
+async def test_what_ran_before_the_machine_was_restarted_is_nobody(
+    tmp_path: Path, stranger: Process
+) -> None:
+    records = Records(tmp_path / "running")
+    records.prepare()
+    assert records.claim(Claim("job", "another boot", time.time() + 60, 0.1, stranger))
+    assert await Running(tmp_path / "running").end_all() == ()
+    assert process_of(stranger.pid) == stranger
 
 
 async def test_nothing_noted_is_nothing_ended(tmp_path: Path) -> None:
     running = Running(tmp_path / "running")
     assert await running.end_all() == ()
-    (tmp_path / "running").mkdir()
-    (tmp_path / "running" / "1-x.json").write_text("{half")
-    (tmp_path / "running" / "2-x.json").write_text('{"pid": "x"}')
+    (tmp_path / "running" / "live" / "x").mkdir(parents=True)
+    (tmp_path / "running" / "live" / "x" / "claim").write_text("{half")
+    (tmp_path / "running" / "live" / "y").write_text("no folder")
     assert await running.end_all() == ()
 
 
-async def test_a_note_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_made_runs_nothing(tmp_path: Path) -> None:
     (tmp_path / "running").write_text("in the way")
-    result = await (await _start(tmp_path, "echo done"))
-    assert result.outcome is Outcome.RAN
-    Noted(None).end()
+    marker = tmp_path / "ran"
+    result = await (await _start(tmp_path, f"touch {marker}"))
+    assert result.outcome is Outcome.REFUSED
+    assert not marker.exists()

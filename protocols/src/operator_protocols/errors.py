@@ -11,6 +11,7 @@ OperatorError                      one sentence, the next step, a category, an e
 │   └── LedgerDamagedError         the chain does not verify; the message names the entry
 ├── RigError                       the lab cannot start, reach or end a rig
 │   └── PortTakenError             another process took the port first; choosing anew may help
+├── ExecutorError                  what starts commands, or where they run, cannot be reached
 ├── PermitError                    a permit is used, expired, or not for this action (exit 3)
 ├── AuthorityError                 whoever asks may not do this (exit 3)
 └── ObservationError               a subject cannot be looked at; its health is UNKNOWN
@@ -26,6 +27,7 @@ __all__ = [
     "AuthorityError",
     "ConfigError",
     "ConflictError",
+    "ExecutorError",
     "LedgerDamagedError",
     "MissingExtraError",
     "MissingPluginError",
@@ -117,6 +119,13 @@ class RigError(OperatorError):
 
 class PortTakenError(RigError):
     """Another process took the port between choosing and binding it."""
+
+
+class ExecutorError(OperatorError):
+    """What starts commands, or the place where they run, cannot be reached."""
+
+    category = ErrorCategory.AGENT_RUNTIME_EXCEPTION
+    next_action = NextAction.RERUN
 
 
 class PermitError(OperatorError):

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from operator_protocols.domain.action import Outcome, Result
+from operator_protocols.domain.action import Result
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import Act, Answer, Ask, Diagnose, Prove, Want
 from operator_protocols.domain.ticket import Ticket
-from operator_protocols.ports import Entries, Intents, Sealed
+from operator_protocols.ports import Entries, Sealed
 from operator_sre.agent.transcript import answer_from
 from operator_sre.codec import from_json
 
 __all__ = ["Recorded"]
 
 ENTRIES_MAX = 10_000
+Recover = Callable[[Entry], Awaitable[object]]
 Told = tuple[Answer | Result | Proof | None, int | None]
 _ANSWERS: dict[Kind, type[Want]] = {
     Kind.REASONING: Ask,
@@ -35,14 +36,14 @@ class Recorded:
 
     @classmethod
     async def of(
-        cls, ticket: Ticket, entries: Entries, intents: Intents, sealed: Sealed
+        cls, ticket: Ticket, entries: Entries, sealed: Sealed, recover: Recover
     ) -> Recorded:
-        """What the ledger knows of the ticket's run; an intent without an end becomes unknown."""
+        """What the ledger knows of the ticket's run; `recover` finds out what is open in it."""
         known = entries.after(0, limit=ENTRIES_MAX, run=ticket.run)
         ended = {entry.payload["permit"] for entry in known if entry.kind is Kind.TOOL_RESULT}
         for entry in known:
             if entry.kind is Kind.TOOL_CALL and entry.payload["permit"] not in ended:
-                await intents.end(entry, _LOST)
+                await recover(entry)
         return cls(sealed.unsealed(entries.after(0, limit=ENTRIES_MAX, run=ticket.run)))
 
     def next(self, want: Want) -> Told | None:
@@ -53,12 +54,6 @@ class Recorded:
             self._answers.clear()  # the run took another way: what follows is not an answer to it
             return None
         return _told(self._answers.popleft())
-
-
-_LOST = Result(
-    Outcome.UNKNOWN,
-    stderr="The operator was interrupted while this ran. Look before you do it again.",
-)
 
 
 def _told(entry: Entry) -> Told:

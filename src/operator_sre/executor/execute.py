@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from operator_protocols.domain.action import SHELL, TIMEOUT_S_MAX, Action, Outcome, Result
@@ -12,15 +14,22 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import Permit
+from operator_protocols.domain.target import Origin, Process
 from operator_protocols.errors import OperatorError, PermitError
 from operator_protocols.ports import Intents, Job, Shell, Tool
+from operator_sre.codec import from_json
 
 __all__ = ["Executor"]
 
 # How often a running command asks how the kill switch stands.
 FOLLOW_S = 0.25
-Watch = Callable[[int, bytes], None]
+# What ends sooner is recorded with its process when it has ended.
+STARTED_AFTER_S = 0.05
 KILLED = "The kill switch ended it; it may have done a part."
+ELSEWHERE = "It was begun on another machine, which alone can tell. Look before you do it again."
+LOST = "The operator was interrupted while this ran. Look before you do it again."
+Watch = Callable[[int, bytes], None]
+Settle = Callable[[Job], Awaitable[Result]]
 log = logging.getLogger(__name__)
 
 
@@ -28,7 +37,8 @@ log = logging.getLogger(__name__)
 class Executor:
     """The hands. Nothing runs without a permit, and nothing runs twice.
 
-    `generation` is that of the kill switch: when it changes, what runs is ended.
+    `generation` is that of the kill switch: when it changes, what runs is ended. `origin` is who
+    we are, `settle` waits for the programs that a tool of an operator that is gone left running.
     """
 
     intents: Intents
@@ -36,6 +46,8 @@ class Executor:
     tools: Sequence[Tool]
     limits: Callable[[], Limits] = Limits
     generation: Callable[[], int] = lambda: 0
+    origin: Origin | None = None
+    settle: Settle | None = None
 
     async def execute(
         self, permit: Permit, *, watch: Watch | None = None
@@ -46,31 +58,68 @@ class Executor:
         """
         generation = self.generation()
         try:
-            intent = await self.intents.begin(permit, self.limits())
+            intent = await self.intents.begin(permit, self.limits(), origin=self.origin)
         except PermitError as error:
             return Result(Outcome.REFUSED, stderr=str(error)), None
+        action = permit.action
+        job = Job(permit.fingerprint, min(action.timeout_s, TIMEOUT_S_MAX), watch)
         try:
-            result = await self._followed(permit, generation, watch)
+            async with self._noting(intent, job) as noted:
+                result = await self._followed(self._run(action, noted), generation)
         except asyncio.CancelledError:
             cancelled = Result(Outcome.CANCELLED, stderr="It was interrupted.")
             await asyncio.shield(self.intents.end(intent, cancelled))
             raise
-        if not result.ok:
-            log.warning(
-                "%s: exit %s",
-                result.outcome,
-                result.exit_code,
-                extra={
-                    "ticket": permit.ticket,
-                    "run": permit.run,
-                    "target": permit.action.target,
-                },
-            )
+        _tell(result, intent, action)
         return result, await self.intents.end(intent, result)
 
-    async def _followed(self, permit: Permit, generation: int, watch: Watch | None) -> Result:
+    async def recover(self, intent: Entry) -> tuple[Result, Entry]:
+        """Find out what became of an intent whose operator is gone, and record it.
+
+        It starts nothing: what still runs is waited for, within its own limits; what nobody saw
+        end is unknown, and never run again by itself.
+        """
+        action = from_json(Action, intent.payload["action"])
+        timeout_s = min(action.timeout_s, TIMEOUT_S_MAX)
+        job = Job(intent.payload["permit"], timeout_s, begun=intent.at)
+        if self._is_elsewhere(intent):
+            result = Result(Outcome.UNKNOWN, stderr=ELSEWHERE)
+        elif action.tool == SHELL:
+            result = await self._followed(self.shell.recover(action, job), self.generation())
+        else:
+            if self.settle is not None:
+                await self.settle(job)
+            result = Result(Outcome.UNKNOWN, stderr=LOST)
+        log.warning("an interrupted %s: %s", action.tool, result.outcome)
+        return result, await self.intents.end(intent, result)
+
+    def _is_elsewhere(self, intent: Entry) -> bool:
+        begun = intent.payload.get("origin")
+        return bool(begun and self.origin and begun["host"] != self.origin.host)
+
+    @asynccontextmanager
+    async def _noting(self, intent: Entry, job: Job) -> AsyncIterator[Job]:
+        """A job whose process is recorded, unless it is over at once."""
+        tasks: list[asyncio.Task[None]] = []
+
+        async def record(process: Process) -> None:
+            await asyncio.sleep(STARTED_AFTER_S)
+            with contextlib.suppress(OperatorError):  # the outcome tells of it as well
+                await asyncio.shield(self.intents.started(intent, process))
+
+        def started(process: Process) -> None:
+            tasks.append(asyncio.ensure_future(record(process)))
+
+        try:
+            yield replace(job, started=started)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _followed(self, doing: Awaitable[Result], generation: int) -> Result:
         """Run it, and end it when the kill switch is turned on, here or by another process."""
-        work = asyncio.ensure_future(self._run(permit, watch))
+        work = asyncio.ensure_future(doing)
         try:
             while not work.done():
                 await asyncio.wait({work}, timeout=FOLLOW_S)
@@ -95,28 +144,33 @@ class Executor:
             log.error("cannot ask for the kill switch: %s", error)
             return False
 
-    async def _run(self, permit: Permit, watch: Watch | None) -> Result:
-        action = permit.action
-        job = Job(permit.fingerprint, min(action.timeout_s, TIMEOUT_S_MAX), watch)
+    async def _run(self, action: Action, job: Job) -> Result:
         if action.tool == SHELL:
             return await self.shell.run(action, job)
         for tool in self.tools:
             if tool.spec.name == action.tool:
-                return await self._call(tool, action, job)
+                return await _call(tool, action, job)
         missing = f"There is no tool {action.tool!r}."
         return Result(
             Outcome.RAN, exit_code=127, stderr=missing, category=FailureCategory.NOT_FOUND
         )
 
-    async def _call(self, tool: Tool, action: Action, job: Job) -> Result:
-        try:
-            async with asyncio.timeout(job.timeout_s):
-                return await tool.call(action.arguments, job)
-        except TimeoutError:
-            return Result(
-                Outcome.TIMED_OUT,
-                exit_code=124,
-                stderr=f"It took longer than {job.timeout_s:g} s.",
-                duration_s=job.timeout_s,
-                category=FailureCategory.TIMEOUT,
-            )
+
+async def _call(tool: Tool, action: Action, job: Job) -> Result:
+    try:
+        async with asyncio.timeout(job.timeout_s):
+            return await tool.call(action.arguments, job)
+    except TimeoutError:
+        return Result(
+            Outcome.TIMED_OUT,
+            exit_code=124,
+            stderr=f"It took longer than {job.timeout_s:g} s.",
+            duration_s=job.timeout_s,
+            category=FailureCategory.TIMEOUT,
+        )
+
+
+def _tell(result: Result, intent: Entry, action: Action) -> None:
+    if not result.ok:
+        where = {"ticket": intent.ticket, "run": intent.run, "target": action.target}
+        log.warning("%s: exit %s", result.outcome, result.exit_code, extra=where)

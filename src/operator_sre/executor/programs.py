@@ -1,28 +1,32 @@
-"""Programs on this machine: started, bounded, spooled and ended, for whatever acts here."""
+"""Programs on this machine: started by the runner of this home, which outlives its operator."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from errno import ENOENT
 
-from operator_protocols.domain.action import Outcome, Result
+from operator_protocols.domain.action import Left, Outcome, Result, Usage
 from operator_protocols.domain.category import FailureCategory
+from operator_protocols.errors import ExecutorError
 from operator_protocols.ports import Job
-from operator_sre.executor.running import Noted, Running
+from operator_sre.executor.categories import category_of
+from operator_sre.executor.running import Running
 from operator_sre.executor.spool import Spool
-from operator_sre.processes.run import Finished, run
+from operator_sre.processes.identity import boot_time
+from operator_sre.processes.run import CANNOT_RUN, NOT_FOUND
+from operator_sre.processes.runner.client import RunnerClient
+from operator_sre.processes.runner.output import KEPT_BYTES_MAX as OUTPUT_BYTES_MAX
+from operator_sre.processes.runner.records import Records
+from operator_sre.processes.runner.wire import Done, Order
 
 __all__ = ["OUTPUT_BYTES_MAX", "Program", "Programs"]
 
-OUTPUT_BYTES_MAX = 64 * 1024
 GRACE_S = 2.0
-_BY_EXIT = {
-    2: FailureCategory.SYNTAX,
-    124: FailureCategory.TIMEOUT,
-    126: FailureCategory.PERMISSION,
-    127: FailureCategory.NOT_FOUND,
-    137: FailureCategory.RESOURCE,
-}
+TIMED_OUT = 124
+UNKNOWN = "Nobody saw how it ended. Look before you do it again."
+NEVER = "It was interrupted before it began; nothing of it ran."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,62 +45,100 @@ class Program:
 
 
 class Programs:
-    """Runs programs, each under the name of its job."""
+    """Runs programs, each once, under the name of its job."""
 
     def __init__(self, spool: Spool, running: Running | None = None) -> None:
+        folder = running.folder if running is not None else spool.folder.parent / "runner"
         self._spool = spool
-        self._running = running
+        self._records = Records(folder)
+        self._runner = RunnerClient(folder)
 
     async def run(self, program: Program, job: Job) -> Result:
         """Run it within its limits; never raises for what it does. Cancelled, it ends it first."""
-        spooled = self._spool.begin()
-        noted = Noted(self._running)
         try:
-            finished = await run(
-                program.argv,
-                cwd=program.cwd,
-                env=program.env,
-                timeout_s=job.timeout_s,
-                grace_s=program.grace_s,
-                output_bytes_max=OUTPUT_BYTES_MAX,
-                stdin=program.stdin,
-                watch=spooled.feed,
-                started=noted.begin,
-            )
-        finally:
-            noted.end()
-            hashes = spooled.end()
-        return _result(finished, hashes)
+            order = _order(program, job)
+        except ValueError as error:
+            why = f"It cannot be said to this machine: {error}."
+            return Result(Outcome.RAN, CANNOT_RUN, stderr=why, category=FailureCategory.SYNTAX)
+        try:
+            done = await self._runner.run(order, watch=job.watch, started=job.started)
+        except ExecutorError as error:
+            return Result(Outcome.REFUSED, stderr=str(error), category=FailureCategory.RESOURCE)
+        return self._result(done)
 
     async def recover(self, job: Job) -> Result:
         """What became of a job whose operator is gone; waits for it where it still runs."""
-        return Result(Outcome.UNKNOWN, stderr="Nobody knows what became of it.")
+        try:
+            answer = await self._runner.attach(job.id, watch=job.watch)
+        except ExecutorError as error:
+            return Result(Outcome.UNKNOWN, stderr=f"{error} {UNKNOWN}")
+        if isinstance(answer, Done):
+            return self._result(answer)
+        if job.begun is not None and job.begun.timestamp() > max(answer.since, boot_time()):
+            return Result(Outcome.CANCELLED, stderr=NEVER)
+        return Result(Outcome.UNKNOWN, stderr=UNKNOWN)
+
+    def _result(self, done: Done) -> Result:
+        for stream, digest in ((1, done.stdout_sha256), (2, done.stderr_sha256)):
+            if digest and (path := self._records.output(done.id, stream)):
+                self._spool.keep(path, digest)
+        outcome, code = _outcome(done), _exit_code(done)
+        stderr = done.stderr.decode("utf-8", "replace") + _why(done, outcome)
+        category = category_of(
+            exit_code=code, outcome=outcome, stderr=stderr, start_errno=done.errno
+        )
+        return Result(
+            outcome=outcome,
+            exit_code=code,
+            stdout=done.stdout.decode("utf-8", "replace"),
+            stderr=stderr,
+            truncated=done.truncated,
+            duration_s=round(done.duration_s, 4),
+            category=category,
+            stdout_sha256=done.stdout_sha256,
+            stderr_sha256=done.stderr_sha256,
+            stdout_bytes=done.stdout_bytes,
+            stderr_bytes=done.stderr_bytes,
+            process=done.process,
+            usage=Usage(done.user_s, done.system_s, done.memory_bytes) if done.process else None,
+            left=tuple(Left(one.process, one.name, one.ended) for one in done.left),
+        )
 
 
-def _result(finished: Finished, hashes: Mapping[int, str]) -> Result:
-    return Result(
-        outcome=Outcome.TIMED_OUT if finished.timed_out else Outcome.RAN,
-        exit_code=_exit_code(finished),
-        stdout=finished.stdout.decode("utf-8", "replace"),
-        stderr=finished.stderr.decode("utf-8", "replace"),
-        truncated=finished.truncated,
-        duration_s=round(finished.duration_s, 4),
-        category=_category(finished),
-        stdout_sha256=hashes.get(1, ""),
-        stderr_sha256=hashes.get(2, ""),
+def _order(program: Program, job: Job) -> Order:
+    return Order(
+        id=job.id,
+        argv=tuple(map(os.fsencode, program.argv)),
+        env=tuple(os.fsencode(f"{name}={value}") for name, value in program.env.items()),
+        cwd=os.fsencode(program.cwd),
+        timeout_s=job.timeout_s,
+        grace_s=program.grace_s,
+        stdin=program.stdin,
+        ends_left=program.ends_left,
     )
 
 
-def _exit_code(finished: Finished) -> int:
+def _outcome(done: Done) -> Outcome:
+    if done.timed_out:
+        return Outcome.TIMED_OUT
+    if done.cancelled:
+        return Outcome.CANCELLED
+    return Outcome.UNKNOWN if done.exit_code is None and not done.errno else Outcome.RAN
+
+
+def _exit_code(done: Done) -> int | None:
     """As a shell tells it: 124 for a time-out, 128 and the signal for a death by one."""
-    if finished.timed_out:
-        return 124
-    return finished.exit_code if finished.exit_code >= 0 else 128 - finished.exit_code
+    if done.timed_out:
+        return TIMED_OUT
+    if done.errno:
+        return NOT_FOUND if done.errno == ENOENT else CANNOT_RUN
+    if done.exit_code is None or done.exit_code >= 0:
+        return done.exit_code
+    return 128 - done.exit_code
 
 
-def _category(finished: Finished) -> FailureCategory | None:
-    if finished.timed_out:
-        return FailureCategory.TIMEOUT
-    if finished.exit_code == 0:
-        return None
-    return _BY_EXIT.get(_exit_code(finished), FailureCategory.RUNTIME)
+def _why(done: Done, outcome: Outcome) -> str:
+    """What the runner itself has to say of it."""
+    if outcome is Outcome.UNKNOWN:
+        return f"{done.error} {UNKNOWN}".strip()
+    return f"{done.error}\n" if done.error else ""

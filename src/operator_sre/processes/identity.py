@@ -15,6 +15,7 @@ from operator_protocols.domain.target import Process
 __all__ = [
     "Row",
     "alive",
+    "boot_time",
     "descendants",
     "paused",
     "process_of",
@@ -121,12 +122,13 @@ def _row_from_proc(pid: int) -> Row | None:
         return None
     # The name may hold spaces and brackets, so the fields are counted from its last bracket.
     fields = text.rpartition(")")[2].split()
-    started = _boot_time() + int(fields[19]) / _ticks_per_s()
+    started = boot_time() + int(fields[19]) / _ticks_per_s()
     return Row(Process(pid, started), int(fields[1]), int(fields[2]), int(fields[3]), fields[0])
 
 
 @cache
-def _boot_time() -> int:
+def boot_time() -> int:
+    """When this machine was started, in seconds since 1970; 0 where nobody tells."""
     for line in Path("/proc/stat").read_text().splitlines():
         if line.startswith("btime "):
             return int(line.split()[1])

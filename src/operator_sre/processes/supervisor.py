@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 from operator_protocols.errors import OperatorError, RigError
+from operator_sre.processes.detaching import adopt_orphans, detach
 from operator_sre.processes.identity import alive, process_of, tree_of
 from operator_sre.processes.nursery import Nursery
 from operator_sre.processes.server import Server
@@ -35,7 +36,6 @@ __all__ = ["Supervisor", "main"]
 
 VANISHED_POLL_S = 1.0
 STDIN = 0
-PR_SET_CHILD_SUBREAPER = 36
 
 log = logging.getLogger(__name__)
 
@@ -120,21 +120,6 @@ class Supervisor:
             log.warning("cannot record: %s", problem)
 
 
-def _adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends, where the kernel can do it."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def _detach() -> None:
-    """Leave the starter's session and family; the starter's own child ends at once."""
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-
-
 def main() -> int:
     """Supervise one directory until it is over."""
     parser = argparse.ArgumentParser(prog="supervisor", description=__doc__)
@@ -151,9 +136,9 @@ def main() -> int:
         orders = _orders(directory)
         os.chdir("/")
         if not options.owned:
-            _detach()
+            detach()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        _adopt_orphans()
+        adopt_orphans()
         asyncio.run(_serve(directory, orders, owned=options.owned))
     except OperatorError as problem:
         log.critical("%s", problem)

@@ -12,7 +12,7 @@ from pathlib import Path
 from operator_protocols.domain.target import Process
 from operator_sre.processes.identity import Row, alive, descendants, rows, same
 
-__all__ = ["MARK", "Tree", "send"]
+__all__ = ["MARK", "Tree", "environment_of", "send"]
 
 # A process that forks twice and leaves its session has no tie left to where it came from, except
 # the environment it was born with.
@@ -99,7 +99,7 @@ class Tree:
                 # number of our root means that nothing of the old group is left.
                 holder = table.get(self._root.pid)
                 return holder is None or same(holder.process, self._root)
-        return bool(self._mark) and self._mark in _environment_of(row.process.pid)
+        return bool(self._mark) and self._mark in environment_of(row.process.pid)
 
 
 def send(process: Process, number: int) -> bool:
@@ -107,7 +107,8 @@ def send(process: Process, number: int) -> bool:
     return alive(process) and _quietly(os.kill, process.pid, number)
 
 
-def _environment_of(pid: int) -> bytes:
+def environment_of(pid: int) -> bytes:
+    """What a process was started with; nothing where we may not look."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

@@ -123,7 +123,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a command took, with all of its children that it waited for."""
+    """What a command took, with all of its children that it waited for.
+
+    `memory_bytes` is the most it had at once, and 0 where that was too little to be told.
+    """
 
     user_s: float = 0.0
     system_s: float = 0.0
@@ -160,6 +163,7 @@ class Result:
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     usage: Usage | None = None
+    process: Process | None = None
     left: tuple[Left, ...] = ()
     undo: Action | None = None
 

@@ -34,6 +34,7 @@ class Kind(StrEnum):
     POLICY_OVERRIDDEN = "policy_overridden"
     PERMIT_MINTED = "permit_minted"
     TOOL_CALL = "tool_call"
+    TOOL_STARTED = "tool_started"
     TOOL_RESULT = "tool_result"
     REFUSED = "refused"
     PROOF = "proof"
@@ -49,6 +50,12 @@ class Kind(StrEnum):
     LIMITS_RESET = "limits_reset"
     SEGMENT_STARTED = "segment_started"
     PURGED = "purged"
+    WORKFLOW_REQUESTED = "workflow_requested"
+    WORKFLOW_CLAIMED = "workflow_claimed"
+    WORKFLOW_STEP = "workflow_step"
+    WORKFLOW_UNDO = "workflow_undo"
+    WORKFLOW_CANCELLED = "workflow_cancelled"
+    WORKFLOW_ENDED = "workflow_ended"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Process", "Target", "dependencies_of"]
+__all__ = ["Origin", "Process", "Target", "dependencies_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,15 @@ class Process:
 
     pid: int
     started: float
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who begins something: which process, in which life of which machine."""
+
+    host: str
+    boot: str
+    process: Process
 
 
 @dataclass(frozen=True, slots=True)

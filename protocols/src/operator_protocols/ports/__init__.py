@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator_protocols.ports.scheduled import WorkflowClaims, Workflows
 from operator_protocols.ports.stored import (
     Approvals,
     Changes,
@@ -76,4 +77,6 @@ __all__ = [
     "Switch",
     "Tickets",
     "Tool",
+    "WorkflowClaims",
+    "Workflows",
 ]

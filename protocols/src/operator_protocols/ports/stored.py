@@ -22,6 +22,7 @@ from operator_protocols.domain.run import RunRecord
 from operator_protocols.domain.session import Deed, SessionRecord
 from operator_protocols.domain.standing import StandingRule
 from operator_protocols.domain.switch import SwitchState
+from operator_protocols.domain.target import Origin, Process
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.domain.verdict import Mode
 
@@ -216,15 +217,25 @@ class StandingRules(Protocol):
 class Intents(Protocol):
     """What is about to run and what became of it."""
 
-    async def begin(self, permit: Permit, limits: Limits | None = None) -> Entry:
+    async def begin(
+        self, permit: Permit, limits: Limits | None = None, *, origin: Origin | None = None
+    ) -> Entry:
         """Use the permit up and record the intent, in one transaction; PermitError otherwise.
 
         The kill switch, and what a change has to keep to, are looked at in there as well.
         """
         ...
 
+    async def started(self, intent: Entry, process: Process) -> Entry:
+        """Record which process it became."""
+        ...
+
     async def end(self, intent: Entry, result: Result) -> Entry:
         """Record what became of it, once."""
+        ...
+
+    def open(self) -> Sequence[Entry]:
+        """Every intent of which nobody has recorded yet what became of it, oldest first."""
         ...
 
 

@@ -106,13 +106,15 @@ class Job:
     """One deed under way. `id` names it for ever: whoever asks again finds it, and runs nothing.
 
     `watch` hears every byte as it comes, with 1 for stdout and 2 for stderr; `started` is told
-    which process it became, where it became one of this machine.
+    which process it became, where it became one of this machine. `begun` is when it was begun, for
+    whoever asks what became of it.
     """
 
     id: str = ""
     timeout_s: float = TIMEOUT_S
     watch: Callable[[int, bytes], None] | None = None
     started: Callable[[Process], None] | None = None
+    begun: datetime | None = None
 
 
 @runtime_checkable

@@ -1,0 +1,220 @@
+"""Whoever asks a runner: finds it or starts it, and hears how a job ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from operator_protocols.domain.target import Process
+from operator_protocols.errors import ExecutorError
+from operator_sre.processes.control import base_environment
+from operator_sre.processes.files import last_line
+from operator_sre.processes.runner.output import Follower
+from operator_sre.processes.runner.places import LOG, reachable
+from operator_sre.processes.runner.records import Records
+from operator_sre.processes.runner.wire import (
+    LINE_BYTES_MAX,
+    PROTOCOL,
+    Attach,
+    Done,
+    End,
+    More,
+    Order,
+    Started,
+    Unknown,
+    decode_event,
+    encode,
+)
+
+__all__ = ["RunnerClient"]
+
+LAUNCH_S_MAX = 15.0
+ANSWER_S_MAX = 10.0
+POLL_S = 0.005
+TRIES_MAX = 3
+# How long a runner that nobody needs stays, so that the next command finds it.
+IDLE_S = 20.0
+Watch = Callable[[int, bytes], None]
+
+
+class RunnerClient:
+    """Speaks to the runner of one folder, over a connection for each job."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._records = Records(folder)
+
+    async def run(
+        self,
+        order: Order,
+        *,
+        watch: Watch | None = None,
+        started: Callable[[Process], None] | None = None,
+    ) -> Done:
+        """Have it run, and wait for its end. A job that was begun before is only waited for.
+
+        Cancelled, it has the job ended and waits for that. ExecutorError when nothing began.
+        """
+        if watch is not None:
+            order = msgspec.structs.replace(order, follows=True)
+        answer = await self._answer(order, watch, started)
+        if isinstance(answer, Unknown):
+            raise ExecutorError(f"Job {order.id[:12]} must not begin any more.")
+        return answer
+
+    async def attach(self, job: str, *, watch: Watch | None = None) -> Done | Unknown:
+        """Wait for the end of a job that another began; one that never began never can."""
+        return await self._answer(Attach(job, follows=watch is not None), watch, None)
+
+    async def _answer(
+        self,
+        request: Order | Attach,
+        watch: Watch | None,
+        started: Callable[[Process], None] | None,
+    ) -> Done | Unknown:
+        follower = Follower(self._records.place(request.id), watch) if watch is not None else None
+        for tried in range(TRIES_MAX):
+            try:
+                async with self._line() as line:
+                    answer = await _wait(line, request, follower, started)
+            except ConnectionError:
+                # It died. The next one knows what was begun, and whether anything of it is left.
+                request = Attach(request.id, follows=watch is not None)
+                continue
+            except ExecutorError as error:
+                if not tried:
+                    raise
+                return Done(request.id, None, error=str(error))
+            if follower is not None and isinstance(answer, Done):
+                follower.moved(self._records.folder / "done" / answer.id)
+                follower.advance(last=True)
+            return answer
+        return Done(request.id, None, error=f"The runner dies again and again. {self._look()}")
+
+    @asynccontextmanager
+    async def _line(self) -> AsyncIterator[_Line]:
+        reader, writer = await self._connect()
+        try:
+            yield _Line(reader, writer)
+        finally:
+            writer.close()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        ends, launched = loop.time() + LAUNCH_S_MAX, False
+        while loop.time() < ends:
+            with contextlib.suppress(OSError, TimeoutError):
+                return await _dial(self._folder)
+            if not launched:
+                await self._launch()
+                launched = True
+            await asyncio.sleep(POLL_S)
+        raise ExecutorError("The runner does not start.", next_step=self._look())
+
+    async def _launch(self) -> None:
+        try:
+            await asyncio.to_thread(_launch, self._folder)
+        except (OSError, subprocess.SubprocessError) as problem:
+            raise ExecutorError(f"The runner cannot be started: {problem}.") from problem
+
+    def _look(self) -> str:
+        said = last_line(self._folder / LOG)
+        return f"It said: {said}" if said else f"Look into {str(self._folder / LOG)!r}."
+
+
+class _Line:
+    """A connection to a runner."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    def send(self, request: Order | Attach | End) -> None:
+        """Ask."""
+        self._writer.write(encode(request))
+
+    async def next(self) -> Started | More | Unknown | Done:
+        """The next event; ConnectionError when there will be none."""
+        try:
+            line = await self._reader.readline()
+            if line.endswith(b"\n"):
+                return decode_event(line)
+        except (ValueError, msgspec.MsgspecError) as problem:
+            raise ConnectionAbortedError(str(problem)) from problem
+        raise ConnectionResetError("the runner hung up")
+
+
+async def _wait(
+    line: _Line,
+    request: Order | Attach,
+    follower: Follower | None,
+    started: Callable[[Process], None] | None,
+) -> Done | Unknown:
+    line.send(request)
+    try:
+        while True:
+            match event := await line.next():
+                case Started() if started is not None:
+                    started(event.process)
+                case More() if follower is not None:
+                    follower.advance()
+                case Done() | Unknown():
+                    return event
+    except asyncio.CancelledError:
+        if isinstance(request, Order):  # whoever only looks leaves it as it is
+            await _end(line, request.id)
+        raise
+
+
+async def _end(line: _Line, job: str) -> None:
+    """Have a job ended, and wait until it is, so that nothing of it runs on behind our back."""
+    with contextlib.suppress(ConnectionError):
+        line.send(End(job))
+        while not isinstance(await line.next(), Done | Unknown):
+            pass
+
+
+async def _dial(folder: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    with reachable(folder) as path:
+        reader, writer = await asyncio.open_unix_connection(path, limit=LINE_BYTES_MAX)
+    try:
+        async with asyncio.timeout(ANSWER_S_MAX):
+            greeting = await reader.readline()
+        if not greeting:
+            raise ConnectionResetError("the runner hung up")
+        if greeting.decode(errors="replace") != PROTOCOL:
+            raise ExecutorError(
+                "The runner of this home is of another version.",
+                next_step="Let this home rest for half a minute; then it goes by itself.",
+            )
+    except BaseException:
+        writer.close()
+        raise
+    return reader, writer
+
+
+def _launch(folder: Path) -> None:
+    """Start a runner; when another was quicker, ours goes at once."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # -P, because whatever lies in the current directory is not to be imported.
+    argv = [sys.executable, "-P", "-m", "operator_sre.processes.runner.daemon"]
+    with (folder / LOG).open("ab") as output:
+        os.fchmod(output.fileno(), 0o600)
+        subprocess.run(
+            [*argv, str(folder), "--idle-s", f"{IDLE_S:g}"],
+            cwd="/",
+            env=base_environment(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            timeout=LAUNCH_S_MAX,
+            check=False,
+        )

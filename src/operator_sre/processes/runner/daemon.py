@@ -1,0 +1,336 @@
+"""The runner itself. Run as `python -m operator_sre.processes.runner.daemon FOLDER`.
+
+One for each folder: it holds a lock, answers on a socket beside it, and goes when nobody needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Coroutine, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from operator_protocols.domain.target import Process
+from operator_sre.processes.detaching import adopt_orphans, detach
+from operator_sre.processes.identity import row_of
+from operator_sre.processes.runner.deed import Deed, Orphan
+from operator_sre.processes.runner.places import LOCK, LOG, SOCKET, reachable
+from operator_sre.processes.runner.records import (
+    Claim,
+    Records,
+    boot_id,
+    mark_of,
+    own_children,
+)
+from operator_sre.processes.runner.wire import (
+    LINE_BYTES_MAX,
+    PROTOCOL,
+    Attach,
+    Done,
+    End,
+    Event,
+    More,
+    Order,
+    Request,
+    Started,
+    Unknown,
+    decode_request,
+    encode,
+)
+from operator_sre.processes.tree import MARK, environment_of
+
+__all__ = ["Runner", "main"]
+
+CLIENTS_MAX = 256
+DEEDS_MAX = 256
+# How often whoever follows a job hears that there is more.
+TELL_S = 0.02
+BUFFER_BYTES_MAX = 1024 * 1024
+
+log = logging.getLogger(__name__)
+
+
+class _Client:
+    """One connection, and what it waits for."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+
+    def tell(self, event: Event) -> None:
+        """Say it, unless nobody listens any more."""
+        if not self.writer.is_closing():
+            self.writer.write(encode(event))
+
+    @property
+    def slow(self) -> bool:
+        """It has not heard the last things yet."""
+        return self.writer.transport.get_write_buffer_size() > 0
+
+
+class Runner:
+    """Every job of one folder, in one thread."""
+
+    def __init__(self, folder: Path, *, idle_s: float) -> None:
+        self._idle_s = idle_s
+        self._records = Records(folder)
+        self._deeds: dict[str, Deed] = {}
+        self._roots: dict[int, Deed] = {}
+        self._orphans: dict[str, Orphan] = {}
+        self._waiting: dict[str, list[tuple[_Client, bool]]] = {}
+        self._clients: set[_Client] = set()
+        self._held: list[Deed] = []
+        self._telling: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._over = asyncio.Event()
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Answer until nobody has needed us for a while."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._over.set)
+        self._records.prepare()
+        self._records.since()
+        self._take_over()
+        server = await asyncio.start_unix_server(self._welcome, sock=listener, limit=LINE_BYTES_MAX)
+        idle = asyncio.create_task(self._leave_when_idle())
+        await self._over.wait()
+        server.close()
+        idle.cancel()
+
+    def _take_over(self) -> None:
+        """What an earlier runner left without an end."""
+        for claim in self._records.live():
+            log.warning("job %s has lost its runner", claim.id[:12])
+            if not claim.boot or claim.boot != boot_id():
+                self._end(Done(claim.id, None, error="The machine was restarted while it ran."))
+                continue
+            orphan = Orphan(claim.id, claim.process, ends_at=claim.ends_at, grace_s=claim.grace_s)
+            self._orphans[claim.id] = orphan
+            self._keep(self._outlive(orphan))
+
+    async def _outlive(self, orphan: Orphan) -> None:
+        done = await orphan.wait()
+        del self._orphans[orphan.id]
+        self._end(done)
+
+    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._clients) >= CLIENTS_MAX or not _is_owner(writer):
+            writer.close()
+            return
+        client = _Client(writer)
+        self._clients.add(client)
+        writer.write(PROTOCOL.encode())
+        try:
+            while line := await reader.readline():
+                self._do(decode_request(line), client)
+        except (OSError, ValueError, msgspec.MsgspecError) as problem:
+            log.warning("a client went away: %s", problem)
+        finally:
+            self._clients.discard(client)
+            for waiting in self._waiting.values():
+                waiting[:] = [one for one in waiting if one[0] is not client]
+            writer.close()
+
+    def _do(self, request: Request, client: _Client) -> None:
+        match request:
+            case Order():
+                self._begin(request, client)
+            case Attach():
+                self._attach(request.id, client, follows=request.follows)
+            case End():
+                if deed := self._deeds.get(request.id):
+                    deed.cancel()
+                elif orphan := self._orphans.get(request.id):
+                    self._keep(orphan.end())
+
+    def _begin(self, order: Order, client: _Client) -> None:
+        ends_at = time.time() + order.timeout_s
+        claim = Claim(order.id, boot_id(), ends_at, order.grace_s)
+        if len(self._deeds) >= DEEDS_MAX:
+            client.tell(Done(order.id, None, errno=11, error="Too many commands run already."))
+            return
+        if not self._records.claim(claim):
+            self._attach(order.id, client, follows=order.follows)
+            return
+        deed = Deed(order, self._records, strays=self._strays, said=self._said, over=self._ended)
+        self._deeds[order.id] = deed
+        self._waiting[order.id] = [(client, order.follows)]
+        deed.start()
+        if deed.process is not None:
+            self._roots[deed.process.pid] = deed
+            self._records.note(msgspec.structs.replace(claim, process=deed.process))
+            client.tell(Started(order.id, deed.process))
+
+    def _attach(self, job: str, client: _Client, *, follows: bool) -> None:
+        if job in self._deeds or job in self._orphans:
+            self._waiting.setdefault(job, []).append((client, follows))
+            deed = self._deeds.get(job)
+            if deed is not None and deed.process is not None:
+                client.tell(Started(job, deed.process))
+        elif done := self._records.done(job):
+            client.tell(done)
+        else:
+            self._records.forbid(job)
+            client.tell(Unknown(job, self._records.since()))
+
+    def _said(self, deed: Deed) -> None:
+        job = deed.order.id
+        if job in self._telling or not any(follows for _, follows in self._waiting.get(job, ())):
+            return
+        self._telling.add(job)
+        asyncio.get_running_loop().call_later(TELL_S, self._tell_more, job)
+
+    def _tell_more(self, job: str) -> None:
+        self._telling.discard(job)
+        for client, follows in self._waiting.get(job, ()):
+            if follows and not client.slow:
+                client.tell(More(job))
+
+    def _ended(self, deed: Deed, done: Done) -> None:
+        self._deeds.pop(deed.order.id, None)
+        if deed.process is not None:
+            self._roots.pop(deed.process.pid, None)
+        if deed.holds:
+            self._held.append(deed)
+        self._end(done)
+
+    def _end(self, done: Done) -> None:
+        try:
+            self._records.finish(done)
+        except OSError as problem:
+            # Whoever waits is told all the same; whoever comes later will find it unknown.
+            log.error("cannot record an end: %s", problem)
+        for client, _ in self._waiting.pop(done.id, ()):
+            client.tell(done)
+
+    def _reap(self) -> None:
+        """Collect every child that ended, also the orphans that came to us."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if deed := self._roots.get(pid):
+                deed.exited(status, usage)
+
+    def _strays(self, deed: Deed) -> Iterable[Process]:
+        """Orphans that came to us out of this deed: by session, by mark, or by nobody else."""
+        found: list[Process] = []
+        for pid in own_children() - self._roots.keys():
+            row = row_of(pid)
+            if row is None or row.dead or deed.process is None:
+                continue
+            if row.session == deed.process.pid or self._belongs(deed, row.process):
+                found.append(row.process)
+        return found
+
+    def _belongs(self, deed: Deed, stray: Process) -> bool:
+        """It carries the deed's mark, or threw its mark away while nobody else can be meant."""
+        environment = environment_of(stray.pid)
+        if f"{MARK}=".encode() in environment:
+            return f"{MARK}={mark_of(deed.order.id)}".encode() in environment
+        return self._only_candidate(deed, stray)
+
+    def _only_candidate(self, deed: Deed, stray: Process) -> bool:
+        def born_before(one: Deed) -> bool:
+            return one.process is not None and one.process.started <= stray.started + 0.02
+
+        return [one for one in self._deeds.values() if born_before(one)] == [deed]
+
+    async def _leave_when_idle(self) -> None:
+        idle_since = time.monotonic()
+        while True:
+            await asyncio.sleep(1.0)
+            self._held = [deed for deed in self._held if deed.holds]
+            busy = self._clients or self._deeds or self._orphans or self._held
+            if busy and self._records.folder.exists():
+                idle_since = time.monotonic()
+            vanished = not self._records.folder.exists() and not self._deeds
+            if vanished or time.monotonic() - idle_since > self._idle_s:
+                self._over.set()
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_owner(writer: asyncio.StreamWriter) -> bool:
+    """Only the user whose runner this is, and root."""
+    peer = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError, AttributeError):
+        packed = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return struct.unpack("3i", packed)[1] in (0, os.getuid())
+    return True  # where the kernel does not tell, the folder keeps others out
+
+
+def _locked(folder: Path) -> int | None:
+    """The lock that only one runner has; None when another has it."""
+    fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def _listener(folder: Path) -> socket.socket:
+    (folder / SOCKET).unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with reachable(folder) as path:
+        listener.bind(path)
+    (folder / SOCKET).chmod(0o600)
+    listener.listen(128)
+    return listener
+
+
+def main() -> int:
+    """Run until nobody needs us."""
+    parser = argparse.ArgumentParser(prog="runner", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--idle-s", type=float, required=True)
+    options = parser.parse_args()
+    folder = options.folder.resolve()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    logging.basicConfig(
+        filename=folder / LOG, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    os.chdir("/")
+    detach()
+    lock = _locked(folder)
+    if lock is None:
+        return 0
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    adopt_orphans()
+    listener = _listener(folder)
+    try:
+        asyncio.run(_serve(folder, listener, options.idle_s))
+    finally:
+        with contextlib.suppress(OSError):
+            (folder / SOCKET).unlink(missing_ok=True)
+        os.close(lock)
+    return 0
+
+
+async def _serve(folder: Path, listener: socket.socket, idle_s: float) -> None:
+    await Runner(folder, idle_s=idle_s).serve(listener)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,309 @@
+"""A deed is one job under way: its process, its pipes, its limits, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+
+from operator_protocols.domain.target import Process
+from operator_sre.processes.identity import row_of
+from operator_sre.processes.runner.output import Output
+from operator_sre.processes.runner.records import Records, mark_of, name_of
+from operator_sre.processes.runner.wire import Done, Order, Remains
+from operator_sre.processes.tree import MARK, Tree
+
+__all__ = ["Deed", "Orphan"]
+
+READ_BYTES = 1024 * 1024
+PIPE_BYTES = 1024 * 1024
+# What a pipe holds that nobody made larger; a read that fills it means that there is much to say.
+PIPE_BYTES_USUAL = 64 * 1024
+# How long the pipes may stay open after the command has ended, before they count as left open.
+DRAIN_S_MAX = 0.05
+POLL_S, LOOK_S = 0.2, 0.002
+
+log = logging.getLogger(__name__)
+Strays = Callable[["Deed"], Iterable[Process]]
+
+
+class Deed:
+    """One job from its start to its end. `over` is called once, with what became of it.
+
+    `strays` are the orphans that came to the runner and belong to this deed.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        records: Records,
+        *,
+        strays: Strays,
+        said: Callable[[Deed], None],
+        over: Callable[[Deed, Done], None],
+    ) -> None:
+        self.order = order
+        self.process: Process | None = None
+        self._strays, self._said, self._over = strays, said, over
+        self._output = Output(records.place(order.id))
+        self._pipes: dict[int, int] = {}
+        self._loop = asyncio.get_running_loop()
+        self._begun = time.monotonic()
+        self._status: int | None = None
+        self._usage: resource.struct_rusage | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._timed_out = self._cancelled = self._finished = False
+        self._feeding: memoryview | None = None
+
+    def start(self) -> None:
+        """Start its process; one that cannot start is over at once."""
+        order = self.order
+        env = dict(pair.partition(b"=")[::2] for pair in order.env)
+        env[MARK.encode()] = mark_of(order.id).encode()
+        stdin = subprocess.PIPE if order.stdin else subprocess.DEVNULL
+        try:
+            popen = subprocess.Popen(
+                order.argv,
+                cwd=order.cwd,
+                env=env,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except (OSError, ValueError) as problem:
+            why, number = _not_started(problem, order)
+            self._finish(error=why, number=number)
+            return
+        popen.returncode = 0  # it is reaped here, not by its own object
+        row = row_of(popen.pid)
+        self.process = row.process if row else Process(popen.pid, time.time())
+        self._watch_pipes(popen)
+        self._alarm = self._loop.call_later(order.timeout_s, self._time_out)
+
+    def exited(self, status: int, usage: resource.struct_rusage) -> None:
+        """Its own process has ended; others of it may not."""
+        self._status, self._usage = status, usage
+        if self._ending is not None:
+            return
+        if self._drained() and not self._left():
+            self._finish()
+        else:
+            self._ending = self._loop.create_task(self._settle())
+
+    def cancel(self) -> None:
+        """End it for whoever asks."""
+        if self._ending is None and not self._finished:
+            self._cancelled = True
+            self._ending = self._loop.create_task(self._end())
+
+    @property
+    def holds(self) -> bool:
+        """Somebody still has its pipes, and would be hurt if they were closed."""
+        return bool(self._pipes)
+
+    def _time_out(self) -> None:
+        if self._ending is None:
+            self._timed_out = True
+            self._ending = self._loop.create_task(self._end())
+
+    async def _end(self) -> None:
+        await self._tree().end(grace_s=self.order.grace_s)
+        await self._reaped()
+        self._drained()
+        self._close_pipes()
+        self._finish()
+
+    async def _settle(self) -> None:
+        """The command has ended by itself, and left something behind."""
+        await _until(lambda: not self._pipes or bool(self._left()))
+        left = self._left()
+        if left and self.order.ends_left:
+            await self._tree().end(grace_s=self.order.grace_s)
+            self._drained()
+            self._close_pipes()
+        self._finish(left=left)
+
+    async def _reaped(self) -> None:
+        """The signal that tells of an end comes a moment after it."""
+        await _until(lambda: self._status is not None)
+
+    def _tree(self) -> Tree:
+        return Tree(self.process, mark=mark_of(self.order.id), known=self._strays(self))
+
+    def _left(self) -> tuple[Process, ...]:
+        return tuple(self._strays(self))
+
+    def _finish(self, *, left: tuple[Process, ...] = (), error: str = "", number: int = 0) -> None:
+        if self._finished:
+            return
+        self._finished = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._output.close()
+        self._over(self, self._done(left, error, number))
+
+    def _done(self, left: tuple[Process, ...], error: str, number: int) -> Done:
+        out, err = self._output.streams[1], self._output.streams[2]
+        usage = self._usage
+        ended = self.order.ends_left
+        return Done(
+            id=self.order.id,
+            exit_code=_exit_code(self._status, started=not error),
+            process=self.process,
+            errno=number,
+            error=error,
+            timed_out=self._timed_out,
+            cancelled=self._cancelled,
+            duration_s=time.monotonic() - self._begun,
+            stdout=out.capture.kept(),
+            stderr=err.capture.kept(),
+            stdout_bytes=out.capture.seen,
+            stderr_bytes=err.capture.seen,
+            stdout_sha256=out.sha256,
+            stderr_sha256=err.sha256,
+            truncated=out.truncated or err.truncated,
+            user_s=usage.ru_utime if usage else 0.0,
+            system_s=usage.ru_stime if usage else 0.0,
+            memory_bytes=_memory_bytes(usage),
+            left=tuple(Remains(one, name_of(one.pid), ended) for one in left),
+        )
+
+    def _watch_pipes(self, popen: subprocess.Popen[bytes]) -> None:
+        for stream, pipe in ((1, popen.stdout), (2, popen.stderr)):
+            if pipe is not None:
+                fd = _detached(pipe.fileno(), pipe.close)
+                self._pipes[stream] = fd
+                self._loop.add_reader(fd, self._readable, stream, fd)
+        if popen.stdin is not None:
+            fd = _detached(popen.stdin.fileno(), popen.stdin.close)
+            self._feeding = memoryview(self.order.stdin)
+            self._loop.add_writer(fd, self._writable, fd)
+
+    def _readable(self, stream: int, fd: int) -> bool:
+        """Take what is there; False when there is nothing, or never will be again."""
+        try:
+            data = os.read(fd, READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(fd)
+            self._pipes.pop(stream, None)
+            os.close(fd)
+            return False
+        if len(data) == PIPE_BYTES_USUAL:
+            with contextlib.suppress(OSError, AttributeError):
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        if not self._finished:  # what is left behind may speak on, to nobody
+            self._output.feed(stream, data)
+            self._said(self)
+        return True
+
+    def _writable(self, fd: int) -> None:
+        try:
+            written = os.write(fd, self._feeding or b"")
+        except BlockingIOError:
+            return
+        except OSError:  # it does not want to hear
+            written = len(self._feeding or b"")
+        self._feeding = (self._feeding or memoryview(b""))[written:]
+        if not self._feeding:
+            self._loop.remove_writer(fd)
+            os.close(fd)
+
+    def _drained(self) -> bool:
+        """Take all that is there now; True when both pipes have come to their end."""
+        for stream, fd in list(self._pipes.items()):
+            # What is written faster than it is read is cut off, not waited for.
+            for _ in range(64):
+                if not self._readable(stream, fd):
+                    break
+        return not self._pipes
+
+    def _close_pipes(self) -> None:
+        for fd in self._pipes.values():
+            self._loop.remove_reader(fd)
+            os.close(fd)
+        self._pipes.clear()
+
+
+class Orphan:
+    """A job whose runner died: nobody will see how it ends, but its limits hold."""
+
+    def __init__(self, job: str, process: Process | None, *, ends_at: float, grace_s: float):
+        self.id = job
+        self._ends_at = ends_at
+        self._grace_s = grace_s
+        self._tree = Tree(process, mark=mark_of(job))
+
+    async def wait(self) -> Done:
+        """Wait until nothing of it is left, or its time is up."""
+        while self._tree.members():
+            if time.time() >= self._ends_at:
+                await self._tree.end(grace_s=self._grace_s)
+                break
+            await asyncio.sleep(POLL_S)
+        return Done(self.id, None, error="Whoever started it was killed while it ran.")
+
+    async def end(self) -> None:
+        """End it now."""
+        await self._tree.end(grace_s=self._grace_s)
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    """Wait a moment for something that is about to happen."""
+    for _ in range(int(DRAIN_S_MAX / LOOK_S)):
+        if true():
+            return
+        await asyncio.sleep(LOOK_S)
+
+
+def _detached(fd: int, close: Callable[[], None]) -> int:
+    """A descriptor of our own that does not block."""
+    own = os.dup(fd)
+    close()
+    os.set_blocking(own, False)
+    return own
+
+
+def _exit_code(status: int | None, *, started: bool) -> int | None:
+    if status is None:
+        # A process that even SIGKILL cannot end at once hangs in the kernel; it is as good as dead.
+        return -signal.SIGKILL if started else None
+    return os.waitstatus_to_exitcode(status)
+
+
+def _memory_bytes(usage: resource.struct_rusage | None) -> int:
+    """The most it had at once; 0 where that was less than we have ourselves.
+
+    The kernel counts what a process shared with its parent before it became another program.
+    """
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage.ru_maxrss * 1024 if usage is not None and usage.ru_maxrss > own else 0
+
+
+def _not_started(problem: OSError | ValueError, order: Order) -> tuple[str, int]:
+    """A command that could not start, told as a shell tells it."""
+    name = os.fsdecode(order.argv[0]) if order.argv else ""
+    cwd = os.fsdecode(order.cwd)
+    if not isinstance(problem, OSError):
+        return f"{name}: {problem}", errno.EINVAL
+    number = problem.errno or errno.EIO
+    why, what = os.strerror(number), name
+    if problem.filename is not None and os.fsdecode(problem.filename) == cwd != name:
+        what = cwd
+    elif number == errno.ENOENT:
+        why = "command not found"
+    return f"{what}: {why}", number

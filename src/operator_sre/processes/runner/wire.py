@@ -1,0 +1,140 @@
+"""What is said between a runner and those who ask it: lines of JSON, each about one job."""
+
+from __future__ import annotations
+
+import msgspec
+
+from operator_protocols.domain.target import Process
+
+__all__ = [
+    "LINE_BYTES_MAX",
+    "PROTOCOL",
+    "Attach",
+    "Done",
+    "End",
+    "Event",
+    "More",
+    "Order",
+    "Remains",
+    "Request",
+    "Started",
+    "Unknown",
+    "decode_event",
+    "decode_request",
+    "encode",
+]
+
+# Both sides have to mean the same by every field.
+PROTOCOL = "operator-runner-1\n"
+# Arguments and environment of a program have at most 2 MiB on Linux, its input has 1 MiB here.
+LINE_BYTES_MAX = 8 * 1024 * 1024
+
+
+class Order(msgspec.Struct, frozen=True, tag="order"):
+    """Start a program under the name of its job; known already, it is only attached to.
+
+    `env` is all the environment that it gets, each `NAME=value`; nothing of it has to be text.
+    `follows` wants to hear that there is more output.
+    """
+
+    id: str
+    argv: tuple[bytes, ...]
+    env: tuple[bytes, ...]
+    cwd: bytes
+    timeout_s: float
+    grace_s: float
+    stdin: bytes = b""
+    ends_left: bool = False
+    follows: bool = False
+
+
+class Attach(msgspec.Struct, frozen=True, tag="attach"):
+    """Tell me how it ends. A job that never began can never begin afterwards."""
+
+    id: str
+    follows: bool = False
+
+
+class End(msgspec.Struct, frozen=True, tag="end"):
+    """End it now, with all that came out of it."""
+
+    id: str
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """It is this process."""
+
+    id: str
+    process: Process
+
+
+class More(msgspec.Struct, frozen=True, tag="more"):
+    """It has said more."""
+
+    id: str
+
+
+class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
+    """It never began, and never will. `since` is how far back the runner's memory reaches."""
+
+    id: str
+    since: float
+
+
+class Remains(msgspec.Struct, frozen=True):
+    """A process that was left behind."""
+
+    process: Process
+    name: str
+    ended: bool = False
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """What became of a job; `stdout` and `stderr` are their heads and tails.
+
+    `exit_code` is negative for a signal and None where nobody saw the end; `errno` says why it
+    could not be started. The hashes are those of the whole outputs, as far as they were kept.
+    """
+
+    id: str
+    exit_code: int | None
+    process: Process | None = None
+    errno: int = 0
+    error: str = ""
+    timed_out: bool = False
+    cancelled: bool = False
+    duration_s: float = 0.0
+    stdout: bytes = b""
+    stderr: bytes = b""
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    stdout_sha256: str = ""
+    stderr_sha256: str = ""
+    truncated: bool = False
+    user_s: float = 0.0
+    system_s: float = 0.0
+    memory_bytes: int = 0
+    left: tuple[Remains, ...] = ()
+
+
+Request = Order | Attach | End
+Event = Started | More | Unknown | Done
+
+_encoder = msgspec.json.Encoder()
+_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+def encode(message: Request | Event) -> bytes:
+    """One line."""
+    return _encoder.encode(message) + b"\n"
+
+
+def decode_request(line: bytes) -> Request:
+    """What is asked; msgspec.MsgspecError when it is something else."""
+    return _requests.decode(line)
+
+
+def decode_event(line: bytes) -> Event:
+    """What is told; msgspec.MsgspecError when it is something else."""
+    return _events.decode(line)

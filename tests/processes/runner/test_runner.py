@@ -1,0 +1,277 @@
+"""A real runner and real commands: each once, bounded, and known to whoever comes later."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from operator_protocols.domain.target import Process
+from operator_protocols.errors import ExecutorError
+from operator_sre.processes.identity import process_of, rows
+from operator_sre.processes.runner.client import RunnerClient
+from operator_sre.processes.runner.places import SOCKET, reachable
+from operator_sre.processes.runner.records import Records, boot_id
+from operator_sre.processes.runner.wire import Done, Order, Unknown, decode_request
+from tests.processes.waiting import eventually, gone, pids_in
+
+pytestmark = pytest.mark.asyncio
+PATH = os.environ["PATH"]
+
+
+def _order(command: str, *, timeout_s: float = 60.0, ends_left: bool = False) -> Order:
+    return Order(
+        id=secrets.token_hex(8),
+        argv=(b"/bin/bash", b"-c", command.encode()),
+        env=(f"PATH={PATH}".encode(), b"ODD=\xff"),
+        cwd=b"/",
+        timeout_s=timeout_s,
+        grace_s=0.3,
+        ends_left=ends_left,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "runner"
+
+
+def _runner(folder: Path) -> Process:
+    """The runner of this folder, by its command line."""
+    for pid in rows():
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"operator_sre.processes.runner.daemon" in words and os.fsencode(folder) in words:
+            process = process_of(pid)
+            if process is not None:
+                return process
+    raise AssertionError("there is no runner")
+
+
+async def _running(folder: Path) -> None:
+    await eventually(lambda: [one for one in Records(folder).live() if one.process])
+
+
+async def test_the_same_job_twice_runs_once(folder: Path, tmp_path: Path) -> None:
+    order = _order(f"echo ran >> {tmp_path}/runs; echo told; exit 3")
+    one, other = RunnerClient(folder), RunnerClient(folder)
+    first, second = await asyncio.gather(one.run(order), other.run(order))
+    third = await RunnerClient(folder).run(order)
+    assert first == second == third
+    assert (first.exit_code, first.stdout) == (3, b"told\n")
+    assert (tmp_path / "runs").read_text() == "ran\n"
+
+
+async def test_many_at_once_are_one_runner(folder: Path, tmp_path: Path) -> None:
+    done = await asyncio.gather(
+        *(RunnerClient(folder).run(_order(f"echo {number}")) for number in range(20))
+    )
+    assert [one.stdout for one in done] == [b"%d\n" % number for number in range(20)]
+    assert _runner(folder).pid
+
+
+async def test_a_job_that_was_asked_for_can_never_begin_later(folder: Path, tmp_path: Path) -> None:
+    order = _order(f"touch {tmp_path}/ran")
+    asked = await RunnerClient(folder).attach(order.id)
+    assert isinstance(asked, Unknown)
+    with pytest.raises(ExecutorError, match="must not begin"):
+        await RunnerClient(folder).run(order)
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_it_outlives_the_operator_and_the_next_one_is_told(
+    folder: Path, tmp_path: Path
+) -> None:
+    """The operator is a process of its own here, killed with no warning."""
+    order = _order(f"echo begun; echo $$ >> {tmp_path}/pids; read line < {tmp_path}/go; exit 7")
+    os.mkfifo(tmp_path / "go")
+    script = (
+        "import asyncio, sys, pathlib, msgspec\n"
+        "from operator_sre.processes.runner.client import RunnerClient\n"
+        "from operator_sre.processes.runner.wire import Order\n"
+        "order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)\n"
+        "asyncio.run(RunnerClient(pathlib.Path(sys.argv[1])).run(order))\n"
+    )
+    with subprocess.Popen(  # noqa: ASYNC220  it takes no time, and is to be killed
+        [sys.executable, "-c", script, str(folder)], stdin=subprocess.PIPE
+    ) as operator:
+        assert operator.stdin is not None
+        operator.stdin.write(msgspec.json.encode(order))
+        operator.stdin.close()
+        await eventually(lambda: pids_in(tmp_path / "pids"))
+        operator.kill()
+    heard: list[bytes] = []
+    adopted = asyncio.ensure_future(
+        RunnerClient(folder).attach(order.id, watch=lambda stream, data: heard.append(data))
+    )
+    await asyncio.sleep(0)
+    assert not gone(pids_in(tmp_path / "pids"))
+    await asyncio.to_thread((tmp_path / "go").write_text, "go\n")
+    done = await adopted
+    assert isinstance(done, Done)
+    assert (done.exit_code, done.stdout) == (7, b"begun\n")
+    assert b"".join(heard) == b"begun\n"
+
+
+async def test_a_runner_that_dies_makes_it_unknown_and_its_limit_holds(
+    folder: Path, tmp_path: Path
+) -> None:
+    order = _order(f"trap '' PIPE; echo $$ >> {tmp_path}/pids; sleep 60", timeout_s=3.0)
+    waiting = asyncio.ensure_future(RunnerClient(folder).run(order))
+    await eventually(lambda: pids_in(tmp_path / "pids"))
+    os.kill(_runner(folder).pid, signal.SIGKILL)
+    done = await waiting
+    assert (done.exit_code, done.errno) == (None, 0)
+    assert "killed" in done.error
+    assert gone(pids_in(tmp_path / "pids"))
+    assert await RunnerClient(folder).run(order) == done
+
+
+async def test_what_ran_before_a_restart_of_the_machine_is_unknown(folder: Path) -> None:
+    records = Records(folder)
+    records.prepare()
+    (folder / "live" / "job-1").mkdir()
+    done = await RunnerClient(folder).attach("job-1")
+    assert isinstance(done, Done)
+    assert done.exit_code is None
+    assert "restarted" in done.error
+    assert boot_id()
+
+
+async def test_a_cancelled_job_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+    order = _order(f"echo $$ >> {tmp_path}/pids; trap '' TERM; setsid sleep 60 & sleep 60; sleep 9")
+    task = asyncio.ensure_future(RunnerClient(folder).run(order))
+    await eventually(lambda: pids_in(tmp_path / "pids"))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert gone(pids_in(tmp_path / "pids"))
+    done = await RunnerClient(folder).attach(order.id)
+    assert isinstance(done, Done)
+    assert done.cancelled
+
+
+_FLEE = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
+STUBBORN = {
+    "ignores TERM": "trap '' TERM; echo $$ >> PIDS; while :; do sleep 1; done",
+    "in another session": "setsid bash -c 'echo $$ >> PIDS; sleep 60' & sleep 60",
+    "forked twice": f'python3 -c "{_FLEE}'
+    "open('PIDS', 'a').write(str(os.getpid()) + chr(10))\nimport time; time.sleep(60)\"; sleep 60",
+    "without its mark": "setsid env -i bash -c 'echo $$ >> PIDS; exec sleep 60' & sleep 60",
+    "many": "for i in $(seq 40); do (echo $BASHPID >> PIDS; exec sleep 60) & done; wait",
+    "stopped": "echo $$ >> PIDS; kill -STOP $$; sleep 60",
+}
+
+
+@pytest.mark.parametrize("command", STUBBORN.values(), ids=STUBBORN.keys())
+async def test_a_time_out_ends_the_whole_tree(folder: Path, tmp_path: Path, command: str) -> None:
+    pids = tmp_path / "pids"
+    order = _order(command.replace("PIDS", str(pids)), timeout_s=1.0)
+    done = await RunnerClient(folder).run(order)
+    assert done.timed_out
+    assert pids_in(pids)
+    assert gone(pids_in(pids))
+
+
+@pytest.mark.parametrize("hides", ["", "setsid ", "setsid env -i "])
+@pytest.mark.parametrize("quiet", ["", " >/dev/null 2>&1"])
+async def test_what_it_leaves_behind_is_reported_and_left_alone(
+    folder: Path, hides: str, quiet: str
+) -> None:
+    done = await RunnerClient(folder).run(_order(f"{hides}sleep 60{quiet} & echo over"))
+    assert (done.exit_code, done.stdout) == (0, b"over\n")
+    (left,) = done.left
+    assert not left.ended
+    assert process_of(left.process.pid) == left.process
+    os.kill(left.process.pid, signal.SIGKILL)
+
+
+async def test_what_it_leaves_behind_is_ended_where_that_is_wanted(folder: Path) -> None:
+    order = _order("setsid env -i sleep 60 & trap '' TERM; echo over", ends_left=True)
+    done = await RunnerClient(folder).run(order)
+    (left,) = done.left
+    assert left.ended
+    assert gone([left.process.pid])
+
+
+async def test_commands_side_by_side_do_not_end_each_other(folder: Path, tmp_path: Path) -> None:
+    client = RunnerClient(folder)
+    quiet = asyncio.ensure_future(client.run(_order(f"read line < {tmp_path}/go; echo fine")))
+    os.mkfifo(tmp_path / "go")
+    await _running(folder)
+    done = await client.run(_order("setsid sleep 60 & sleep 60", timeout_s=0.5))
+    assert done.timed_out
+    await asyncio.to_thread((tmp_path / "go").write_text, "go\n")
+    assert (await quiet).exit_code == 0
+
+
+async def test_what_speaks_on_afterwards_is_not_hurt_by_it(folder: Path, tmp_path: Path) -> None:
+    """Left behind, it writes to a pipe that somebody still has to read."""
+    speaker = f"while ! [ -e {tmp_path}/stop ]; do echo x; done; echo ended > {tmp_path}/end"
+    done = await RunnerClient(folder).run(_order(f"({speaker}) & exit 0"))
+    assert len(done.left) == 1
+    (tmp_path / "stop").touch()
+    await eventually((tmp_path / "end").exists)
+
+
+async def test_input_output_usage_and_a_missing_program(folder: Path) -> None:
+    client = RunnerClient(folder)
+    text = b"x" * 300_000
+    fed = msgspec.structs.replace(_order(""), argv=(b"/bin/cat",), stdin=text)
+    done = await client.run(fed)
+    assert (done.stdout_bytes, done.truncated, done.exit_code) == (300_000, True, 0)
+    odd = await client.run(_order("printf %s $ODD"))
+    assert odd.stdout == b"\xff"
+    closed = await client.run(_order("read line || echo nothing"))
+    assert closed.stdout == b"nothing\n"
+    busy = await client.run(_order("python3 -c 'x = bytearray(90_000_000); sum(range(2_000_000))'"))
+    assert busy.user_s > 0
+    assert busy.memory_bytes > 80_000_000
+    missing = await client.run(msgspec.structs.replace(_order(""), argv=(b"/no/such",)))
+    assert (missing.exit_code, missing.errno) == (None, 2)
+    assert missing.error == "/no/such: command not found"
+    nowhere = await client.run(msgspec.structs.replace(_order("true"), cwd=b"/no/where"))
+    assert nowhere.error == "/no/where: No such file or directory"
+
+
+async def test_a_runner_that_nobody_needs_goes(folder: Path) -> None:
+    await RunnerClient(folder).run(_order("true"))
+    runner = _runner(folder)
+    await eventually(lambda: process_of(runner.pid) is None, within_s=15.0)
+    assert not (folder / SOCKET).exists()
+    assert (await RunnerClient(folder).run(_order("echo again"))).stdout == b"again\n"
+
+
+async def test_a_folder_of_any_depth_is_reached(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 90) / ("e" * 90)
+    assert (await RunnerClient(deep).run(_order("echo deep"))).stdout == b"deep\n"
+    with reachable(deep) as path:
+        assert len(path) < 100
+
+
+async def test_nonsense_does_not_harm_it(folder: Path) -> None:
+    client = RunnerClient(folder)
+    await client.run(_order("true"))
+    runner = _runner(folder)
+    for nonsense in (b"{}\n", b"\xff\xfe\n", b'{"type": "order"}\n', b"x" * 100_000):
+        with reachable(folder) as path:
+            reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(nonsense)
+        writer.write_eof()
+        await reader.read()
+        writer.close()
+    assert (await client.run(_order("echo fine"))).stdout == b"fine\n"
+    assert _runner(folder) == runner
+    with pytest.raises(msgspec.MsgspecError):
+        decode_request(b"[]")
+    with pytest.raises(ExecutorError):
+        await RunnerClient(Path("/dev/null/x")).run(_order("true"))
