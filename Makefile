@@ -5,7 +5,7 @@
 PYTHON ?= python3
 ARGS ?=
 WORKERS ?= 2
-DEBIAN_PACKAGES := bubblewrap procps strace tmux util-linux
+DEBIAN_PACKAGES := bubblewrap busybox-static docker.io procps strace tmux util-linux
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from operator_sre.processes.runner import client as _runner_client
+from operator_sre.processes.runner import launching as _launching
 
 # A runner of a test does not wait for the next command of its home.
-_runner_client.IDLE_S = 2.0
+_launching.IDLE_S = 2.0
 
 _FORBID_SKIPS = "OPERATOR_FORBID_SKIPS"
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from operator_protocols.domain.action import Result
+from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.observation import Sighting
@@ -44,14 +44,20 @@ from operator_sre.verify import Verifier
 
 __all__ = ["Care", "Pipeline", "Work", "refused_payload"]
 
+Propose = Callable[[Action, Ticket], Awaitable[Action | Result]]
+
 
 @dataclass(frozen=True, slots=True)
 class Care:
-    """One subject in our care, with what may be done about it."""
+    """One subject in our care, with what may be done about it.
+
+    `propose` completes what a mind wants from what the ticket and the world determine.
+    """
 
     subject: Subject
     gate: Gate
     executor: Executor
+    propose: Propose
     causes: Sequence[Cause] = ()
     notes: str = ""
 
@@ -136,7 +142,10 @@ class Pipeline:
 
     async def _act(self, want: Act, work: Work) -> tuple[Result, int]:
         gate, ticket = work.care.gate, work.ticket
-        verdict = gate.judge(want.action)
+        action = await work.care.propose(want.action, ticket)
+        if isinstance(action, Result):  # it makes no sense, so there is nothing to permit
+            return await self._refuse(gate.judge(want.action), action, work)
+        verdict = gate.judge(action)
         if verdict.level is not Level.SAFE and not work.run.diagnosed:
             why = "Hand in a diagnosis first: nothing is changed without one."
             return await self._refuse(verdict, verdict.refusal(why), work)

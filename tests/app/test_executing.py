@@ -40,6 +40,30 @@ async def test_what_was_foreseen_is_what_becomes_of_it(tmp_path: Path) -> None:
         assert set(entry.payload) == set(refused_payload(refused.verdict, refused.result))
 
 
+async def test_what_it_says_is_heard_while_it_runs_without_secrets(tmp_path: Path) -> None:
+    secret = "AKIA" + "Q3EGRZ7TYUPLMN4X"
+    wanted = Wanted(f"echo aws_access_key_id = {secret}; echo careful >&2; printf end")
+    heard: list[tuple[int, bytes]] = []
+    began: list[int] = []
+
+    def watch(number: int, data: bytes) -> bool:
+        heard.append((number, data))
+        return True
+
+    with opened(tmp_path) as app:
+        ran = await execute_command(
+            app, wanted, asked=_nobody, watch=watch, began=lambda: began.append(len(heard))
+        )
+        command = app.store.commands.get(ran.command)
+    said = b"".join(data for number, data in heard if number == 1)
+    assert (secret.encode() in said, said.decode()) == (False, ran.result.stdout)
+    assert said.endswith(b"]\nend")
+    assert (2, b"careful\n") in heard
+    assert began == [0], "it is told once, before anything is heard"
+    assert command is not None
+    assert (command.exit_code, command.seq < ran.seq) == (0, True)
+
+
 async def test_a_home_that_is_only_looked_at_is_not_made(tmp_path: Path) -> None:
     flags = {"home": str(tmp_path / "home")}
     config = load_config(flags=flags, environ={}, cwd=tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,7 @@ from operator_sre.app.history import (
     search_commands,
     search_entries,
     show_command,
+    show_output,
     statistics,
     venv_report,
     wanted,
@@ -94,13 +96,36 @@ async def test_a_command_names_its_environment(app: App, doer: Doer) -> None:
 
 
 async def test_the_whole_output_is_named_while_it_lies_in_the_spool(app: App, doer: Doer) -> None:
-    spooled = app.spool.begin()
-    spooled.feed(1, b"everything")
-    digest = spooled.end()[1]
+    digest, output = hashlib.sha256(b"everything").hexdigest(), app.config.home / "output"
+    output.write_bytes(b"everything")
+    app.spool.keep(output, digest)
     said = replace(DONE, stdout="everything", stdout_sha256=digest, stderr_sha256="gone")
     view: CommandView = show_command(app, await doer.run("cat /x", said))
     assert Path(view.stdout_file).read_bytes() == b"everything"
     assert view.stderr_file == ""
+
+
+async def test_the_whole_output_comes_without_its_secrets(
+    app: App, doer: Doer, tmp_path: Path
+) -> None:
+    secret = "AKIA" + "Q3EGRZ7TYUPLMN4X"
+    text = f"{'many words' * 9_000}\naws_access_key_id = {secret}\n".encode()
+    digest = hashlib.sha256(text).hexdigest()
+    (tmp_path / "output").write_bytes(text)
+    app.spool.keep(tmp_path / "output", digest)
+    heard: list[tuple[int, bytes]] = []
+
+    def show(number: int, data: bytes) -> bool:
+        heard.append((number, data))
+        return True
+
+    show_output(app, await doer.run("cat /x", replace(DONE, stdout_sha256=digest)), show)
+    said = b"".join(data for _, data in heard)
+    assert ({number for number, _ in heard}, secret.encode() in said) == ({1}, False)
+    assert said.startswith(b"many words" * 9_000)
+    gone = await doer.run("cat /x", replace(DONE, stdout_sha256=digest, stderr_sha256="gone"))
+    with pytest.raises(NotFoundError, match=f"command {gone} is not on this machine"):
+        show_output(app, gone, show)
 
 
 async def test_a_command_that_never_was_is_told(app: App) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from operator_protocols.domain.action import Action
+from operator_protocols.domain.action import Action, digest_of
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Violation
@@ -13,6 +13,12 @@ from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.standing import Likeness, Scope, StandingRule
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.domain.verdict import Risk
+from operator_protocols.domain.workflow import (
+    Workflow,
+    WorkflowRecord,
+    WorkflowState,
+    WorkflowStep,
+)
 from operator_sre.codec import to_json
 from tests.contract.clock import NOON
 
@@ -26,6 +32,7 @@ __all__ = [
     "standing_rule",
     "ticket",
     "violation",
+    "workflow_record",
 ]
 
 
@@ -128,4 +135,25 @@ def standing_rule(name: str = "r1", *, scope: Scope = Scope.EVERYWHERE) -> Stand
         subject="shop",
         ticket=1,
         approval="a1",
+    )
+
+
+def workflow_record(
+    name: str = "workflow-1", *, at: datetime = NOON, in_s: float = 0.0, agent: str = "ada@here"
+) -> WorkflowRecord:
+    """Two steps, the second behind the first, asked for by a person."""
+    steps = (
+        WorkflowStep("look", Action.shell("uptime")),
+        WorkflowStep("act", Action.shell("mkdir zz"), depends_on=("look",)),
+    )
+    workflow = Workflow("tidy", steps)
+    return WorkflowRecord(
+        id=name,
+        workflow=workflow,
+        state=WorkflowState.PENDING,
+        requester=Actor("ada", "user", agent),
+        requested_at=at,
+        due_at=at + timedelta(seconds=in_s),
+        digest=digest_of(to_json(workflow)),
+        scheduled=bool(in_s),
     )

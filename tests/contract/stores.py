@@ -25,6 +25,8 @@ from operator_protocols.ports import (
     StandingRules,
     Switch,
     Tickets,
+    WorkflowClaims,
+    Workflows,
 )
 from operator_sre.store import open_store, open_store_at
 from operator_sre.store.transaction import Rules
@@ -69,6 +71,10 @@ class Ports(Protocol):
     def conditions(self) -> Conditions: ...
     @property
     def observations(self) -> Observations: ...
+    @property
+    def workflows(self) -> Workflows: ...
+    @property
+    def workflow_claims(self) -> WorkflowClaims: ...
     def close(self) -> None: ...
 
 

@@ -3,31 +3,108 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
-from operator_protocols.ports import Shell
+from operator_protocols.ports import Job, Shell
+from operator_sre.executor.docker import Address
+from operator_sre.executor.docker import Engine as Client
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
+from operator_sre.executor.transports.docker import DockerWire
+from operator_sre.executor.transports.kubectl import KubectlWire
 from operator_sre.executor.transports.local import LocalShell
-from tests.executor.jobs import run_in
+from operator_sre.executor.transports.places import Container, Host
+from operator_sre.executor.transports.remote import RemoteShell
+from operator_sre.executor.transports.ssh import SshSettings, SshWire
+from tests.engines.dockerd import docker_engine
+from tests.executor.jobs import new_job, run_in
+from tests.executor.transports.sshd import Sshd, serving_ssh
+from tests.executor.transports.stand_in_kubectl import POD, stand_in_kubectl
+from tests.executor.transports.witness import Witness, witness_in
+from tests.processes.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
 
-SHELLS: dict[str, Callable[[Path], Shell]] = {
-    "local": lambda folder: LocalShell(Programs(Spool(folder / "spool"))),
+FOREVER = "while :; do sleep 1; done"
+# A child that ignores TERM, one in a session of its own, one that is stopped.
+STUBBORN = f"(trap '' TERM; {FOREVER}) & (setsid sleep 60 &) ; sleep 61 & kill -STOP $!; "
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with serving_ssh(tmp_path_factory.mktemp("sshd")) as one:
+        yield one
+
+
+Make = Callable[[], Shell]
+
+
+def _local(request: pytest.FixtureRequest, folder: Path) -> Make:
+    return lambda: LocalShell(Programs(Spool(folder / "home" / "spool")))
+
+
+def _ssh(request: pytest.FixtureRequest, folder: Path) -> Make:
+    sshd: Sshd = request.getfixturevalue("sshd")
+    settings = SshSettings(known_hosts=sshd.known_hosts, keys=(sshd.key,))
+    host = Host(sshd.user, "127.0.0.1", sshd.port)
+    spool = Spool(folder / "home" / "spool")
+    return lambda: RemoteShell(SshWire(host, settings), "there", spool, remembers=True)
+
+
+def _kubectl(request: pytest.FixtureRequest, folder: Path) -> Make:
+    """Without a cluster; the stand-in is told as such."""
+    kubectl = stand_in_kubectl(folder / "bin", request.getfixturevalue("sshd"))
+    spool = Spool(folder / "home" / "spool")
+    programs = Programs(spool)
+    return lambda: RemoteShell(KubectlWire(POD, programs, kubectl=kubectl), "there", spool)
+
+
+def _docker(request: pytest.FixtureRequest, folder: Path) -> Make:
+    engine = docker_engine(request.config)
+    request.addfinalizer(engine.clean)
+    binds = {"Binds": [f"{folder}:{folder}"], "Init": False}
+    container = engine.run("sleep", "600", HostConfig=binds, Env=["IMAGE_SECRET=hunter2"])
+    client = Client(Address(socket=engine.socket))
+    spool = Spool(folder / "home" / "spool")
+    return lambda: RemoteShell(DockerWire(Container(container), client), "there", spool)
+
+
+PLACES = {
+    "docker": _docker,
+    "kubectl-stand-in": _kubectl,
+    "local": _local,
+    "ssh": _ssh,
 }
 
 
-@pytest.fixture(params=sorted(SHELLS))
-def shell(request: pytest.FixtureRequest, tmp_path: Path) -> Shell:
-    return SHELLS[request.param](tmp_path)
+@pytest.fixture(params=sorted(PLACES))
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """Makes a Shell of this place, as another process of the operator would."""
+    return PLACES[request.param](request, tmp_path)
+
+
+@pytest_asyncio.fixture
+async def shell(make: Make) -> AsyncIterator[Shell]:
+    """A Shell of each place."""
+    one = make()
+    yield one
+    if isinstance(one, RemoteShell):
+        await one.aclose()
+
+
+@pytest.fixture
+def witness(tmp_path: Path) -> Iterator[Witness]:
+    """Tells whether anything of a command still runs."""
+    with witness_in(tmp_path) as one:
+        yield one
 
 
 async def _run(shell: Shell, command: str, **changes: float | str) -> Result:
@@ -39,11 +116,13 @@ async def _run(shell: Shell, command: str, **changes: float | str) -> Result:
     [
         ("true", 0, None),
         ("exit 1", 1, FailureCategory.RUNTIME),
-        ("exit 2", 2, FailureCategory.SYNTAX),
+        ("exit 2", 2, FailureCategory.RUNTIME),
         ("exit 77", 77, FailureCategory.RUNTIME),
         ("no-such-command-at-all", 127, FailureCategory.NOT_FOUND),
         ("/", 126, FailureCategory.PERMISSION),
         ("exit 137", 137, FailureCategory.RESOURCE),
+        ("kill -KILL $$", 137, FailureCategory.RESOURCE),
+        ("kill -TERM $$", 143, FailureCategory.RUNTIME),
         ("if", 2, FailureCategory.SYNTAX),
     ],
 )
@@ -58,22 +137,41 @@ async def test_an_exit_code_is_told_with_its_category(
 async def test_both_streams_are_kept_even_when_all_is_well(shell: Shell) -> None:
     result = await _run(shell, "echo out; echo careful >&2")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "out\n", "careful\n")
+    assert (result.stdout_bytes, result.stderr_bytes) == (4, 8)
     assert not result.truncated
     assert 0 < result.duration_s < 10
 
 
+async def test_a_program_gets_its_words_as_they_are(shell: Shell) -> None:
+    words = ["a b", "$HOME", "'", '"', "*", "", "\\", "\n", "`id`", "-n", "é", "a=b"]
+    argv = ["printf", "%s|", *words]
+    result = await run_in(shell, Action.program(argv))
+    assert result.stdout == "".join(f"{word}|" for word in words)
+    missing = await run_in(shell, Action.program(["no-such-program-at-all", "x"]))
+    assert (missing.exit_code, missing.category) == (127, FailureCategory.NOT_FOUND)
+
+
+async def test_no_quote_in_a_command_breaks_out_of_it(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "broken out"
+    result = await _run(shell, f"printf '%s' \"it's\" '\"}}; touch '\\''{file}'\\''; {{'")
+    assert result.ok
+    assert result.stdout.startswith("it's\"}; touch '")
+    assert not file.exists()
+
+
 async def test_a_command_that_takes_too_long_is_ended(shell: Shell) -> None:
-    result = await _run(shell, "echo begun; sleep 60", timeout_s=0.3)
+    result = await _run(shell, "echo begun; sleep 60", timeout_s=1.0)
     assert (result.outcome, result.exit_code) == (Outcome.TIMED_OUT, 124)
     assert result.category is FailureCategory.TIMEOUT
     assert result.stdout == "begun\n"
-    assert result.duration_s < 10
+    assert 1.0 <= result.duration_s < 10
 
 
-async def test_a_command_that_ignores_its_end_is_ended_all_the_same(shell: Shell) -> None:
-    result = await _run(shell, "trap '' TERM; echo on; while :; do sleep 1; done", timeout_s=0.3)
+async def test_a_time_out_ends_the_whole_tree(shell: Shell, witness: Witness) -> None:
+    result = await _run(shell, f"{witness.line}{STUBBORN}trap '' TERM; {FOREVER}", timeout_s=1.0)
     assert result.outcome is Outcome.TIMED_OUT
-    assert result.duration_s < 10
+    assert result.duration_s < 12
+    assert not witness.is_held()
 
 
 async def test_bytes_that_are_no_text_do_no_harm(shell: Shell) -> None:
@@ -81,13 +179,17 @@ async def test_bytes_that_are_no_text_do_no_harm(shell: Shell) -> None:
     assert result.stdout.startswith("a")
     assert result.stdout.endswith("b")
     assert result.stdout.encode()
+    assert result.stdout_bytes == 5
 
 
 async def test_output_without_an_end_is_cut_and_says_so(shell: Shell) -> None:
-    result = await _run(shell, "yes | head -c 3000000; echo last")
+    result = await _run(shell, "echo first; yes | head -c 3000000; echo last")
     assert result.truncated
     assert len(result.stdout) < 100_000
+    assert result.stdout.startswith("first\n")
     assert result.stdout.endswith("last\n")
+    assert "bytes left out" in result.stdout
+    assert result.stdout_bytes == 3_000_000 + len("first\nlast\n")
     assert not (await _run(shell, "echo short")).truncated
 
 
@@ -98,11 +200,25 @@ async def test_no_secret_of_ours_reaches_a_command(
     monkeypatch.setenv("LD_LIBRARY_PATH", "/tmp/hunter2")
     result = await _run(shell, "env; cat /proc/self/environ")
     assert "hunter2" not in result.stdout
-    assert "PATH=" in result.stdout
+    assert "OPERATOR_SCRIPT" not in result.stdout
+    assert "PATH=/usr/local/sbin:" in result.stdout
+    assert "HOME=/nonexistent" in result.stdout
+
+
+async def test_a_variable_that_an_action_names_goes_along_and_nothing_shows_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_TOKEN", "it's\nhunter2 $HOME")
+    action = replace(Action.shell('printf %s "$A_TOKEN"; ps -ef >&2'), passes=("A_TOKEN",))
+    result = await run_in(shell, action)
+    assert result.stdout == "it's\nhunter2 $HOME"
+    assert "hunter2" not in result.stderr
 
 
 async def test_a_command_runs_where_it_was_told_to(shell: Shell, tmp_path: Path) -> None:
-    assert (await _run(shell, "pwd", cwd=str(tmp_path))).stdout.strip() == str(tmp_path)
+    folder = tmp_path / "a folder's name"
+    folder.mkdir()
+    assert (await _run(shell, "pwd", cwd=str(folder))).stdout.strip() == str(folder)
     missing = await _run(shell, "pwd", cwd=str(tmp_path / "missing"))
     assert missing.outcome is Outcome.RAN
     assert not missing.ok
@@ -124,14 +240,104 @@ async def test_the_same_command_runs_anew_each_time(shell: Shell, tmp_path: Path
     assert file.read_text() == "x\nx\n"
 
 
-async def test_whoever_stops_waiting_ends_the_command(shell: Shell, tmp_path: Path) -> None:
-    begun, late = tmp_path / "begun", tmp_path / "late"
-    os.mkfifo(begun)
-    running = asyncio.ensure_future(_run(shell, f"echo x > {begun}; sleep 2; touch {late}"))
-    assert await asyncio.to_thread(begun.read_text) == "x\n"
+async def test_bytes_are_heard_as_they_come(shell: Shell, tmp_path: Path) -> None:
+    heard: list[tuple[int, bytes]] = []
+    asked = tmp_path / "go on"
+    job = replace(new_job(30.0), watch=lambda stream, data: heard.append((stream, data)))
+    command = f"echo one; echo two >&2; while [ ! -e '{asked}' ]; do sleep 0.1; done; echo three"
+    running = asyncio.ensure_future(shell.run(Action.shell(command), job))
+    await eventually(lambda: (1, b"one\n") in heard and (2, b"two\n") in heard, within_s=20.0)
+    assert not running.done()
+    asked.touch()
+    result = await running
+    assert b"".join(data for stream, data in heard if stream == 1) == b"one\nthree\n"
+    assert (result.stdout, result.stderr) == ("one\nthree\n", "two\n")
+
+
+async def test_whoever_stops_waiting_ends_the_whole_tree(shell: Shell, witness: Witness) -> None:
+    command = f"{witness.line}{STUBBORN}{FOREVER}"
+    running = asyncio.ensure_future(shell.run(Action.shell(command), new_job(60.0)))
+    await eventually(witness.has_heard, within_s=20.0)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    # Its whole tree is gone when the wait is over, so nobody is left who could touch the file.
-    left = await _run(shell, f"ps -eo args= | grep -c '[t]ouch {late}'")
-    assert left.stdout.strip() == "0"
+    # Its whole tree is gone when the wait is over.
+    assert not witness.is_held()
+
+
+async def test_a_job_runs_once_however_often_it_is_asked_for(
+    shell: Shell, make: Make, tmp_path: Path
+) -> None:
+    file, job = tmp_path / "count", new_job()
+    action = Action.shell(f"echo x >> {file}; echo said; exit 5")
+    first = await shell.run(action, job)
+    again = await shell.run(action, job)
+    other = make()
+    recovered = await other.recover(action, job)
+    if isinstance(other, RemoteShell):
+        await other.aclose()
+    assert file.read_text() == "x\n"
+    for result in (first, again, recovered):
+        assert (result.outcome, result.exit_code, result.stdout) == (Outcome.RAN, 5, "said\n")
+
+
+async def test_two_that_ask_for_one_job_at_once_get_one_run(shell: Shell, tmp_path: Path) -> None:
+    file, job = tmp_path / "count", new_job()
+    action = Action.shell(f"echo x >> {file}; sleep 0.3; echo said")
+    results = await asyncio.gather(*(shell.run(action, job) for _ in range(3)))
+    assert file.read_text() == "x\n"
+    assert {(one.outcome, one.stdout) for one in results} == {(Outcome.RAN, "said\n")}
+
+
+async def test_who_recovers_a_job_that_still_runs_waits_for_it(
+    shell: Shell, make: Make, tmp_path: Path
+) -> None:
+    begun, asked, job = tmp_path / "begun", tmp_path / "go on", new_job(60.0)
+    wait = f"while [ ! -e '{asked}' ]; do sleep 0.1; done"
+    action = Action.shell(f"echo one; touch {begun}; {wait}; echo two; echo e >&2; exit 7")
+    running = asyncio.ensure_future(shell.run(action, job))
+    await eventually(begun.exists, within_s=20.0)
+    other = make()
+    heard: list[bytes] = []
+    watching = replace(job, watch=lambda stream, data: heard.append(data))
+    recovering = asyncio.ensure_future(other.recover(action, watching))
+    await eventually(lambda: heard, within_s=20.0)
+    assert not recovering.done()
+    asked.touch()
+    for result in (await recovering, await running):
+        assert (result.outcome, result.exit_code) == (Outcome.RAN, 7)
+        assert (result.stdout, result.stderr) == ("one\ntwo\n", "e\n")
+    if isinstance(other, RemoteShell):
+        await other.aclose()
+
+
+async def test_to_recover_what_never_started_starts_nothing(shell: Shell, tmp_path: Path) -> None:
+    file, job = tmp_path / "count", new_job()
+    action = Action.shell(f"echo x >> {file}")
+    recovered = await shell.recover(action, job)
+    assert recovered.outcome in (Outcome.UNKNOWN, Outcome.CANCELLED)
+    assert recovered.stderr
+    assert not file.exists()
+
+
+async def test_a_time_out_is_told_to_whoever_recovers_it(shell: Shell) -> None:
+    job = Job(secrets.token_hex(32), 0.5)
+    action = Action.shell("echo begun; sleep 60")
+    await shell.run(action, job)
+    result = await shell.recover(action, job)
+    assert (result.outcome, result.exit_code) == (Outcome.TIMED_OUT, 124)
+    assert result.stdout == "begun\n"
+
+
+async def test_what_is_left_behind_does_not_keep_a_command(shell: Shell, witness: Witness) -> None:
+    result = await _run(shell, f"{witness.line}sleep 5 & echo done", timeout_s=30.0)
+    assert (result.outcome, result.stdout) == (Outcome.RAN, "done\n")
+    assert result.duration_s < 5
+    assert result.left or "sleep" in str(result.data.get("left"))
+
+
+async def test_many_commands_at_once_do_not_mix(shell: Shell) -> None:
+    results = await asyncio.gather(*(_run(shell, f"echo {n}; echo {n} >&2") for n in range(14)))
+    assert [(one.stdout, one.stderr) for one in results] == [
+        (f"{number}\n", f"{number}\n") for number in range(14)
+    ]

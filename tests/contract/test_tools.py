@@ -2,51 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
 
-from operator_protocols.domain.action import Outcome
-from operator_protocols.domain.observation import Value
+from operator_protocols.domain.action import TIMEOUT_S_MAX, Argument, Outcome
 from operator_protocols.domain.target import Target
+from operator_protocols.domain.tool import ToolSource
+from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Tool
-from operator_sre.executor.tools.port import CheckPort
+from operator_sre.clock import SystemClock
+from operator_sre.executor.programs import Programs
+from operator_sre.executor.spool import Spool
+from operator_sre.executor.tools.files import Rights
+from operator_sre.executor.tools.parameters import Invalid, validate
+from operator_sre.executor.tools.registry import Preparing, Registry
+from operator_sre.executor.tools.standard import standard_tools
+from operator_sre.lab.rig import Rig
+from operator_sre.lab.tools import rig_tools
 from tests.executor.jobs import new_job
 
-TOOLS: dict[str, Callable[[Callable[[], Sequence[Target]]], Tool]] = {"check_port": CheckPort}
+
+def _registry(folder: Path) -> Registry:
+    """All of them, with nothing that they may touch."""
+    standard = standard_tools(
+        programs=Programs(Spool(folder / "spool")),
+        clock=SystemClock(),
+        targets=lambda: [Target("portless", "node")],
+        manages=lambda service: False,
+        rights=Rights(writable=lambda path: False, secret=lambda path: False),
+        home=folder,
+    )
+    return Registry((*standard, *rig_tools(Rig(folder / "rig"))))
 
 
-@pytest.fixture(params=sorted(TOOLS))
-def tool(request: pytest.FixtureRequest) -> Tool:
-    return TOOLS[request.param](lambda: [Target("portless", "node")])
+NAMES = [spec.name for spec in _registry(Path("/nonexistent")).specs]
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    return _registry(tmp_path)
+
+
+@pytest.fixture(params=NAMES)
+def tool(request: pytest.FixtureRequest, registry: Registry) -> Tool:
+    return registry.named(request.param)
 
 
 def test_a_tool_describes_itself(tool: Tool) -> None:
     spec = tool.spec
     assert spec.name.isidentifier()
+    assert spec.name.islower()
     assert spec.sentence.endswith(".")
     assert all(one.name.isidentifier() and one.sentence for one in spec.parameters)
-    assert spec.changes or spec.risk == "low"
+    assert len({one.name for one in spec.parameters}) == len(spec.parameters)
+    assert spec.source in ToolSource
+    assert 0 < spec.timeout_s <= TIMEOUT_S_MAX
+    assert spec.changes or spec.risk is Risk.LOW
+
+
+def test_what_takes_it_back_is_a_tool(tool: Tool, registry: Registry) -> None:
+    spec = tool.spec
+    if not spec.changes:
+        assert (spec.undo, spec.reversible) == ("", False)
+    if spec.undo:
+        assert spec.reversible
+        assert registry.named(spec.undo).spec.changes
+
+
+def test_what_is_not_required_has_a_default_that_fits(tool: Tool) -> None:
+    for one in tool.spec.parameters:
+        if one.required:
+            assert one.default is None
+        elif one.default is not None:
+            found = validate(tool.spec, {one.name: one.default})
+            wrong = found.errors if isinstance(found, Invalid) else ()
+            assert not any(error.startswith(repr(one.name)) for error in wrong)
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     "arguments",
     [
-        {},
         {"target": None},
         {"target": 7},
         {"target": "nobody"},
         {"target": "portless"},
         {"other": "x"},
+        {"service": "sshd", "path": "/etc/shadow", "pid": 1, "seconds": -1, "text": 3},
     ],
     ids=str,
 )
 async def test_a_call_that_makes_no_sense_is_a_result(
-    tool: Tool, arguments: dict[str, Value]
+    tool: Tool, arguments: dict[str, Argument]
 ) -> None:
     result = await tool.call(arguments, new_job())
     assert result.outcome is Outcome.RAN
     assert not result.ok
     assert result.stderr
     assert result.category is not None
+
+
+@pytest.mark.asyncio
+async def test_a_call_without_anything_is_a_result(tool: Tool) -> None:
+    if any(one.required for one in tool.spec.parameters):
+        result = await tool.call({}, new_job())
+        assert (result.outcome, result.ok) == (Outcome.RAN, False)
+
+
+VALUES = some.none() | some.booleans() | some.integers() | some.text() | some.floats()
+
+
+@pytest.mark.asyncio
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(values=some.lists(VALUES, min_size=4, max_size=4))
+async def test_looking_before_a_call_never_fails(tool: Tool, values: list[Argument]) -> None:
+    if isinstance(tool, Preparing):
+        names = [one.name for one in tool.spec.parameters]
+        await tool.prepare(dict(zip(names, values, strict=False)))

@@ -114,7 +114,10 @@ class Workshop:
             terms=Terms(approval_s=60.0),
         )
         executor = Executor(self.store.intents, self._shell, self.tools)
-        return Care(self.plant, gate, executor)
+        return Care(self.plant, gate, executor, self._propose)
+
+    async def _propose(self, action: Action, ticket: Ticket) -> Action:
+        return action
 
     def _policy(self) -> Policy:
         return Policy(
@@ -141,7 +144,6 @@ class Workshop:
             verifier=Verifier(clock=self.clock, stable_s=STABLE_S, deadline_s=30.0, interval_s=1.0),
             journal=store.journal,
             entries=store.entries,
-            intents=store.intents,
             sealed=store.sealed,
             tickets=store.tickets,
             clock=self.clock,

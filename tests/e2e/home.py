@@ -20,6 +20,7 @@ from operator_sre.store import Store, open_store
 from tests.e2e.census import processes_of
 from tests.e2e.waiting import eventually
 from tests.e2e.warm import Done, Warm
+from tests.processes.runners import end_runner
 
 __all__ = ["OPERATOR", "Home", "Json", "Running", "answers", "run_operator"]
 
@@ -189,6 +190,7 @@ class Home:
             self.look("lab", "down", "ratelimiter")
         if "store" in self.__dict__:
             self.store.close()
+        end_runner(self.path / "runner")
         left = processes_of(self.path)
         for pid in left:
             os.kill(pid, signal.SIGKILL)

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from operator_protocols.domain.action import Action
-from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.verdict import Mode, Risk
+from operator_sre.app.hands import MACHINE
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import load_config
 from operator_sre.gate import Gate, Policy
@@ -39,7 +39,7 @@ async def _run(app: App, command: str) -> str:
     assert ticket is not None
     permit = await gate.permit(gate.judge(Action.shell(command)), ticket)
     assert isinstance(permit, Permit), permit
-    result, _ = await app.executor((), Limits).execute(permit)
+    result, _ = await app.hands(MACHINE).executor.execute(permit)
     return f"{result.outcome}: {result.stderr}"
 
 

@@ -11,6 +11,7 @@ from tests.e2e.census import processes_of
 from tests.e2e.home import Home
 from tests.e2e.story import Story
 from tests.e2e.waiting import eventually
+from tests.processes.runners import end_runner
 
 
 def test_an_agent_waits_on_an_empty_home_for_a_monitor_to_file_something(home: Home) -> None:
@@ -44,6 +45,7 @@ def _down(home: Home, directory: Path) -> None:
     """Taking a rig down leaves nothing of it, and twice is fine."""
     assert directory.is_dir()
     assert home.ask("lab", "down", "ratelimiter")["down"] is True
+    end_runner(home.path / "runner")
     assert processes_of(home.path) == {}
     assert not directory.exists()
     assert home.look("lab", "down", "ratelimiter").code == 0

@@ -16,7 +16,7 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.ticket import Ticket
-from operator_protocols.domain.tool import ToolSpec
+from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_protocols.ports import Job
 from operator_sre.executor import Executor
@@ -29,13 +29,18 @@ from tests.contract.clock import HeldClock
 from tests.contract.samples import violation
 
 pytestmark = pytest.mark.asyncio
+INTEGER = ParameterType.INTEGER
 
 
 class _Tool:
     """Does what the test says."""
 
     def __init__(self, *, hangs: bool = False) -> None:
-        self.spec = ToolSpec("nudge", "It nudges.", (), Risk.LOW, changes=True)
+        given = (
+            Parameter("target", "whom", required=False),
+            Parameter("n", "n", INTEGER, required=False),
+        )
+        self.spec = ToolSpec("nudge", "It nudges.", given, Risk.LOW, changes=True)
         self.calls: list[Mapping[str, Argument]] = []
         self.begun = asyncio.Event()
         self._hangs = hangs

@@ -15,7 +15,13 @@ from operator_protocols.domain.verdict import Level
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import ENVIRONMENT, LocalShell
-from operator_sre.executor.venv import shadowed_by, with_venv
+from operator_sre.executor.venv import (
+    active_venv,
+    found_venv,
+    shadowed_by,
+    warning_for,
+    with_venv,
+)
 from operator_sre.gate import Policy, judge
 from tests.executor.jobs import run_in
 
@@ -72,3 +78,84 @@ def test_only_in_this_form_is_it_safe() -> None:
     assert inside.digest != Action.shell("pip list").digest
     for line in ("source .venv/bin/activate", ". .venv/bin/activate && pip list"):
         assert judge(Action.shell(line), Policy()).level is Level.REVIEW
+
+
+def test_one_is_active_by_its_variable_or_as_that_of_this_python() -> None:
+    def active(prefix: str, **environ: str) -> str:
+        return active_venv(environ, prefix=prefix, base_prefix="/usr")
+
+    assert active("/usr") == ""
+    assert active("/srv/.venv") == "/srv/.venv"
+    assert active("/srv/.venv", VIRTUAL_ENV="/home/ada/env") == "/home/ada/env"
+    assert active("/usr", VIRTUAL_ENV="") == ""
+
+
+@pytest.mark.parametrize("name", [".venv", "venv", "env", "virtualenv"])
+def test_the_nearest_one_above_is_found(tmp_path: Path, name: str) -> None:
+    inside = tmp_path / "project" / "deep" / "inside"
+    inside.mkdir(parents=True)
+    assert found_venv(inside, home=tmp_path) == ""
+    above = tmp_path / "project" / name
+    venv.create(above, with_pip=False, symlinks=True)
+    assert found_venv(inside, home=tmp_path) == str(above)
+    (inside / name).mkdir()
+    assert found_venv(inside, home=tmp_path) == str(above), "a folder of that name is none"
+
+
+def test_looking_for_one_stays_within_the_project_and_the_home(tmp_path: Path) -> None:
+    outside = tmp_path / "venv"
+    venv.create(outside, with_pip=False, symlinks=True)
+    inside = tmp_path / "project" / "inside"
+    inside.mkdir(parents=True)
+    assert found_venv(inside, home=Path("/nonexistent")) == str(outside)
+    assert found_venv(inside, home=tmp_path / "project") == ""
+    (tmp_path / "project" / ".git").mkdir()
+    assert found_venv(inside, home=Path("/nonexistent")) == ""
+    deep = tmp_path.joinpath(*"d" * 40)
+    deep.mkdir(parents=True)
+    assert found_venv(deep, home=Path("/nonexistent")) == "", "it gives up after some folders"
+
+
+WARNED = (
+    *(
+        "pip install requests",
+        "pip3 install -r x.txt",
+        "pip3.11 uninstall -y x",
+        "pip -q install x",
+    ),
+    *("sudo pip install x", "sudo -u ada -H pip install x", "env A=1 pip install x"),
+    *("python -m pip install x", "python3 -Im pip install x", "python3 -mpip install x"),
+    *("/usr/bin/python3 x.py", "python x.py --version", "python3.11 -c 'import x'"),
+    *("python -u -W ignore x.py", "python3 -m pytest -q", "python - < x.py", "cat x.py | python"),
+    *("cd /srv && pip install x", "ls; python x.py", "ls\npython x.py", "(python x.py)"),
+    *("if true; then pip install x; fi", "DEBUG=1 python x.py", "nice -n 5 python x.py"),
+    *("python x.py > out 2>&1", "pip \\\ninstall x"),
+)
+NOT_WARNED = (
+    *("pipx install x", "python --version", "python3 -V", "pip --version", "pip list", "pip -h"),
+    *("python -m venv .venv", "python3 -m virtualenv x", "python -m json.tool x", "pip install -h"),
+    *("python3 -m http.server", "python -m pip list", ".venv/bin/pip install x", "ls"),
+    *("/srv/app/venv/bin/python x.py", "source .venv/bin/activate && pip install x"),
+    *(". venv/bin/activate; python x.py", "PATH=/srv/venv/bin:$PATH python x.py"),
+    *("echo pip install x", "echo 'python x.py'", "grep pip install", "uv pip install x"),
+    *("ls # ; pip install x", "apt install python3-pip", "pip install 'open", "which python"),
+    *("", "pythonic x", "echo " + "python x.py; " * 5_000),
+)
+
+
+@pytest.mark.parametrize("command", WARNED)
+def test_python_without_one_is_warned_of(command: str) -> None:
+    assert "--venv '/srv/my app/.venv'" in warning_for(command, "/srv/my app/.venv")
+    assert "python3 -m venv .venv" in warning_for(command, "")
+
+
+@pytest.mark.parametrize("command", NOT_WARNED, ids=lambda command: command[:40])
+def test_what_needs_none_is_left_alone(command: str) -> None:
+    assert warning_for(command, "/srv/.venv") == ""
+
+
+def test_a_warning_is_a_sentence_with_the_next_step() -> None:
+    assert warning_for("pip3 install x", "/srv/.venv") == (
+        "'pip3' runs without a virtual environment. "
+        "To run it inside of '/srv/.venv', add: --venv /srv/.venv"
+    )

@@ -18,6 +18,8 @@ from operator_sre.processes import identity
 from operator_sre.processes.identity import (
     Row,
     alive,
+    boot_time,
+    born_now,
     descendants,
     paused,
     process_of,
@@ -149,3 +151,14 @@ def test_identity_is_cheap_to_import() -> None:
     code = "import sys, operator_sre.processes.identity; print('asyncio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout.strip() == b"False"
+
+
+def test_whoever_is_born_now_is_not_older_than_those_who_are_there() -> None:
+    before = born_now()
+    with subprocess.Popen(["sleep", "60"]) as popen:
+        child = process_of(popen.pid)
+        popen.kill()
+    assert child is not None
+    # The kernel counts in hundredths of a second.
+    assert before - 0.011 <= child.started <= born_now()
+    assert 0 < boot_time() < before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.pattern import Pattern
 from operator_protocols.domain.permit import ApprovalState, Permit
 from operator_protocols.domain.verdict import Mode
+from operator_protocols.domain.workflow import StepNote, WorkflowState
 from operator_protocols.ports import Clock, Condition
 from operator_sre.gate import Gate, Policy
 from operator_sre.ledger import KeyFile
@@ -30,6 +32,7 @@ from tests.contract.samples import (
     run_started,
     standing_rule,
     violation,
+    workflow_record,
 )
 
 __all__ = ["Estate", "live_through_everything", "quietly"]
@@ -145,6 +148,19 @@ async def live_through_everything(store: Store, clock: HeldClock) -> None:
     for name in ("shop", "other"):
         await store.modes.set(name, Mode.APPROVE, by="ada", reason="\ud800")
     await store.modes.reset("other", by="ada", reason="")
+    await _live_through_workflows(store, clock, ada)
     await store.observations.add(Observation("shop", clock.now()))
     condition = Condition("shop", "up", "node-1", Health.BROKEN, clock.now(), None)
     await store.conditions.update([condition])
+
+
+async def _live_through_workflows(store: Store, clock: HeldClock, by: Actor) -> None:
+    claims = store.workflow_claims
+    made = workflow_record("workflow-1", at=clock.now())
+    await store.workflows.add(workflow_record("workflow-2", at=clock.now()))
+    record = await store.workflows.add(made, worker="worker", lease_s=30.0)
+    done = StepNote("look", WorkflowState.COMPLETED, 1, "workflow-1/look/1", exit_code=0)
+    await claims.note(record, done)
+    await claims.note(record, replace(done, run="workflow-1/look/undo", undoes=True))
+    await store.workflows.cancel("workflow-1", by=by, reason="enough")
+    await claims.end(record, WorkflowState.CANCELLED, reason="cancelled by ada")

@@ -26,6 +26,8 @@ from operator_protocols.ports import (
     StandingRules,
     Switch,
     Tickets,
+    WorkflowClaims,
+    Workflows,
 )
 from operator_sre.ledger import KeyFile
 from operator_sre.ledger.sealing import Vault
@@ -60,6 +62,8 @@ def test_every_stored_noun_meets_its_port(tmp_path: Path) -> None:
         Sessions: store.sessions,
         Switch: store.switch,
         Tickets: store.tickets,
+        WorkflowClaims: store.workflow_claims,
+        Workflows: store.workflows,
     }
     assert [port for port, one in met.items() if not isinstance(one, port)] == []
     store.close()

@@ -29,6 +29,8 @@ MEDDLING = {
     "DELETE FROM resets": Difference("resets", 1, 0, 0),
     "DELETE FROM patterns": Difference("patterns", 2, 0, 0),
     "UPDATE standing_rules SET revoked = 0": Difference("standing_rules", 0, 0, 1),
+    "UPDATE workflows SET epoch = 9": Difference("workflows", 0, 0, 2),
+    "DELETE FROM workflow_steps WHERE place = 0": Difference("workflow_steps", 2, 0, 0),
 }
 
 

@@ -16,7 +16,14 @@ from operator_sre.ledger import KeyFile, verify
 from operator_sre.store import Store
 from operator_sre.store.purge import PurgePlan, plan_purge, purge
 from tests.contract.clock import NOON, HeldClock
-from tests.contract.samples import escalated, resolved, run_finished, run_started, violation
+from tests.contract.samples import (
+    escalated,
+    resolved,
+    run_finished,
+    run_started,
+    violation,
+    workflow_record,
+)
 from tests.store.life import Estate, quietly
 
 DAY_S = 86_400.0
@@ -217,3 +224,19 @@ def test_an_entry_goes_with_its_story(
     assert plan.takes(kind, at, ticket, run) is expected
     assert plan_purge.__doc__
     assert purge.__doc__
+
+
+def test_what_waits_for_its_time_is_not_purged_however_old_it_is(lived: Estate) -> None:
+    clock = lived.clock
+    assert isinstance(clock, HeldClock)
+    later = workflow_record("workflow-9", at=clock.now(), in_s=1e7)
+    lived.do(lambda store: store.workflows.add(later))
+    clock.advance(9e6)
+    plan = lived.upkeep.plan(clock.now())
+    assert "workflow-1" in plan.runs
+    assert "workflow-9" not in plan.runs
+    lived.upkeep.purge(plan, by=ADA, progress=quietly)
+    left = lived.change("SELECT id FROM workflows ORDER BY id")[0]
+    assert ("workflow-9",) in left
+    assert ("workflow-1",) not in left
+    assert lived.upkeep.rebuild(progress=quietly) == ()

@@ -4,6 +4,9 @@ __all__ = ["BROAD_EXCEPTS", "PRINTS", "SLEEPS", "WORDS"]
 
 # `path:function` -> why this is a boundary at which any error at all must be caught.
 BROAD_EXCEPTS: dict[str, str] = {
+    "src/operator_sre/app/workflows.py:_carried": (
+        "one broken workflow must not end the agent; it is logged and has been failed"
+    ),
     "src/operator_sre/engine/local.py:LocalEngine._carry": (
         "one broken run must not end the agent; it is logged and its ticket released"
     ),
@@ -28,6 +31,7 @@ PRINTS: dict[str, str] = {}
 # `path:function` in tests -> why it waits for time instead of a condition.
 SLEEPS: dict[str, str] = {
     "tests/e2e/waiting.py:eventually": "polls a condition until its deadline",
+    "tests/executor/transports/sshd.py:_await_banner": "polls a condition until its deadline",
     "tests/processes/waiting.py:eventually": "polls a condition until its deadline",
     "tests/services/conftest.py:_until": "polls a condition until its deadline",
     "tests/services/test_ratelimiter_window.py:Round._call": "the pace of a caller is the input",

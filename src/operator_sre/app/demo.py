@@ -93,6 +93,7 @@ async def play(
             loops.cancel()
             await asyncio.gather(loops, return_exceptions=True)
         await rig.down()
+        await app.programs.dismiss()
 
 
 async def _serve(*loops: Any) -> None:

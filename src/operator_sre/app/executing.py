@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from operator_protocols.domain.action import Action, Outcome, Result
-from operator_protocols.domain.entry import Actor, Draft, Kind
+from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState, Permit
 from operator_protocols.domain.verdict import Mode, Verdict
 from operator_protocols.errors import ConflictError, NotFoundError, UsageError
@@ -19,32 +19,38 @@ from operator_sre.app.approvals import signed_in
 from operator_sre.app.hands import MACHINE, Hands
 from operator_sre.app.outlook import Outlook, outlook_of
 from operator_sre.app.policy import record_overrides
-from operator_sre.app.redaction import open_redactor
+from operator_sre.app.redaction import LiveOutput, open_redactor
 from operator_sre.app.wiring import App
 from operator_sre.codec import to_json
 from operator_sre.gate import Way
 from operator_sre.pipeline import refused_payload
 
-__all__ = ["Executed", "Wanted", "execute_command", "foresee_command"]
+__all__ = ["Executed", "Wanted", "execute_command", "foresee_command", "hands_for"]
 
 NEVER, NOT_NOW, BROKEN_OFF = 3, 4, 1
+LOOK_AHEAD_MAX = 1_000
+# It is told which stream says what, and may answer False when it wants no more of it.
+Watch = Callable[[int, bytes], bool | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A command line, and what a person said of it."""
+    """A command line, or a call of a tool, and what a person said of it."""
 
-    command: str
+    command: str = ""
     cwd: str = "/"
     subject: str = ""
     target: str = ""
     timeout_s: float = 120.0
     reason: str = ""
     venv: str = ""
+    call: Action | None = None
 
     @property
     def action(self) -> Action:
         """What the gate judges."""
+        if self.call is not None:
+            return self.call
         action = Action.shell(self.command, target=self.target, reasoning=self.reason)
         return replace(action, cwd=self.cwd, timeout_s=self.timeout_s, venv=self.venv)
 
@@ -54,7 +60,7 @@ class Executed:
     """What became of a command, without secrets, and the exit code that says so.
 
     `explanation` is why it was judged so, or why it did not run and what to do next; `seq` is the
-    entry that holds it.
+    entry that holds it, `command` that of its beginning, by which the history knows it.
     """
 
     verdict: Verdict
@@ -62,6 +68,7 @@ class Executed:
     explanation: str
     seq: int
     exit_code: int
+    command: int = 0
 
     @property
     def ran(self) -> bool:
@@ -97,20 +104,26 @@ class _Announced:
 
 def foresee_command(app: App, wanted: Wanted) -> Outlook:
     """What would happen. Runs nothing and writes nothing."""
-    subject, hands = _hands(app, wanted)
+    subject, hands = hands_for(app, wanted)
     verdict = hands.gate.judge(wanted.action)
     surroundings = app.surroundings
     return outlook_of(hands, verdict, _me(), subject=subject, surroundings=surroundings)
 
 
 async def execute_command(
-    app: App, wanted: Wanted, *, asked: Callable[[Approval], None]
+    app: App,
+    wanted: Wanted,
+    *,
+    asked: Callable[[Approval], None],
+    watch: Watch | None = None,
+    began: Callable[[], None] = lambda: None,
 ) -> Executed:
     """Judge it, have it permitted, run it. `asked` is told of a request that people wait for.
 
+    `watch` hears what it says as it comes, without secrets; `began` is told when it is permitted.
     Whoever stops waiting takes the request back, because nobody would come for the answer.
     """
-    subject, hands = _hands(app, wanted)
+    subject, hands = hands_for(app, wanted)
     await record_overrides(app)
     me, announced = _me(), _Announced(app.store.approvals, asked)
     gate = replace(hands.gate, approvals=announced)
@@ -125,11 +138,35 @@ async def execute_command(
         step = _next_step(app, subject) if way is Way.PROPOSES else ""
         code = NEVER if way is Way.NEVER else NOT_NOW
         return await _refused(app, verdict, permit, me, step=step, code=code)
-    result, entry = await hands.executor.execute(permit)
+    began()
+    newest = app.store.entries.newest(limit=1)
+    result, entry = await _watched(app, hands, permit, watch)
     if entry is None:
         return await _refused(app, verdict, result, me, permit=permit.fingerprint)
     code = BROKEN_OFF if result.exit_code is None else result.exit_code
-    return Executed(verdict, _shown(app, result), verdict.explanation, entry.seq, code)
+    begun = _begun(app, permit, after=newest[0].seq if newest else 0)
+    return Executed(verdict, _shown(app, result), verdict.explanation, entry.seq, code, begun)
+
+
+async def _watched(
+    app: App, hands: Hands, permit: Permit, watch: Watch | None
+) -> tuple[Result, Entry | None]:
+    if watch is None:
+        return await hands.executor.execute(permit)
+    live = LiveOutput(open_redactor(app.config), watch)
+    try:
+        return await hands.executor.execute(permit, watch=live.feed)
+    finally:
+        live.end()
+
+
+def _begun(app: App, permit: Permit, *, after: int) -> int:
+    """The entry that it began with, which is one of the first that were written since."""
+    for entry in app.store.entries.after(after, limit=LOOK_AHEAD_MAX):
+        is_call = entry.kind is Kind.TOOL_CALL
+        if is_call and entry.payload.get("permit") == permit.fingerprint:
+            return entry.seq
+    return 0
 
 
 async def _refused(
@@ -180,9 +217,9 @@ def _me() -> Actor:
     return Actor(person, "user", f"{person}@{socket.gethostname()}:{os.getpid()}")
 
 
-def _hands(app: App, wanted: Wanted) -> tuple[str, Hands]:
+def hands_for(app: App, wanted: Wanted) -> tuple[str, Hands]:
     """What acts for the subject that was named, or that the target belongs to."""
-    if not wanted.command.strip():
+    if not wanted.action.command.strip():
         raise UsageError("There is no command to run.", next_step="Try: operator exec 'uptime'")
     subject = MACHINE
     if wanted.subject or wanted.target:

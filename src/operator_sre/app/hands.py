@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     # Whoever only reads the store starts without the stages.
+    from operator_protocols.domain.action import Action, Result
     from operator_protocols.domain.target import Target
+    from operator_protocols.domain.ticket import Ticket
     from operator_sre.executor import Executor
+    from operator_sre.executor.tools.registry import Registry
     from operator_sre.gate import Gate
     from operator_sre.gate.restraint import Restraint
 
@@ -33,9 +36,19 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """The gate, what holds it back, and the executor behind them."""
+    """The gate, what holds it back, the executor behind them, and the tools that it knows."""
 
     gate: Gate
     restraint: Restraint
     executor: Executor
     targets: Callable[[], Sequence[Target]]
+    registry: Registry
+
+    async def propose(self, action: Action, ticket: Ticket | None = None) -> Action | Result:
+        """An action completed from what is known, or what is wrong with it."""
+        from operator_sre.executor.tools.parameters import Invalid
+        from operator_sre.executor.tools.registry import known_from
+
+        known = known_from(ticket, self.targets(), target=action.target)
+        found = await self.registry.proposed(action, known)
+        return found.result if isinstance(found, Invalid) else found

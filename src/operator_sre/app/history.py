@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from operator_protocols.domain.command import OUTCOMES, Command, CommandFilter
 from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.verdict import Level
 from operator_protocols.errors import NotFoundError, StoreError, UsageError
+from operator_sre.app.redaction import LiveOutput, open_redactor
 from operator_sre.app.wiring import App
 from operator_sre.ledger.history.query import parse_query
 from operator_sre.ledger.history.statistics import (
@@ -35,6 +37,7 @@ __all__ = [
     "search_commands",
     "search_entries",
     "show_command",
+    "show_output",
     "statistics",
     "venv_report",
     "wanted",
@@ -44,6 +47,7 @@ __all__ = [
 LOOK_BACK_MAX = 20_000
 # A reader brings a small rest of the index up to date itself; a large one is left to the writers.
 CATCH_UP_MAX = 20_000
+CHUNK_BYTES = 65_536
 _AGO = re.compile(r"(\d{1,4})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -157,6 +161,27 @@ def show_command(app: App, seq: int) -> CommandView:
         for digest in (command.stdout_sha256, command.stderr_sha256)
     ]
     return CommandView(_seen([command])[0], *files)
+
+
+def show_output(app: App, seq: int, show: Callable[[int, bytes], bool]) -> None:
+    """All that a command said, without secrets: stdout, then stderr, as 1 and 2 for `show`."""
+    view = show_command(app, seq)
+    kept = {
+        1: (view.command.stdout_sha256, view.stdout_file),
+        2: (view.command.stderr_sha256, view.stderr_file),
+    }
+    if any(digest and not path for digest, path in kept.values()):
+        raise NotFoundError(
+            f"The whole output of command {seq} is not on this machine, or not any more.",
+            next_step=f"What the record keeps of it: operator history show {seq}",
+        )
+    live = LiveOutput(open_redactor(app.config), show)
+    for number, (_, path) in kept.items():
+        if path:
+            with Path(path).open("rb") as file:
+                while chunk := file.read(CHUNK_BYTES):
+                    live.feed(number, chunk)
+    live.end()
 
 
 def statistics(app: App, where: CommandFilter) -> Statistics:

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from operator_sre.app.policy import follow_policy, record_overrides
+from operator_sre.app.recovering import follow_abandoned
 from operator_sre.app.wiring import App
+from operator_sre.app.workflows import follow_workflows
 
 __all__ = ["agent", "monitor", "up"]
 
@@ -25,7 +27,9 @@ async def agent(app: App) -> None:
     await record_overrides(app)  # before anything is judged by them
     async with asyncio.TaskGroup() as group:
         group.create_task(follow_policy(app))
+        group.create_task(follow_abandoned(app))
         group.create_task(app.engine().work())
+        group.create_task(follow_workflows(app))
 
 
 async def up(app: App, subjects: Sequence[str]) -> None:

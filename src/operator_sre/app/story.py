@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -138,6 +139,43 @@ def _counted_anew(payload: Mapping[str, Any]) -> Iterable[Line]:
     yield Line("decide", f"the limits of {payload['subject']} were reset{_because(payload)}")
 
 
+def _workflow_requested(payload: Mapping[str, Any]) -> Iterable[Line]:
+    record = payload["record"]
+    workflow, due = record["workflow"], record["due_at"][:19].replace("T", " ")
+    count = len(workflow["steps"])
+    when = f", due at {due} UTC" if record["scheduled"] else ""
+    steps = "one step" if count == 1 else f"{count} steps"
+    yield Line("file", f"workflow {workflow['name']}: {steps}{when}")
+
+
+def _workflow_claimed(payload: Mapping[str, Any]) -> Iterable[Line]:
+    how = "runs it" if payload["epoch"] == 1 else "goes on with it"
+    yield Line("act", f"{payload['worker']} {how}")
+
+
+def _workflow_step(payload: Mapping[str, Any]) -> Iterable[Line]:
+    note = payload["note"]
+    attempt = f", attempt {note['attempt']}" if note["attempt"] > 1 else ""
+    tone = {"completed": "good", "failed": "bad", "cancelled": "warn"}.get(note["state"], "plain")
+    yield Line("act", f"step {note['step']}: {note['state']}{attempt}{_because(note)}", tone)
+
+
+def _workflow_undo(payload: Mapping[str, Any]) -> Iterable[Line]:
+    note = payload["note"]
+    tone = {"completed": "good", "failed": "bad"}.get(note["state"], "plain")
+    yield Line("act", f"taking back step {note['step']}: {note['state']}{_because(note)}", tone)
+
+
+def _workflow_cancelled(payload: Mapping[str, Any]) -> Iterable[Line]:
+    what = " and taken back" if payload["undo"] else ""
+    yield Line("decide", f"the workflow is to be cancelled{what}{_because(payload)}", "warn")
+
+
+def _workflow_ended(payload: Mapping[str, Any]) -> Iterable[Line]:
+    tone = "good" if payload["state"] == "completed" else "bad"
+    yield Line("close", f"the workflow is {payload['state']}{_because(payload)}", tone)
+
+
 def _because(payload: Mapping[str, Any]) -> str:
     return f": {payload['reason']}" if payload["reason"] else ""
 
@@ -145,7 +183,8 @@ def _because(payload: Mapping[str, Any]) -> str:
 def command_of(action: Mapping[str, Any]) -> str:
     """An action as people write it."""
     if action["tool"] == "shell":
-        return str(action["arguments"]["command"])
+        arguments = action["arguments"]
+        return shlex.join(map(str, arguments.get("argv") or ())) or str(arguments.get("command"))
     inside = ", ".join(f"{name}={value}" for name, value in sorted(action["arguments"].items()))
     return f"{action['tool']}({inside})"
 
@@ -173,4 +212,10 @@ _TELL: dict[Kind, Callable[[Mapping[str, Any]], Iterable[Line]]] = {
     Kind.MODE_SET: _mode,
     Kind.MODE_RESET: _mode,
     Kind.LIMITS_RESET: _counted_anew,
+    Kind.WORKFLOW_REQUESTED: _workflow_requested,
+    Kind.WORKFLOW_CLAIMED: _workflow_claimed,
+    Kind.WORKFLOW_STEP: _workflow_step,
+    Kind.WORKFLOW_UNDO: _workflow_undo,
+    Kind.WORKFLOW_CANCELLED: _workflow_cancelled,
+    Kind.WORKFLOW_ENDED: _workflow_ended,
 }

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.action import digest_of
+from operator_protocols.domain.target import Origin, Process
 from operator_protocols.domain.verdict import Mode
-from operator_protocols.errors import ConfigError, NotFoundError, UsageError
+from operator_protocols.errors import NotFoundError, UsageError
 from operator_protocols.ports import (
     CapabilityChecker,
     Clock,
     PermissionChecker,
     Plugin,
     SubjectSettings,
-    Tool,
 )
 from operator_sre.app.hands import MACHINE, Hands, Surroundings
 from operator_sre.clock import SystemClock
@@ -41,18 +41,15 @@ from operator_sre.store.transaction import Rules
 
 if TYPE_CHECKING:
     # Whoever only reads the store starts without the rest; each part is loaded where it is used.
-    from operator_protocols.domain.action import Action
     from operator_protocols.domain.limits import Limits
     from operator_protocols.domain.target import Target
     from operator_sre.engine import LocalEngine
-    from operator_sre.executor import Executor
     from operator_sre.executor.programs import Programs
     from operator_sre.executor.running import Running
     from operator_sre.executor.spool import Spool
-    from operator_sre.gate import Answering, Policy, Profile, Standing, Terms
+    from operator_sre.gate import Answering, Standing, Terms
     from operator_sre.gate.policy import Rulebook
     from operator_sre.gate.policy.reload import PolicyFile
-    from operator_sre.gate.restraint import Restraint
     from operator_sre.ledger.redaction import Redactor
     from operator_sre.pipeline import Care, Pipeline
     from operator_sre.store.backup import Backup
@@ -148,7 +145,7 @@ class App:
         """What commands of this home run on this machine."""
         from operator_sre.executor.running import Running
 
-        return Running(self.config.home / "running")
+        return Running(self.config.home / "runner")
 
     @property
     def programs(self) -> Programs:
@@ -156,6 +153,15 @@ class App:
         from operator_sre.executor.programs import Programs
 
         return Programs(self.spool, self.running)
+
+    @property
+    def origin(self) -> Origin:
+        """Who we are, for whoever finds what we began."""
+        from operator_sre.processes.identity import process_of
+        from operator_sre.processes.runner.records import boot_id
+
+        me = process_of(os.getpid()) or Process(os.getpid(), 0.0)
+        return Origin(socket.gethostname(), boot_id(), me)
 
     @property
     def surroundings(self) -> Surroundings:
@@ -213,19 +219,6 @@ class App:
         )
         return replace(limits, failures_max=int(told.get("breaker_failures", limits.failures_max)))
 
-    def executor(self, tools: Sequence[Tool], limits: Callable[[], Limits]) -> Executor:
-        """The hands of this home: what they run can be found, and follows the kill switch."""
-        from operator_sre.executor import Executor
-        from operator_sre.executor.transports.local import LocalShell
-
-        return Executor(
-            self.store.intents,
-            LocalShell(self.programs),
-            tools,
-            limits=limits,
-            generation=lambda: self.store.switch.state().generation,
-        )
-
     def rig_directory(self, subject: str) -> Path:
         """Where the rig of a subject lives under this home."""
         return self.config.home / "lab" / subject
@@ -272,6 +265,7 @@ class App:
             subject=plugin.subject(settings),
             gate=hands.gate,
             executor=hands.executor,
+            propose=hands.propose,
             causes=plugin.causes,
             notes=plugin.notes,
         )
@@ -282,85 +276,9 @@ class App:
 
     def hands(self, name: str) -> Hands:
         """What acts for a subject, or for MACHINE."""
-        from operator_sre.gate import Profile
-        from operator_sre.lab.rig import Rig
-        from operator_sre.lab.tools import rig_tools
+        from operator_sre.app.arming import hands_of
 
-        if name == MACHINE or any(one.name == name for one in self.config.subjects):
-            targets = self.targets_of(name)
-            return self._hands(name, lambda: targets, (), Profile.STANDARD)
-        rig = Rig.attach(self.rig_directory(name))
-        return self._hands(name, rig.targets, rig_tools(rig), Profile.LAB)
-
-    def _hands(
-        self,
-        name: str,
-        targets: Callable[[], Sequence[Target]],
-        tools: Sequence[Tool],
-        profile: Profile,
-    ) -> Hands:
-        from operator_sre.executor.tools.port import CheckPort
-        from operator_sre.gate import Gate, Policy, Profile
-
-        if self.config.values["profile"] == Profile.LAB and profile is not Profile.LAB:
-            raise ConfigError(
-                f"The profile 'lab' is for rigs only, and {name!r} is not one.",
-                next_step="Remove 'profile', or start a rig with: operator lab up",
-            )
-        every_tool = (CheckPort(targets), *tools)
-
-        latest: list[Policy] = []
-
-        def policy() -> Policy:
-            now = targets()
-            made = Policy(
-                mode=self.mode_of(name),
-                profile=profile,
-                tools=tuple(tool.spec for tool in every_tool),
-                boundary_tools=frozenset(tool.spec.name for tool in tools),
-                boundary_targets=frozenset(target.name for target in now),
-                book=self.rules(),
-            )
-            if not latest or latest[0] != made:
-                latest[:] = [made]
-            return latest[0]  # the same one as long as nothing changes: it knows its digest
-
-        def limits() -> Limits:
-            return self.limits_of(len(targets()), rig=profile is Profile.LAB)
-
-        restraint = self._restraint(policy, limits)
-        return Hands(
-            gate=Gate(
-                policy=policy,
-                journal=self.store.journal,
-                approvals=self.store.approvals,
-                clock=self.clock,
-                new_id=self.new_id,
-                terms=self.terms,
-                standing=self.standing,
-                permissions=self.permissions,
-                capabilities=self.capabilities,
-                identify=lambda name: _identity(name, targets()),
-                environment=digest_of(dict(self.surroundings.environment)),
-                restrain=restraint,
-            ),
-            restraint=restraint,
-            executor=self.executor(every_tool, limits),
-            targets=targets,
-        )
-
-    def _restraint(self, policy: Callable[[], Policy], limits: Callable[[], Limits]) -> Restraint:
-        from operator_sre.gate import Profile
-        from operator_sre.gate.restraint import Restraint
-
-        def inside(action: Action) -> bool:
-            now = policy()
-            return now.profile is Profile.LAB and now.inside(action)
-
-        store = self.store
-        return Restraint(
-            store.switch, store.changes, store.sessions, self.clock, limits, inside=inside
-        )
+        return hands_of(self, name)
 
     def engine(self) -> LocalEngine:
         """The loops that watch and work, on this home."""
@@ -412,23 +330,12 @@ class App:
             ),
             journal=store.journal,
             entries=store.entries,
-            intents=store.intents,
             sealed=store.sealed,
             tickets=store.tickets,
             clock=self.clock,
             budget=budget_of(self.rules()),
             care=care,
         )
-
-
-def _identity(name: str, targets: Sequence[Target]) -> str:
-    """What tells a target from a later one of the same name; "" where nobody knows it."""
-    for target in targets:
-        if target.name == name and target.process is not None:
-            return f"{name}: pid {target.process.pid} started {target.process.started}"
-        if target.name == name:
-            return f"{name}: {target.host}:{target.port}"
-    return ""
 
 
 @contextmanager

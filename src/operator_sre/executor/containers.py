@@ -1,22 +1,22 @@
-"""Containers of this home, found by their label and ended through the docker command."""
+"""Containers of this home, found by their label and ended through the API of the engine."""
 
 from __future__ import annotations
 
-import os
-import shutil
+import asyncio
+import json
+import re
 from dataclasses import dataclass
 
-from operator_sre.processes.run import run
+import msgspec
+
+from operator_sre.executor.docker import Address, Engine, EngineError, address_here
 
 __all__ = ["LABEL", "ContainersEnded", "end_containers"]
 
 LABEL = "operator-sre.home"
 ANSWER_S_MAX = 5.0
-OUTPUT_BYTES_MAX = 64 * 1024
-_PASSED_ON = (
-    *("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG"),
-    *("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"),
-)
+NOT_FOUND, CONFLICT = 404, 409
+_ID = re.compile(r"[0-9a-f]{12,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +27,48 @@ class ContainersEnded:
     note: str = ""
 
 
-async def end_containers(home: str) -> ContainersEnded:
+class _Listed(msgspec.Struct, rename="pascal"):
+    id: str
+
+
+async def end_containers(home: str, address: Address | None = None) -> ContainersEnded:
     """End every container that carries the label of this home, within a few seconds."""
-    docker = shutil.which("docker")
-    if docker is None:
-        return ContainersEnded(note="docker is not installed")
-    found = await _ask(docker, "ps", "--quiet", "--filter", f"label={LABEL}={home}")
-    if found is None:
-        return ContainersEnded(note="docker did not answer")
-    names = tuple(found.split())
-    if names and await _ask(docker, "rm", "--force", *names) is None:
-        return ContainersEnded(note=f"docker did not end {', '.join(names)}")
-    return ContainersEnded(ended=names)
-
-
-async def _ask(docker: str, *words: str) -> str | None:
-    done = await run(
-        [docker, *words],
-        cwd="/",
-        env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
-        timeout_s=ANSWER_S_MAX / 2,
-        grace_s=0.1,
-        output_bytes_max=OUTPUT_BYTES_MAX,
+    where = address or address_here()
+    if where.is_missing:
+        return ContainersEnded(note="there is no Docker engine")
+    engine = Engine(where)
+    try:
+        names = await _labelled(engine, home)
+    except EngineError as error:
+        return ContainersEnded(note=f"docker did not answer: {error.message}")
+    told = await asyncio.gather(*(_end(engine, name) for name in names))
+    left = [name[:12] for name, is_ended in zip(names, told, strict=True) if not is_ended]
+    return ContainersEnded(
+        ended=tuple(name for name, is_ended in zip(names, told, strict=True) if is_ended),
+        note=f"docker did not end {', '.join(left)}" if left else "",
     )
-    return None if done.exit_code or done.timed_out else done.stdout.decode("utf-8", "replace")
+
+
+async def _labelled(engine: Engine, home: str) -> tuple[str, ...]:
+    """Also those that were made and not started yet: somebody may be about to."""
+    parameters = {"all": "true", "filters": json.dumps({"label": [f"{LABEL}={home}"]})}
+    answer = await engine.ask(
+        "GET", "/containers/json", parameters=parameters, timeout_s=ANSWER_S_MAX / 2
+    )
+    if not answer.ok:
+        raise EngineError(f"Docker refused: {answer.message}")
+    return tuple(one.id for one in answer.read(list[_Listed]) if _ID.fullmatch(one.id))
+
+
+async def _end(engine: Engine, name: str) -> bool:
+    """Kill and remove it; fine when somebody else does that already."""
+    try:
+        answer = await engine.ask(
+            "DELETE",
+            f"/containers/{name}",
+            parameters={"force": "true", "v": "true"},
+            timeout_s=ANSWER_S_MAX / 2,
+        )
+    except EngineError:
+        return False
+    return answer.ok or answer.status in (NOT_FOUND, CONFLICT)

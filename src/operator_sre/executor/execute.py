@@ -18,6 +18,7 @@ from operator_protocols.domain.target import Origin, Process
 from operator_protocols.errors import OperatorError, PermitError
 from operator_protocols.ports import Intents, Job, Shell, Tool
 from operator_sre.codec import from_json
+from operator_sre.executor.tools.parameters import checked
 
 __all__ = ["Executor"]
 
@@ -157,9 +158,14 @@ class Executor:
 
 
 async def _call(tool: Tool, action: Action, job: Job) -> Result:
+    given = checked(tool.spec, action.arguments)
+    if isinstance(given, Result):
+        return given
     try:
         async with asyncio.timeout(job.timeout_s):
-            return await tool.call(action.arguments, job)
+            result = await tool.call(given.arguments, job)
+            undo = result.undo
+            return replace(result, undo=undo and replace(undo, target=action.target))
     except TimeoutError:
         return Result(
             Outcome.TIMED_OUT,

@@ -64,7 +64,7 @@ class Programs:
             done = await self._runner.run(order, watch=job.watch, started=job.started)
         except ExecutorError as error:
             return Result(Outcome.REFUSED, stderr=str(error), category=FailureCategory.RESOURCE)
-        return self._result(done)
+        return self._result(done, program.argv[-1] if program.argv else "")
 
     async def recover(self, job: Job) -> Result:
         """What became of a job whose operator is gone; waits for it where it still runs."""
@@ -78,14 +78,22 @@ class Programs:
             return Result(Outcome.CANCELLED, stderr=NEVER)
         return Result(Outcome.UNKNOWN, stderr=UNKNOWN)
 
-    def _result(self, done: Done) -> Result:
+    async def dismiss(self) -> None:
+        """Nothing more is to be started here for now."""
+        await self._runner.dismiss()
+
+    def _result(self, done: Done, command: str = "") -> Result:
         for stream, digest in ((1, done.stdout_sha256), (2, done.stderr_sha256)):
             if digest and (path := self._records.output(done.id, stream)):
                 self._spool.keep(path, digest)
         outcome, code = _outcome(done), _exit_code(done)
         stderr = done.stderr.decode("utf-8", "replace") + _why(done, outcome)
         category = category_of(
-            exit_code=code, outcome=outcome, stderr=stderr, start_errno=done.errno
+            exit_code=code,
+            outcome=outcome,
+            stderr=stderr,
+            start_errno=done.errno,
+            command=command,
         )
         return Result(
             outcome=outcome,

@@ -26,16 +26,16 @@ class Running:
         ended: set[int] = set()
         # Again, for what was started while the others were being ended.
         for _ in range(LOOKS_MAX):
-            living = [(pid, tree) for pid, tree in self._trees() if tree.members()]
+            found = [(tree, tree.members()) for tree in self._trees()]
+            living = [(tree, members) for tree, members in found if members]
             if not living:
                 break
-            await asyncio.gather(*(tree.end(grace_s=grace_s) for _, tree in living))
-            ended |= {pid for pid, _ in living}
+            ended |= {members[0].process.pid for _, members in living}
+            await asyncio.gather(*(tree.end(grace_s=grace_s) for tree, _ in living))
         return tuple(sorted(ended))
 
-    def _trees(self) -> Iterator[tuple[int, Tree]]:
+    def _trees(self) -> Iterator[Tree]:
         for claim in Records(self.folder).live():
-            if claim.boot == boot_id() or not claim.boot:
+            if claim.boot == boot_id():
                 # A pid may be somebody else by now, so its start time and its mark go along.
-                pid = claim.process.pid if claim.process else 0
-                yield pid, Tree(claim.process, mark=mark_of(claim.id))
+                yield Tree(claim.process, mark=mark_of(claim.id))

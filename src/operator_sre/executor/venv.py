@@ -3,14 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["shadowed_by", "with_venv"]
+__all__ = ["active_venv", "found_venv", "shadowed_by", "warning_for", "with_venv"]
 
 # What a virtual environment is there for; anything else with the name of a program of the system
 # would run in its place.
 _ITS_OWN = re.compile(r"(?:python|pip|pydoc|idle|2to3|easy_install|wheel)[0-9.]*(?:-config)?")
+NAMES = (".venv", "venv", "env", "virtualenv")
+FOLDERS_MAX = 32
+COMMAND_CHARACTERS_MAX = 16_384
+_ROOT_MARKS = (".git", ".hg")
+
+_PROGRAM = re.compile(r"(python|pip)[0-9.]*")
+_SYSTEM = {"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
+_APART = ";&|()\n"
+# What stands before a program and starts it, with those of its options that take a value.
+_STARTS = {
+    **dict.fromkeys(("command", "exec", "nohup", "setsid", "stdbuf", "time"), frozenset[str]()),
+    **dict.fromkeys(("if", "then", "else", "do", "while", "until", "!", "{"), frozenset[str]()),
+    "env": frozenset({"-u", "-C"}),
+    "nice": frozenset({"-n"}),
+    "sudo": frozenset({"-u", "-g", "-h", "-p", "-C", "-D", "-R", "-T", "-U", "-r", "-t"}),
+}
+_ASSIGNMENT = re.compile(r"\w+=")
+# They look and change nothing.
+_LOOKS = {"--version", "-V", "-VV", "--help", "-h", "--help-all", "--help-env", "--help-xoptions"}
+_CHANGES = {"install", "uninstall"}
+_VALUED = {"-W", "-X", "--check-hash-based-pycs"}
+
+
+def active_venv(environ: Mapping[str, str], *, prefix: str, base_prefix: str) -> str:
+    """The one that is active for whoever asks: by its variable, or as that of this Python."""
+    return environ.get("VIRTUAL_ENV", "") or (prefix if prefix != base_prefix else "")
+
+
+def found_venv(start: Path, *, home: Path) -> str:
+    """The nearest one in a directory or above it, within the project or the home; "" for none."""
+    for folder in [start, *start.parents][:FOLDERS_MAX]:
+        for name in NAMES:
+            if _is_file(folder / name / "pyvenv.cfg"):
+                return str(folder / name)
+        if folder == home or any(_exists(folder / mark) for mark in _ROOT_MARKS):
+            break
+    return ""
 
 
 def with_venv(environment: Mapping[str, str], venv: str) -> dict[str, str]:
@@ -29,3 +68,116 @@ def shadowed_by(venv: str, path: str) -> str:
         if hidden:
             return f"{venv} would hide {hidden[0]!r} of the system."
     return ""
+
+
+def warning_for(command: str, venv: str) -> str:
+    """What to say before a line that uses Python outside of any environment; "" for nothing.
+
+    `venv` is one that could be used instead. What is not understood is not warned of.
+    """
+    needs = _needs_venv(command)
+    if not needs:
+        return ""
+    if venv:
+        inside = f"To run it inside of {venv!r}, add: --venv {shlex.quote(venv)}"
+    else:
+        inside = (
+            "None was found here: make one with 'python3 -m venv .venv', then add: --venv .venv"
+        )
+    return f"{needs!r} runs without a virtual environment. {inside}"
+
+
+def _needs_venv(command: str) -> str:
+    """The program in a line that should run in an environment, as it is called."""
+    if len(command) > COMMAND_CHARACTERS_MAX or not _PROGRAM.search(command):
+        return ""
+    try:
+        commands = list(_commands(command))
+    except ValueError:
+        return ""  # a quote is open: the shell will tell
+    for words in commands:
+        if words[0] in {"source", "."} and words[-1].endswith("/activate"):
+            return ""
+        folder, _, name = words[0].rpartition("/")
+        program = _PROGRAM.fullmatch(name)
+        if not program or (folder and folder not in _SYSTEM):
+            continue  # not Python's, or that of an environment
+        is_used = _is_used_pip if program[1] == "pip" else _is_used_python
+        if is_used(words[1:]):
+            return name
+    return ""
+
+
+def _commands(line: str) -> Iterator[list[str]]:
+    """The words of each command in a line, without what merely starts the program."""
+    lexer = shlex.shlex(line.replace("\\\n", ""), posix=True, punctuation_chars=f"<>{_APART}")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    words: list[str] = []
+    commented = False
+    for word in [*lexer, "\n"]:
+        if set(word) <= set(_APART):
+            commented = commented and "\n" not in word
+            if words := _started(words):
+                yield words
+            words = []
+        elif word.startswith("#"):
+            commented = True
+        elif not commented:
+            words.append(word)
+
+
+def _started(words: Sequence[str]) -> list[str]:
+    """What is left when everything that stands before a program is taken away."""
+    rest = list(words)
+    while rest and (rest[0] in _STARTS or _ASSIGNMENT.match(rest[0])):
+        first = rest.pop(0)
+        if first.startswith("PATH="):
+            return []  # whose program that is, nobody knows
+        while rest and rest[0].startswith("-") and first in _STARTS:
+            option = rest.pop(0)
+            if option in _STARTS[first] and rest:
+                rest.pop(0)
+    return rest
+
+
+def _is_used_pip(words: Sequence[str]) -> bool:
+    return bool(_CHANGES & set(words)) and not _LOOKS & set(words)
+
+
+def _is_used_python(words: Sequence[str]) -> bool:
+    """It runs a script, a line, or a module that is not Python's own."""
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        option = rest.pop(0)
+        if option in _LOOKS:
+            return False
+        if option in _VALUED:
+            rest = rest[1:]
+        elif not option.startswith("--") and "m" in option:
+            glued = option.partition("m")[2]
+            return _is_used_module([glued, *rest] if glued else rest)
+        elif not option.startswith("--") and "c" in option:
+            return True
+    return True
+
+
+def _is_used_module(words: Sequence[str]) -> bool:
+    if not words:
+        return False
+    if words[0] == "pip":
+        return _is_used_pip(words[1:])
+    return words[0] != "virtualenv" and words[0].partition(".")[0] not in sys.stdlib_module_names
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a folder that we may not look into has none for us
+        return False
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False

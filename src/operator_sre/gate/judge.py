@@ -14,6 +14,7 @@ from operator_sre.gate.grammar.tables import tables
 from operator_sre.gate.policy import Policy
 from operator_sre.gate.policy.rule import PolicyRule
 from operator_sre.gate.risk import risk_of, score_of
+from operator_sre.gate.typed import SCORES, judge_tool
 
 __all__ = ["judge", "safer", "warm"]
 
@@ -34,7 +35,7 @@ WORDS_MAX = 24
 def judge(action: Action, policy: Policy) -> Verdict:
     """What the gate thinks of an action. The strictest rule wins; what is unknown is REVIEW."""
     if action.tool != SHELL:
-        return _judge_tool(action, policy)
+        return judge_tool(action, policy)
     return _judge_command(action, policy)
 
 
@@ -67,33 +68,8 @@ def _unsafe(words: Sequence[object], action: Action, policy: Policy) -> bool:
     return any(one.reason for one in read(Script((simple,)), scene, tables()))
 
 
-def _judge_tool(action: Action, policy: Policy) -> Verdict:
-    spec = policy.tool(action.tool)
-    if spec is None:
-        why = f"The tool {action.tool!r} is not known here."
-        rule, risk = Rule("default_deny", Level.BLOCKED, why), Risk.HIGH
-    elif not spec.changes:
-        why = f"{spec.name} only looks: {spec.sentence}"
-        rule, risk = Rule(f"tool[{spec.name}]", Level.SAFE, why), Risk.LOW
-    else:
-        why = f"{spec.name} changes something: {spec.sentence}"
-        rule, risk = Rule(f"tool[{spec.name}]", Level.REVIEW, why), spec.risk
-    return Verdict(
-        action=action,
-        level=rule.level,
-        risk=risk,
-        rules=(rule,),
-        explanation=why,
-        policy_digest=policy.digest,
-        score=_SCORES[risk],
-        writes=(action.target,) if rule.level is not Level.SAFE and action.target else (),
-        reversible=spec.reversible if spec and spec.changes else spec is not None or None,
-    )
-
-
 _RISKS = tuple(Risk)
 _LEVELS = tuple(Level)
-_SCORES = {Risk.LOW: 0, Risk.MEDIUM: 20, Risk.HIGH: 50, Risk.CRITICAL: 80}
 
 
 def _judge_command(action: Action, policy: Policy) -> Verdict:
@@ -129,7 +105,7 @@ def _judge_command(action: Action, policy: Policy) -> Verdict:
         rules=tuple(rules.values()) or (Rule("read_only", Level.SAFE, _reads(findings)),),
         explanation=strictest.justification if strictest else _reads(findings),
         policy_digest=policy.digest,
-        score=max(score, _SCORES[risk]),
+        score=max(score, SCORES[risk]),
         reads=_once(scene.reads),
         writes=_once(scene.writes),
         network=_once(scene.network),

@@ -93,13 +93,17 @@ class Gate:
         requester: Actor | None = None,
         *,
         subject: str = "",
+        run: str = "",
+        epoch: int = 0,
     ) -> Permit | Result:
         """A permit, or the refusal that the mind is told. May wait for a person.
 
         Without a requester it is the monitor that wants it, through the ticket's worker. What
-        belongs to no ticket names its subject.
+        belongs to no ticket names its subject, and a step of a workflow its run and claim.
         """
         case = _case(verdict, ticket, requester, subject)
+        if ticket is None:
+            case = replace(case, run=run, epoch=epoch)
         await self.journal.append(case.draft(Kind.VERDICT, verdict))
         refusal = self._forbidden(case) or self._never(verdict)
         held = Held() if refusal else await self._held(case)

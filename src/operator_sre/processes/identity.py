@@ -16,6 +16,7 @@ __all__ = [
     "Row",
     "alive",
     "boot_time",
+    "born_now",
     "descendants",
     "paused",
     "process_of",
@@ -45,6 +46,13 @@ class Row:
     def dead(self) -> bool:
         """It has ended and only waits to be reaped."""
         return self.state in "ZX"
+
+
+def born_now() -> float:
+    """What the start time of a process would be that is born now."""
+    if not _HAS_PROC:
+        return time.time()
+    return boot_time() + time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def process_of(pid: int) -> Process | None:

@@ -10,6 +10,7 @@ from typing import Any
 from operator_protocols.domain.action import Action, digest_of
 from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.session import session_of
+from operator_protocols.domain.workflow import workflow_of
 from operator_sre.codec import from_json
 from operator_sre.store.database import Connection, plain
 
@@ -113,7 +114,7 @@ def _row(connection: Connection, entry: Entry, permit: str) -> Row:
         "context": plain(action.reasoning),
         "agent": plain(agent),
         "agent_type": plain(agent_type),
-        "workflow": "",
+        "workflow": workflow_of(entry.run),
         "ticket": entry.ticket,
         "run": entry.run,
         "permit": permit,

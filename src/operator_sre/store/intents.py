@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from operator_protocols.domain.action import Result
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import ApprovalState, Permit
+from operator_protocols.domain.target import Origin, Process
 from operator_protocols.errors import PermitError
+from operator_sre.chain import entry_from
 from operator_sre.codec import to_json
 from operator_sre.store.approvals import load_approval
 from operator_sre.store.changes import held_back
+from operator_sre.store.reader import Reader
 from operator_sre.store.standing import rule_stands
 from operator_sre.store.transaction import Transaction
+from operator_sre.store.workflows import workflow_refusal
 from operator_sre.store.writer import Writer
 
 __all__ = ["StoredIntents"]
 
 SHOWN_CHARS = 12
+OPEN_MAX = 1000
 
 
 class StoredIntents:
     """What is about to run and what became of it."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, reader: Reader) -> None:
         self._writer = writer
+        self._reader = reader
 
-    async def begin(self, permit: Permit, limits: Limits | None = None) -> Entry:
+    async def begin(
+        self, permit: Permit, limits: Limits | None = None, *, origin: Origin | None = None
+    ) -> Entry:
         """Use the permit up and record the intent, in one transaction; PermitError otherwise."""
+        action, begun = to_json(permit.action), {"origin": to_json(origin)} if origin else {}
 
         def change(transaction: Transaction) -> Entry:
             refusal = _refusal(transaction, permit) or held_back(transaction, permit, limits)
@@ -36,7 +47,7 @@ class StoredIntents:
             return transaction.append(
                 Draft(
                     Kind.TOOL_CALL,
-                    {"permit": permit.fingerprint, "action": to_json(permit.action)},
+                    {"permit": permit.fingerprint, "action": action, **begun},
                     ticket=permit.ticket,
                     run=permit.run,
                     actor=permit.requester,
@@ -44,6 +55,19 @@ class StoredIntents:
             )
 
         return await self._writer.write(change)
+
+    async def started(self, intent: Entry, process: Process) -> Entry:
+        """Record which process it became."""
+        name = intent.payload["permit"]
+        draft = Draft(
+            Kind.TOOL_STARTED,
+            {"permit": name, "process": to_json(process)},
+            ticket=intent.ticket,
+            run=intent.run,
+            actor=intent.actor,
+            key=f"started/{name}",
+        )
+        return await self._writer.write(lambda transaction: transaction.append(draft))
 
     async def end(self, intent: Entry, result: Result) -> Entry:
         """Record what became of it, once."""
@@ -57,6 +81,16 @@ class StoredIntents:
             key=f"outcome/{name}",
         )
         return await self._writer.write(lambda transaction: transaction.append(draft))
+
+    def open(self) -> Sequence[Entry]:
+        """Every intent of which nobody has recorded yet what became of it, oldest first."""
+        rows = self._reader.rows(
+            "SELECT seq, body, previous, hash FROM entries WHERE seq IN"
+            " (SELECT seq FROM commands WHERE outcome = '' ORDER BY seq LIMIT ?) ORDER BY seq",
+            (OPEN_MAX,),
+        )
+        found = (entry_from(*row) for row in rows if row[1] is not None)
+        return [entry for entry in found if entry.kind is Kind.TOOL_CALL]
 
 
 def _refusal(transaction: Transaction, permit: Permit) -> str:
@@ -78,6 +112,10 @@ def _refusal(transaction: Transaction, permit: Permit) -> str:
         return "is for another action"
     if ticket is not None and not _claim_stands(transaction, ticket, epoch):
         return "belongs to a claim that is over"
+    if ticket is None and permit.run:
+        refusal = workflow_refusal(transaction, permit.run, epoch)
+        if refusal:
+            return refusal
     if approval and not _approval_stands(transaction, permit.fingerprint, approval, version):
         return "rests on an approval that does not count any more"
     if rule and not rule_stands(transaction, rule):

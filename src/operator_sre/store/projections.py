@@ -23,6 +23,14 @@ from operator_sre.store.restraints import (
     session_reset,
     switched,
 )
+from operator_sre.store.workflow_rows import (
+    workflow_cancelled,
+    workflow_claimed,
+    workflow_ended,
+    workflow_requested,
+    workflow_step,
+    workflow_undo,
+)
 
 __all__ = ["PROJECTED", "project"]
 
@@ -308,6 +316,12 @@ _FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
     Kind.SESSION_HELD: session_held,
     Kind.SESSION_RESET: session_reset,
     Kind.LIMITS_RESET: limits_reset,
+    Kind.WORKFLOW_REQUESTED: workflow_requested,
+    Kind.WORKFLOW_CLAIMED: workflow_claimed,
+    Kind.WORKFLOW_STEP: workflow_step,
+    Kind.WORKFLOW_UNDO: workflow_undo,
+    Kind.WORKFLOW_CANCELLED: workflow_cancelled,
+    Kind.WORKFLOW_ENDED: workflow_ended,
 }
 
 PROJECTED = frozenset(_FOLLOWS)

@@ -9,6 +9,7 @@ from typing import Any
 
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.ticket import TicketState
+from operator_protocols.domain.workflow import workflow_of
 from operator_protocols.errors import ConflictError, StoreError
 from operator_sre.store.database import Connection, Maintained, sentence
 from operator_sre.store.projections import PROJECTED
@@ -110,10 +111,18 @@ def _runs(connection: Connection, before: datetime, tickets: frozenset[int]) -> 
     rows = connection.execute(
         "SELECT run, ticket, max(at) FROM entries WHERE run <> '' GROUP BY run, ticket"
     ).fetchall()
+    living = {
+        row[0]
+        for row in connection.execute(
+            "SELECT id FROM workflows WHERE state IN ('pending', 'in_progress')"
+        ).fetchall()
+    }
     young = {
         run
         for run, ticket, at in rows
-        if at >= before.timestamp() or (ticket is not None and ticket not in tickets)
+        if at >= before.timestamp()
+        or (ticket is not None and ticket not in tickets)
+        or workflow_of(run) in living
     }
     return frozenset(run for run, _, _ in rows) - young
 

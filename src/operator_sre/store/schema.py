@@ -9,6 +9,7 @@ SCHEMA_VERSION = 1
 PROJECTIONS = (
     *("tickets", "violations", "runs", "approvals", "permits", "commands", "patterns"),
     *("standing_rules", "kill_switch", "modes", "sessions", "resets"),
+    *("workflows", "workflow_steps"),
 )
 
 # {int}, {real} and {bytes} are the names a database has for them.
@@ -219,11 +220,41 @@ CREATE TABLE IF NOT EXISTS resets (
     seq     {int} NOT NULL
 );
 
+-- Workflows and their steps. `due` is when it may begin, `epoch` counts its claims.
+CREATE TABLE IF NOT EXISTS workflows (
+    id           TEXT PRIMARY KEY,
+    seq          {int} NOT NULL,
+    state        TEXT NOT NULL,
+    due          {real} NOT NULL,
+    epoch        {int} NOT NULL DEFAULT 0,
+    worker       TEXT NOT NULL DEFAULT '',
+    cancelled_by TEXT NOT NULL DEFAULT '',
+    undoes       {int} NOT NULL DEFAULT 0,
+    missed       {int} NOT NULL DEFAULT 0,
+    reason       TEXT NOT NULL DEFAULT '',
+    ended_at     TEXT NOT NULL DEFAULT '',
+    body         TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS workflows_by_state ON workflows (state, due);
+CREATE INDEX IF NOT EXISTS workflows_by_seq ON workflows (seq);
+CREATE TABLE IF NOT EXISTS workflow_steps (
+    workflow TEXT NOT NULL,
+    place    {int} NOT NULL,
+    step     TEXT NOT NULL,
+    body     TEXT NOT NULL,
+    PRIMARY KEY (workflow, step)
+);
+
 -- Beside the ledger: who holds what right now, clocks of conditions, telemetry.
 CREATE TABLE IF NOT EXISTS leases (
     ticket {int} PRIMARY KEY,
     epoch  {int} NOT NULL,
     until  {real} NOT NULL
+);
+CREATE TABLE IF NOT EXISTS workflow_leases (
+    workflow TEXT PRIMARY KEY,
+    epoch    {int} NOT NULL,
+    until    {real} NOT NULL
 );
 CREATE TABLE IF NOT EXISTS conditions (
     subject   TEXT NOT NULL,

@@ -35,6 +35,7 @@ from operator_sre.store.telemetry import StoredConditions, StoredObservations
 from operator_sre.store.textindex import TEXT_INDEXES
 from operator_sre.store.tickets import StoredLeases, StoredTickets
 from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules
+from operator_sre.store.workflows import StoredWorkflowClaims, StoredWorkflows
 from operator_sre.store.writer import INLINE_S_MAX, Writer
 
 __all__ = ["Store", "StoredJournal", "open_store", "open_store_at", "store_on"]
@@ -76,6 +77,8 @@ class Store:
     search: StoredSearch
     conditions: StoredConditions
     observations: StoredObservations
+    workflows: StoredWorkflows
+    workflow_claims: StoredWorkflowClaims
     quarantine: StoredQuarantine
     sealed: StoredSealed
     indexer: Indexer
@@ -138,7 +141,7 @@ def store_on(database: Database, rules: Rules) -> Store:
         runs=StoredRuns(reader),
         approvals=StoredApprovals(reader, writer),
         standing=StoredStandingRules(reader, writer),
-        intents=StoredIntents(writer),
+        intents=StoredIntents(writer, reader),
         changes=StoredChanges(reader, writer),
         sessions=StoredSessions(reader, writer),
         switch=StoredSwitch(reader, writer),
@@ -148,6 +151,8 @@ def store_on(database: Database, rules: Rules) -> Store:
         search=StoredSearch(index, reader, indexer),
         conditions=StoredConditions(reader, writer),
         observations=StoredObservations(reader, writer, kept=OBSERVATIONS_KEPT),
+        workflows=StoredWorkflows(reader, writer),
+        workflow_claims=StoredWorkflowClaims(writer),
         quarantine=StoredQuarantine(writer),
         sealed=StoredSealed(reader, rules.sealer),
         indexer=indexer,

@@ -30,7 +30,11 @@ _INSERT = (
 _HEAD = "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
 Row = tuple[object, ...]
 Chained = tuple[int, bytes, bytes, bytes, bytes]
-_FINISHED = Kind.RUN_FINISHED
+# What a run that is interrupted goes on by, and what ends it.
+_GOES_ON_BY = frozenset(
+    {Kind.REASONING, Kind.WORKFLOW_REQUESTED, Kind.WORKFLOW_STEP, Kind.WORKFLOW_UNDO}
+)
+_FINISHED = frozenset({Kind.RUN_FINISHED, Kind.WORKFLOW_ENDED})
 CHECKPOINT_EVERY = 1000
 
 
@@ -83,7 +87,7 @@ class Transaction:
         self._waiting.append(chained + told)
         self._head = (seq, linked)
         self.appended += 1
-        if payload is not draft.payload or draft.kind is _FINISHED:
+        if payload is not draft.payload or draft.kind in _FINISHED:
             self._seal(seq, draft, payload)
         entry = self._entry(chained, draft, payload)
         if draft.key:
@@ -105,9 +109,9 @@ class Transaction:
     def _seal(self, seq: int, draft: Draft, payload: Any) -> None:
         """A run that is interrupted goes on by its answers, so they are kept as they were."""
         sealer = self._rules.sealer
-        if draft.kind is Kind.RUN_FINISHED:
+        if draft.kind in _FINISHED:
             forget_sealed(self.connection, draft.run)
-        elif draft.kind is Kind.REASONING and sealer is not None and payload != draft.payload:
+        elif draft.kind in _GOES_ON_BY and sealer is not None and payload != draft.payload:
             seal_payload(self.connection, sealer, seq, draft)
 
     def checkpoint(self) -> None:

@@ -23,7 +23,9 @@ ME = getpass.getuser()
 AUTO = "version: 1\napproval: {low: auto, medium: auto}\n"
 FIELDS = {
     *("schema_version", "command", "level", "risk_level", "ran", "exit_code", "outcome"),
-    *("stdout", "stderr", "truncated", "duration_s", "seq", "explanation"),
+    *("stdout", "stderr", "truncated", "duration_s", "seq", "explanation", "timed_out"),
+    *("error_category", "duration_ms", "usage", "stdout_bytes", "stderr_bytes", "left"),
+    "warnings",
 }
 
 
@@ -47,7 +49,8 @@ def _ended(running: Running) -> int:
 
 def test_what_only_looks_runs_at_once_and_is_on_record(home: Home) -> None:
     done = home.run("exec", "echo out; echo careful >&2; exit 7")
-    assert (done.code, done.out, done.err) == (7, "out\n", "careful\n")
+    failed = "operator: It failed: exit code 7 [runtime].\n"
+    assert (done.code, done.out, done.err) == (7, "out\n", f"careful\n{failed}")
     story = home.entries(*Kind)
     assert [entry.kind for entry in story] == [
         *(Kind.VERDICT, Kind.PERMIT_MINTED, Kind.TOOL_CALL, Kind.TOOL_RESULT),
@@ -69,6 +72,10 @@ def test_programs_are_told_everything_in_one_document(home: Home) -> None:
         *("/usr\n", "safe", True, "ran"),
     )
     assert home.entries(Kind.TOOL_RESULT)[0].seq == told["seq"]
+    assert (told["timed_out"], told["error_category"], told["left"]) == (False, None, [])
+    assert told["duration_ms"] == pytest.approx(told["duration_s"] * 1000)
+    assert set(told["usage"]) == {"user_s", "system_s", "memory_bytes"}
+    assert (told["stdout_bytes"], told["stderr_bytes"], told["warnings"]) == (5, 0, [])
     refused = home.run("exec", "mkdir zz", "--json")
     told = refused.json
     assert (refused.code, set(told)) == (4, FIELDS)
@@ -79,7 +86,55 @@ def test_programs_are_told_everything_in_one_document(home: Home) -> None:
 def test_what_takes_too_long_is_ended(home: Home) -> None:
     done = home.run("exec", "sleep 60", "--timeout-s", "0.3")
     assert (done.code, done.out) == (124, "")
-    assert "It took longer than 0.3 s and was ended." in done.err
+    assert done.err == "operator: It took longer than 0.3 s and was ended.\n"
+    told = home.run("exec", "sleep 60", "--timeout-s", "0.3", "--json").json
+    assert (told["timed_out"], told["outcome"], told["error_category"]) == (
+        *(True, "timed_out", "timeout"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "category"),
+    [
+        *(("no-such-command", 127, "not_found"), ("/etc", 126, "permission")),
+        *(("cat nosuch", 1, "not_found"), ("exit 3", 3, "runtime")),
+    ],
+)
+def test_why_it_failed_is_told_to_programs(
+    home: Home, command: str, code: int, category: str
+) -> None:
+    _policy(home, AUTO)
+    told = home.run("exec", command, "--json", "--mode", "execute").json
+    assert (told["exit_code"], told["error_category"]) == (code, category)
+    (kept,) = home.look("history", "list", "--json").json["commands"]
+    assert kept["category"] == category
+
+
+def test_all_that_was_said_can_be_had_again_without_its_secrets(home: Home) -> None:
+    secret = "AKIA" + "Q3EGRZ7TYUPLMN4X"
+    lines = [f"line {number} of many\n" for number in range(20_000)]
+    (home.cwd / "many").write_text(f"{''.join(lines)}aws_access_key_id = {secret}\n")
+    done = home.run("exec", "cat many nosuch")
+    assert done.out.startswith("".join(lines)), "all of it is passed on, not only what is kept"
+    (kept,) = home.look("history", "list", "--json").json["commands"]
+    kilobytes = (home.cwd / "many").stat().st_size / 1000
+    assert done.err.splitlines()[1:] == [
+        "operator: It failed: exit code 1 [not_found].",
+        f"operator: The record keeps the beginning and the end of {kilobytes:.3g} kB of stdout and"
+        " 39 bytes of stderr. All of it, for a day:"
+        f" operator history show {kept['seq']} --output --home {home.path}",
+    ]
+    whole = home.look("history", "show", str(kept["seq"]), "--output")
+    assert (whole.code, whole.out) == (0, done.out)
+    assert secret not in whole.out
+    assert whole.err == "cat: nosuch: No such file or directory\n"
+    for file in (home.path / "spool").iterdir():
+        file.unlink()
+    both = home.look("history", "show", str(kept["seq"]), "--output", "--json")
+    assert (both.code, "is no document" in both.json["error"]["message"]) == (2, True)
+    gone = home.look("history", "show", str(kept["seq"]), "--output")
+    says = rf"whole output of command {kept['seq']} is not on this machine.*history show"
+    one_sentence(gone, Bad("", 2, says))
 
 
 def test_in_observe_it_is_proposed_and_nothing_happens(home: Home) -> None:
@@ -258,6 +313,7 @@ BAD = [
     ("exec uptime --target node-9", r"'shop' has no target 'node-9'\. Its targets: node-1\."),
     ("exec uptime --cwd /nosuch", r"There is no directory '/nosuch'"),
     ("exec uptime --timeout-s 0", r"'--timeout-s'"),
+    ("exec uptime --timeout-s 601", r"'--timeout-s'"),
     ("exec", r"Missing argument"),
 ]
 

@@ -17,6 +17,8 @@ ADDED: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"review": [RULE]}, {"rule depth": "tighter"}),
     ({"blocked": [RULE]}, {"rule depth": "tighter"}),
     ({"paths": {"sensitive": ["/srv/x"]}}, {"sensitive path": "tighter"}),
+    ({"paths": {"write": ["/srv/x"]}}, {"writable path": "looser"}),
+    ({"tools": {"read_file": "require"}}, {"tool read_file": "tighter"}),
     ({"egress": {"deny": ["x"]}}, {"egress deny": "tighter"}),
     ({"services": {"deny": ["x"]}}, {"service deny": "tighter"}),
     ({"approval": {"critical": "deny"}}, {"approval critical": "tighter"}),

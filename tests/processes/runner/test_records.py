@@ -28,20 +28,16 @@ def records(tmp_path: Path) -> Records:
     return made
 
 
-def _claim(job: str = "job-1") -> Claim:
-    return Claim(job, boot_id(), time.time() + 60, 0.1)
-
-
 def test_a_job_can_be_claimed_once(records: Records) -> None:
-    assert records.claim(_claim())
-    assert not records.claim(_claim())
+    assert records.claim("job-1")
+    assert not records.claim("job-1")
     records.finish(Done("job-1", 0))
-    assert not records.claim(_claim())
+    assert not records.claim("job-1")
 
 
 def test_what_is_noted_is_read_again(records: Records) -> None:
     claim = Claim("job-1", boot_id(), 17.0, 0.5, Process(7, 3.25))
-    assert records.claim(_claim())
+    assert records.claim("job-1")
     records.note(claim)
     assert list(records.live()) == [claim]
     records.finish(Done("job-1", 3, stdout=b"\xff\x00", process=Process(7, 3.25)))
@@ -54,12 +50,12 @@ def test_what_is_noted_is_read_again(records: Records) -> None:
 def test_a_job_that_never_began_never_can(records: Records) -> None:
     assert records.forbid("job-1")
     assert records.forbid("job-1")
-    assert not records.claim(_claim())
+    assert not records.claim("job-1")
     assert records.done("job-1") is None
 
 
 def test_a_job_that_began_cannot_be_forbidden(records: Records) -> None:
-    assert records.claim(_claim())
+    assert records.claim("job-1")
     assert not records.forbid("job-1")
     records.finish(Done("job-1", 0))
     assert not records.forbid("job-1")
@@ -67,11 +63,11 @@ def test_a_job_that_began_cannot_be_forbidden(records: Records) -> None:
 
 def test_a_claim_that_was_cut_off_has_no_process(records: Records) -> None:
     (records.folder / "live" / "job-1").mkdir()
-    assert list(records.live()) == [Claim("job-1", "", 0.0, 0.0)]
+    assert list(records.live()) == [Claim("job-1", boot_id(), 0.0, 0.0)]
 
 
 def test_the_output_of_a_finished_job_is_found(records: Records) -> None:
-    assert records.claim(_claim())
+    assert records.claim("job-1")
     (records.place("job-1") / "1").write_bytes(b"said")
     records.finish(Done("job-1", 0))
     path = records.output("job-1", 1)
@@ -81,7 +77,7 @@ def test_the_output_of_a_finished_job_is_found(records: Records) -> None:
 
 
 def test_what_is_old_is_forgotten_and_memory_says_how_far_it_reaches(records: Records) -> None:
-    assert records.claim(_claim())
+    assert records.claim("job-1")
     records.finish(Done("job-1", 0))
     past = time.time() - KEPT_S - 60
     os.utime(records.folder / "done" / "job-1", (past, past))
@@ -100,7 +96,7 @@ def test_a_name_that_is_a_path_names_no_job(records: Records, job: str) -> None:
 
 
 def test_folders_are_for_their_owner_only(records: Records) -> None:
-    assert records.claim(_claim())
+    assert records.claim("job-1")
     for path in (records.folder, records.folder / "live", records.place("job-1")):
         assert path.stat().st_mode & 0o077 == 0
 

@@ -15,11 +15,12 @@ import pytest
 
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import ExecutorError
-from operator_sre.processes.identity import process_of, rows
+from operator_sre.processes.identity import process_of
 from operator_sre.processes.runner.client import RunnerClient
 from operator_sre.processes.runner.places import SOCKET, reachable
-from operator_sre.processes.runner.records import Records, boot_id
+from operator_sre.processes.runner.records import Claim, Records, boot_id
 from operator_sre.processes.runner.wire import Done, Order, Unknown, decode_request
+from tests.processes.runners import end_runner, runner_of
 from tests.processes.waiting import eventually, gone, pids_in
 
 pytestmark = pytest.mark.asyncio
@@ -44,17 +45,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _runner(folder: Path) -> Process:
-    """The runner of this folder, by its command line."""
-    for pid in rows():
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"operator_sre.processes.runner.daemon" in words and os.fsencode(folder) in words:
-            process = process_of(pid)
-            if process is not None:
-                return process
-    raise AssertionError("there is no runner")
+    runner = runner_of(folder)
+    assert runner is not None
+    return runner
 
 
 async def _running(folder: Path) -> None:
@@ -139,12 +132,14 @@ async def test_a_runner_that_dies_makes_it_unknown_and_its_limit_holds(
 async def test_what_ran_before_a_restart_of_the_machine_is_unknown(folder: Path) -> None:
     records = Records(folder)
     records.prepare()
-    (folder / "live" / "job-1").mkdir()
-    done = await RunnerClient(folder).attach("job-1")
-    assert isinstance(done, Done)
-    assert done.exit_code is None
-    assert "restarted" in done.error
-    assert boot_id()
+    for job, boot in (("job-1", "another life"), ("job-2", boot_id())):
+        assert records.claim(job)
+        records.note(Claim(job, boot, 0.0, 0.1))
+        done = await RunnerClient(folder).attach(job)
+        assert isinstance(done, Done)
+        assert done.exit_code is None
+        assert ("restarted" in done.error) is (boot != boot_id())
+        end_runner(folder)
 
 
 async def test_a_cancelled_job_leaves_nothing(folder: Path, tmp_path: Path) -> None:
@@ -251,6 +246,16 @@ async def test_a_runner_that_nobody_needs_goes(folder: Path) -> None:
     assert (await RunnerClient(folder).run(_order("echo again"))).stdout == b"again\n"
 
 
+async def test_a_runner_that_is_dismissed_is_gone(folder: Path) -> None:
+    client = RunnerClient(folder)
+    await client.dismiss()
+    await client.run(_order("true"))
+    runner = _runner(folder)
+    await client.dismiss()
+    await eventually(lambda: process_of(runner.pid) is None)
+    assert (await client.run(_order("echo again"))).stdout == b"again\n"
+
+
 async def test_a_folder_of_any_depth_is_reached(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 90) / ("e" * 90)
     assert (await RunnerClient(deep).run(_order("echo deep"))).stdout == b"deep\n"
@@ -275,3 +280,17 @@ async def test_nonsense_does_not_harm_it(folder: Path) -> None:
         decode_request(b"[]")
     with pytest.raises(ExecutorError):
         await RunnerClient(Path("/dev/null/x")).run(_order("true"))
+
+
+async def test_a_runner_that_is_asked_to_go_waits_for_what_runs(
+    folder: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    task = asyncio.ensure_future(RunnerClient(folder).run(_order(f"read line < {tmp_path}/go")))
+    await _running(folder)
+    runner = _runner(folder)
+    os.kill(runner.pid, signal.SIGTERM)
+    await asyncio.to_thread((tmp_path / "go").write_text, "go\n")
+    assert (await task).exit_code == 0
+    await eventually(lambda: process_of(runner.pid) is None)
+    end_runner(folder)

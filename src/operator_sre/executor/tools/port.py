@@ -25,10 +25,11 @@ class CheckPort:
 
     spec = ToolSpec(
         name="check_port",
-        sentence="it connects to a target's port and waits for any answer.",
+        sentence="It connects to a target's port and waits for any answer.",
         parameters=(Parameter("target", "the target's name", infers="target"),),
         risk=Risk.LOW,
         changes=False,
+        idempotent=True,
     )
 
     def __init__(self, targets: Callable[[], Sequence[Target]]) -> None:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operator_sre.faces.cli.options import JsonOption, opened
-from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.output import (
+    clean,
+    print_facts,
+    print_json,
+    print_lines,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from operator_protocols.domain.permit import Approval
@@ -63,7 +69,7 @@ def show(context: typer.Context, approval: str, as_json: JsonOption = False) -> 
         shown = {"approval": view.approval, "binding": view.binding, "left_s": view.left_s}
         print_json({**shown, "outlook": document_of(view.outlook)})
         return
-    print_lines([f"{name:9} {clean(value)}" for name, value in _facts(view) if value])
+    print_facts([(name, value) for name, value in _facts(view) if value])
 
 
 @app.command()

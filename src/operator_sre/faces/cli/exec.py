@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shlex
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from operator_protocols.errors import UsageError
+from operator_sre.faces.cli.live import Screen
 from operator_sre.faces.cli.options import JsonOption, config_of
-from operator_sre.faces.cli.output import clean, print_json, print_lines
+from operator_sre.faces.cli.output import print_facts, print_json
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
     from operator_protocols.domain.permit import Approval
     from operator_sre.app.executing import Executed, Wanted
+    from operator_sre.app.wiring import App
     from operator_sre.config import Config
 
-__all__ = ["exec_"]
+__all__ = ["document", "exec_", "execute", "foresee", "quiet"]
 
-SECONDS_MAX = 86_400
+SECONDS_MAX = 600
+NOBODY_READS_S = 0.5
 
 
 def exec_(
     context: typer.Context,
-    command: Annotated[str, typer.Argument(help="One command line, quoted.")],
+    command: Annotated[
+        list[str], typer.Argument(help="One command line, quoted; or -- and its words.")
+    ],
     subject: Annotated[str, typer.Option(help="What it is about; this machine by default.")] = "",
     target: Annotated[str, typer.Option(help="Which part of the subject.")] = "",
     cwd: Annotated[str, typer.Option(help="Where it runs; here by default.")] = "",
@@ -35,6 +41,9 @@ def exec_(
     ] = 120.0,
     reason: Annotated[str, typer.Option(help="Why.")] = "",
     venv: Annotated[str, typer.Option(help="A virtual environment to run inside of.")] = "",
+    at: Annotated[
+        str, typer.Option(help="Later: +10m, or 2026-11-15T18:00Z; an agent runs it then.")
+    ] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would happen.")
     ] = False,
@@ -43,28 +52,59 @@ def exec_(
     """Run a command on this machine as a mind would have it run: judged, permitted, recorded.
 
     Exit code: that of the command, 124 when it took too long; 3 when it may never run, 4 when it
-    was not permitted.
+    was not permitted, 130 when it was stopped with Ctrl-C.
     """
     from operator_sre.app.executing import Wanted
+    from operator_sre.app.system import venv_warnings
 
     place = Path(cwd).absolute()
     if not place.is_dir():
         raise UsageError(f"There is no directory {str(place)!r}.", next_step="Name one with --cwd.")
-    config = _quiet(config_of(context))
-    inside = str((place / venv).absolute()) if venv else ""
-    wanted = Wanted(command, str(place), subject, target, timeout_s, reason, inside)
+    config = quiet(config_of(context))
+    wanted = Wanted(
+        command[0] if len(command) == 1 else shlex.join(command),
+        cwd=str(place),
+        subject=subject,
+        target=target,
+        timeout_s=timeout_s,
+        reason=reason,
+        venv=str((place / venv).absolute()) if venv else "",
+    )
+    warnings = venv_warnings(wanted.command, cwd=wanted.cwd, venv=wanted.venv, environ=os.environ)
     if dry_run:
-        _foresee(config, wanted, as_json=as_json)
+        foresee(config, wanted, warnings, as_json=as_json)
         return
-    executed = _execute(config, wanted, context.obj.home)
+    if at:
+        _schedule(config, wanted, at, as_json=as_json)
+        return
+    here = f" --home {shlex.quote(context.obj.home)}" if context.obj.home else ""
+    executed = execute(config, wanted, () if as_json else warnings, here, live=not as_json)
     if as_json:
-        print_json(_document(executed))
-    else:
-        _tell(executed)
+        print_json({**document(executed), "warnings": warnings})
     raise typer.Exit(executed.exit_code)
 
 
-def _quiet(config: Config) -> Config:
+def _schedule(config: Config, wanted: Wanted, at: str, *, as_json: bool) -> None:
+    from operator_protocols.domain.workflow import Origin
+    from operator_sre.app.wiring import open_app
+    from operator_sre.app.workflows import (
+        add_workflow,
+        command_workflow,
+        foresee_workflow,
+        moment_of,
+    )
+    from operator_sre.faces.cli.workflows import print_scheduled
+
+    with open_app(config) as app:
+        workflow = command_workflow(wanted.action, subject=wanted.subject)
+        moment = moment_of(at, app.clock.now())
+        steps = foresee_workflow(app, workflow)
+        work = add_workflow(app, workflow, at=moment, origin=Origin.COMMAND)
+        record = run_until_stopped(work)
+    print_scheduled(record, steps, as_json=as_json)
+
+
+def quiet(config: Config) -> Config:
     """What is said on stderr is the command's, unless somebody asked for more."""
     from operator_sre.faces.cli.logs import set_up_logging
 
@@ -73,7 +113,8 @@ def _quiet(config: Config) -> Config:
     return config
 
 
-def _foresee(config: Config, wanted: Wanted, *, as_json: bool) -> None:
+def foresee(config: Config, wanted: Wanted, warnings: tuple[str, ...], *, as_json: bool) -> None:
+    """Tell what would happen, and do nothing."""
     from operator_sre.app.executing import foresee_command
     from operator_sre.app.outlook import document_of, facts_of
     from operator_sre.app.wiring import look_at_app
@@ -81,28 +122,63 @@ def _foresee(config: Config, wanted: Wanted, *, as_json: bool) -> None:
     with look_at_app(config) as app:
         outlook = foresee_command(app, wanted)
     if as_json:
-        print_json({**document_of(outlook), "ran": False})
+        print_json({**document_of(outlook), "ran": False, "warnings": warnings})
         return
     facts = [(name, value) for name, value in facts_of(outlook) if value]
-    print_lines([f"{name:9} {clean(value)}" for name, value in facts])
+    facts += [("warning", warning) for warning in warnings]
+    print_facts(facts)
 
 
-def _execute(config: Config, wanted: Wanted, home: str | None) -> Executed:
+def execute(
+    config: Config, wanted: Wanted, warnings: tuple[str, ...], here: str, *, live: bool
+) -> Executed:
+    """Run it, and tell people what it says while it says it."""
     from operator_sre.app.executing import execute_command
     from operator_sre.app.wiring import open_app
 
-    here = f" --home {shlex.quote(home)}" if home else ""
+    began: list[bool] = []
+    works: list[asyncio.Task[Executed]] = []
+
+    def gone() -> None:
+        # What has ended already is not to be told as ended by us; else it goes on for nobody.
+        asyncio.get_running_loop().call_later(NOBODY_READS_S, works[0].cancel)
+
+    screen = Screen(gone)
 
     def asked(approval: Approval) -> None:
-        _say(f"{approval.level}, risk {approval.risk}: {approval.explanation}")
-        _say(f"It waits for: operator approvals approve {approval.id}{here}")
-        _say("Ctrl-C takes the request back.")
+        screen.say(f"{approval.level}, risk {approval.risk}: {approval.explanation}")
+        screen.say(f"It waits for: operator approvals approve {approval.id}{here}")
+        screen.say("Ctrl-C takes the request back.")
 
+    async def work(app: App) -> Executed:
+        watch = screen.show if live else None
+        doing = execute_command(
+            app, wanted, asked=asked, watch=watch, began=lambda: began.append(True)
+        )
+        works.append(asyncio.ensure_future(doing))
+        try:
+            return await works[0]
+        except asyncio.CancelledError:
+            screen.say(_cancelled(began=bool(began)))
+            raise
+
+    for warning in warnings:
+        screen.say(warning)
     with open_app(config) as app:
-        return run_until_stopped(execute_command(app, wanted, asked=asked))
+        executed = run_until_stopped(work(app), stopping=screen.stop)
+    if live:
+        _tell(executed, screen, here)
+    return executed
 
 
-def _document(executed: Executed) -> dict[str, object]:
+def _cancelled(*, began: bool) -> str:
+    if began:
+        return "Cancelled: the command was ended, and may have done a part."
+    return "Cancelled: nothing was run, and nobody is asked any more."
+
+
+def document(executed: Executed) -> dict[str, object]:
+    """What became of it, as programs read it."""
     verdict, result = executed.verdict, executed.result
     return {
         "command": verdict.action.command,
@@ -111,34 +187,32 @@ def _document(executed: Executed) -> dict[str, object]:
         "ran": executed.ran,
         "exit_code": result.exit_code,
         "outcome": result.outcome,
+        "error_category": result.category,
+        "timed_out": result.timed_out,
         "stdout": result.stdout,
         "stderr": result.stderr,
         "truncated": result.truncated,
+        "stdout_bytes": result.stdout_bytes,
+        "stderr_bytes": result.stderr_bytes,
         "duration_s": result.duration_s,
+        "duration_ms": round(result.duration_s * 1000, 3),
+        "usage": result.usage,
+        "left": result.left,
         "seq": executed.seq,
         "explanation": executed.explanation,
     }
 
 
-def _tell(executed: Executed) -> None:
+def _tell(executed: Executed, screen: Screen, here: str) -> None:
+    """What has not been heard while it ran, and how it ended."""
+    from operator_sre.app.endings import ending_of
+
+    result = executed.result
     if not executed.ran:
-        _say(executed.explanation)
+        screen.say(result.stderr or executed.explanation)
         return
-    _pass_on(executed.result.stdout, sys.stdout)
-    _pass_on(executed.result.stderr, sys.stderr)
-    if executed.result.truncated:
-        _say(f"The output was cut. What is kept of it: operator audit show --seq {executed.seq}")
-    if executed.result.outcome == "timed_out":
-        _say(f"It took longer than {executed.verdict.action.timeout_s:g} s and was ended.")
-
-
-def _pass_on(text: str, stream: TextIO) -> None:
-    """As it is for programs; a terminal is told nothing that it would obey."""
-    lines = text.split("\n")
-    stream.write("\n".join(map(clean, lines)) if stream.isatty() else text)
-    stream.flush()
-
-
-def _say(sentence: str) -> None:
-    sys.stderr.write(clean(f"operator: {sentence}") + "\n")
-    sys.stderr.flush()
+    for number, text in ((1, result.stdout), (2, result.stderr)):
+        if number not in screen.heard:
+            screen.show(number, text.encode("utf-8", "surrogateescape"))
+    for sentence in ending_of(executed, here=here):
+        screen.say(sentence)

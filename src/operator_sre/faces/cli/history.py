@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from operator_protocols.errors import UsageError
 from operator_sre.faces.cli import patterns
 from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
@@ -100,11 +101,17 @@ def search(
 def show(
     context: typer.Context,
     seq: Annotated[int, typer.Argument(max=NUMBER_MAX, help="A number from the list.")],
+    output: Annotated[
+        bool, typer.Option("--output", help="Only all that it said, while it is kept.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """One command with its reason, its verdict, its approver and its output."""
     from operator_sre.app import history
 
+    if output:
+        _show_output(context, seq, as_json=as_json)
+        return
     with opened(context) as app:
         view = history.show_command(app, seq)
     one = view.command
@@ -134,6 +141,22 @@ def show(
     print_lines(["", *(clean(line) for line in one.head.splitlines())])
     if one.tail:
         print_lines(["[...]", *(clean(line) for line in one.tail.splitlines())])
+
+
+def _show_output(context: typer.Context, seq: int, *, as_json: bool) -> None:
+    from operator_sre.app.history import show_output
+    from operator_sre.faces.cli.live import Screen
+
+    if as_json:
+        raise UsageError(
+            "A whole output is no document.", next_step="Leave --json or --output away."
+        )
+
+    def gone() -> None:
+        raise typer.Exit(1)
+
+    with opened(context) as app:
+        show_output(app, seq, Screen(gone).show)
 
 
 @app.command()

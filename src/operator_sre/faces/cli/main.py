@@ -27,6 +27,9 @@ NOUNS = {
     "audit": "operator_sre.faces.cli.audit",
     "history": "operator_sre.faces.cli.history",
     "exec": "operator_sre.faces.cli.exec",
+    "tools": "operator_sre.faces.cli.tools",
+    "workflows": "operator_sre.faces.cli.workflows",
+    "hub": "operator_sre.faces.cli.hub",
     "gate": "operator_sre.faces.cli.gate",
     "policy": "operator_sre.faces.cli.policy",
     "mode": "operator_sre.faces.cli.mode",
@@ -36,6 +39,7 @@ NOUNS = {
     "lab": "operator_sre.faces.cli.lab",
     "store": "operator_sre.faces.cli.store",
     "redact": "operator_sre.faces.cli.redact",
+    "system": "operator_sre.faces.cli.system",
     "config": "operator_sre.faces.cli.config",
 }
 

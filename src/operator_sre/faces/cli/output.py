@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from operator_sre.codec import to_json
 
-__all__ = ["SCHEMA_VERSION", "clean", "print_json", "print_lines", "print_table"]
+__all__ = ["SCHEMA_VERSION", "clean", "print_facts", "print_json", "print_lines", "print_table"]
 
 SCHEMA_VERSION = "1.0.0"
 # What JSON lets through as it is, and a terminal would obey all the same.
@@ -37,6 +37,16 @@ def print_lines(lines: Sequence[str]) -> None:
     for line in lines:
         sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """A name and a text on each line; the lines of a text that has several stand below it.
+
+    Only what a tool expects has several, such as a difference: a command shows what it hides.
+    """
+    for name, text in facts:
+        lines = text.split("\n") if name == "expects" else [text]
+        print_lines([f"{name:9} {clean(lines[0])}", *(f"{'':9} {clean(one)}" for one in lines[1:])])
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -16,11 +16,13 @@ T = TypeVar("T")
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
+def run_until_stopped(
+    work: Coroutine[Any, Any, T], *, stopping: Callable[[], None] = lambda: None
+) -> T:
     """Its result. Ctrl-C, SIGTERM and SIGHUP cancel it, let it clean up, and set the exit code.
 
     From the first of them on the others are ignored: cleaning up is bounded, and is not to be
-    broken off by an impatient hand.
+    broken off by an impatient hand. `stopping` is called at that moment, whatever is being done.
     """
     stopped_by: list[int] = []
     # What is ignored stays so: `nohup operator up` outlives its terminal.
@@ -36,6 +38,7 @@ def run_until_stopped(work: Coroutine[Any, Any, T]) -> T:
 
         def stop(number: int, frame: FrameType | None) -> None:
             if not stopped_by:
+                stopping()
                 loop.call_soon_threadsafe(task.cancel)
             stopped_by.append(number)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-__all__ = ["Secrets", "resolved"]
+__all__ = ["Secrets", "one_of", "resolved"]
 
 _WILD = re.compile(r"[*?\[]")
 _WILDS = re.compile(r"[*?\[\]]+")
@@ -44,7 +44,7 @@ class Secrets:
         self._names = frozenset(name for name in anywhere if "*" not in name)
         self._endings = frozenset(name[2:] for name in anywhere if _ENDING.fullmatch(name))
         self._inside = tuple(name[1:-1] for name in anywhere if _INSIDE.fullmatch(name))
-        self._other = _one_of(
+        self._other = one_of(
             f"/**/{name}"
             for name in anywhere
             if "*" in name and not (_ENDING.fullmatch(name) or _INSIDE.fullmatch(name))
@@ -54,9 +54,9 @@ class Secrets:
         )
         long = [one for one in self._parts if one[0] == "**" and len(one) > 2]
         self._starts = frozenset(one[1] for one in long)
-        self._long = _one_of("/".join(one) for one in long)
+        self._long = one_of("/".join(one) for one in long)
         self._roots: dict[str, re.Pattern[str]] = {
-            root: _one_of("/".join(one) for one in self._parts if one[0] == root)
+            root: one_of("/".join(one) for one in self._parts if one[0] == root)
             for root in {one[0] for one in self._parts} - {"**"}
         }
 
@@ -99,7 +99,8 @@ class Secrets:
         return False
 
 
-def _one_of(patterns: Iterable[str]) -> re.Pattern[str]:
+def one_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    """What fits one of some patterns of paths, and nothing else; without any, nothing does."""
     return re.compile("|".join(map(_expression, patterns)) or r"(?!)")
 
 

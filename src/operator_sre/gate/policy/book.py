@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from importlib.resources import files
@@ -10,7 +11,7 @@ from importlib.resources import files
 import msgspec
 
 from operator_protocols.domain.verdict import Mode, Risk
-from operator_sre.gate.grammar.paths import Secrets
+from operator_sre.gate.grammar.paths import Secrets, one_of, resolved
 from operator_sre.gate.grammar.words import Simple
 from operator_sre.gate.policy.egress import Egress
 from operator_sre.gate.policy.index import Index
@@ -25,6 +26,8 @@ APPROVAL: Mapping[str, Decision] = {
     Risk.HIGH: Decision.REQUIRE,
     Risk.CRITICAL: Decision.REQUIRE,
 }
+# Nothing that leads elsewhere, and nothing that a program could take for an option.
+_SERVICE = re.compile(r"[a-z0-9_][a-z0-9_.@:-]{0,199}")
 
 
 class Services(msgspec.Struct, frozen=True):
@@ -36,7 +39,7 @@ class Services(msgspec.Struct, frozen=True):
     def manages(self, name: str) -> bool:
         """True when a service may be touched at all; a unit is its service."""
         bare = name.removesuffix(".service").lower()
-        if not bare or "/" in bare or ".." in bare or bare in self.deny:
+        if not _SERVICE.fullmatch(bare) or ".." in bare or bare in self.deny:
             return False
         return bare in self.allow
 
@@ -46,9 +49,11 @@ class Rulebook(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
 
     rules: tuple[PolicyRule, ...] = ()
     sensitive: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
     egress: Egress = Egress()
     services: Services = Services()
     approval: Mapping[str, Decision] = {}
+    tools: Mapping[str, Decision] = {}
     modes: Mapping[str, Mode] = {}
     roles: Mapping[str, str] = {}
     grants: Mapping[str, tuple[str, ...]] = {}
@@ -67,6 +72,10 @@ class Rulebook(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
         return Secrets(self.sensitive)
 
     @cached_property
+    def _writable(self) -> re.Pattern[str]:
+        return one_of(self.writable)
+
+    @cached_property
     def _index(self) -> Index:
         return Index(self.rules)
 
@@ -81,6 +90,10 @@ class Rulebook(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     def decision(self, risk: Risk) -> Decision:
         """What is answered to a risk."""
         return self.approval.get(risk) or APPROVAL[risk]
+
+    def writes(self, path: str) -> bool:
+        """True when typed tools may write a file; a path that takes a turn never is one."""
+        return path == resolved(path, "") and self._writable.fullmatch(path) is not None
 
     def rule(self, id: str) -> PolicyRule | None:
         """A rule by its id."""

@@ -36,11 +36,13 @@ def differences(old: Rulebook, new: Rulebook) -> list[Change]:
     return [
         *_rules(old.rules, new.rules),
         *_lists("sensitive path", old.sensitive, new.sensitive, grows=Effect.TIGHTER),
+        *_lists("writable path", old.writable, new.writable, grows=Effect.LOOSER),
         *_lists("egress deny", old.egress.deny, new.egress.deny, grows=Effect.TIGHTER),
         *_lists("egress allow", old.egress.allow, new.egress.allow, grows=Effect.LOOSER),
         *_lists("service deny", old.services.deny, new.services.deny, grows=Effect.TIGHTER),
         *_lists("service allow", old.services.allow, new.services.allow, grows=Effect.LOOSER),
         *_ordered("approval", _approval(old), _approval(new), [*reversed(Decision)]),
+        *_ordered("tool", _tools(old, new), _tools(new, old), [*reversed(Decision)]),
         *_ordered("mode", old.modes, new.modes, [*Mode]),
         *_ordered("role", old.roles, new.roles, [*ROLES]),
         *_numbers("limit", old.limits, new.limits),
@@ -90,6 +92,11 @@ def _lists(what: str, old: Iterable[str], new: Iterable[str], *, grows: Effect) 
 
 def _approval(book: Rulebook) -> Mapping[str, str]:
     return {risk: book.decision(risk) for risk in Risk}
+
+
+def _tools(book: Rulebook, other: Rulebook) -> Mapping[str, str]:
+    """What is said of each tool that one of two books names; silence leaves it to its risk."""
+    return {name: book.tools.get(name, Decision.AUTO) for name in {**book.tools, **other.tools}}
 
 
 def _ordered(

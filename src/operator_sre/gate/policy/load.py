@@ -64,6 +64,7 @@ def merge(written: Written, base: Rulebook) -> Rulebook:
         base,
         rules=(*(rule for rule in base.rules if rule.id not in gone), *written.rules),
         sensitive=_added(base.sensitive, written.sensitive),
+        writable=base.writable if written.writable is None else written.writable,
         egress=Egress(
             written.egress.get("allow", base.egress.allow),
             _added(base.egress.deny, written.egress.get("deny", ())),
@@ -73,6 +74,7 @@ def merge(written: Written, base: Rulebook) -> Rulebook:
             _added(base.services.deny, written.services.get("deny", ())),
         ),
         approval={**base.approval, **written.approval},
+        tools={**base.tools, **written.tools},
         modes={**base.modes, **written.modes},
         roles={**base.roles, **written.roles},
         grants={**base.grants, **written.grants},

@@ -75,6 +75,14 @@ class Policy:
         """True when a service of the machine may be started, stopped and restarted at all."""
         return self.book.services.manages(service)
 
+    def writes(self, path: str) -> bool:
+        """True when typed tools may write a file at all."""
+        return self.book.writes(path)
+
+    def word_on(self, tool: str) -> Decision | None:
+        """What the policy says of one tool, beside what it says of its risk."""
+        return self.book.tools.get(tool)
+
     def decision(self, risk: Risk) -> Decision:
         """What is answered to a risk: it runs, a person is asked, or it does not run."""
         decision = self.book.decision(risk)
@@ -97,6 +105,8 @@ class Policy:
         if verdict.level is Level.SAFE:
             return True
         if verdict.level is Level.BLOCKED or self.mode is not Mode.EXECUTE:
+            return False
+        if self.word_on(verdict.action.tool) is not None:
             return False
         if self.profile is Profile.LAB:
             return self.inside(verdict.action)

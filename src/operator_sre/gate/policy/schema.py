@@ -18,7 +18,7 @@ RULES_MAX = 1000
 TEXT_MAX = 2000
 SECTIONS = (
     *("version", "safe", "review", "blocked", "paths", "egress", "hosts", "services", "budgets"),
-    *("roles", "grants", "modes", "approval", "limits", "overrides"),
+    *("roles", "grants", "modes", "approval", "tools", "limits", "overrides"),
 )
 RULE_KEYS = (
     *("id", "why", "command", "subcommand", "options", "without", "operand", "path", "redirect"),
@@ -56,9 +56,11 @@ class Written:
     places: Places = field(default_factory=dict)
     examples: dict[str, tuple[list[Node], list[Node]]] = field(default_factory=dict)
     sensitive: tuple[str, ...] = ()
+    writable: tuple[str, ...] | None = None
     egress: dict[str, tuple[str, ...]] = field(default_factory=dict)
     services: dict[str, tuple[str, ...]] = field(default_factory=dict)
     approval: dict[str, Decision] = field(default_factory=dict)
+    tools: dict[str, Decision] = field(default_factory=dict)
     modes: dict[str, Mode] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
     grants: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -218,8 +220,9 @@ def _network(text: str) -> object | None:
 
 def _lists(table: Mapping[str, Node], written: Written) -> None:
     if "paths" in table:
-        for node in table["paths"].table(("sensitive",)).values():
-            written.sensitive = _paths(node)
+        paths = table["paths"].table(("sensitive", "write"))
+        written.sensitive = _paths(paths["sensitive"]) if "sensitive" in paths else ()
+        written.writable = _paths(paths["write"]) if "write" in paths else None
     if "hosts" in table and "egress" in table:
         raise table["hosts"].error("'hosts' is another name of 'egress', which is there too.")
     for section in ("egress", "hosts"):
@@ -245,6 +248,9 @@ def _tables(table: Mapping[str, Node], written: Written) -> None:
 
     for name, node in entries("approval", tuple(Risk)).items():
         written.approval[name] = Decision(node.choice(Decision))
+    for name, node in entries("tools").items():
+        # The strictest word counts, so that a tool alone is never made to run by itself.
+        written.tools[name] = Decision(node.choice((Decision.REQUIRE, Decision.DENY)))
     for name, node in entries("modes").items():
         written.modes[name] = Mode(node.choice(Mode))
     for name, node in entries("roles").items():

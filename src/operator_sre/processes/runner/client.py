@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,8 +13,8 @@ import msgspec
 
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import ExecutorError
-from operator_sre.processes.control import base_environment
 from operator_sre.processes.files import last_line
+from operator_sre.processes.runner.launching import launch
 from operator_sre.processes.runner.output import Follower
 from operator_sre.processes.runner.places import LOG, reachable
 from operator_sre.processes.runner.records import Records
@@ -26,6 +24,7 @@ from operator_sre.processes.runner.wire import (
     Attach,
     Done,
     End,
+    Leave,
     More,
     Order,
     Started,
@@ -36,12 +35,9 @@ from operator_sre.processes.runner.wire import (
 
 __all__ = ["RunnerClient"]
 
-LAUNCH_S_MAX = 15.0
 ANSWER_S_MAX = 10.0
-POLL_S = 0.005
+LEAVE_S_MAX = 2.0
 TRIES_MAX = 3
-# How long a runner that nobody needs stays, so that the next command finds it.
-IDLE_S = 20.0
 Watch = Callable[[int, bytes], None]
 
 
@@ -74,6 +70,17 @@ class RunnerClient:
         """Wait for the end of a job that another began; one that never began never can."""
         return await self._answer(Attach(job, follows=watch is not None), watch, None)
 
+    async def dismiss(self) -> None:
+        """Let a runner go that is there, and wait for that if nothing of it runs."""
+        with contextlib.suppress(OSError, TimeoutError), reachable(self._folder) as path:
+            reader, writer = await asyncio.open_unix_connection(path)
+            try:
+                writer.write(encode(Leave()))
+                async with asyncio.timeout(LEAVE_S_MAX):
+                    await reader.read()
+            finally:
+                writer.close()
+
     async def _answer(
         self,
         request: Order | Attach,
@@ -95,7 +102,7 @@ class RunnerClient:
                 return Done(request.id, None, error=str(error))
             if follower is not None and isinstance(answer, Done):
                 follower.moved(self._records.folder / "done" / answer.id)
-                follower.advance(last=True)
+                await _passed_on(follower, last=True)
             return answer
         return Done(request.id, None, error=f"The runner dies again and again. {self._look()}")
 
@@ -108,22 +115,14 @@ class RunnerClient:
             writer.close()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        loop = asyncio.get_running_loop()
-        ends, launched = loop.time() + LAUNCH_S_MAX, False
-        while loop.time() < ends:
-            with contextlib.suppress(OSError, TimeoutError):
-                return await _dial(self._folder)
-            if not launched:
-                await self._launch()
-                launched = True
-            await asyncio.sleep(POLL_S)
+        for _ in range(TRIES_MAX):
+            with contextlib.suppress(OSError), reachable(self._folder) as path:
+                return await asyncio.open_unix_connection(path, limit=LINE_BYTES_MAX)
+            try:
+                await asyncio.to_thread(launch, self._folder)
+            except (OSError, subprocess.SubprocessError) as problem:
+                raise ExecutorError(f"The runner cannot be started: {problem}.") from problem
         raise ExecutorError("The runner does not start.", next_step=self._look())
-
-    async def _launch(self) -> None:
-        try:
-            await asyncio.to_thread(_launch, self._folder)
-        except (OSError, subprocess.SubprocessError) as problem:
-            raise ExecutorError(f"The runner cannot be started: {problem}.") from problem
 
     def _look(self) -> str:
         said = last_line(self._folder / LOG)
@@ -135,6 +134,7 @@ class _Line:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
+        self._greeted = False
 
     def send(self, request: Order | Attach | End) -> None:
         """Ask."""
@@ -143,12 +143,25 @@ class _Line:
     async def next(self) -> Started | More | Unknown | Done:
         """The next event; ConnectionError when there will be none."""
         try:
+            if not self._greeted:
+                await self._greet()
             line = await self._reader.readline()
             if line.endswith(b"\n"):
                 return decode_event(line)
-        except (ValueError, msgspec.MsgspecError) as problem:
+        except (ValueError, TimeoutError, msgspec.MsgspecError) as problem:
             raise ConnectionAbortedError(str(problem)) from problem
         raise ConnectionResetError("the runner hung up")
+
+    async def _greet(self) -> None:
+        """One of another version understands no order, so that it has begun nothing."""
+        async with asyncio.timeout(ANSWER_S_MAX):
+            greeting = await self._reader.readline()
+        if greeting and greeting.decode(errors="replace") != PROTOCOL:
+            raise ExecutorError(
+                "The runner of this home is of another version.",
+                next_step="Let this home rest for half a minute; then it goes by itself.",
+            )
+        self._greeted = True
 
 
 async def _wait(
@@ -164,7 +177,7 @@ async def _wait(
                 case Started() if started is not None:
                     started(event.process)
                 case More() if follower is not None:
-                    follower.advance()
+                    await _passed_on(follower)
                 case Done() | Unknown():
                     return event
     except asyncio.CancelledError:
@@ -173,48 +186,15 @@ async def _wait(
         raise
 
 
+async def _passed_on(follower: Follower, *, last: bool = False) -> None:
+    """Whoever listens may be slow; everything else goes on meanwhile."""
+    for _ in follower.advance(last=last):
+        await asyncio.sleep(0)
+
+
 async def _end(line: _Line, job: str) -> None:
     """Have a job ended, and wait until it is, so that nothing of it runs on behind our back."""
     with contextlib.suppress(ConnectionError):
         line.send(End(job))
         while not isinstance(await line.next(), Done | Unknown):
             pass
-
-
-async def _dial(folder: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    with reachable(folder) as path:
-        reader, writer = await asyncio.open_unix_connection(path, limit=LINE_BYTES_MAX)
-    try:
-        async with asyncio.timeout(ANSWER_S_MAX):
-            greeting = await reader.readline()
-        if not greeting:
-            raise ConnectionResetError("the runner hung up")
-        if greeting.decode(errors="replace") != PROTOCOL:
-            raise ExecutorError(
-                "The runner of this home is of another version.",
-                next_step="Let this home rest for half a minute; then it goes by itself.",
-            )
-    except BaseException:
-        writer.close()
-        raise
-    return reader, writer
-
-
-def _launch(folder: Path) -> None:
-    """Start a runner; when another was quicker, ours goes at once."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # -P, because whatever lies in the current directory is not to be imported.
-    argv = [sys.executable, "-P", "-m", "operator_sre.processes.runner.daemon"]
-    with (folder / LOG).open("ab") as output:
-        os.fchmod(output.fileno(), 0o600)
-        subprocess.run(
-            [*argv, str(folder), "--idle-s", f"{IDLE_S:g}"],
-            cwd="/",
-            env=base_environment(os.environ),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            timeout=LAUNCH_S_MAX,
-            check=False,
-        )

@@ -41,6 +41,7 @@ from operator_sre.processes.runner.wire import (
     Done,
     End,
     Event,
+    Leave,
     More,
     Order,
     Request,
@@ -57,6 +58,8 @@ CLIENTS_MAX = 256
 DEEDS_MAX = 256
 # How often whoever follows a job hears that there is more.
 TELL_S = 0.02
+# Until then only its mark is known to others.
+NOTED_AFTER_S = 0.02
 BUFFER_BYTES_MAX = 1024 * 1024
 
 log = logging.getLogger(__name__)
@@ -67,11 +70,13 @@ class _Client:
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
+        self._greeting = PROTOCOL.encode()
 
     def tell(self, event: Event) -> None:
-        """Say it, unless nobody listens any more."""
+        """Say it, unless nobody listens any more; at first, in which version."""
         if not self.writer.is_closing():
-            self.writer.write(encode(event))
+            self.writer.write(self._greeting + encode(event))
+            self._greeting = b""
 
     @property
     def slow(self) -> bool:
@@ -100,7 +105,7 @@ class Runner:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._over.set)
+            loop.add_signal_handler(number, self._leave_soon)
         self._records.prepare()
         self._records.since()
         self._take_over()
@@ -114,7 +119,7 @@ class Runner:
         """What an earlier runner left without an end."""
         for claim in self._records.live():
             log.warning("job %s has lost its runner", claim.id[:12])
-            if not claim.boot or claim.boot != boot_id():
+            if claim.boot != boot_id():
                 self._end(Done(claim.id, None, error="The machine was restarted while it ran."))
                 continue
             orphan = Orphan(claim.id, claim.process, ends_at=claim.ends_at, grace_s=claim.grace_s)
@@ -132,7 +137,6 @@ class Runner:
             return
         client = _Client(writer)
         self._clients.add(client)
-        writer.write(PROTOCOL.encode())
         try:
             while line := await reader.readline():
                 self._do(decode_request(line), client)
@@ -150,6 +154,8 @@ class Runner:
                 self._begin(request, client)
             case Attach():
                 self._attach(request.id, client, follows=request.follows)
+            case Leave():
+                self._leave_soon()
             case End():
                 if deed := self._deeds.get(request.id):
                     deed.cancel()
@@ -157,21 +163,31 @@ class Runner:
                     self._keep(orphan.end())
 
     def _begin(self, order: Order, client: _Client) -> None:
-        ends_at = time.time() + order.timeout_s
-        claim = Claim(order.id, boot_id(), ends_at, order.grace_s)
         if len(self._deeds) >= DEEDS_MAX:
             client.tell(Done(order.id, None, errno=11, error="Too many commands run already."))
             return
-        if not self._records.claim(claim):
+        if not self._records.claim(order.id):
             self._attach(order.id, client, follows=order.follows)
             return
         deed = Deed(order, self._records, strays=self._strays, said=self._said, over=self._ended)
         self._deeds[order.id] = deed
         self._waiting[order.id] = [(client, order.follows)]
         deed.start()
-        if deed.process is not None:
-            self._roots[deed.process.pid] = deed
-            self._records.note(msgspec.structs.replace(claim, process=deed.process))
+        if deed.pid is not None:
+            self._roots[deed.pid] = deed
+            ends_at = time.time() + order.timeout_s
+            asyncio.get_running_loop().call_later(NOTED_AFTER_S, self._note, deed, ends_at)
+
+    def _note(self, deed: Deed, ends_at: float) -> None:
+        """Write its process down, and tell it; what is over at once needs neither."""
+        order = deed.order
+        if self._deeds.get(order.id) is not deed or deed.process is None:
+            return
+        try:
+            self._records.note(Claim(order.id, boot_id(), ends_at, order.grace_s, deed.process))
+        except OSError as problem:  # its mark is enough to find it by
+            log.error("cannot note a process: %s", problem)
+        for client, _ in self._waiting.get(order.id, ()):
             client.tell(Started(order.id, deed.process))
 
     def _attach(self, job: str, client: _Client, *, follows: bool) -> None:
@@ -201,8 +217,8 @@ class Runner:
 
     def _ended(self, deed: Deed, done: Done) -> None:
         self._deeds.pop(deed.order.id, None)
-        if deed.process is not None:
-            self._roots.pop(deed.process.pid, None)
+        if deed.pid is not None:
+            self._roots.pop(deed.pid, None)
         if deed.holds:
             self._held.append(deed)
         self._end(done)
@@ -233,9 +249,9 @@ class Runner:
         found: list[Process] = []
         for pid in own_children() - self._roots.keys():
             row = row_of(pid)
-            if row is None or row.dead or deed.process is None:
+            if row is None or row.dead:
                 continue
-            if row.session == deed.process.pid or self._belongs(deed, row.process):
+            if row.session == deed.pid or self._belongs(deed, row.process):
                 found.append(row.process)
         return found
 
@@ -257,12 +273,18 @@ class Runner:
         while True:
             await asyncio.sleep(1.0)
             self._held = [deed for deed in self._held if deed.holds]
-            busy = self._clients or self._deeds or self._orphans or self._held
+            busy = self._deeds or self._orphans or self._held or (self._clients and self._idle_s)
             if busy and self._records.folder.exists():
                 idle_since = time.monotonic()
             vanished = not self._records.folder.exists() and not self._deeds
             if vanished or time.monotonic() - idle_since > self._idle_s:
                 self._over.set()
+
+    def _leave_soon(self) -> None:
+        """Whoever ends us does not end what runs: its limits are ours to hold."""
+        self._idle_s = 0.0
+        if not (self._deeds or self._orphans or self._held):
+            self._over.set()
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

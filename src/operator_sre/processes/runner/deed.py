@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from operator_protocols.domain.target import Process
-from operator_sre.processes.identity import row_of
+from operator_sre.processes.identity import born_now, row_of
 from operator_sre.processes.runner.output import Output
 from operator_sre.processes.runner.records import Records, mark_of, name_of
 from operator_sre.processes.runner.wire import Done, Order, Remains
@@ -51,7 +51,9 @@ class Deed:
         over: Callable[[Deed, Done], None],
     ) -> None:
         self.order = order
-        self.process: Process | None = None
+        self.pid: int | None = None
+        self._process: Process | None = None
+        self._born = 0.0
         self._strays, self._said, self._over = strays, said, over
         self._output = Output(records.place(order.id))
         self._pipes: dict[int, int] = {}
@@ -69,6 +71,7 @@ class Deed:
         order = self.order
         env = dict(pair.partition(b"=")[::2] for pair in order.env)
         env[MARK.encode()] = mark_of(order.id).encode()
+        self._born = born_now()
         stdin = subprocess.PIPE if order.stdin else subprocess.DEVNULL
         try:
             popen = subprocess.Popen(
@@ -86,10 +89,17 @@ class Deed:
             self._finish(error=why, number=number)
             return
         popen.returncode = 0  # it is reaped here, not by its own object
-        row = row_of(popen.pid)
-        self.process = row.process if row else Process(popen.pid, time.time())
+        self.pid = popen.pid
         self._watch_pipes(popen)
         self._alarm = self._loop.call_later(order.timeout_s, self._time_out)
+
+    @property
+    def process(self) -> Process | None:
+        """Its own process; one that has ended before anybody asked is told by our clock."""
+        if self._process is None and self.pid is not None:
+            row = row_of(self.pid) if self._status is None else None
+            self._process = row.process if row else Process(self.pid, self._born)
+        return self._process
 
     def exited(self, status: int, usage: resource.struct_rusage) -> None:
         """Its own process has ended; others of it may not."""

@@ -18,7 +18,7 @@ __all__ = ["KEPT_BYTES_MAX", "ORDER", "SPOOL_BYTES_MAX", "Follower", "Output", "
 # Of each stream: what a result shows, and what is kept on disk for a while.
 KEPT_BYTES_MAX = 64 * 1024
 SPOOL_BYTES_MAX = 100 * 1024 * 1024
-READ_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
 PART = struct.Struct("<BI")
 PARTS_MAX = 500_000
 ORDER = "order"
@@ -136,14 +136,14 @@ class Follower:
         """The output lies somewhere else now."""
         self._folder = folder
 
-    def advance(self, *, last: bool = False) -> None:
-        """Pass on what is new; at the last time also what no part speaks of."""
+    def advance(self, *, last: bool = False) -> Iterator[None]:
+        """Pass on what is new, a piece at a time; at last also what no part speaks of."""
         for stream, size in self._new_parts():
             self._told[stream] += size
-            self._pass_on(stream, self._told[stream])
+            yield from self._pass_on(stream, self._told[stream])
         if last or not (self._folder / ORDER).exists():
             for stream in (1, 2):
-                self._pass_on(stream, None)
+                yield from self._pass_on(stream, None)
 
     def _new_parts(self) -> Iterator[tuple[int, int]]:
         with contextlib.suppress(OSError), (self._folder / ORDER).open("rb") as file:
@@ -154,7 +154,7 @@ class Follower:
                 if stream in self._told:
                     yield stream, size
 
-    def _pass_on(self, stream: int, until: int | None) -> None:
+    def _pass_on(self, stream: int, until: int | None) -> Iterator[None]:
         with (
             contextlib.suppress(FileNotFoundError),
             (self._folder / str(stream)).open("rb") as file,
@@ -167,10 +167,13 @@ class Follower:
                     return
                 self._read[stream] += len(data)
                 self._watch(stream, data)
+                yield
 
 
 def parts_of(folder: Path) -> list[tuple[int, bytes]]:
     """All that a job said, in the order it came."""
     found: list[tuple[int, bytes]] = []
-    Follower(folder, lambda stream, data: found.append((stream, data))).advance(last=True)
+    follower = Follower(folder, lambda stream, data: found.append((stream, data)))
+    for _ in follower.advance(last=True):
+        pass
     return found

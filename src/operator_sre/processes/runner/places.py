@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["LOCK", "LOG", "SOCKET", "reachable"]
+__all__ = ["LAUNCH", "LOCK", "LOG", "SOCKET", "reachable"]
 
-SOCKET, LOCK, LOG = "socket", "lock", "runner.log"
+SOCKET, LOCK, LAUNCH, LOG = "socket", "lock", "launch", "runner.log"
 # The kernel takes 107 bytes on Linux and 103 on macOS.
 PATH_BYTES_MAX = 100
 

@@ -13,6 +13,7 @@ __all__ = [
     "Done",
     "End",
     "Event",
+    "Leave",
     "More",
     "Order",
     "Remains",
@@ -24,13 +25,13 @@ __all__ = [
     "encode",
 ]
 
-# Both sides have to mean the same by every field.
+# Both sides have to mean the same by every field; the tag of an order changes along with it.
 PROTOCOL = "operator-runner-1\n"
 # Arguments and environment of a program have at most 2 MiB on Linux, its input has 1 MiB here.
 LINE_BYTES_MAX = 8 * 1024 * 1024
 
 
-class Order(msgspec.Struct, frozen=True, tag="order"):
+class Order(msgspec.Struct, frozen=True, tag="order-1"):
     """Start a program under the name of its job; known already, it is only attached to.
 
     `env` is all the environment that it gets, each `NAME=value`; nothing of it has to be text.
@@ -59,6 +60,10 @@ class End(msgspec.Struct, frozen=True, tag="end"):
     """End it now, with all that came out of it."""
 
     id: str
+
+
+class Leave(msgspec.Struct, frozen=True, tag="leave"):
+    """Go as soon as nothing runs; the connection ends with it."""
 
 
 class Started(msgspec.Struct, frozen=True, tag="started"):
@@ -117,7 +122,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     left: tuple[Remains, ...] = ()
 
 
-Request = Order | Attach | End
+Request = Order | Attach | End | Leave
 Event = Started | More | Unknown | Done
 
 _encoder = msgspec.json.Encoder()

@@ -1,0 +1,309 @@
+"""The hub: agents of any type ask for actions here, and each hears what became of its own.
+
+Nothing is passed between processes: a request is a workflow of one step, and every message follows
+from an entry of the ledger, so that whoever reads it hears the same. Only what a command says while
+it runs is heard live, and only in the process that runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from operator_protocols.domain.action import Action, Result
+from operator_protocols.domain.entry import Actor, Entry, Kind
+from operator_protocols.domain.permit import Approval, ApprovalState
+from operator_protocols.domain.workflow import (
+    Origin,
+    WorkflowRecord,
+    WorkflowState,
+    run_of,
+    workflow_of,
+)
+from operator_protocols.errors import NotFoundError, UsageError
+from operator_sre.app.wiring import App
+from operator_sre.app.workflows import add_workflow, command_workflow, follow_workflows
+from operator_sre.codec import from_json
+
+__all__ = ["ActionResult", "Agent", "Hub", "Message", "MessageKind", "PendingAction"]
+
+POLL_S = 0.1
+PAGE = 500
+ENTRIES_MAX = 1000
+LIVE_MAX = 1000
+END_CHARS_MAX = 4096
+STEP = "command"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+class MessageKind(StrEnum):
+    """What an agent is told of an action."""
+
+    REQUEST = "SYSTEM_ACTION_REQUEST"
+    APPROVAL_NEEDED = "SYSTEM_ACTION_APPROVAL_NEEDED"
+    DENIED = "SYSTEM_ACTION_DENIED"
+    START = "SYSTEM_ACTION_START"
+    OUTPUT = "SYSTEM_ACTION_OUTPUT"
+    COMPLETE = "SYSTEM_ACTION_COMPLETE"
+    RESULT = "SYSTEM_ACTION_RESULT"
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Who asks: its name, which tells it from all others, and what kind of agent it is."""
+
+    name: str
+    type: str = "agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One thing that happened to an action. `seq` is its entry, and 0 for what is heard live.
+
+    `text` is what there is to say of it: the command, the reason, or a piece of output.
+    """
+
+    kind: MessageKind
+    action: str
+    agent: str
+    seq: int
+    at: datetime
+    text: str = ""
+    approval: str = ""
+    stream: int = 0
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult:
+    """What became of an action: where it stands, and its result once there is one."""
+
+    action: str
+    agent: str
+    state: WorkflowState
+    result: Result | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAction:
+    """An action that is not over, with the request that it waits for, where it waits for people."""
+
+    action: str
+    agent: Agent
+    what: Action
+    state: WorkflowState
+    requested_at: datetime
+    approval: Approval | None = None
+
+
+@dataclass(slots=True)
+class Hub:
+    """One home's hub, as one process sees it."""
+
+    app: App
+    _owners: dict[str, WorkflowRecord | None] = field(default_factory=dict, init=False)
+    _listeners: list[Callable[[Message], None]] = field(default_factory=list, init=False)
+
+    async def request_system_action(
+        self, agent: Agent, action: Action, *, subject: str = ""
+    ) -> str:
+        """Ask for an action; its id. Whoever serves the hub, or any agent of this home, runs it."""
+        if not _NAME.fullmatch(agent.name) or not _NAME.fullmatch(agent.type):
+            raise UsageError(
+                f"{agent.name[:60]!r} of type {agent.type[:60]!r} cannot be the name of an agent.",
+                next_step="Use up to 64 letters, digits, '.', '_', '@' or '-'.",
+            )
+        record = await add_workflow(
+            self.app,
+            command_workflow(action, subject=subject),
+            origin=Origin.HUB,
+            requester=Actor(agent.name, agent.type, agent.name),
+        )
+        return record.id
+
+    async def serve(self) -> None:
+        """Run what agents ask for, until cancelled; subscribers here hear it live."""
+        await follow_workflows(self.app, watch=self._heard)
+
+    def get_action_result(self, action: str, agent: str) -> ActionResult:
+        """What became of an action of this agent. NotFoundError when it has none of that id."""
+        record = self._owned(action)
+        if record is None or record.requester.agent != agent:
+            raise _missing(action)
+        fresh = self.app.store.workflows.get(action) or record
+        return ActionResult(action, agent, fresh.state, self._result(fresh), fresh.reason)
+
+    async def approve_action(
+        self, action: str, *, by: str, reason: str = "", approved: bool = True
+    ) -> Approval:
+        """A person's answer to what an action waits for. AuthorityError when they may not."""
+        asked = self._asked(action)
+        if asked is None:
+            raise NotFoundError(
+                f"Action {action[:60]!r} does not wait for anybody.",
+                next_step="See what does with: operator approvals list",
+            )
+        state = ApprovalState.APPROVED if approved else ApprovalState.REJECTED
+        return await self.app.answering.answer(asked, state, by=by, reason=reason)
+
+    def get_pending_actions(self, agent: str = "") -> Sequence[PendingAction]:
+        """Actions that are not over, of this agent or of all, oldest first."""
+        living = (WorkflowState.PENDING, WorkflowState.IN_PROGRESS)
+        found = self.app.store.workflows.find(states=living)
+        return [
+            PendingAction(
+                one.id,
+                Agent(one.requester.agent, one.requester.type),
+                one.workflow.step(STEP).action,
+                one.state,
+                one.requested_at,
+                self._asked(one.id),
+            )
+            for one in reversed(found)
+            if one.origin is Origin.HUB and agent in ("", one.requester.agent)
+        ]
+
+    async def subscribe(self, agent: str = "", *, after: int = 0) -> AsyncGenerator[Message, None]:
+        """Every message to this agent, or to all, behind an entry; goes on until it is closed."""
+        live: asyncio.Queue[Message] = asyncio.Queue(LIVE_MAX)
+
+        def listen(message: Message) -> None:
+            # Whoever listens too slowly misses pieces; the whole comes with the result.
+            if agent in ("", message.agent) and not live.full():
+                live.put_nowait(message)
+
+        self._listeners.append(listen)
+        try:
+            while True:
+                entries = self.app.store.entries.after(after, limit=PAGE)
+                for entry in entries:
+                    after = entry.seq
+                    if entry.kind is Kind.TOOL_RESULT:
+                        for message in _drained(live):
+                            yield message
+                    for message in self._messages(entry):
+                        if agent in ("", message.agent):
+                            yield message
+                for message in _drained(live):
+                    yield message
+                if not entries:
+                    await self.app.clock.sleep(POLL_S)
+        finally:
+            self._listeners.remove(listen)
+
+    def _heard(self, run: str, stream: int, data: bytes) -> None:
+        record = self._owned(workflow_of(run))
+        if record is None:
+            return
+        text = data.decode("utf-8", "replace")
+        message = Message(
+            MessageKind.OUTPUT,
+            record.id,
+            record.requester.agent,
+            0,
+            self.app.clock.now(),
+            text,
+            stream=stream,
+        )
+        for listen in self._listeners:
+            listen(message)
+
+    def _messages(self, entry: Entry) -> Iterable[Message]:
+        record = self._owned(workflow_of(entry.run))
+        if record is None:
+            return
+        for one in _told(entry):
+            yield Message(
+                one.kind,
+                record.id,
+                record.requester.agent,
+                entry.seq,
+                entry.at,
+                one.text,
+                one.approval,
+                one.stream,
+                one.exit_code,
+            )
+
+    def _owned(self, action: str) -> WorkflowRecord | None:
+        """An action of the hub by its id; None for everything else."""
+        if not action:
+            return None
+        if action not in self._owners:
+            found = self.app.store.workflows.get(action)
+            self._owners[action] = found if found and found.origin is Origin.HUB else None
+        return self._owners[action]
+
+    def _asked(self, action: str) -> Approval | None:
+        pending = self.app.store.approvals.find(states=[ApprovalState.PENDING])
+        now = self.app.clock.now()
+        mine = [one for one in pending if workflow_of(one.run) == action and one.expires_at > now]
+        return mine[-1] if mine and self._owned(action) else None
+
+    def _result(self, record: WorkflowRecord) -> Result | None:
+        attempts = record.step(STEP).attempts
+        run = run_of(record.id, STEP, attempts)
+        for entry in reversed(self.app.store.entries.after(0, limit=ENTRIES_MAX, run=run)):
+            if entry.kind in (Kind.TOOL_RESULT, Kind.REFUSED):
+                return from_json(Result, entry.payload["result"])
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    kind: MessageKind
+    text: str = ""
+    approval: str = ""
+    stream: int = 0
+    exit_code: int | None = None
+
+
+def _told(entry: Entry) -> Iterable[_Told]:
+    """What an entry says to the agent that asked. Pure."""
+    payload = entry.payload
+    match entry.kind:
+        case Kind.WORKFLOW_REQUESTED:
+            action = from_json(WorkflowRecord, payload["record"]).workflow.step(STEP).action
+            yield _Told(MessageKind.REQUEST, action.command)
+        case Kind.APPROVAL_REQUESTED:
+            asked = payload["approval"]
+            yield _Told(MessageKind.APPROVAL_NEEDED, asked["explanation"], asked["id"])
+        case Kind.REFUSED:
+            yield _Told(MessageKind.DENIED, payload["result"]["stderr"])
+        case Kind.TOOL_CALL:
+            yield _Told(MessageKind.START, from_json(Action, payload["action"]).command)
+        case Kind.TOOL_RESULT:
+            result = from_json(Result, payload["result"])
+            for stream, text in ((1, result.stdout), (2, result.stderr)):
+                if text:
+                    yield _Told(MessageKind.OUTPUT, _ends(text), stream=stream)
+            code = result.exit_code
+            yield _Told(MessageKind.COMPLETE, str(result.outcome), exit_code=code)
+        case Kind.WORKFLOW_ENDED:
+            text = f"{payload['state']}: {payload['reason']}".rstrip(": ")
+            yield _Told(MessageKind.RESULT, text)
+
+
+def _ends(text: str) -> str:
+    """The head and the tail of an output."""
+    if len(text) <= 2 * END_CHARS_MAX:
+        return text
+    cut = len(text) - 2 * END_CHARS_MAX
+    return f"{text[:END_CHARS_MAX]}\n[{cut} characters]\n{text[-END_CHARS_MAX:]}"
+
+
+def _drained(queue: asyncio.Queue[Message]) -> Iterable[Message]:
+    while not queue.empty():
+        yield queue.get_nowait()
+
+
+def _missing(action: str) -> NotFoundError:
+    return NotFoundError(
+        f"There is no action {action[:60]!r} of this agent.",
+        next_step="See what is under way with: operator workflows list",
+    )

@@ -1,0 +1,112 @@
+"""Typed tools for people: which there are, and one call on the way that every action goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.tool import ToolSpec, ToolState
+from operator_protocols.errors import UsageError
+from operator_sre.app.executing import Executed, Wanted, hands_for
+from operator_sre.app.hands import MACHINE, Hands
+from operator_sre.app.redaction import open_redactor
+from operator_sre.app.wiring import App
+from operator_sre.codec import to_json
+from operator_sre.executor.tools.parameters import Invalid, parsed
+from operator_sre.executor.tools.registry import known_from, state_of
+from operator_sre.gate.policy import Decision
+
+__all__ = ["Call", "Offered", "call_document", "list_tools", "propose_call", "show_tool"]
+
+_DECISIONS = list(Decision)
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A tool, and what the policy answers to it in the mode execute."""
+
+    spec: ToolSpec
+    approval: Decision
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """As programs read it."""
+        return {**to_json(self.spec), "approval": self.approval}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a person typed: texts such as `name=value`, a document, and what it is about."""
+
+    tool: str
+    pairs: Sequence[str] = ()
+    document: Mapping[str, object] | None = None
+    subject: str = ""
+    target: str = ""
+    reason: str = ""
+
+
+def list_tools(app: App, subject: str = "") -> list[Offered]:
+    """Every tool that acts for a subject, or for this machine."""
+    (name,) = app.choose([subject]) if subject else (MACHINE,)
+    hands = app.hands(name)
+    return [_offered(spec, hands) for spec in hands.registry.specs]
+
+
+def show_tool(app: App, tool: str, subject: str = "") -> Offered:
+    """One of them; an unknown name is told with the nearest."""
+    (name,) = app.choose([subject]) if subject else (MACHINE,)
+    hands = app.hands(name)
+    return _offered(hands.registry.named(tool).spec, hands)
+
+
+async def propose_call(app: App, call: Call) -> Wanted:
+    """The call as the gate is to judge it; everything that is wrong with it is told at once."""
+    wanted = Wanted(
+        call=Action(call.tool, {}, target=call.target, reasoning=call.reason),
+        subject=call.subject,
+        target=call.target,
+    )
+    _, hands = hands_for(app, wanted)
+    spec = hands.registry.named(call.tool).spec
+    given, errors = parsed(spec, call.pairs)
+    for name, value in (call.document or {}).items():
+        if name in given:
+            errors.append(f"{name!r} is there twice.")
+        given.setdefault(name, value)
+    # The values have any type as yet; what is no Argument is told by the validation.
+    action = replace(wanted.action, arguments=given)  # type: ignore[arg-type]
+    known = known_from(targets=hands.targets(), target=call.target)
+    found = await hands.registry.proposed(action, known)
+    if isinstance(found, Invalid) or errors:
+        wrong = found.errors if isinstance(found, Invalid) else ()
+        told = Invalid(call.tool, (*errors, *wrong)).sentence
+        raise UsageError(told, next_step=f"See: operator tools show {call.tool}")
+    return replace(wanted, call=found)
+
+
+def call_document(app: App, executed: Executed) -> dict[str, Any]:
+    """What only a call of a tool has, as programs read it, without secrets."""
+    redactor = open_redactor(app.config)
+    action, result = executed.verdict.action, executed.result
+    return {
+        "tool": action.tool,
+        "arguments": redactor.value(to_json(dict(action.arguments))),
+        "inferred": action.inferred,
+        "state": _state(app, executed),
+        "data": redactor.value(to_json(dict(result.data))),
+        "undo": redactor.value(to_json(result.undo)) if result.undo else None,
+    }
+
+
+def _state(app: App, executed: Executed) -> ToolState:
+    entry = app.store.entries.get(executed.seq)
+    return state_of([entry.kind] if entry else (), executed.result)
+
+
+def _offered(spec: ToolSpec, hands: Hands) -> Offered:
+    policy = hands.gate.policy()
+    words = [policy.decision(spec.risk), policy.word_on(spec.name) or Decision.AUTO]
+    return Offered(spec, max(words, key=_DECISIONS.index))

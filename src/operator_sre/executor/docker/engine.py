@@ -1,0 +1,206 @@
+"""One question to a Docker engine at a time: bounded in bytes and in seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from operator_protocols.domain.category import ErrorCategory, FailureCategory, NextAction
+from operator_protocols.errors import OperatorError
+from operator_sre.executor.docker.address import Address, address_here
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx2
+
+__all__ = ["ANSWER_S", "Answer", "Engine", "EngineError"]
+
+CONNECT_S = 3.0
+ANSWER_S = 15.0
+# A container's whole description has some ten kilobytes; who says more is not listened to.
+ANSWER_BYTES_MAX = 4 * 1024 * 1024
+MESSAGE_CHARACTERS_MAX = 500
+OK, NOT_MODIFIED, CLIENT_ERROR = 200, 304, 400
+START = "Start Docker and look with: docker info"
+
+T = TypeVar("T")
+
+
+class EngineError(OperatorError):
+    """The engine cannot be asked. `sent` when it may have done what it was asked for."""
+
+    category = ErrorCategory.DOCKER_UNAVAILABLE
+    next_action = NextAction.START_DOCKER
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        failure: FailureCategory = FailureCategory.NETWORK,
+        sent: bool = False,
+        next_step: str = START,
+    ) -> None:
+        super().__init__(message, next_step=next_step)
+        self.failure = failure
+        self.sent = sent
+
+
+class _Complaint(msgspec.Struct):
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the engine said to one question."""
+
+    status: int
+    content: bytes
+
+    @property
+    def ok(self) -> bool:
+        """It did what it was asked for, or had nothing to do."""
+        return OK <= self.status < CLIENT_ERROR
+
+    @property
+    def message(self) -> str:
+        """Why it refused, in its own words and one line."""
+        try:
+            told = msgspec.json.decode(self.content, type=_Complaint).message
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            told = ""
+        return " ".join(told.split())[:MESSAGE_CHARACTERS_MAX] or f"status {self.status}"
+
+    def read(self, kind: type[T]) -> T:
+        """Its content as what it has to be."""
+        try:
+            return msgspec.json.decode(self.content, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise EngineError("What answers there does not answer as Docker does.") from None
+
+
+class Engine:
+    """Asks the engine at one address; without one, at the address that is right by then."""
+
+    def __init__(self, address: Address | None = None) -> None:
+        self._address = address
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        body: Mapping[str, object] | None = None,
+        timeout_s: float = ANSWER_S,
+    ) -> Answer:
+        """One question, one whole answer."""
+        content = bytearray()
+        async with self.stream(
+            method, path, parameters=parameters, body=body, timeout_s=timeout_s
+        ) as (status, chunks):
+            async for chunk in chunks:
+                content += chunk
+                if len(content) > ANSWER_BYTES_MAX:
+                    raise EngineError(
+                        f"Docker's answer has more than {ANSWER_BYTES_MAX} bytes.", sent=True
+                    )
+        return Answer(status, bytes(content))
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        body: Mapping[str, object] | None = None,
+        timeout_s: float = ANSWER_S,
+    ) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
+        """One question; the status, and the answer as it comes."""
+        import httpx2
+
+        address = self._address or address_here()
+        if address.problem:
+            raise EngineError(address.problem, next_step="Correct it, or unset it.")
+        try:
+            async with asyncio.timeout(timeout_s), _client(address) as client:
+                request = client.build_request(
+                    method,
+                    path,
+                    params=dict(parameters or {}),
+                    content=b"" if body is None else msgspec.json.encode(body),
+                    headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
+                )
+                response = await client.send(request, stream=True)
+                try:
+                    yield response.status_code, response.aiter_raw()
+                finally:
+                    await response.aclose()
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise _unreachable(address, error) from None
+        except TimeoutError:
+            raise EngineError(
+                f"Docker did not answer within {timeout_s:g} s.",
+                failure=FailureCategory.TIMEOUT,
+                sent=True,
+            ) from None
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError):
+            raise EngineError("The connection to Docker was lost.", sent=True) from None
+
+
+@asynccontextmanager
+async def _client(address: Address) -> AsyncIterator[httpx2.AsyncClient]:
+    import httpx2
+
+    transport = httpx2.AsyncHTTPTransport(
+        uds=address.socket or None, verify=_trust(address), trust_env=False
+    )
+    async with httpx2.AsyncClient(
+        transport=transport,
+        base_url=address.url,
+        timeout=httpx2.Timeout(None, connect=CONNECT_S),
+        trust_env=False,
+    ) as client:
+        yield client
+
+
+def _trust(address: Address) -> ssl.SSLContext:
+    """Whom to trust; a bare context where there is no TLS, because a full one takes 70 ms."""
+    import ssl
+
+    if not address.url.startswith("https://"):
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not address.certificates:
+        return ssl.create_default_context()
+    folder = Path(address.certificates)
+    try:
+        context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+        if (folder / "cert.pem").exists():
+            context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    except OSError:  # that of TLS is one
+        raise EngineError(
+            f"The certificates for Docker in {address.certificates!r} cannot be read.",
+            failure=FailureCategory.PERMISSION,
+            next_step="It needs ca.pem, cert.pem and key.pem there.",
+        ) from None
+    return context
+
+
+def _unreachable(address: Address, error: Exception) -> EngineError:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, PermissionError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is not None:
+        return EngineError(
+            f"This user may not use Docker at {str(address)!r}.",
+            failure=FailureCategory.PERMISSION,
+            next_step="Add them to the group docker, or let root run it.",
+        )
+    return EngineError(f"No Docker engine answers at {str(address)!r}.")

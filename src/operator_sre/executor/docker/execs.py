@@ -1,0 +1,200 @@
+"""Run one program in a container: bounded, without a terminal, and ended as a tree."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+
+from operator_protocols.domain.action import Outcome, Result
+from operator_protocols.domain.category import FailureCategory
+from operator_protocols.ports import Job
+from operator_sre.executor.categories import category_of
+from operator_sre.executor.docker.answers import Created, Exec
+from operator_sre.executor.docker.ending import end_marked, new_mark
+from operator_sre.executor.docker.engine import ANSWER_S, Engine, EngineError
+from operator_sre.executor.docker.frames import Frames
+from operator_sre.processes.capture import Capture
+
+__all__ = ["Exec", "Inside", "run_inside"]
+
+OUTPUT_BYTES_MAX = 64 * 1024
+# How long nothing is said before the engine is asked whether the program still runs: a child that
+# keeps its output open must not keep us.
+QUIET_S = 0.5
+EXIT_TIMED_OUT, EXIT_CANNOT_RUN, EXIT_NOT_FOUND = 124, 126, 127
+_NOT_FOUND = re.compile(r"executable file not found|no such file or directory|not a directory")
+_OCI = re.compile(r"^OCI runtime exec failed: .*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What is run inside of a container, by its id."""
+
+    container: str
+    argv: tuple[str, ...]
+    user: str = ""
+    workdir: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+async def run_inside(engine: Engine, inside: Inside, job: Job) -> Result:
+    """Run it and say what became of it. Cancelled, it ends it first.
+
+    Raises EngineError only where nothing was started.
+    """
+    begun = time.monotonic()
+    mark = new_mark()
+    given = [f"{name}={value}" for name, value in inside.environment.items()]
+    body = {
+        "Cmd": list(inside.argv),
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "Env": [mark, *given],
+        "User": inside.user,
+        "WorkingDir": inside.workdir,
+    }
+    made = await engine.ask("POST", f"/containers/{inside.container}/exec", body=body)
+    if not made.ok:
+        return _refused(made.status, made.message)
+    running = _Running(engine, made.read(Created).id, job)
+    try:
+        ended = await running.follow(begun + job.timeout_s)
+    except EngineError as error:
+        if not (error.sent or running.is_started):
+            raise
+        left = await end_marked(engine, inside.container, mark, user=inside.user)
+        return running.lost(f"{error} {left}".strip(), time.monotonic() - begun)
+    except asyncio.CancelledError:
+        await asyncio.shield(end_marked(engine, inside.container, mark, user=inside.user))
+        raise
+    if ended is None:
+        left = await end_marked(engine, inside.container, mark, user=inside.user)
+        return running.result(Outcome.TIMED_OUT, EXIT_TIMED_OUT, time.monotonic() - begun, left)
+    return running.result(Outcome.RAN, ended, time.monotonic() - begun)
+
+
+class _Running:
+    def __init__(self, engine: Engine, exec_id: str, job: Job) -> None:
+        self._engine = engine
+        self._id = exec_id
+        self._watch: Callable[[int, bytes], None] | None = job.watch
+        self.is_started = False
+        self._kept = {1: Capture(OUTPUT_BYTES_MAX), 2: Capture(OUTPUT_BYTES_MAX)}
+
+    async def follow(self, ends: float) -> int | None:
+        """The exit code; None when it takes too long."""
+        frames = Frames(is_plain=False)
+        path = f"/exec/{self._id}/start"
+        begin = {"Detach": False, "Tty": False}
+        left_s = max(0.0, ends - time.monotonic()) + ANSWER_S
+        async with self._engine.stream("POST", path, body=begin, timeout_s=left_s) as (
+            status,
+            chunks,
+        ):
+            if not 200 <= status < 300:
+                raise EngineError(f"Docker did not start it: status {status}.")
+            self.is_started = True
+            pieces = _Pieces(chunks)
+            try:
+                while time.monotonic() < ends:
+                    wait_s = min(QUIET_S, ends - time.monotonic())
+                    chunk = await pieces.next(wait_s)
+                    if chunk == b"" or (chunk is None and not (await self._look()).running):
+                        return await self._exit_code()
+                    for number, piece in frames.feed(chunk or b""):
+                        self._hear(number, piece)
+            finally:
+                await pieces.end()
+        return None
+
+    def _hear(self, number: int, piece: bytes) -> None:
+        self._kept[number].feed(piece)
+        if self._watch is not None:
+            self._watch(number, piece)
+
+    async def _look(self) -> Exec:
+        return (await self._engine.ask("GET", f"/exec/{self._id}/json")).read(Exec)
+
+    async def _exit_code(self) -> int:
+        """The stream may end a moment before the engine knows the exit code."""
+        for pause_s in (0.0, 0.02, 0.1, 0.5, 1.0, 2.0):
+            await asyncio.sleep(pause_s)
+            seen = await self._look()
+            if not seen.running and seen.exit_code is not None:
+                return seen.exit_code
+        raise EngineError("Docker does not know how it ended.", sent=True)
+
+    def result(self, outcome: Outcome, exit_code: int, duration_s: float, note: str = "") -> Result:
+        """What became of it, with all that it said."""
+        stdout, stderr = (self._kept[number].kept().decode("utf-8", "replace") for number in (1, 2))
+        if exit_code in (EXIT_CANNOT_RUN, EXIT_NOT_FOUND) and (told := _OCI.search(stdout)):
+            # The engine's own complaint comes as if the program had said it.
+            stdout, stderr = _OCI.sub("", stdout).strip(), told[0]
+            exit_code = EXIT_NOT_FOUND if _NOT_FOUND.search(stderr) else EXIT_CANNOT_RUN
+        stderr = f"{stderr.rstrip()}\n{note}".lstrip() if note else stderr
+        return Result(
+            outcome=outcome,
+            exit_code=exit_code,
+            stdout=stdout,
+            stderr=stderr,
+            truncated=any(one.truncated for one in self._kept.values()),
+            duration_s=round(duration_s, 4),
+            category=category_of(exit_code=exit_code, outcome=outcome, stderr=stderr),
+            data={"ended": not note} if outcome is Outcome.TIMED_OUT else {},
+            stdout_bytes=self._kept[1].seen,
+            stderr_bytes=self._kept[2].seen,
+        )
+
+    def lost(self, note: str, duration_s: float) -> Result:
+        """Nobody knows what became of it: the engine went away."""
+        stdout, stderr = (self._kept[number].kept().decode("utf-8", "replace") for number in (1, 2))
+        return Result(
+            Outcome.UNKNOWN,
+            stdout=stdout,
+            stderr=f"{stderr}{note} Whether it still runs is not known.",
+            duration_s=round(duration_s, 4),
+            category=FailureCategory.NETWORK,
+            data={"error_category": EngineError.category.value},
+        )
+
+
+class _Pieces:
+    """The pieces of a stream, waited for without giving the stream up when none comes."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self._pending: asyncio.Task[bytes] | None = None
+
+    async def next(self, wait_s: float) -> bytes | None:
+        """The next piece; b"" at the end, None when none came yet."""
+        if self._pending is None:
+            self._pending = asyncio.ensure_future(self._read())
+        await asyncio.wait({self._pending}, timeout=max(0.0, wait_s))
+        if not self._pending.done():
+            return None
+        done, self._pending = self._pending, None
+        return done.result()
+
+    async def _read(self) -> bytes:
+        return await anext(self._chunks, b"")
+
+    async def end(self) -> None:
+        """Stop waiting."""
+        if self._pending is not None:
+            self._pending.cancel()
+            await asyncio.wait({self._pending})
+            if not self._pending.cancelled():
+                self._pending.exception()
+
+
+def _refused(status: int, message: str) -> Result:
+    missing = status == 404
+    return Result(
+        Outcome.RAN,
+        exit_code=1,
+        stderr=f"Docker refused: {message}",
+        category=FailureCategory.NOT_FOUND if missing else FailureCategory.RUNTIME,
+    )

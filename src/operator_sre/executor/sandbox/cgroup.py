@@ -1,0 +1,198 @@
+"""Groups of processes that the kernel counts and limits as one, of either version."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_sre.executor.sandbox.box import Limits
+
+__all__ = ["OWN_PROCESSES", "PREFIX", "Cgroup", "Cgroups"]
+
+PREFIX = "operator-box-"
+_ROOT = Path("/sys/fs/cgroup")
+_PARENT = "operator-sre"
+_CONTROLLERS = ("memory", "pids", "cpu")
+_PERIOD_US = 100_000
+# The box's own processes beside those of the script: who waits for it, and its first process.
+OWN_PROCESSES = 4
+# No box lives longer than its time-out; what is older was left by an operator that was killed.
+_STALE_S = 900.0
+_EMPTY_S_MAX = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """The group of one run, in one folder for each controller, or in one for all."""
+
+    folders: tuple[Path, ...]
+
+    @property
+    def doors(self) -> tuple[str, ...]:
+        """The files into which a process writes 0 to become a member."""
+        return tuple(str(folder / "cgroup.procs") for folder in self.folders)
+
+    def killed_for_memory(self) -> bool:
+        """True when the kernel ended something of it because the memory was used up."""
+        return any(_counted(folder) for folder in self.folders)
+
+    async def remove(self) -> bool:
+        """End whoever is left, then remove it; False when it could not be removed."""
+        ends = time.monotonic() + _EMPTY_S_MAX
+        left = self.folders
+        while left := tuple(folder for folder in left if not _removed(folder)):
+            if time.monotonic() > ends:
+                return False
+            for folder in left:
+                _kill(folder)
+            await asyncio.sleep(0.002)
+        return True
+
+
+class Cgroups:
+    """Makes groups where this user may; elsewhere None, and somebody has to watch instead."""
+
+    def __init__(self, root: Path = _ROOT, own: Path = Path("/proc/self/cgroup")) -> None:
+        self._root = root
+        self._own = own
+
+    def make(self, name: str, limits: Limits) -> Cgroup | None:
+        """A group with all of these limits, or None when that cannot be had here."""
+        made: list[Path] = []
+        try:
+            for folder, values in self._plan(name, limits):
+                folder.mkdir()
+                made.append(folder)
+                for file, value in values.items():
+                    _write(folder / file, value)
+        except OSError:
+            for folder in made:
+                _removed(folder)
+            return None
+        return Cgroup(tuple(made)) if made else None
+
+    def sweep(self) -> None:
+        """Remove what operators that were killed left behind."""
+        for parent in self._parents():
+            with contextlib.suppress(OSError):
+                for folder in parent.glob(f"{PREFIX}*"):
+                    if time.time() - folder.stat().st_mtime > _STALE_S:
+                        _kill(folder)
+                        _removed(folder)
+
+    def _parents(self) -> tuple[Path, ...]:
+        return tuple({folder.parent: None for folder, _ in self._plan("", Limits())})
+
+    def _plan(self, name: str, limits: Limits) -> list[tuple[Path, dict[str, str]]]:
+        owned = self._memberships()
+        if all((self._root / one).is_dir() for one in _CONTROLLERS):
+            values = _first_version(limits)
+            return [
+                (
+                    self._under(self._root / one, owned.get(one, "/")) / f"{PREFIX}{name}",
+                    values[one],
+                )
+                for one in _CONTROLLERS
+            ]
+        if not (self._root / "cgroup.controllers").is_file():
+            return []
+        parent = self._delegated(owned.get("", "/"))
+        return [(parent / f"{PREFIX}{name}", _second_version(limits))] if parent else []
+
+    def _memberships(self) -> dict[str, str]:
+        """Controller -> the group we are in; the second version has no name."""
+        with contextlib.suppress(OSError):
+            rows = [line.split(":", 2) for line in self._own.read_text().splitlines()]
+            return {one: row[2] for row in rows if len(row) == 3 for one in row[1].split(",")}
+        return {}
+
+    def _under(self, mount: Path, own: str) -> Path:
+        """Our own group, so that its limits hold for the box as well."""
+        inside = mount / own.lstrip("/")
+        return inside if inside.is_dir() else mount
+
+    def _delegated(self, own: str) -> Path | None:
+        """A group of the second version that we may divide; members and children exclude another.
+
+        Whoever moves a process has to own the nearest group above both of its places.
+        """
+        here = self._root / own.lstrip("/")
+        for above in (here, *here.parents):
+            if above != self._root and self._root not in above.parents:
+                break
+            if not os.access(above / "cgroup.procs", os.W_OK):
+                continue
+            parent = above / _PARENT
+            with contextlib.suppress(OSError):
+                parent.mkdir(exist_ok=True)
+                for folder in (above, parent):
+                    enabled = (folder / "cgroup.subtree_control").read_text().split()
+                    missing = [f"+{one}" for one in _CONTROLLERS if one not in enabled]
+                    if missing:
+                        _write(folder / "cgroup.subtree_control", " ".join(missing))
+                return parent
+        return None
+
+
+def _first_version(limits: Limits) -> dict[str, dict[str, str]]:
+    memory = {"memory.limit_in_bytes": str(limits.memory_bytes)}
+    if Path("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").exists():
+        memory["memory.memsw.limit_in_bytes"] = str(limits.memory_bytes)
+    else:
+        memory["memory.swappiness"] = "0"
+    return {
+        "memory": memory,
+        "pids": {"pids.max": str(limits.processes + OWN_PROCESSES)},
+        "cpu": {"cpu.cfs_period_us": str(_PERIOD_US), "cpu.cfs_quota_us": str(_PERIOD_US)},
+    }
+
+
+def _second_version(limits: Limits) -> dict[str, str]:
+    return {
+        "memory.max": str(limits.memory_bytes),
+        "memory.swap.max": "0",
+        "memory.oom.group": "1",
+        "pids.max": str(limits.processes + OWN_PROCESSES),
+        "cpu.max": f"{_PERIOD_US} {_PERIOD_US}",
+    }
+
+
+def _counted(folder: Path) -> bool:
+    """The kernel's own count of what it ended for want of memory."""
+    for name in ("memory.events", "memory.oom_control"):
+        with contextlib.suppress(OSError):
+            rows = dict(line.split(None, 1) for line in (folder / name).read_text().splitlines())
+            if int(rows.get("oom_kill", "0")):
+                return True
+    return False
+
+
+def _kill(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        if (folder / "cgroup.kill").exists():
+            _write(folder / "cgroup.kill", "1")
+            return
+        for pid in (folder / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+def _removed(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # it still has members
+    return True
+
+
+def _write(file: Path, value: str) -> None:
+    """Into a file that must be there: a new one would be no file of the kernel's."""
+    with file.open("r+") as opened:
+        opened.write(value)

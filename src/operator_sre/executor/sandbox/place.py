@@ -1,0 +1,134 @@
+"""The private folder of one run, and the user that it runs as."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_sre.executor.sandbox import seccomp
+from operator_sre.executor.sandbox.box import Language, Script
+from operator_sre.executor.sandbox.cgroup import PREFIX
+from operator_sre.executor.sandbox.view import reachable
+
+__all__ = ["FILES", "Place", "fresh_uid", "place", "sweep"]
+
+FILES = {Language.PYTHON: "main.py", Language.BASH: "main.sh"}
+_FORWARDER = Path(__file__).with_name("forward.py")
+_PEOPLE = "nobody:x:65534:65534:nobody:/tmp:/bin/false\n"
+# Beyond what distributions, containers and systemd hand out, and below where a sign bit begins.
+_UIDS_FROM, _UIDS = 1_900_000_000, 1 << 24
+# Where so many do not exist, as in a container of a plain user: from the top of those that do.
+_UIDS_FEW, _UIDS_SPARED = 4096, 2048
+# No box lives longer than its time-out; what is older was left by an operator that was killed.
+_STALE_S = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder that only the run's own user enters; 0 is the user who runs the operator."""
+
+    folder: Path
+    uid: int
+    bwrap: Path
+
+    @property
+    def name(self) -> str:
+        """What tells it from every other run on this machine."""
+        return self.folder.name.removeprefix(PREFIX)
+
+    @property
+    def filter(self) -> Path:
+        """The program that the kernel runs over each system call."""
+        return self.folder / "filter"
+
+    @property
+    def status(self) -> Path:
+        """Where bubblewrap writes what became of the box."""
+        return self.folder / "status"
+
+    @property
+    def socket(self) -> Path:
+        """Where the way out of the box begins."""
+        return self.folder / "egress"
+
+    def ran(self) -> bool:
+        """Whether the box was made, so that the script ran to its own end."""
+        with contextlib.suppress(OSError):
+            return '"exit-code"' in self.status.read_text()
+        return False
+
+
+@contextlib.contextmanager
+def place(parent: Path, script: Script, *, bwrap: str, drops: bool) -> Iterator[Place]:
+    """A folder with all that the box is shown, until the run is over."""
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    uid = fresh_uid() if drops else 0
+    try:
+        _fill(folder, script)
+        program = Path(bwrap)
+        if uid and not reachable(program):
+            program = _copied(program, folder / "program")
+        if uid:
+            os.chown(folder, uid, uid)
+        yield Place(folder, uid, program)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def fresh_uid(mapped: Path = Path("/proc/self/uid_map")) -> int:
+    """A user that owns nothing and runs nothing, another one for every run."""
+    first, _, count = (int(word) for word in mapped.read_text().split("\n")[0].split())
+    if first + count > _UIDS_FROM + _UIDS:
+        return _UIDS_FROM + secrets.randbelow(_UIDS)
+    lowest = first + count - _UIDS_SPARED - _UIDS_FEW
+    if lowest < _UIDS_FEW:
+        raise OSError("this user namespace has too few users to give the script one of its own")
+    return lowest + secrets.randbelow(_UIDS_FEW)
+
+
+def sweep(parent: Path) -> None:
+    """Remove what operators that were killed left behind."""
+    for folder in parent.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _STALE_S:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fill(folder: Path, script: Script) -> None:
+    (folder / "script").mkdir(mode=0o755)
+    (folder / "inputs").mkdir(mode=0o755)
+    _write(folder / "script" / FILES[script.language], script.text.encode("utf-8", "replace"))
+    for name, content in script.inputs.items():
+        _write(folder / "inputs" / name, content)
+    if script.hosts:
+        _write(folder / "script" / "forward.py", _FORWARDER.read_bytes())
+    _write(folder / "passwd", _PEOPLE.encode())
+    _write(folder / "filter", seccomp.program())
+    for made in ("script", "inputs"):
+        (folder / made).chmod(0o755)  # whatever the umask is; only its owner enters the folder
+
+
+def _copied(program: Path, folder: Path) -> Path:
+    """Bubblewrap where the run's user reaches it, with the libraries that its wheel brings."""
+    package = program.parent.parent
+    copy = folder / package.name / program.parent.name / program.name
+    copy.parent.mkdir(parents=True)
+    shutil.copy(program, copy)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, folder / libraries.name)
+    for made in (folder, *folder.rglob("*")):
+        made.chmod(0o755)
+    return copy
+
+
+def _write(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    file.chmod(0o444)

@@ -1,0 +1,136 @@
+"""What a Python script may not call, found in its parsed tree."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+
+from operator_sre.executor.scripts.flaws import Flaw, Layer
+
+__all__ = ["dangers_of_python", "parsed"]
+
+# Names of the language that run what is not in the text.
+_NAMES = frozenset({"__builtins__", "__import__", "__loader__", "compile", "eval", "exec"})
+_CALLS = frozenset(
+    {
+        *("builtins", "code", "codeop", "ctypes", "importlib", "imp", "marshal", "pty", "runpy"),
+        *("os.popen", "os.system", "os.startfile", "pickle.load", "pickle.loads", "shelve.open"),
+        *("pickle.Unpickler", "subprocess.getoutput", "subprocess.getstatusoutput", "sys.modules"),
+        *("asyncio.create_subprocess_shell", "commands.getoutput", "types.FunctionType"),
+        *("types.CodeType", "zipimport", "pkgutil.get_loader"),
+    }
+)
+_FAMILIES = ("os.exec", "os.spawn", "os.posix_spawn")
+_REFLECTING = frozenset({"delattr", "getattr", "globals", "locals", "setattr", "vars"})
+_INNER = frozenset(
+    {
+        *("__base__", "__bases__", "__builtins__", "__closure__", "__code__", "__globals__"),
+        *("__import__", "__loader__", "__mro__", "__reduce__", "__reduce_ex__", "__self__"),
+        *("__spec__", "__subclasses__", "f_builtins", "f_globals", "f_locals", "gi_frame"),
+    }
+)
+
+
+def parsed(text: str) -> ast.Module | Flaw:
+    """The tree, or why there is none."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except SyntaxError as error:
+        return Flaw(Layer.SYNTAX, f"Python says: {error.msg}.", error.lineno or 0)
+    except (ValueError, RecursionError, MemoryError, OverflowError):
+        return Flaw(Layer.SYNTAX, "Python cannot read it: it is nested too deeply or is no text.")
+
+
+def dangers_of_python(tree: ast.Module) -> Iterator[Flaw]:
+    """Every place that runs what cannot be read in the script itself."""
+    known = _imported(tree)
+    for node in ast.walk(tree):
+        for sentence in _sentences(node, known):
+            yield Flaw(Layer.DANGEROUS, sentence, getattr(node, "lineno", 0))
+
+
+def _imported(tree: ast.Module) -> dict[str, str]:
+    """What each name that was imported stands for."""
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                whole = one.name if one.asname else one.name.partition(".")[0]
+                known[one.asname or whole] = whole
+        elif isinstance(node, ast.ImportFrom):
+            for one in node.names:
+                known[one.asname or one.name] = f"{node.module or ''}.{one.name}"
+    return known
+
+
+def _sentences(node: ast.AST, known: dict[str, str]) -> Iterator[str]:
+    match node:
+        case ast.Name(id=name) if name in _NAMES and name not in known:
+            yield f"`{name}` runs what is not written here."
+        case ast.Import(names=names):
+            yield from _forbidden(*(one.name for one in names))
+        case ast.ImportFrom(module=module, names=names):
+            yield from _forbidden(*(f"{module}.{one.name}" for one in names))
+            if any(one.name == "*" for one in names):
+                yield "`import *` brings names that are not written here."
+        case ast.Attribute(attr=name) if name in _INNER:
+            yield f"`.{name}` reaches inside of Python."
+        case ast.Attribute():
+            yield from _forbidden(_dotted(node, known))
+        case ast.Name(id=name, ctx=ast.Load()) if name in known:
+            yield from _forbidden(known[name])
+        case ast.Call():
+            yield from _called(node, known)
+        case _:
+            pass
+
+
+def _called(node: ast.Call, known: dict[str, str]) -> Iterator[str]:
+    name = _dotted(node.func, known)
+    if name.startswith("subprocess."):
+        shell = next((one.value for one in node.keywords if one.arg == "shell"), None)
+        if shell is not None and not (isinstance(shell, ast.Constant) and not shell.value):
+            yield f"`{name}` with a shell: give the words of the program as a list instead."
+        if any(one.arg is None for one in node.keywords):
+            yield f"`{name}` with options that are not written here."
+    if isinstance(node.func, ast.Name) and node.func.id in _REFLECTING:
+        yield from _reflected(node.func.id, node.args)
+
+
+def _reflected(name: str, arguments: list[ast.expr]) -> Iterator[str]:
+    if name in ("vars", "globals", "locals"):
+        if name == "globals" or not arguments:
+            yield f"`{name}` reaches names that are not written here."
+        return
+    if len(arguments) < 2:
+        return
+    wanted = arguments[1]
+    if not isinstance(wanted, ast.Constant) or not isinstance(wanted.value, str):
+        yield f"`{name}` with a name that is not written here."
+    elif wanted.value.startswith("__") or f".{wanted.value}" in _ATTRIBUTES:
+        yield f"`{name}` of {wanted.value!r} reaches inside of Python."
+
+
+_ATTRIBUTES = frozenset(f".{one.rpartition('.')[2]}" for one in _CALLS if "." in one)
+
+
+def _dotted(node: ast.expr, known: dict[str, str]) -> str:
+    """`os.path.join` for an attribute of what was imported; "" for anything else."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([known.get(node.id, node.id if not names else ""), *reversed(names)])
+
+
+def _forbidden(*names: str) -> Iterator[str]:
+    for name in names:
+        parts = name.split(".")
+        starts = {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
+        if starts & _CALLS or name.startswith(_FAMILIES):
+            yield f"`{name}` runs what cannot be read here."

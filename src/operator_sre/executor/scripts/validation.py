@@ -1,0 +1,84 @@
+"""A script is looked at in layers before it is run; each says what is wrong in its own name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable
+
+from operator_protocols.domain.action import Outcome
+from operator_protocols.ports import Job
+from operator_sre.executor.programs import Program, Programs
+from operator_sre.executor.sandbox import Language
+from operator_sre.executor.scripts.bash import dangers_of_bash
+from operator_sre.executor.scripts.flaws import Flaw, Layer
+from operator_sre.executor.scripts.literals import secrets_in
+from operator_sre.executor.scripts.python import dangers_of_python, parsed
+
+__all__ = ["SIZE_CHARS_MAX", "Validation"]
+
+SIZE_CHARS_MAX = 10_000
+FLAWS_MAX = 20
+_LOOK_S = 10.0
+_SAID = re.compile(r"line (?P<line>\d+): (?P<what>.*)")
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+
+
+class Validation:
+    """Size, syntax, secrets, dangerous calls: the first that finds something is told, whole.
+
+    `secrets` finds secrets in a text and `dangers` judges it beyond what is looked for here; both
+    yield flaws, and may be given by whoever knows more.
+    """
+
+    def __init__(
+        self,
+        programs: Programs,
+        *,
+        secrets: Callable[[str], Iterable[Flaw]] = secrets_in,
+        dangers: Callable[[Language, str], Iterable[Flaw]] = lambda language, text: (),
+        bash: str = "/bin/bash",
+    ) -> None:
+        self._programs = programs
+        self._secrets = secrets
+        self._dangers = dangers
+        self._bash = bash
+
+    async def check(self, language: Language, text: str, job: Job) -> tuple[Flaw, ...]:
+        """What is wrong with it; nothing when it may be boxed."""
+        if flaws := tuple(_size(text)):
+            return flaws
+        tree = parsed(text) if language is Language.PYTHON else await self._bash_syntax(text, job)
+        if isinstance(tree, Flaw):
+            return (tree,)
+        if flaws := tuple(self._secrets(text)):
+            return flaws[:FLAWS_MAX]
+        ours = dangers_of_python(tree) if isinstance(tree, ast.Module) else dangers_of_bash(text)
+        return tuple(dict.fromkeys((*ours, *self._dangers(language, text))))[:FLAWS_MAX]
+
+    async def _bash_syntax(self, text: str, job: Job) -> Flaw | None:
+        """What `bash -n` says: it reads the text, and runs nothing of it."""
+        argv = (self._bash, "--norc", "--noprofile", "-n", "-s")
+        program = Program(argv, _ENVIRONMENT, stdin=text.encode("utf-8", "replace"))
+        # It is a deed of its own: the job's name belongs to the script.
+        asked = Job(f"{job.id[:120]}-syntax", min(_LOOK_S, job.timeout_s))
+        result = await self._programs.run(program, asked)
+        if result.ok and not result.stderr:
+            return None
+        if result.outcome is not Outcome.RAN:
+            return Flaw(Layer.SYNTAX, "bash could not read it in time.")
+        found = _SAID.search(result.stderr)
+        if found is None:
+            said = result.stderr.strip().partition("\n")[0] or f"exit {result.exit_code}"
+            return Flaw(Layer.SYNTAX, f"bash says: {said}.")
+        return Flaw(Layer.SYNTAX, f"bash says: {found['what']}.", int(found["line"]))
+
+
+def _size(text: str) -> Iterable[Flaw]:
+    if len(text) > SIZE_CHARS_MAX:
+        sentence = f"it has {len(text)} characters, and {SIZE_CHARS_MAX} are the most; split it."
+        yield Flaw(Layer.SIZE, sentence)
+    if not text.strip():
+        yield Flaw(Layer.SIZE, "there is nothing in it.")
+    if "\x00" in text:
+        yield Flaw(Layer.SYNTAX, "it holds a zero byte, so it is no text.")

@@ -1,0 +1,199 @@
+"""Look at a container: what it is, and what it said lately. Nothing is changed."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+
+from operator_protocols.domain.action import Outcome, Result
+from operator_protocols.domain.observation import Value
+from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
+from operator_protocols.domain.verdict import Risk
+from operator_protocols.ports import Job
+from operator_sre.executor.docker.answers import Container
+from operator_sre.executor.docker.engine import ANSWER_BYTES_MAX, Answer, Engine
+from operator_sre.executor.docker.frames import Frames
+from operator_sre.executor.tools.docker_tool import CONTAINER, ID, DockerTool, failed_by
+from operator_sre.executor.tools.parameters import Validated
+
+__all__ = ["DockerInspect", "DockerLogs"]
+
+TAIL, TAIL_MAX = 100, 10_000
+LOGS_S = 30.0
+# What is kept of the newest lines, and after how much the engine is not listened to any more.
+LOGS_BYTES_MAX = 256 * 1024
+READ_BYTES_MAX = 64 * 1024 * 1024
+NAMES_MAX, TEXT_CHARACTERS_MAX = 100, 300
+
+
+class DockerInspect(DockerTool):
+    """Tells what a container is and does, without its secrets."""
+
+    spec = ToolSpec(
+        name="docker_inspect",
+        sentence="It tells a container's id, image, state, networks and mounts; of its variables"
+        " and labels only the names.",
+        parameters=(CONTAINER, ID),
+        risk=Risk.LOW,
+        changes=False,
+        idempotent=True,
+        timeout_s=30.0,
+    )
+
+    async def act(self, engine: Engine, container: Container, given: Validated, job: Job) -> Result:
+        """What is known of it, as JSON; the most important of it in the data."""
+        state = container.state
+        data: dict[str, Value] = {
+            "id": container.id,
+            "name": container.name.removeprefix("/"),
+            "image": container.config.image,
+            "status": state.status,
+            "running": state.running,
+            "exit_code": state.exit_code,
+            "oom_killed": state.oom_killed,
+            "restart_count": container.restart_count,
+            "health": state.health.status if state.health else "",
+            "started_at": state.started_at,
+            "finished_at": state.finished_at,
+            "networks": ", ".join(sorted(container.networks)[:NAMES_MAX]),
+        }
+        told = json.dumps({**data, **_more(container)}, indent=1, ensure_ascii=False)
+        return Result(Outcome.RAN, exit_code=0, stdout=told, data=data)
+
+
+def _more(container: Container) -> dict[str, object]:
+    """The rest that may be shown. Values of variables and labels, and arguments, hold secrets."""
+    configuration, host = container.config, container.host_config
+    variables = (one.partition("=")[0] for one in configuration.env or ())
+    return {
+        "image_id": container.image,
+        "created": container.created,
+        "program": container.path[:TEXT_CHARACTERS_MAX],
+        "argument_count": len(container.args or ()),
+        "user": configuration.user,
+        "tty": configuration.tty,
+        "error": container.state.error[:TEXT_CHARACTERS_MAX],
+        "paused": container.state.paused,
+        "restart_policy": host.restart_policy.name if host.restart_policy else "",
+        "memory_bytes_max": host.memory,
+        "privileged": host.privileged,
+        "variables": sorted(variables)[:NAMES_MAX],
+        "labels": sorted(configuration.labels or ())[:NAMES_MAX],
+        "ports": sorted(container.network_settings.ports or ())[:NAMES_MAX],
+        "networks": {
+            name: {"address": one.address, "aliases": (one.aliases or [])[:NAMES_MAX]}
+            for name, one in sorted(container.networks.items())[:NAMES_MAX]
+        },
+        "mounts": [
+            f"{one.type} {one.source} {one.destination} {'rw' if one.writable else 'ro'}"
+            for one in (container.mounts or [])[:NAMES_MAX]
+        ],
+    }
+
+
+class DockerLogs(DockerTool):
+    """Tells the newest lines of what a container said."""
+
+    spec = ToolSpec(
+        name="docker_logs",
+        sentence="It tells the newest lines that a container said, stdout and stderr in order.",
+        parameters=(
+            CONTAINER,
+            Parameter(
+                "tail",
+                "how many lines",
+                ParameterType.INTEGER,
+                required=False,
+                default=TAIL,
+                minimum=1,
+                maximum=TAIL_MAX,
+            ),
+            Parameter(
+                "timestamps",
+                "whether each line begins with its time",
+                ParameterType.BOOLEAN,
+                required=False,
+                default=True,
+            ),
+            ID,
+        ),
+        risk=Risk.LOW,
+        changes=False,
+        idempotent=True,
+        timeout_s=LOGS_S,
+    )
+
+    async def act(self, engine: Engine, container: Container, given: Validated, job: Job) -> Result:
+        """The lines, oldest first; it never follows."""
+        kept = _Newest(given.integer("tail"), LOGS_BYTES_MAX)
+        parameters = {
+            "stdout": "true",
+            "stderr": "true",
+            "follow": "false",
+            "tail": str(given.integer("tail")),
+            "timestamps": "true" if given.flag("timestamps") else "false",
+        }
+        frames = Frames(is_plain=container.config.tty)
+        path = f"/containers/{container.id}/logs"
+        timeout_s = min(LOGS_S, job.timeout_s)
+        async with engine.stream("GET", path, parameters=parameters, timeout_s=timeout_s) as (
+            status,
+            chunks,
+        ):
+            content = b""
+            async for chunk in chunks:
+                if status != 200:
+                    content = (content + chunk)[:ANSWER_BYTES_MAX]
+                    continue
+                for number, piece in frames.feed(chunk):
+                    kept.feed(number, piece)
+                if kept.seen_bytes > READ_BYTES_MAX:
+                    break
+        if status != 200:
+            return failed_by(Answer(status, content))
+        return kept.result(container)
+
+
+class _Newest:
+    """The newest lines within a number of lines and of bytes, bounded while it is fed."""
+
+    def __init__(self, lines_max: int, bytes_max: int) -> None:
+        self._lines_max = lines_max
+        self._bytes_max = bytes_max
+        self._lines: deque[bytes] = deque()
+        self._bytes = 0
+        self._open = {1: b"", 2: b""}
+        self.seen_bytes = 0
+        self._dropped = False
+
+    def feed(self, number: int, piece: bytes) -> None:
+        """Take the next bytes of one stream; a line counts when it is whole."""
+        self.seen_bytes += len(piece)
+        *whole, rest = (self._open[number] + piece).split(b"\n")
+        self._open[number] = rest[-self._bytes_max :]
+        for line in whole:
+            self._add(line)
+
+    def _add(self, line: bytes) -> None:
+        kept = line[-self._bytes_max :]
+        self._lines.append(kept)
+        self._bytes += len(kept) + 1
+        self._dropped = self._dropped or len(kept) < len(line)
+        while len(self._lines) > self._lines_max or self._bytes > self._bytes_max + 1:
+            self._bytes -= len(self._lines.popleft()) + 1
+            self._dropped = True
+
+    def result(self, container: Container) -> Result:
+        """All that was kept."""
+        for rest in self._open.values():
+            if rest:
+                self._add(rest)
+        text = b"".join(line + b"\n" for line in self._lines).decode("utf-8", "replace")
+        return Result(
+            Outcome.RAN,
+            exit_code=0,
+            stdout=text,
+            truncated=self._dropped,
+            stdout_bytes=self.seen_bytes,
+            data={"id": container.id, "lines": len(self._lines), "tty": container.config.tty},
+        )

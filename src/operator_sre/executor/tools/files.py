@@ -1,0 +1,326 @@
+"""Files of this machine: read a part, replace the whole, and put it back as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import errno
+import hashlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from operator_protocols.domain.action import Action, Argument, Outcome, Result
+from operator_protocols.domain.category import FailureCategory
+from operator_protocols.domain.observation import Value
+from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
+from operator_protocols.domain.verdict import Risk
+from operator_protocols.ports import Job
+from operator_sre.executor.tools.parameters import Validated, checked
+from operator_sre.executor.tools.registry import Prepared
+from operator_sre.executor.tools.replacing import (
+    FILE_BYTES_MAX,
+    Kept,
+    State,
+    open_place,
+)
+
+__all__ = ["ReadFile", "RestoreFile", "Rights", "WriteFile", "difference"]
+
+READ_BYTES_MAX = 65_536
+PATH_CHARACTERS_MAX = 4096
+# A difference is for people to read, and is never worth more than this.
+DIFF_LINES_MAX, COMPARED_LINES_MAX = 400, 2000
+DIFF_CHARACTERS_MAX = 32_768
+HIDDEN = "(It may hold secrets, so that the difference is not shown.)"
+_PATH = Parameter(
+    "path", "the absolute path, without links in it", minimum=1, maximum=PATH_CHARACTERS_MAX
+)
+_CATEGORIES = {
+    errno.ENOENT: FailureCategory.NOT_FOUND,
+    errno.ENOTDIR: FailureCategory.NOT_FOUND,
+    errno.EACCES: FailureCategory.PERMISSION,
+    errno.EPERM: FailureCategory.PERMISSION,
+    errno.EROFS: FailureCategory.PERMISSION,
+    errno.EINVAL: FailureCategory.SYNTAX,
+    errno.EFBIG: FailureCategory.RESOURCE,
+    errno.ENOSPC: FailureCategory.RESOURCE,
+    errno.EDQUOT: FailureCategory.RESOURCE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """The policy's word at the moment of a call: what may be written, and what holds secrets."""
+
+    writable: Callable[[str], bool]
+    secret: Callable[[str], bool]
+
+
+class ReadFile:
+    """Reads a part of a file."""
+
+    spec = ToolSpec(
+        name="read_file",
+        sentence="It reads a part of a regular file, and follows no link.",
+        parameters=(
+            _PATH,
+            Parameter(
+                "offset",
+                "how many bytes to leave out at the beginning",
+                ParameterType.INTEGER,
+                required=False,
+                default=0,
+                minimum=0,
+                maximum=2**62,
+            ),
+            Parameter(
+                "bytes_max",
+                "how many bytes to read at most",
+                ParameterType.INTEGER,
+                required=False,
+                default=READ_BYTES_MAX,
+                minimum=1,
+                maximum=READ_BYTES_MAX,
+            ),
+        ),
+        risk=Risk.LOW,
+        changes=False,
+        idempotent=True,
+        expected="What the file holds, as text.",
+        timeout_s=30.0,
+    )
+
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        """Read it. What is not text is shown by its bytes, and `binary` in the data says so."""
+        given = checked(self.spec, arguments)
+        if isinstance(given, Result):
+            return given
+        begun = time.monotonic()
+        try:
+            found = await asyncio.to_thread(_read, given)
+        except OSError as trouble:
+            found = _failed(trouble)
+        return replace(found, duration_s=round(time.monotonic() - begun, 4))
+
+
+class WriteFile:
+    """Replaces a file whole; what it held is kept, and the result can put it back."""
+
+    spec = ToolSpec(
+        name="write_file",
+        sentence="It replaces a file by a text in one step, and keeps what it held.",
+        parameters=(
+            _PATH,
+            Parameter("text", "all that the file is to hold", minimum=0, maximum=FILE_BYTES_MAX),
+            Parameter(
+                "expect_sha256",
+                "the hash of what it holds now, or 'absent'; looked up when it is proposed",
+                required=False,
+                maximum=64,
+            ),
+        ),
+        risk=Risk.HIGH,
+        changes=True,
+        reversible=True,
+        idempotent=True,
+        undo="restore_file",
+        expected="That the file holds the text, with its mode and its owner.",
+        verify="read_file shows the hash of the text.",
+        timeout_s=30.0,
+    )
+
+    def __init__(self, rights: Rights, kept: Kept) -> None:
+        self._rights = rights
+        self._kept = kept
+
+    async def prepare(self, arguments: Mapping[str, Argument]) -> Prepared:
+        """What would be different; only of a file that may be written at all."""
+        path, text = arguments.get("path"), arguments.get("text")
+        if (
+            not isinstance(path, str)
+            or not isinstance(text, str)
+            or not self._rights.writable(path)
+        ):
+            return Prepared()
+        try:
+            now = await asyncio.to_thread(_state, path)
+        except OSError:  # told when it is called; nothing can be shown before
+            return Prepared()
+        return Prepared({"expect_sha256": now.sha256}, self._shown(path, now, _encoded(text)))
+
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        """Replace it. The difference is the output."""
+        given = checked(self.spec, arguments)
+        if isinstance(given, Result):
+            return given
+        return await _timed(self._write, given)
+
+    def _write(self, given: Validated) -> Result:
+        path, new = given.text("path"), _encoded(given.text("text"))
+        _check(self._rights, path)
+        if len(new) > FILE_BYTES_MAX:
+            raise OSError(errno.EFBIG, f"The text is longer than {FILE_BYTES_MAX} bytes.")
+        with open_place(path) as place:
+            old = place.state()
+            after = replace(old, content=new)
+            if old.content == new:  # also when it was done before, so that it may be tried again
+                return _done(path, old, after, f"{path} holds this text already.")
+            _expect(path, old, given.text("expect_sha256"))
+            backup = self._kept.keep(path, old)
+            place.put(after, old)
+        undo = _undo(path, backup, after)
+        return replace(_done(path, old, after, self._shown(path, old, new)), undo=undo)
+
+    def _shown(self, path: str, old: State, new: bytes) -> str:
+        return HIDDEN if self._rights.secret(path) else difference(path, old.content, new)
+
+
+class RestoreFile:
+    """Puts a file back as it was before it was replaced, unless somebody changed it since."""
+
+    spec = ToolSpec(
+        name="restore_file",
+        sentence="It puts back what a file held before write_file: content, mode and owner.",
+        parameters=(
+            _PATH,
+            Parameter("backup", "the id that write_file told", minimum=1, maximum=64),
+            Parameter(
+                "expect_sha256", "the hash of what it holds now, or 'absent'", minimum=6, maximum=64
+            ),
+        ),
+        risk=Risk.HIGH,
+        changes=True,
+        reversible=True,
+        idempotent=False,
+        undo="restore_file",
+        expected="That the file is as it was before.",
+        verify="read_file shows the hash of what was kept.",
+        timeout_s=30.0,
+    )
+
+    def __init__(self, rights: Rights, kept: Kept) -> None:
+        self._rights = rights
+        self._kept = kept
+
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        """Put it back."""
+        given = checked(self.spec, arguments)
+        if isinstance(given, Result):
+            return given
+        return await _timed(self._restore, given)
+
+    def _restore(self, given: Validated) -> Result:
+        path = given.text("path")
+        _check(self._rights, path)
+        wanted = self._kept.load(given.text("backup"), path)
+        with open_place(path) as place:
+            old = place.state()
+            _expect(path, old, given.text("expect_sha256"))
+            backup = self._kept.keep(path, old)
+            place.put(wanted, old)
+        said = f"{path} is as it was: {wanted.sha256}."
+        return replace(_done(path, old, wanted, said), undo=_undo(path, backup, wanted))
+
+
+def difference(path: str, old: bytes | None, new: bytes) -> str:
+    """What would be different, for people: a unified difference, cut where it is long. Pure."""
+    if old is not None and b"\0" in old:
+        return f"{path} is not a text; it is replaced by {len(new)} bytes."
+    before, after = _lines(old or b""), _lines(new)
+    name = "/dev/null" if old is None else path
+    if len(before) > COMPARED_LINES_MAX or len(after) > COMPARED_LINES_MAX:
+        return f"{path}: {len(before)} lines are replaced by {len(after)} lines."
+    found = list(difflib.unified_diff(before, after, name, path, lineterm=""))
+    cut = "\n".join(found[:DIFF_LINES_MAX])[:DIFF_CHARACTERS_MAX]
+    whole = len(found) <= DIFF_LINES_MAX and len(cut) < DIFF_CHARACTERS_MAX
+    return cut if whole else f"{cut}\n(and more: {len(found)} lines in all)"
+
+
+def _lines(content: bytes) -> list[str]:
+    return content.decode("utf-8", "backslashreplace").splitlines()
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _state(path: str) -> State:
+    with open_place(path) as place:
+        return place.state()
+
+
+def _check(rights: Rights, path: str) -> None:
+    if not rights.writable(path):
+        why = f"The policy lets nobody write {path!r}: see 'paths: write' in the policy."
+        raise OSError(errno.EPERM, why)
+
+
+def _expect(path: str, old: State, sha256: str) -> None:
+    if sha256 and sha256 != old.sha256:
+        raise OSError(0, f"{path!r} is not what it was when this was proposed.")
+
+
+def _undo(path: str, backup: str, now: State) -> Action:
+    given = {"path": path, "backup": backup, "expect_sha256": now.sha256}
+    return Action(RestoreFile.spec.name, given, timeout_s=RestoreFile.spec.timeout_s)
+
+
+def _done(path: str, old: State, new: State, said: str) -> Result:
+    data: dict[str, Value] = {
+        "path": path,
+        "changed": old.content != new.content or old.mode != new.mode,
+        "before_sha256": old.sha256,
+        "sha256": new.sha256,
+        "bytes": len(new.content or b""),
+        "mode": f"{new.mode:o}",
+    }
+    return Result(Outcome.RAN, exit_code=0, stdout=said, data=data)
+
+
+async def _timed(work: Callable[[Validated], Result], given: Validated) -> Result:
+    begun = time.monotonic()
+    try:
+        result = await asyncio.to_thread(work, given)
+    except OSError as trouble:
+        result = _failed(trouble)
+    return replace(result, duration_s=round(time.monotonic() - begun, 4))
+
+
+def _read(given: Validated) -> Result:
+    path, offset = given.text("path"), given.integer("offset")
+    with open_place(path) as place:
+        file = place.open()
+    with os.fdopen(file, "rb") as stream:
+        size = os.fstat(file).st_size
+        if offset:
+            stream.seek(offset)
+        content = stream.read(given.integer("bytes_max"))
+        end = not stream.read(1)
+    binary = b"\0" in content
+    whole = offset == 0 and end
+    return Result(
+        Outcome.RAN,
+        exit_code=0,
+        stdout=content.decode("utf-8", "backslashreplace"),
+        truncated=not end,
+        data={
+            "path": path,
+            "size_bytes": size,
+            "offset": offset,
+            "read_bytes": len(content),
+            "end": end,
+            "binary": binary,
+            "sha256": hashlib.sha256(content).hexdigest() if whole else "",
+        },
+    )
+
+
+def _failed(trouble: OSError) -> Result:
+    return Result(
+        Outcome.RAN,
+        exit_code=1,
+        stderr=trouble.strerror or str(trouble),
+        category=_CATEGORIES.get(trouble.errno or 0, FailureCategory.RUNTIME),
+    )

@@ -1,0 +1,296 @@
+"""Services and processes of this machine: by argv of `systemctl`, and by signals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from operator_protocols.domain.action import Action, Argument, Outcome, Result
+from operator_protocols.domain.category import FailureCategory
+from operator_protocols.domain.target import Process
+from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
+from operator_protocols.domain.verdict import Risk
+from operator_protocols.ports import Job, Tool
+from operator_sre.executor.programs import Program, Programs
+from operator_sre.executor.tools.parameters import Validated, checked
+from operator_sre.executor.tools.registry import Prepared
+from operator_sre.executor.transports.local import ENVIRONMENT
+from operator_sre.processes.identity import alive, process_of, row_of, same
+
+__all__ = ["PID_MIN", "KillProcess", "ServiceTool", "service_tools", "unit_of"]
+
+# Below are the kernel's own and those that the machine was started with.
+PID_MIN = 300
+PID_MAX = 2**22
+POLL_S, TERM_S, SETTLE_S = 0.1, 5.0, 0.5
+LOOK_S = 10.0
+KEEPERS = b"operator_sre.processes."
+ACTIVE, ENDED = "active", ("inactive", "failed")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:-]{0,199}")
+_SERVICE = Parameter("service", "the name of the service, without a path", minimum=1, maximum=200)
+
+_START = ToolSpec(
+    name="host_service_start",
+    sentence="It starts a service of this machine with systemctl.",
+    parameters=(_SERVICE,),
+    risk=Risk.MEDIUM,
+    changes=True,
+    reversible=True,
+    idempotent=True,
+    undo="host_service_stop",
+    expected="That systemctl ends with 0 and says that the service is active.",
+    verify="systemctl is-active SERVICE says active.",
+)
+_STOP = ToolSpec(
+    name="host_service_stop",
+    sentence="It stops a service of this machine with systemctl.",
+    parameters=(_SERVICE,),
+    risk=Risk.HIGH,
+    changes=True,
+    reversible=True,
+    idempotent=True,
+    undo="host_service_start",
+    expected="That systemctl ends with 0 and says that the service is not active.",
+    verify="systemctl is-active SERVICE says inactive.",
+)
+_RESTART = ToolSpec(
+    name="host_service_restart",
+    sentence="It restarts a service of this machine with systemctl.",
+    parameters=(_SERVICE,),
+    risk=Risk.MEDIUM,
+    changes=True,
+    expected="That systemctl ends with 0 and says that the service is active.",
+    verify="systemctl is-active SERVICE says active.",
+)
+
+
+def unit_of(service: str) -> str:
+    """The unit of a service; "" for what is no plain name."""
+    bare = service.removesuffix(".service")
+    return f"{bare}.service" if _NAME.fullmatch(bare) and ".." not in bare else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTool:
+    """One verb of systemctl. `manages` is the policy's word at the moment of the call."""
+
+    spec: ToolSpec
+    verb: str
+    programs: Programs
+    manages: Callable[[str], bool]
+    systemctl: str = "systemctl"
+
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        """Do it, then ask whether it is so. Success is both."""
+        given = checked(self.spec, arguments)
+        if isinstance(given, Result):
+            return given
+        service = given.text("service")
+        unit = unit_of(service)
+        if not unit:
+            return _refused(f"{service[:60]!r} is not the name of a service.")
+        if not self.manages(service):
+            return _refused(f"The policy does not let {service!r} be touched: see 'services'.")
+        before = await self._state(unit, job, "before")
+        done = await self._run(self.verb, unit, job)
+        if done.outcome is not Outcome.RAN:
+            return done
+        after = await self._state(unit, job, "after")
+        return self._told(unit, done, before, after)
+
+    async def _state(self, unit: str, job: Job, when: str) -> str:
+        """What systemctl calls it; "" where it cannot say."""
+        look = Job(f"{job.id}-{when}" if job.id else "", min(LOOK_S, job.timeout_s))
+        seen = await self._run("is-active", unit, look)
+        # An inactive unit ends it with 3, so that the word counts and not the exit code.
+        return seen.stdout.strip() if seen.outcome is Outcome.RAN else ""
+
+    async def _run(self, verb: str, unit: str, job: Job) -> Result:
+        argv = (self.systemctl, verb, "--", unit)
+        return await self.programs.run(Program(argv, ENVIRONMENT), job)
+
+    def _told(self, unit: str, done: Result, before: str, after: str) -> Result:
+        reached = after in ENDED if self.verb == "stop" else after == ACTIVE
+        data = {"service": unit, "verb": self.verb, "was": before, "state": after}
+        if not done.ok:
+            why = done.stderr or f"systemctl {self.verb} ended with {done.exit_code}."
+            return replace(done, stderr=why, data=data)
+        if not reached:
+            why = (
+                f"systemctl {self.verb} ended with 0, but {unit} is {after or 'in no known state'}."
+            )
+            failed = FailureCategory.RUNTIME
+            return replace(done, exit_code=1, stderr=why, category=failed, data=data)
+        changed = (before == ACTIVE) is not (after == ACTIVE)
+        undo = Action(self.spec.undo, {"service": unit}) if self.spec.undo and changed else None
+        said = f"{unit} is {after}, and was {before or 'unknown'}."
+        return replace(done, stdout=said, data=data, undo=undo)
+
+
+def service_tools(
+    programs: Programs, manages: Callable[[str], bool], *, systemctl: str = "systemctl"
+) -> tuple[Tool, ...]:
+    """Start, stop and restart."""
+    return tuple(
+        ServiceTool(spec, spec.name.rpartition("_")[2], programs, manages, systemctl)
+        for spec in (_START, _STOP, _RESTART)
+    )
+
+
+class KillProcess:
+    """Ends one process, and never another one that got its number."""
+
+    spec = ToolSpec(
+        name="kill_process",
+        sentence="It ends one process of this machine: TERM, five seconds later KILL.",
+        parameters=(
+            Parameter(
+                "pid", "the process", ParameterType.INTEGER, minimum=PID_MIN, maximum=PID_MAX
+            ),
+            Parameter(
+                "signal", "TERM or KILL", required=False, default="TERM", choices=("TERM", "KILL")
+            ),
+            Parameter(
+                "started",
+                "when it was started, in seconds since 1970; looked up if the process is there",
+                ParameterType.NUMBER,
+            ),
+        ),
+        risk=Risk.HIGH,
+        changes=True,
+        expected="That the process is gone.",
+        verify="ps -p PID shows nothing, or a process with another start.",
+        timeout_s=30.0,
+    )
+
+    async def prepare(self, arguments: Mapping[str, Argument]) -> Prepared:
+        """Which process has the number now, so that no later one can be meant."""
+        pid = arguments.get("pid")
+        if not isinstance(pid, int) or isinstance(pid, bool) or not PID_MIN <= pid <= PID_MAX:
+            return Prepared()
+        process = process_of(pid)
+        return Prepared({"started": process.started}) if process else Prepared()
+
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        """End it. `escalated` in the data is True only if KILL was sent after TERM."""
+        given = checked(self.spec, arguments)
+        if isinstance(given, Result):
+            return given
+        begun = time.monotonic()
+        process = Process(given.integer("pid"), given.number("started"))
+        with _Handle(process.pid) as handle:
+            if trouble := _trouble(process, handle):
+                return replace(trouble, duration_s=round(time.monotonic() - begun, 4))
+            return await _end(process, handle, given, begun)
+
+
+class _Handle:
+    """A process that cannot turn into another one while it is held, where the kernel has that."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._fd = -1
+
+    def __enter__(self) -> _Handle:
+        if hasattr(os, "pidfd_open"):
+            try:
+                self._fd = os.pidfd_open(self._pid)
+            except OSError:  # it is gone, which is told when it is looked for; or an old kernel
+                self._fd = -1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    def send(self, number: int) -> Result | None:
+        """Signal it; None when that was possible."""
+        try:
+            if self._fd >= 0:
+                signal.pidfd_send_signal(self._fd, number)
+            else:
+                os.kill(self._pid, number)
+        except ProcessLookupError:
+            return _failed(f"There is no process {self._pid}.", FailureCategory.NOT_FOUND)
+        except PermissionError:
+            why = f"{self._pid} belongs to somebody else and cannot be signalled."
+            return _failed(why, FailureCategory.PERMISSION)
+        return None
+
+
+def _trouble(process: Process, handle: _Handle) -> Result | None:
+    """Why it is not signalled at all."""
+    pid = process.pid
+    now = process_of(pid)
+    if now is None:
+        return _failed(f"There is no process {pid}.", FailureCategory.NOT_FOUND)
+    if not same(now, process):
+        return _failed(f"{pid} is another process by now.", FailureCategory.NOT_FOUND)
+    if pid in _ancestry() or _is_ours(pid):
+        return _refused(f"{pid} is the operator itself, or keeps it going.")
+    return handle.send(0)
+
+
+async def _end(process: Process, handle: _Handle, given: Validated, begun: float) -> Result:
+    asked = given.text("signal")
+    handle.send(signal.SIGTERM if asked == "TERM" else signal.SIGKILL)
+    gone = await _gone(process, TERM_S if asked == "TERM" else SETTLE_S)
+    escalated = not gone and asked == "TERM" and handle.send(signal.SIGKILL) is None
+    if escalated:
+        gone = await _gone(process, SETTLE_S)
+    gone = gone or not alive(process)
+    how = "KILL after TERM" if escalated else asked
+    said = f"{process.pid} was sent {how} and {'is gone' if gone else 'is still there'}."
+    return Result(
+        Outcome.RAN,
+        exit_code=0 if gone else 1,
+        stdout=said if gone else "",
+        stderr="" if gone else said,
+        duration_s=round(time.monotonic() - begun, 4),
+        category=None if gone else FailureCategory.RUNTIME,
+        data={"pid": process.pid, "signal": asked, "escalated": escalated, "gone": gone},
+    )
+
+
+async def _gone(process: Process, seconds: float) -> bool:
+    """Look every tenth of a second; True as soon as it is not there any more."""
+    deadline = time.monotonic() + seconds
+    while alive(process):
+        if time.monotonic() >= deadline:
+            return False
+        await asyncio.sleep(POLL_S)
+    return True
+
+
+def _ancestry() -> set[int]:
+    """This process and all that it came from."""
+    found: set[int] = set()
+    pid = os.getpid()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        row = row_of(pid)
+        pid = row.parent if row else 0
+    return found
+
+
+def _is_ours(pid: int) -> bool:
+    """True for what starts and ends processes for an operator, and outlives it."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(word.startswith(KEEPERS) for word in words)
+
+
+def _failed(why: str, category: FailureCategory) -> Result:
+    return Result(Outcome.RAN, exit_code=1, stderr=why, category=category)
+
+
+def _refused(why: str) -> Result:
+    return _failed(why, FailureCategory.PERMISSION)

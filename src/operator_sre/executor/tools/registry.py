@@ -1,0 +1,204 @@
+"""The one registry of typed tools: by name, validated, and completed before anybody judges them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
+
+from operator_protocols.domain.action import SHELL, SHELL_S, Action, Argument, Outcome, Result
+from operator_protocols.domain.entry import Kind
+from operator_protocols.domain.target import Target
+from operator_protocols.domain.ticket import Ticket
+from operator_protocols.domain.tool import ToolSpec, ToolState
+from operator_protocols.errors import ConfigError, NotFoundError
+from operator_protocols.ports import Tool
+from operator_sre.executor.tools.parameters import Invalid, Validated, checked, near, validate
+
+__all__ = [
+    "Known",
+    "Prepared",
+    "Preparing",
+    "Registry",
+    "inferred",
+    "known_from",
+    "state_of",
+]
+
+# What a violation says of itself beside its target, such as `region=7`.
+_TOLD = re.compile(r"\b(key|node|region)=([A-Za-z0-9_.:/@-]{1,128})")
+_OVER = (Kind.TOOL_RESULT, Kind.TOOL_CALL, Kind.REFUSED, Kind.PERMIT_MINTED, Kind.VERDICT)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a ticket determines: by what a parameter infers, every value that it could have."""
+
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def only(self, what: str) -> str:
+        """The one value that is possible; "" where there is none, or a choice."""
+        found = self.values.get(what, ())
+        return found[0] if len(found) == 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a tool adds to a call that is proposed: arguments it looked up, and what to expect."""
+
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    expected: str = ""
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A tool that looks at the world when it is proposed, so that people see what it will do.
+
+    What it adds is bound by the permit: at the call, the world has to be the same.
+    """
+
+    async def prepare(self, arguments: Mapping[str, Argument]) -> Prepared:
+        """What is to be added. The arguments may make no sense yet; it changes nothing."""
+        ...
+
+
+class Registry:
+    """Tools by their names, each once."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            name = tool.spec.name
+            if name in self._tools or name == SHELL:
+                raise ConfigError(
+                    f"There are two tools with the name {name!r}.",
+                    next_step="Remove the plug-in that brings the second one.",
+                )
+            self._tools[name] = tool
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """All of them, in the order in which they came."""
+        return tuple(self._tools.values())
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What they say of themselves."""
+        return tuple(tool.spec for tool in self._tools.values())
+
+    def get(self, name: str) -> Tool | None:
+        """One of them."""
+        return self._tools.get(name)
+
+    def named(self, name: str) -> Tool:
+        """One of them, or an error with the nearest name."""
+        if name not in self._tools:
+            hint = near(name, self._tools).strip() or "See them with: operator tools list"
+            raise NotFoundError(f"There is no tool {name[:60]!r}.", next_step=hint)
+        return self._tools[name]
+
+    async def proposed(self, action: Action, known: Known | None = None) -> Action | Invalid:
+        """A call as the gate is to judge it: completed from the ticket and the world, validated.
+
+        A command line and a tool that nobody knows stay as they are: the gate answers those.
+        """
+        tool = self.get(action.tool)
+        if tool is None:
+            return action
+        spec = tool.spec
+        asked = inferred(spec, action, known or Known())
+        if isinstance(tool, Preparing):
+            asked = _prepared(asked, await tool.prepare(asked.arguments))
+        found = validate(spec, asked.arguments)
+        if isinstance(found, Invalid):
+            return found
+        timeout_s = spec.timeout_s if action.timeout_s == SHELL_S else action.timeout_s
+        expected = asked.expected or spec.expected
+        return replace(asked, arguments=found.arguments, timeout_s=timeout_s, expected=expected)
+
+    def validated(self, action: Action) -> Validated | Result:
+        """The arguments of a call that is about to run, or the Result of one that cannot."""
+        tool = self.get(action.tool)
+        if tool is None:
+            return Invalid(action.tool, ("There is no such tool.",)).result
+        return checked(tool.spec, action.arguments)
+
+
+def inferred(spec: ToolSpec, action: Action, known: Known) -> Action:
+    """The action with the arguments that nobody gave and the ticket determines, marked as such."""
+    added: dict[str, Argument] = {}
+    for parameter in spec.parameters:
+        if parameter.infers and action.arguments.get(parameter.name) is None:
+            value = known.only(parameter.infers)
+            if not value and parameter.infers == "target":
+                value = action.target
+            if value:
+                added[parameter.name] = value
+    return _added(action, added)
+
+
+def known_from(
+    ticket: Ticket | None = None, targets: Iterable[Target] = (), *, target: str = ""
+) -> Known:
+    """What a ticket says: its targets, and the keys, nodes and regions that it names. Pure."""
+    names = [target] if target else []
+    details: list[str] = []
+    if ticket is not None and not target:
+        names += [ticket.target, *(one.target for one in ticket.violations)]
+    if ticket is not None:
+        details = [one.detail for one in ticket.violations]
+    found: dict[str, list[str]] = {"target": [name for name in names if name]}
+    nodes = {one.name for one in targets if one.kind == "node"}
+    found["node"] = [name for name in found["target"] if name in nodes]
+    for detail in details:
+        for what, value in _TOLD.findall(detail):
+            found.setdefault(what, []).append(value)
+    return Known({what: tuple(dict.fromkeys(values)) for what, values in found.items()})
+
+
+def state_of(kinds: Iterable[Kind], result: Result | None = None) -> ToolState:
+    """Where a call stands, by what the ledger holds of it. Pure.
+
+    What was judged had been validated; what was refused never began, and what nobody knows the
+    end of has not been completed.
+    """
+    held = set(kinds)
+    newest = next((kind for kind in _OVER if kind in held), None)
+    match newest:
+        case None:
+            return ToolState.PROPOSED
+        case Kind.TOOL_CALL:
+            return ToolState.EXECUTING
+        case Kind.REFUSED:
+            return ToolState.CANCELLED
+        case Kind.TOOL_RESULT if result is not None:
+            if result.outcome in (Outcome.CANCELLED, Outcome.REFUSED):
+                return ToolState.CANCELLED
+            return ToolState.COMPLETED if result.ok else ToolState.FAILED
+        case Kind.TOOL_RESULT:
+            return ToolState.FAILED
+    return ToolState.VALIDATED
+
+
+def _prepared(action: Action, prepared: Prepared) -> Action:
+    missing = {
+        name: value
+        for name, value in prepared.arguments.items()
+        if action.arguments.get(name) is None
+    }
+    expected = prepared.expected or action.expected
+    return _added(replace(action, expected=expected), missing)
+
+
+def _added(action: Action, more: Mapping[str, Argument]) -> Action:
+    if not more:
+        return action
+    names = tuple(dict.fromkeys((*action.inferred, *more)))
+    return replace(action, arguments={**action.arguments, **more}, inferred=names)

@@ -1,0 +1,100 @@
+"""Run a mind's own script in a box, where it can look at what it is handed and compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from operator_protocols.domain.action import Argument, Outcome, Result
+from operator_protocols.domain.category import ErrorCategory, FailureCategory
+from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
+from operator_protocols.domain.verdict import Risk
+from operator_protocols.ports import Job
+from operator_sre.executor.sandbox import Language, Limits, Sandbox, Script
+from operator_sre.executor.sandbox.box import TIMEOUT_S, TIMEOUT_S_MAX
+from operator_sre.executor.scripts import Flaw, Layer, Validation
+from operator_sre.executor.tools.parameters import checked
+
+__all__ = ["ExecuteScript"]
+
+_CATEGORIES = {
+    Layer.SIZE: FailureCategory.RESOURCE,
+    Layer.SYNTAX: FailureCategory.SYNTAX,
+    Layer.SECRETS: FailureCategory.PERMISSION,
+    Layer.DANGEROUS: FailureCategory.PERMISSION,
+}
+_ERRORS = {
+    Layer.SECRETS: ErrorCategory.SECRET_SCAN_FAILED,
+    Layer.DANGEROUS: ErrorCategory.POLICY_DENIED,
+}
+
+
+class ExecuteScript:
+    """Looks at a script in layers, then runs it in a box; `hosts` are all that it reaches."""
+
+    spec = ToolSpec(
+        name="execute_script",
+        sentence=(
+            "It runs a script of up to 10,000 characters in a sandbox: no network, nothing of the"
+            " machine is changed; what it prints comes back."
+        ),
+        parameters=(
+            Parameter("language", "what it is written in", choices=tuple(map(str, Language))),
+            Parameter("text", "the script"),
+            Parameter(
+                "timeout_s",
+                "how many seconds it may take",
+                ParameterType.NUMBER,
+                required=False,
+                default=TIMEOUT_S,
+                minimum=0.1,
+                maximum=TIMEOUT_S_MAX,
+            ),
+            Parameter(
+                "inputs",
+                "name -> text of files that it finds in /inputs, where it cannot change them",
+                ParameterType.MAP,
+                required=False,
+            ),
+        ),
+        risk=Risk.CRITICAL,
+        changes=True,
+        expected="What the script prints, its exit code, and whether it took too long.",
+        timeout_s=TIMEOUT_S_MAX,
+    )
+
+    def __init__(
+        self, sandbox: Sandbox, validation: Validation, *, hosts: tuple[str, ...] = ()
+    ) -> None:
+        self._sandbox = sandbox
+        self._validation = validation
+        self._hosts = hosts
+
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        """Run it, unless a layer finds something; `layer` in the data says which."""
+        given = checked(self.spec, arguments)
+        if isinstance(given, Result):
+            return given
+        language, text = Language(given.text("language")), given.text("text")
+        if flaws := await self._validation.check(language, text, job):
+            return _refused(flaws)
+        table = given.table("inputs")
+        inputs = {name: value.encode("utf-8", "replace") for name, value in table.items()}
+        script = Script(language, text, inputs, self._hosts)
+        return await self._sandbox.run(script, Limits(timeout_s=given.number("timeout_s")), job)
+
+    async def recover(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        """What became of a script whose operator is gone; it starts nothing."""
+        return await self._sandbox.recover(job)
+
+
+def _refused(flaws: tuple[Flaw, ...]) -> Result:
+    layer = flaws[0].layer
+    data = {"layer": layer.value}
+    if layer in _ERRORS:
+        data["error_category"] = _ERRORS[layer].value
+    return Result(
+        Outcome.REFUSED,
+        stderr="The script was not run.\n" + "".join(f"{flaw}\n" for flaw in flaws),
+        category=_CATEGORIES[layer],
+        data=data,
+    )

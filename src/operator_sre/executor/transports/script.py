@@ -1,0 +1,194 @@
+"""The script that runs one command somewhere else, and what is read back from it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import re
+import secrets
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+from operator_sre.executor.transports.wire import Hear
+
+__all__ = ["Ear", "Order", "Told", "new_token", "script_of"]
+
+GRACE_S = 2.0
+# Of each stream, how much is kept in the folder of a job; a shell counts in blocks of 512 bytes.
+OUTPUT_BYTES_MAX = 100 * 1024 * 1024
+BLOCK_BYTES = 512
+# What a login shell may say by itself, and what one line of a report may be long.
+NOISE_BYTES_MAX = 64 * 1024
+LINE_BYTES_MAX = 4096
+# What an honest place sends at most: all that is kept, and the end of it once more.
+HEARD_BYTES_MAX = OUTPUT_BYTES_MAX + 1024 * 1024
+_SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_BASH = 'if [ -x /bin/bash ]; then set -- /bin/bash -c "$1"; else set -- /bin/sh -c "$1"; fi\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is asked of the script: to run, to recover, to stop or to sweep a job.
+
+    `start` is how many bytes of stdout and stderr are here already.
+    """
+
+    mode: str
+    job: str
+    environment: Mapping[str, str]
+    argv: Sequence[str] = ()
+    command: str = ""
+    cwd: str = "/"
+    timeout_s: float = 0.0
+    start: tuple[int, int] = (0, 0)
+
+
+def script_of(order: Order, token: str) -> bytes:
+    """All of it as one compound command, so that half of it does nothing."""
+    values = {
+        "mode": order.mode,
+        "job": _folder_name(order.job),
+        "token": token,
+        "cwd": order.cwd,
+        "limit_s": f"{order.timeout_s:.3f}",
+        "limit_up_s": str(math.ceil(order.timeout_s)),
+        "grace_s": str(math.ceil(GRACE_S)),
+        "output_blocks": str(OUTPUT_BYTES_MAX // BLOCK_BYTES),
+        "from_out": str(order.start[0]),
+        "from_err": str(order.start[1]),
+    }
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in order.environment.items()]
+    lines += [f"{name}={shlex.quote(value)}" for name, value in values.items()]
+    if order.argv:
+        words = f"set -- {shlex.join(order.argv)}\n"
+    else:
+        words = f"set -- {shlex.quote(order.command)}\n{_BASH}"
+    text = "{\n" + "\n".join(lines) + "\n" + words + _keeper() + "}\n"
+    return text.encode()
+
+
+def new_token() -> str:
+    """A mark in a stream that nobody who speaks in it can guess."""
+    return f"\x1e{secrets.token_hex(16)}"
+
+
+@functools.cache
+def _keeper() -> str:
+    return resources.files(__package__).joinpath("keeper.sh").read_text()
+
+
+def _folder_name(job: str) -> str:
+    return job if _SAFE_ID.fullmatch(job) else hashlib.sha256(job.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a report says of one stream; `words` are those of the record of its job.
+
+    `size` bytes are kept, `more` were too many, and from `start` on they follow the report.
+    """
+
+    size: int
+    start: int
+    more: int
+    words: tuple[str, ...]
+
+
+class Ear:
+    """Takes one stream of a call apart: noise, output as it comes, a report, the rest of it.
+
+    `passes` gets each byte of the output once; `has_gap` says that some are missing between what
+    came live and the rest.
+    """
+
+    def __init__(self, stream: int, token: str, start: int, passes: Hear) -> None:
+        self._stream = stream
+        self._token = token.encode()
+        self._passes = passes
+        self._held = b""
+        self._tokens = 0
+        self._heard = 0
+        # Of the rest: how many bytes are here already, and how many are still to come.
+        self._ahead = 0
+        self._left = 0
+        self.position = start
+        self.told: Told | None = None
+        self.has_gap = False
+        self.tail_bytes = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes, whatever they are."""
+        self._heard += len(data)
+        if self._heard > HEARD_BYTES_MAX:
+            return
+        if self.told is not None:
+            self._rest(data)
+            return
+        self._held += data
+        if self._tokens == 0:
+            self._skip_noise()
+        if self._tokens == 1:
+            self._live()
+        if self._tokens > 1:
+            self._report()
+
+    def _skip_noise(self) -> None:
+        _, found, rest = self._held.partition(self._token)
+        if found:
+            self._held, self._tokens = rest, 1
+        elif len(self._held) > NOISE_BYTES_MAX:
+            self._held = self._held[-len(self._token) :]
+
+    def _live(self) -> None:
+        output, found, rest = self._held.partition(self._token)
+        if found:
+            self._held, self._tokens = rest, 2
+        else:
+            kept = self._half_token(output)
+            self._held = output[len(output) - kept :]
+            output = output[: len(output) - kept]
+        if output:
+            self.position += len(output)
+            self._passes(self._stream, output)
+
+    def _half_token(self, data: bytes) -> int:
+        """How many of the last bytes could be the beginning of a token."""
+        longest = min(len(data), len(self._token) - 1)
+        return next((n for n in range(longest, 0, -1) if data.endswith(self._token[:n])), 0)
+
+    def _report(self) -> None:
+        line, found, rest = self._held.partition(b"\n")
+        if not found:
+            self._held = self._held[: LINE_BYTES_MAX + 1]
+        elif (told := _told(line)) is not None:
+            self.told, self._held = told, b""
+            self.has_gap = told.start > self.position
+            self._ahead = max(0, self.position - told.start)
+            self._left = told.size - told.start
+            self._rest(rest)
+
+    def _rest(self, data: bytes) -> None:
+        """The kept bytes from where the report says, then the last of those that were too many."""
+        kept, tail = data[: max(0, self._left)], data[max(0, self._left) :]
+        self._left -= len(kept)
+        new = kept[self._ahead :]
+        self._ahead -= len(kept) - len(new)
+        self.tail_bytes += len(tail)
+        if self.has_gap:
+            return
+        self.position += len(new)
+        for part in (new, tail):
+            if part:
+                self._passes(self._stream, part)
+
+
+def _told(line: bytes) -> Told | None:
+    words = line[:LINE_BYTES_MAX].decode("utf-8", "replace").split(" ")
+    numbers = [word for word in words[:3] if re.fullmatch(r"[0-9]{1,15}|-", word)]
+    if len(numbers) < 3 or "-" in numbers[:2]:
+        return None
+    size, start, more = (int(word) if word != "-" else 0 for word in numbers)
+    return Told(size, start, more, tuple(word for word in words[3:] if word))

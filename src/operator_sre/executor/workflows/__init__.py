@@ -1,0 +1,9 @@
+"""Several actions in an order: read, insert what was passed on, try again, take back."""
+
+from __future__ import annotations
+
+from operator_sre.executor.workflows.carrying import Acted, Carrier, Deed
+from operator_sre.executor.workflows.definition import Mistake, read_workflow
+from operator_sre.executor.workflows.ordering import order_of
+
+__all__ = ["Acted", "Carrier", "Deed", "Mistake", "order_of", "read_workflow"]

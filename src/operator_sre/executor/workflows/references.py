@@ -1,0 +1,201 @@
+"""What a step says of earlier ones, and how their words get into its arguments: never as code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from operator_protocols.domain.action import SHELL, Action, Argument, Result
+from operator_protocols.domain.observation import Value
+from operator_protocols.domain.workflow import Passed, Workflow
+from operator_sre.executor.workflows.quoting import HOLE, line_trouble, quoted, words_trouble
+
+__all__ = [
+    "PASSED_BYTES_MAX",
+    "SAMPLE",
+    "Reference",
+    "action_mistakes",
+    "inserted",
+    "passed_on",
+    "references_of",
+    "sampled",
+]
+
+PASSED_BYTES_MAX = 64 * 1024
+# What stands for data that is not there yet, where an action is only looked at.
+SAMPLE = "DATA"
+_REFERENCE = re.compile(
+    r"\$\{steps\.([A-Za-z0-9_-]{1,40})\.(?:(stdout|stderr|exit_code)|data\.([A-Za-z0-9_-]{1,64}))\}"
+)
+_LOOSE = re.compile(r"\$\{\s*steps\b[^}]{0,80}\}?")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What one step wants of another: one of its streams, its exit code, or one of its data."""
+
+    step: str
+    name: str
+    text: str
+
+    def value_of(self, passed: Passed) -> Value:
+        """What it stands for. LookupError when the step has not said it."""
+        if self.name.startswith("data."):
+            return passed.data[self.name.removeprefix("data.")]
+        value: str | int | None = getattr(passed, self.name)
+        if value is None:
+            raise LookupError(self.name)
+        return value
+
+
+def references_of(action: Action) -> tuple[Reference, ...]:
+    """Everything that an action wants of other steps, in order."""
+    return tuple(
+        Reference(found[1], found[2] or f"data.{found[3]}", found[0])
+        for text in _texts(action)
+        for found in _REFERENCE.finditer(text)
+    )
+
+
+def action_mistakes(action: Action) -> list[str]:
+    """What is wrong with the references of an action, whatever the steps are."""
+    found = [
+        f"{bad!r} is no reference; it has to be ${{steps.ID.stdout}}, .stderr, .exit_code or"
+        " .data.NAME"
+        for text in _texts(action)
+        for bad in _LOOSE.findall(_REFERENCE.sub("", text))
+    ]
+    if any(HOLE in text for text in _texts(action)):
+        found.append("there is a NUL in it")
+    elif not found and references_of(action):
+        trouble = _trouble(action)
+        found += [f"{trouble}"] if trouble else []
+    return found
+
+
+def inserted(action: Action, passed: Mapping[str, Passed]) -> Action | str:
+    """The action with what was passed on in place of its references, or why it cannot be had.
+
+    A command line gets each as one quoted argument; an argument that is nothing but a reference
+    keeps its type.
+    """
+    problems: list[str] = []
+
+    def value(reference: Reference) -> Value:
+        try:
+            found = reference.value_of(passed[reference.step])
+        except LookupError:
+            problems.append(f"step {reference.step!r} passes on no {reference.name}")
+            return ""
+        if HOLE in str(found):
+            problems.append(f"what {reference.text} stands for has a NUL in it")
+        return found
+
+    filled = _filled(action, value)
+    if problems:
+        return f"{problems[0]}."
+    return filled if _reads_the_same(action, filled, passed) else "The data would change the line."
+
+
+def sampled(action: Action) -> Action:
+    """The action with a harmless word for every reference, for judging it beforehand."""
+    return _filled(action, lambda reference: SAMPLE) if references_of(action) else action
+
+
+def passed_on(workflow: Workflow, step: str, result: Result) -> Passed | str:
+    """What those behind a step ask of it, whole; or why it cannot be passed on."""
+    wanted = {
+        one.name
+        for other in workflow.steps
+        for action in (other.action, other.undo)
+        if action is not None
+        for one in references_of(action)
+        if one.step == step
+    }
+    keys = {name.removeprefix("data.") for name in wanted if name.startswith("data.")}
+    streams = {name: getattr(result, name) for name in ("stdout", "stderr") if name in wanted}
+    if streams and result.truncated:
+        return "its output was cut, and only a whole one can be passed on"
+    data = {name: value for name, value in result.data.items() if name in keys}
+    size = sum(
+        len(str(one).encode("utf-8", "replace")) for one in [*streams.values(), *data.values()]
+    )
+    if size > PASSED_BYTES_MAX:
+        return f"it would pass on {size} bytes, and at most {PASSED_BYTES_MAX} can be"
+    # As `$(...)` has it: lines end where the next word begins.
+    told = {name: text.rstrip("\n") for name, text in streams.items()}
+    code = result.exit_code if "exit_code" in wanted else None
+    return Passed(told.get("stdout"), told.get("stderr"), code, data)
+
+
+def _texts(action: Action) -> Iterator[str]:
+    yield action.target
+    for value in action.arguments.values():
+        yield from _strings(value)
+
+
+def _strings(value: Argument) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (str(one) for one in value.values() if isinstance(one, str))
+    elif isinstance(value, tuple | list):
+        yield from (one for one in value if isinstance(one, str))
+
+
+def _trouble(action: Action) -> str:
+    if action.tool != SHELL:
+        return ""
+    if action.argv:
+        return words_trouble([_REFERENCE.sub(HOLE, word) for word in action.argv])
+    return line_trouble(_REFERENCE.sub(HOLE, action.command))
+
+
+def _filled(action: Action, value: Callable[[Reference], Value]) -> Action:
+    as_line = action.tool == SHELL and not action.argv
+
+    def text(found: re.Match[str]) -> str:
+        told = str(value(_reference(found)))
+        return quoted(told) if as_line else told
+
+    def one(given: Value) -> Value:
+        if not isinstance(given, str):
+            return given
+        whole = _REFERENCE.fullmatch(given)
+        if whole and action.tool != SHELL:
+            return value(_reference(whole))
+        return _REFERENCE.sub(text, given)
+
+    def every(given: Argument) -> Argument:
+        if isinstance(given, Mapping):
+            return {name: one(inner) for name, inner in given.items()}
+        if isinstance(given, tuple | list):
+            return tuple(one(inner) for inner in given)
+        return one(given)
+
+    arguments = {name: every(given) for name, given in action.arguments.items()}
+    return replace(action, arguments=arguments, target=str(one(action.target)))
+
+
+def _reference(found: re.Match[str]) -> Reference:
+    return Reference(found[1], found[2] or f"data.{found[3]}", found[0])
+
+
+def _reads_the_same(action: Action, filled: Action, passed: Mapping[str, Passed]) -> bool:
+    """The last guard: word by word the line is what it was, with data where references stood."""
+    if action.tool != SHELL or action.argv or not references_of(action):
+        return True
+    wanted = iter(references_of(replace(action, target="")))
+    try:
+        before = shlex.split(_REFERENCE.sub(HOLE, action.command))
+        behind = shlex.split(filled.command)
+    except ValueError:
+        return False
+    expected = [re.sub(HOLE, lambda _: _told(next(wanted), passed), word) for word in before]
+    return expected == behind
+
+
+def _told(reference: Reference, passed: Mapping[str, Passed]) -> str:
+    return str(reference.value_of(passed[reference.step]))

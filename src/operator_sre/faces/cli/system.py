@@ -1,0 +1,40 @@
+"""`operator system`: what a command would find here."""
+
+from __future__ import annotations
+
+import os
+
+import typer
+
+from operator_sre.faces.cli.options import JsonOption
+from operator_sre.faces.cli.output import clean, print_json, print_lines
+
+__all__ = ["app"]
+
+app = typer.Typer(help="What a command would find here.", no_args_is_help=True)
+
+
+# Without it a noun with a single verb would be taken for the verb itself.
+@app.callback()
+def _noun() -> None: ...
+
+
+@app.command()
+def state(as_json: JsonOption = False) -> None:
+    """Where we are, who we are, and which Python there is."""
+    from dataclasses import asdict
+
+    from operator_sre.app.system import system_state
+
+    facts = asdict(system_state(os.environ))
+    if as_json:
+        print_json(facts)
+        return
+    told = {name: _told(value) for name, value in facts.items()}
+    print_lines([f"{name:18} {clean(value)}" for name, value in told.items()])
+
+
+def _told(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) or "-"

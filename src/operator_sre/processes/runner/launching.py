@@ -1,0 +1,68 @@
+"""Starting the runner of a folder: one at a time, however many want it at once."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from operator_sre.processes.control import base_environment
+from operator_sre.processes.runner.places import LAUNCH, LOG, reachable
+
+__all__ = ["launch"]
+
+LAUNCH_S_MAX = 20.0
+POLL_S = 0.005
+# How long a runner that nobody needs stays, so that the next command finds it.
+IDLE_S = 20.0
+
+
+def launch(folder: Path) -> None:
+    """Come back when a runner listens, started by us or by whoever was quicker."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _alone(folder):
+        if _listens(folder):
+            return
+        _start(folder)
+        ends = time.monotonic() + LAUNCH_S_MAX
+        while not _listens(folder) and time.monotonic() < ends:
+            time.sleep(POLL_S)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    fd = os.open(folder / LAUNCH, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _listens(folder: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line, reachable(folder) as path:
+        return line.connect_ex(path) == 0
+
+
+def _start(folder: Path) -> None:
+    # -P, because whatever lies in the current directory is not to be imported.
+    argv = [sys.executable, "-P", "-m", "operator_sre.processes.runner.daemon"]
+    with (folder / LOG).open("ab") as output:
+        os.fchmod(output.fileno(), 0o600)
+        subprocess.run(
+            [*argv, str(folder), "--idle-s", f"{IDLE_S:g}"],
+            cwd="/",
+            env=base_environment(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            timeout=LAUNCH_S_MAX,
+            check=False,
+        )

@@ -1,0 +1,91 @@
+"""Operators killed while they execute: nothing runs twice, is lost, or is told wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.executing import STEPS
+
+ROOT = Path(__file__).parents[2]
+# From the intent on there is something to find out; before it nothing may have run.
+BEGUN = STEPS[STEPS.index("intent") :]
+
+
+def _rounds(folder: Path, seed: int, count: int, *steps: str) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.crash.executing", str(folder), str(seed), str(count), *steps],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=30.0 + 20.0 * count,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(told) == count
+    return told
+
+
+def _check(told: dict[str, Any]) -> str:
+    """One round keeps every promise; returns the outcome that the ledger tells, or none."""
+    assert told["whole"], told
+    assert told["open"] == 0, told
+    assert told["orphans"] == [], told
+    assert len(told["outcomes"]) <= 1, told
+    if not told["outcomes"]:
+        assert told["runs"] == 0, f"it ran without an intent: {told}"
+        return "not begun"
+    (recorded,) = told["outcomes"]
+    assert len(recorded) == 1, f"one intent, one outcome: {told}"
+    outcome, code, stdout = recorded[0]
+    if outcome == "ran":
+        assert (code, stdout, told["runs"]) == (0, "said\nmore\n", 1), told
+    elif outcome == "cancelled":
+        assert told["runs"] == 0, told
+    else:
+        assert outcome == "unknown", told
+        assert told["runs"] <= 1, told
+        assert told["step"] == "both", f"the runner lives and knows: {told}"
+    return str(outcome)
+
+
+@pytest.mark.timeout(300)
+def test_an_operator_killed_at_each_step_leaves_the_truth(tmp_path: Path) -> None:
+    rounds = _rounds(tmp_path, 1, len(STEPS), *STEPS)
+    outcomes = {one["step"]: _check(one) for one in rounds}
+    assert all(one["killed"] for one in rounds)
+    assert [step for step in STEPS if outcomes[step] != "not begun"] == list(BEGUN)
+    assert [outcomes[step] for step in BEGUN[3:]] == ["ran"] * len(BEGUN[3:])
+
+
+@pytest.mark.timeout(300)
+def test_an_operator_killed_at_any_moment_leaves_the_truth(tmp_path: Path) -> None:
+    for one in _rounds(tmp_path, 7, 8, "random", "random", "random", "both"):
+        _check(one)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(4))
+def test_hundreds_of_kills_leave_the_truth(
+    tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four times 75 random moments, the runner dying too in a fifth of them, and each label."""
+    steps = ["random"] * 4 + ["both"]
+    rounds = [
+        *_rounds(tmp_path / "moments", seed, 75, *steps),
+        *_rounds(tmp_path / "labels", seed, 3 * len(STEPS), *STEPS),
+    ]
+    table = Counter((one["step"], _check(one)) for one in rounds)
+    with capsys.disabled():
+        lines = [f"{step:>8} {outcome:>10} {count:4}" for (step, outcome), count in table.items()]
+        sys.stdout.write("\n" + "\n".join(sorted(lines)) + "\n")

@@ -1,0 +1,275 @@
+"""Why a command failed, asked of real commands; and of what other tools say."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.action import Outcome
+from operator_protocols.domain.category import FailureCategory
+from operator_sre.executor.categories import category_of, named_exit
+from operator_sre.executor.transports.local import ENVIRONMENT, SHELL
+
+TIMEOUT, PERMISSION = FailureCategory.TIMEOUT, FailureCategory.PERMISSION
+MISSING, SYNTAX = FailureCategory.NOT_FOUND, FailureCategory.SYNTAX
+RUNTIME, RESOURCE = FailureCategory.RUNTIME, FailureCategory.RESOURCE
+NETWORK = FailureCategory.NETWORK
+COMMAND_S_MAX = 30.0
+# Nobody listens there, and nobody can: it needs more than a user has, and is no service's.
+CLOSED = "127.0.0.1:1"
+
+
+def _folder(tmp_path: Path) -> Path:
+    """A scratch directory with a few traps in it."""
+    for name, text, mode in (
+        ("locked", "#!/bin/sh\n", 0o644),
+        ("lost", "#!/no/such/interpreter\n", 0o755),
+        ("text", "words\n", 0o644),
+    ):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "alien").write_bytes(b"\x7fELF" + bytes(60))
+    (tmp_path / "alien").chmod(0o755)
+    return tmp_path
+
+
+def _ran(command: str, folder: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [SHELL, "-c", command],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=COMMAND_S_MAX,
+        check=False,
+    )
+    return done.returncode, done.stderr.decode(errors="replace")
+
+
+def _of(command: str, folder: Path) -> tuple[int, FailureCategory | None]:
+    code, said = _ran(command, folder)
+    told = category_of(exit_code=code, outcome=Outcome.RAN, stderr=said, command=command)
+    return code % 256 if code >= 0 else 128 - code, told
+
+
+# A line, its exit code and why it failed; each runs in a real shell.
+REAL: tuple[tuple[str, int, FailureCategory | None], ...] = (
+    ("true", 0, None),
+    ("echo 'Permission denied' >&2", 0, None),
+    ("false", 1, RUNTIME),
+    ("exit 3", 3, RUNTIME),
+    ("exit 255", 255, RUNTIME),
+    ("grep -q nothing text", 1, RUNTIME),
+    ("no-such-command", 127, MISSING),
+    ("/no/such/command", 127, MISSING),
+    ("./lost", 127, MISSING),
+    ("./locked", 126, PERMISSION),
+    (".", 2, RUNTIME),
+    ("./alien", 126, SYNTAX),
+    ("/tmp", 126, PERMISSION),
+    ("timeout 0.1 sleep 5", 124, TIMEOUT),
+    ("kill -9 $$", 137, RESOURCE),
+    ("kill -TERM $$", 143, RUNTIME),
+    ("kill -INT $$", 130, RUNTIME),
+    ("kill -SEGV $$", 139, RUNTIME),
+    ("kill -XCPU $$", 152, RESOURCE),
+    ("ulimit -f 1; head -c 4096 /dev/zero > big", 153, RESOURCE),
+    ("kill -SYS $$", 159, PERMISSION),
+    ("kill -ABRT $$", 134, RUNTIME),
+    ("ls nosuch", 2, MISSING),
+    ("grep word nosuch", 2, MISSING),
+    ("cat nosuch", 1, MISSING),
+    ("cd nosuch", 1, MISSING),
+    ("cat text/inside", 1, MISSING),
+    ("kill -0 4194303", 1, MISSING),
+    ("ls --no-such-option", 2, SYNTAX),
+    ("if", 2, SYNTAX),
+    ("echo 'open", 2, SYNTAX),
+    ("grep '[' text", 2, SYNTAX),
+    ("sed 's/a' text", 1, SYNTAX),
+    ("cp text", 1, SYNTAX),
+    ("sh -c 'echo ${'", 2, SYNTAX),
+    ("head -c 1 /dev/zero > /dev/full", 1, RESOURCE),
+    ("(ulimit -v 1000; /bin/ls)", 127, RESOURCE),
+    ("ulimit -n 3; cat < text", 1, RESOURCE),
+    ("mkdir /proc/zz", 1, MISSING),
+    ("echo 1 > /proc/sys/kernel/osrelease", 1, PERMISSION),
+    ("exec 3<>/dev/tcp/127.0.0.1/1", 1, NETWORK),
+    ("rm 'Permission denied'", 1, MISSING),
+    ("cat nosuch; exit 7", 7, MISSING),
+)
+
+
+@pytest.mark.parametrize(("command", "code", "why"), REAL, ids=[one[0] for one in REAL])
+def test_a_real_command_fails_for_the_right_reason(
+    tmp_path: Path, command: str, code: int, why: FailureCategory | None
+) -> None:
+    got = _of(command, _folder(tmp_path))
+    assert got == (code, why), _ran(command, tmp_path)
+
+
+# The same of programs that are not on every machine, each with its name: those that are here run.
+TOOLS: tuple[tuple[str, str, FailureCategory], ...] = (
+    ("awk", "awk '{' text", SYNTAX),
+    ("curl", f"curl -sS http://{CLOSED}/", NETWORK),
+    ("curl", f"curl -s http://{CLOSED}/", NETWORK),
+    ("curl", "curl -s http://no-such-host.invalid/", NETWORK),
+    ("curl", "curl -s 'http://['", SYNTAX),
+    ("curl", "curl -sS file:///no/such/file", MISSING),
+    ("wget", f"wget -q -t 1 -O - http://{CLOSED}/", NETWORK),
+    ("ssh", "ssh -o BatchMode=yes -p 1 127.0.0.1 true", NETWORK),
+    ("ssh", "ssh -q -o BatchMode=yes -p 1 127.0.0.1 true", NETWORK),
+    ("psql", "psql -h 127.0.0.1 -p 1 -c 'select 1'", NETWORK),
+    ("git", "git clone /no/such/repository here", MISSING),
+    ("git", "git --no-such-option", SYNTAX),
+    ("jq", "echo '{' | jq .", SYNTAX),
+    ("jq", "jq '.[' text", SYNTAX),
+    ("make", "make nosuch", MISSING),
+    ("node", 'node -e \'require("fs").readFileSync("nosuch")\'', MISSING),
+    ("node", "node -e 'let ='", SYNTAX),
+    ("node", "node -e 'require(\"nosuch\")'", MISSING),
+    ("perl", "perl -e 'if ('", SYNTAX),
+    ("python3", "python3 nosuch.py", MISSING),
+    ("python3", "python3 -c 'open(\"nosuch\")'", MISSING),
+    ("python3", "python3 -c 'import nosuch'", MISSING),
+    ("python3", "python3 -c 'if'", SYNTAX),
+    ("python3", "python3 -c '1/0'", RUNTIME),
+    ("python3", "python3 -c 'raise MemoryError'", RESOURCE),
+    ("python3", "python3 -c 'raise TimeoutError'", TIMEOUT),
+    ("python3", 'python3 -c \'import os; os.execv("./locked", ["x"])\'', PERMISSION),
+    ("python3", "python3 -c 'import os; os.kill(1, 0) or os.abort()'", RUNTIME),
+    (
+        "python3",
+        "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 1))'",
+        NETWORK,
+    ),
+    ("python3", "python3 -c 'import os; os._exit(9)'", RUNTIME),
+)
+
+
+HERE = [one[1:] for one in TOOLS if shutil.which(one[0], path=ENVIRONMENT["PATH"])]
+
+
+@pytest.mark.parametrize(("command", "why"), HERE, ids=[one[0] for one in HERE])
+def test_a_tool_fails_for_the_right_reason(
+    tmp_path: Path, command: str, why: FailureCategory
+) -> None:
+    code, told = _of(command, _folder(tmp_path))
+    assert (told, code != 0) == (why, True), (code, _ran(command, tmp_path))
+
+
+# What tools say that need a world of their own.
+SAID: tuple[tuple[str, int, FailureCategory], ...] = (
+    ("git@example: Permission denied (publickey).\n", 255, PERMISSION),
+    ("Host key verification failed.\n", 255, PERMISSION),
+    ("kex_exchange_identification: read: Connection reset by peer\n", 255, NETWORK),
+    ("curl: (28) Operation timed out after 1001 milliseconds\n", 28, NETWORK),
+    ("curl: (22) The requested URL returned error: 404\n", 22, RUNTIME),
+    ("Unit nosuch.service could not be found.\n", 4, MISSING),
+    ("Failed to restart x.service: Interactive authentication required.\n", 1, PERMISSION),
+    ("Failed to restart x.service: Access denied\nSee system logs for details.\n", 4, PERMISSION),
+    ('Error from server (NotFound): pods "x" not found\n', 1, MISSING),
+    ('Error from server (Forbidden): pods is forbidden: User "x" cannot list\n', 1, PERMISSION),
+    ("error: timed out waiting for the condition on pods/x\n", 1, TIMEOUT),
+    ("Error response from daemon: No such container: x\n", 1, MISSING),
+    ("Could not connect to Redis at 127.0.0.1:1: Connection refused\n", 1, NETWORK),
+    ('psql: error: FATAL:  database "x" does not exist\n', 2, MISSING),
+    ("FATAL:  sorry, too many clients already\n", 2, RESOURCE),
+    ("sudo: a password is required\n", 1, PERMISSION),
+    ("terminate called after throwing 'std::bad_alloc'\n", 134, RESOURCE),
+    ("dd: error writing 'x': No space left on device\n", 1, RESOURCE),
+    ("cp: error writing 'x': Disk quota exceeded\n", 1, RESOURCE),
+    ("OSError: [Errno 28] it is full, they say\n", 1, RESOURCE),
+    ("PermissionError: [Errno 13] Permission denied: 'No such file or directory'\n", 1, PERMISSION),
+    ("socket.gaierror: [Errno -2] it has no such name\n", 1, NETWORK),
+    ("Error: it broke (os error 2)\n", 101, MISSING),
+    ("Error: listen EADDRINUSE: it is taken\n", 1, RESOURCE),
+    ("bash: ./x: /bin/nosuch: bad interpreter: No such file or directory\n", 126, MISSING),
+    ("bash: /bin/ls: Argument list too long\n", 126, RESOURCE),
+    ("bash: fork: retry: Resource temporarily unavailable\n", 254, RESOURCE),
+    ("Permission denied\nit is about something else: Connection refused\n", 1, NETWORK),
+    ("Permission denied\nthree lines of thanks\n", 1, PERMISSION),
+)
+
+
+@pytest.mark.parametrize(("said", "code", "why"), SAID, ids=[one[0].strip() for one in SAID])
+def test_what_a_tool_says_counts_after_its_exit_code(
+    said: str, code: int, why: FailureCategory
+) -> None:
+    assert category_of(exit_code=code, outcome=Outcome.RAN, stderr=said) is why
+    for number, always in ((124, TIMEOUT), (137, RESOURCE), (143, RUNTIME), (139, RUNTIME)):
+        assert category_of(exit_code=number, outcome=Outcome.RAN, stderr=said) is always
+
+
+def test_what_we_ended_ourselves_is_no_lack_of_anything() -> None:
+    for code in (137, 143, 124, None, 1):
+        told = category_of(exit_code=code, outcome=Outcome.TIMED_OUT, stderr="Permission denied")
+        assert told is TIMEOUT
+        for outcome in (Outcome.CANCELLED, Outcome.REFUSED, Outcome.UNKNOWN):
+            assert category_of(exit_code=code, outcome=outcome, stderr="Killed") is None
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        *((errno.ENOENT, MISSING), (errno.ENOTDIR, MISSING), (errno.EACCES, PERMISSION)),
+        *((errno.EPERM, PERMISSION), (errno.ENOEXEC, SYNTAX), (errno.E2BIG, RESOURCE)),
+        *((errno.ENOMEM, RESOURCE), (errno.EAGAIN, RESOURCE), (errno.EMFILE, RESOURCE)),
+        *((errno.ENOSPC, RESOURCE), (errno.EDQUOT, RESOURCE), (errno.ECONNREFUSED, NETWORK)),
+        (errno.EILSEQ, RUNTIME),
+    ],
+)
+def test_why_it_could_not_start_counts_before_everything_it_says(
+    number: int, why: FailureCategory
+) -> None:
+    for code in (126, 127, 1):
+        told = category_of(
+            exit_code=code, outcome=Outcome.RAN, stderr="command not found", start_errno=number
+        )
+        assert told is why
+
+
+def test_a_number_of_one_program_means_nothing_from_another() -> None:
+    def silent(command: str, code: int) -> FailureCategory | None:
+        return category_of(exit_code=code, outcome=Outcome.RAN, stderr="", command=command)
+
+    assert silent("curl -s x", 7) is NETWORK
+    assert silent("sudo /usr/bin/curl -s x", 7) is NETWORK
+    assert silent("cd /x && LANG=C curl -s x", 7) is NETWORK
+    assert silent("curl -s x | grep 7", 7) is RUNTIME
+    assert silent("echo curl", 7) is RUNTIME
+    assert silent("ssh -q node-1 true", 255) is NETWORK
+    assert silent("ping -c 1 node-1", 1) is NETWORK
+    assert silent("", 255) is RUNTIME
+
+
+def test_a_signal_is_a_signal_however_it_is_told() -> None:
+    for told in (-9, 137):
+        assert category_of(exit_code=told, outcome=Outcome.RAN, stderr="") is RESOURCE
+        assert named_exit(told) == "killed (137)"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        *((0, "succeeded (0)"), (1, "exit code 1"), (124, "took too long (124)")),
+        *((126, "cannot be run (126)"), (127, "command not found (127)")),
+        *((130, "interrupted (130)"), (137, "killed (137)"), (143, "told to end (143)")),
+        *((152, "out of processor time (152)"), (138, "ended by SIGUSR1 (138)")),
+        *((200, "exit code 200"), (255, "exit code 255"), (None, "no exit code")),
+    ],
+)
+def test_an_exit_code_has_a_name(code: int | None, words: str) -> None:
+    assert named_exit(code) == words
+
+
+def test_hostile_text_costs_next_to_nothing() -> None:
+    begun = time.process_time()
+    for said in ("[errno " * 500_000, "E" * 3_000_000, "curl: (" * 500_000, "a\n" * 2_000_000):
+        assert category_of(exit_code=1, outcome=Outcome.RAN, stderr=said) is RUNTIME
+    assert time.process_time() - begun < 5

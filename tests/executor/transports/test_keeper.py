@@ -1,0 +1,124 @@
+"""The script itself, in every POSIX shell that this machine has."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.action import Action, Outcome
+from operator_sre.executor.spool import Spool
+from operator_sre.executor.transports.remote import RemoteShell
+from operator_sre.executor.transports.wire import Called, Hear, Wire
+from tests.executor.jobs import new_job
+from tests.executor.transports.witness import witness_in
+from tests.processes.waiting import eventually
+
+pytestmark = pytest.mark.asyncio
+SHELLS = {
+    "sh": ("/bin/sh",),
+    "dash": ("dash",),
+    "bash": ("bash", "--posix"),
+    "busybox": ("busybox", "sh"),
+    "ksh": ("ksh",),
+    "mksh": ("mksh",),
+}
+FOUND = [name for name, words in SHELLS.items() if shutil.which(words[0])]
+
+
+class PipeWire:
+    """A shell of this machine at the other end of two pipes."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._argv = argv
+
+    async def reach(self) -> Called:
+        return Called()
+
+    async def call(self, script: bytes, hear: Hear, *, within_s: float) -> Called:
+        process = await asyncio.create_subprocess_exec(
+            *self._argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={"PATH": "/usr/bin:/bin"},
+        )
+        assert process.stdin is not None
+
+        async def read(number: int, stream: asyncio.StreamReader | None) -> None:
+            while stream is not None and (data := await stream.read(65536)):
+                hear(number, data)
+
+        process.stdin.write(script)
+        process.stdin.close()
+        try:
+            await asyncio.gather(read(1, process.stdout), read(2, process.stderr))
+        except asyncio.CancelledError:
+            process.kill()
+            # Whoever follows for it may hold the pipes a little longer.
+            process._transport.close()  # type: ignore[attr-defined]
+            raise
+        finally:
+            await process.wait()
+        return Called()
+
+    async def identify(self) -> str:
+        return "here"
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.fixture(params=FOUND)
+def shell(request: pytest.FixtureRequest, tmp_path: Path) -> RemoteShell:
+    wire: Wire = PipeWire(SHELLS[request.param])
+    return RemoteShell(wire, "here", Spool(tmp_path / "spool"))
+
+
+async def test_a_command_runs_once_and_is_remembered(shell: RemoteShell, tmp_path: Path) -> None:
+    job, file = new_job(), tmp_path / "count"
+    action = Action.shell(f"echo x >> {file}; echo 'a  b'; echo \"it's\" >&2; exit 3")
+    results = [
+        *await asyncio.gather(shell.run(action, job), shell.run(action, job)),
+        await shell.recover(action, job),
+    ]
+    assert file.read_text() == "x\n"
+    for result in results:
+        assert (result.outcome, result.exit_code) == (Outcome.RAN, 3)
+        assert (result.stdout, result.stderr) == ("a  b\n", "it's\n")
+
+
+async def test_a_limit_ends_what_resists(shell: RemoteShell, tmp_path: Path) -> None:
+    with witness_in(tmp_path) as witness:
+        resists = "trap '' TERM; (setsid sleep 60 &); while :; do sleep 1; done"
+        action = Action.shell(f"{witness.line}echo begun; {resists}")
+        result = await shell.run(action, new_job(0.5))
+        assert (result.outcome, result.exit_code) == (Outcome.TIMED_OUT, 124)
+        assert (result.stdout, result.stderr) == ("begun\n", "")
+        assert not witness.is_held()
+
+
+async def test_who_stops_waiting_ends_it(shell: RemoteShell, tmp_path: Path) -> None:
+    with witness_in(tmp_path) as witness:
+        action, job = Action.shell(f"{witness.line}sleep 60"), new_job(60.0)
+        running = asyncio.ensure_future(shell.run(action, job))
+        await eventually(witness.has_heard)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not witness.is_held()
+    assert (await shell.recover(action, job)).outcome is Outcome.CANCELLED
+
+
+async def test_too_much_output_is_cut_in_the_middle(shell: RemoteShell) -> None:
+    command = "echo first; head -c 110000000 /dev/zero; echo last; echo careful >&2"
+    result = await shell.run(Action.shell(command), new_job(60.0))
+    assert result.ok
+    assert result.truncated
+    assert result.stdout.startswith("first\n")
+    assert result.stdout.endswith("last\n")
+    assert result.stderr == "careful\n"
+    assert 109_000_000 < result.stdout_bytes <= 110_000_011
