@@ -18,7 +18,7 @@ from operator_sre.executor.running import Running
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.processes.identity import process_of
-from operator_sre.processes.runner.records import Claim, Records, boot_id
+from operator_sre.processes.runner.records import Claim, Records, boot_id, live_claims
 from tests.executor.jobs import run_in
 from tests.processes.waiting import eventually, gone, pids_in
 
@@ -36,7 +36,7 @@ def stranger() -> Iterator[Process]:
 
 
 def _claims(folder: Path) -> list[Claim]:
-    return list(Records(folder / "running").live())
+    return list(live_claims(folder / "running"))
 
 
 async def _start(folder: Path, command: str) -> asyncio.Task[Result]:
@@ -90,7 +90,6 @@ async def test_a_stranger_who_has_the_pid_now_is_left_alone(
     tmp_path: Path, stranger: Process
 ) -> None:
     running, records = Running(tmp_path / "running"), Records(tmp_path / "running")
-    records.prepare()
     old = Process(stranger.pid, stranger.started - 100.0)
     assert records.claim("job")
     records.note(Claim("job", boot_id(), time.time() + 60, 0.1, old))
@@ -102,7 +101,6 @@ async def test_what_ran_before_the_machine_was_restarted_is_nobody(
     tmp_path: Path, stranger: Process
 ) -> None:
     records = Records(tmp_path / "running")
-    records.prepare()
     assert records.claim("job")
     records.note(Claim("job", "another boot", time.time() + 60, 0.1, stranger))
     assert await Running(tmp_path / "running").end_all() == ()
@@ -112,9 +110,8 @@ async def test_what_ran_before_the_machine_was_restarted_is_nobody(
 async def test_nothing_noted_is_nothing_ended(tmp_path: Path) -> None:
     running = Running(tmp_path / "running")
     assert await running.end_all() == ()
-    (tmp_path / "running" / "live" / "x").mkdir(parents=True)
-    (tmp_path / "running" / "live" / "x" / "claim").write_text("{half")
-    (tmp_path / "running" / "live" / "y").write_text("no folder")
+    (tmp_path / "running").mkdir()
+    (tmp_path / "running" / "live").write_bytes(b"+job-1\n={half\n\xff\n+\xff\n=")
     assert await running.end_all() == ()
 
 

@@ -18,7 +18,7 @@ from operator_sre.processes.identity import boot_time
 from operator_sre.processes.run import CANNOT_RUN, NOT_FOUND
 from operator_sre.processes.runner.client import RunnerClient
 from operator_sre.processes.runner.output import KEPT_BYTES_MAX as OUTPUT_BYTES_MAX
-from operator_sre.processes.runner.records import Records
+from operator_sre.processes.runner.records import output_folder
 from operator_sre.processes.runner.wire import Done, Order
 
 __all__ = ["OUTPUT_BYTES_MAX", "Program", "Programs"]
@@ -50,7 +50,7 @@ class Programs:
     def __init__(self, spool: Spool, running: Running | None = None) -> None:
         folder = running.folder if running is not None else spool.folder.parent / "runner"
         self._spool = spool
-        self._records = Records(folder)
+        self._folder = folder
         self._runner = RunnerClient(folder)
 
     async def run(self, program: Program, job: Job) -> Result:
@@ -84,8 +84,8 @@ class Programs:
 
     def _result(self, done: Done, command: str = "") -> Result:
         for stream, digest in ((1, done.stdout_sha256), (2, done.stderr_sha256)):
-            if digest and (path := self._records.output(done.id, stream)):
-                self._spool.keep(path, digest)
+            if digest:
+                self._spool.keep(output_folder(self._folder, done.id) / str(stream), digest)
         outcome, code = _outcome(done), _exit_code(done)
         stderr = done.stderr.decode("utf-8", "replace") + _why(done, outcome)
         category = category_of(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from operator_sre.processes.runner.records import Records, boot_id, mark_of
+from operator_sre.processes.runner.records import boot_id, live_claims, mark_of
 from operator_sre.processes.tree import Tree
 
 __all__ = ["Running"]
@@ -35,7 +35,7 @@ class Running:
         return tuple(sorted(ended))
 
     def _trees(self) -> Iterator[Tree]:
-        for claim in Records(self.folder).live():
+        for claim in live_claims(self.folder):
             if claim.boot == boot_id():
                 # A pid may be somebody else by now, so its start time and its mark go along.
                 yield Tree(claim.process, mark=mark_of(claim.id))

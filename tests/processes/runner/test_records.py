@@ -4,54 +4,86 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from operator_protocols.domain.target import Process
+from operator_sre.processes.runner import records as module
 from operator_sre.processes.runner.records import (
     KEPT_S,
     Claim,
     Records,
     boot_id,
+    live_claims,
     mark_of,
     name_of,
+    output_folder,
     own_children,
 )
 from operator_sre.processes.runner.wire import Done
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Records:
-    made = Records(tmp_path / "runner")
-    made.prepare()
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "runner"
+
+
+@pytest.fixture
+def records(folder: Path) -> Iterator[Records]:
+    made = Records(folder)
+    yield made
+    made.close()
+
+
+def _again(folder: Path) -> Records:
+    """What the next runner knows."""
+    made = Records(folder)
+    made.close()
     return made
 
 
-def test_a_job_can_be_claimed_once(records: Records) -> None:
+def test_a_job_can_be_claimed_once(records: Records, folder: Path) -> None:
     assert records.claim("job-1")
     assert not records.claim("job-1")
+    assert not _again(folder).claim("job-1")
     records.finish(Done("job-1", 0))
     assert not records.claim("job-1")
+    assert not _again(folder).claim("job-1")
 
 
-def test_what_is_noted_is_read_again(records: Records) -> None:
+def test_what_is_noted_is_read_again(records: Records, folder: Path) -> None:
     claim = Claim("job-1", boot_id(), 17.0, 0.5, Process(7, 3.25))
     assert records.claim("job-1")
+    assert live_claims(folder) == (Claim("job-1", boot_id(), 0.0, 0.0),)
     records.note(claim)
-    assert list(records.live()) == [claim]
+    assert live_claims(folder) == records.live() == _again(folder).live() == (claim,)
     records.finish(Done("job-1", 3, stdout=b"\xff\x00", process=Process(7, 3.25)))
-    assert list(records.live()) == []
-    done = records.done("job-1")
-    assert done is not None
-    assert (done.exit_code, done.stdout, done.process) == (3, b"\xff\x00", Process(7, 3.25))
+    assert live_claims(folder) == records.live() == _again(folder).live() == ()
+    for one in (records, _again(folder)):
+        done = one.done("job-1")
+        assert done is not None
+        assert (done.exit_code, done.stdout, done.process) == (3, b"\xff\x00", Process(7, 3.25))
 
 
-def test_a_job_that_never_began_never_can(records: Records) -> None:
+def test_an_end_of_many_words_is_read_again(records: Records, folder: Path) -> None:
+    said = os.urandom(60_000)
+    assert records.claim("job-1")
+    records.finish(Done("job-1", 0, stdout=said))
+    assert (folder / "done").stat().st_size < 1000
+    for one in (records, _again(folder)):
+        done = one.done("job-1")
+        assert done is not None
+        assert done.stdout == said
+
+
+def test_a_job_that_never_began_never_can(records: Records, folder: Path) -> None:
     assert records.forbid("job-1")
     assert records.forbid("job-1")
     assert not records.claim("job-1")
-    assert records.done("job-1") is None
+    assert not _again(folder).claim("job-1")
+    assert _again(folder).done("job-1") is None
 
 
 def test_a_job_that_began_cannot_be_forbidden(records: Records) -> None:
@@ -61,43 +93,69 @@ def test_a_job_that_began_cannot_be_forbidden(records: Records) -> None:
     assert not records.forbid("job-1")
 
 
-def test_a_claim_that_was_cut_off_has_no_process(records: Records) -> None:
-    (records.folder / "live" / "job-1").mkdir()
-    assert list(records.live()) == [Claim("job-1", boot_id(), 0.0, 0.0)]
-
-
-def test_the_output_of_a_finished_job_is_found(records: Records) -> None:
+def test_an_end_that_was_cut_off_is_none(records: Records, folder: Path) -> None:
     assert records.claim("job-1")
-    (records.place("job-1") / "1").write_bytes(b"said")
-    records.finish(Done("job-1", 0))
-    path = records.output("job-1", 1)
-    assert path is not None
-    assert path.read_bytes() == b"said"
-    assert records.output("job-1", 2) is None
+    with (folder / "done").open("ab") as file:
+        file.write(b'job-1 {"type":"done","id"')
+    assert [one.id for one in _again(folder).live()] == ["job-1"]
 
 
-def test_what_is_old_is_forgotten_and_memory_says_how_far_it_reaches(records: Records) -> None:
+def test_who_ended_but_was_not_taken_off_is_not_alive(records: Records, folder: Path) -> None:
     assert records.claim("job-1")
     records.finish(Done("job-1", 0))
-    past = time.time() - KEPT_S - 60
-    os.utime(records.folder / "done" / "job-1", (past, past))
-    records.prepare()
-    assert records.done("job-1") is None
-    assert records.since() >= time.time() - 60, "it was made only now"
-    os.utime(records.folder / "since", (past, past))
-    assert time.time() - KEPT_S < records.since() < time.time() - KEPT_S + 3600
+    with (folder / "live").open("ab") as file:
+        file.write(b"+job-1\n")
+    assert _again(folder).live() == ()
 
 
-@pytest.mark.parametrize("job", ["", ".", "..", "a/b", "../x", "x" * 129, "a b", "a\0"])
-def test_a_name_that_is_a_path_names_no_job(records: Records, job: str) -> None:
-    for verb in (records.place, records.forbid, records.done):
+def test_the_file_of_those_alive_is_emptied_when_none_is(
+    records: Records, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LIVE_BYTES_MAX", 100)
+    assert records.claim("stays")
+    for number in range(20):
+        assert records.claim(f"job-{number}")
+        records.finish(Done(f"job-{number}", 0))
+    assert [one.id for one in live_claims(folder)] == ["stays"]
+    records.finish(Done("stays", 0))
+    assert (folder / "live").stat().st_size == 0
+    assert not records.claim("stays")
+
+
+def test_what_is_old_is_forgotten_and_memory_says_how_far_it_reaches(folder: Path) -> None:
+    first = Records(folder)
+    assert time.time() - 60 < first.since() <= time.time()
+    assert first.claim("job-1")
+    first.finish(Done("job-1", 0))
+    first.close()
+    for days, known in ((1, True), (2, False)):
+        text = (folder / "done").read_bytes()
+        past = time.time() - KEPT_S - 60 * days
+        (folder / "done").write_bytes(b"%.3f\n" % past + text.partition(b"\n")[2])
+        later = Records(folder)
+        later.close()
+        assert (later.done("job-1") is not None) is known
+        assert later.since() == pytest.approx(past, abs=1)
+
+
+def test_old_outputs_are_removed(folder: Path) -> None:
+    Records(folder).close()
+    for job, age_s in (("old", KEPT_S + 60), ("new", 60)):
+        output_folder(folder, job).mkdir()
+        os.utime(output_folder(folder, job), (time.time() - age_s,) * 2)
+    Records(folder).close()
+    assert [path.name for path in (folder / "output").iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize("job", ["", ".", "..", "a/b", "../x", "x" * 129, "a b", "a\0", "a\n+b"])
+def test_a_name_that_is_a_path_names_no_job(records: Records, folder: Path, job: str) -> None:
+    for verb in (records.claim, records.forbid, lambda name: output_folder(folder, name)):
         with pytest.raises(ValueError, match="cannot name a job"):
             verb(job)
 
 
-def test_folders_are_for_their_owner_only(records: Records) -> None:
-    assert records.claim("job-1")
-    for path in (records.folder, records.folder / "live", records.place("job-1")):
+def test_everything_is_for_its_owner_only(records: Records, folder: Path) -> None:
+    for path in (folder, folder / "output", folder / "live", folder / "done"):
         assert path.stat().st_mode & 0o077 == 0
 
 
@@ -105,7 +163,7 @@ def test_a_mark_is_no_beginning_of_another() -> None:
     assert not mark_of("job-10").startswith(mark_of("job-1"))
 
 
-def test_children_and_names_are_seen(tmp_path: Path) -> None:
+def test_children_and_names_are_seen() -> None:
     pid = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
     try:
         assert pid in own_children()

@@ -18,7 +18,7 @@ from operator_protocols.errors import ExecutorError
 from operator_sre.processes.identity import process_of
 from operator_sre.processes.runner.client import RunnerClient
 from operator_sre.processes.runner.places import SOCKET, reachable
-from operator_sre.processes.runner.records import Claim, Records, boot_id
+from operator_sre.processes.runner.records import Claim, Records, boot_id, live_claims
 from operator_sre.processes.runner.wire import Done, Order, Unknown, decode_request
 from tests.processes.runners import end_runner, runner_of
 from tests.processes.waiting import eventually, gone, pids_in
@@ -51,7 +51,7 @@ def _runner(folder: Path) -> Process:
 
 
 async def _running(folder: Path) -> None:
-    await eventually(lambda: [one for one in Records(folder).live() if one.process])
+    await eventually(lambda: [one for one in live_claims(folder) if one.process])
 
 
 async def test_the_same_job_twice_runs_once(folder: Path, tmp_path: Path) -> None:
@@ -130,11 +130,11 @@ async def test_a_runner_that_dies_makes_it_unknown_and_its_limit_holds(
 
 
 async def test_what_ran_before_a_restart_of_the_machine_is_unknown(folder: Path) -> None:
-    records = Records(folder)
-    records.prepare()
     for job, boot in (("job-1", "another life"), ("job-2", boot_id())):
+        records = Records(folder)
         assert records.claim(job)
         records.note(Claim(job, boot, 0.0, 0.1))
+        records.close()
         done = await RunnerClient(folder).attach(job)
         assert isinstance(done, Done)
         assert done.exit_code is None

@@ -26,8 +26,10 @@ __all__ = [
     "refused",
 ]
 
-TIMEOUT_S, TIMEOUT_S_MAX = 60.0, 300.0
-INPUTS_MAX, INPUTS_BYTES_MAX = 64, 16 * 1024 * 1024
+TIMEOUT_S = 60.0
+TIMEOUT_S_MAX = 300.0
+INPUTS_MAX = 64
+INPUTS_BYTES_MAX = 16 * 1024 * 1024
 # What programs say when there is no network; the text counts only where the exit says failure.
 _NO_NETWORK = (
     "Network is unreachable",

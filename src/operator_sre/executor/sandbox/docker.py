@@ -189,7 +189,8 @@ class DockerBox:
         ends = str(int(limits.seconds(job)) + _LATER_S)
         words = [*_PROGRAMS[script.language], f"/script/{FILES[script.language]}"]
         binds = [f"{where.folder}/{name}:/{name}:ro" for name in ("script", "inputs")]
-        given = {"HOME": "/tmp", "LANG": "C.UTF-8", "INPUTS": "/inputs", "PYTHONUNBUFFERED": "1"}  # noqa: S108
+        given = {"LANG": "C.UTF-8", "INPUTS": "/inputs", "PYTHONUNBUFFERED": "1"}
+        given["HOME"] = "/tmp"  # noqa: S108 - that of the box
         if script.hosts:
             words = ["python3", "-I", "-B", "-S", "/script/forward.py", *words]
             binds.append(f"{where.socket}:/run/egress")

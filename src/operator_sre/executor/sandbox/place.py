@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_sre.executor.sandbox import seccomp
+from operator_sre.executor.sandbox import forward, seccomp
 from operator_sre.executor.sandbox.box import Language, Script
 from operator_sre.executor.sandbox.cgroup import PREFIX
 from operator_sre.executor.sandbox.view import reachable
@@ -20,7 +20,7 @@ from operator_sre.executor.sandbox.view import reachable
 __all__ = ["FILES", "Place", "fresh_uid", "place", "sweep"]
 
 FILES = {Language.PYTHON: "main.py", Language.BASH: "main.sh"}
-_FORWARDER = Path(__file__).with_name("forward.py")
+_FORWARDER = Path(forward.__file__)
 _PEOPLE = "nobody:x:65534:65534:nobody:/tmp:/bin/false\n"
 # Beyond what distributions, containers and systemd hand out, and below where a sign bit begins.
 _UIDS_FROM, _UIDS = 1_900_000_000, 1 << 24

@@ -11,8 +11,9 @@ __all__ = ["secrets_in"]
 
 # Each is linear: nothing that repeats holds something that repeats.
 _ASSIGNED = re.compile(
-    r"(?i)(?:api_?key|access_?key|auth|passw(?:or)?d|passphrase|private_?key|secret|token|credential)"
-    r"[a-z0-9_]{0,40}[\"']?\s{0,8}(?:=|:)\s{0,8}[rbuf]{0,2}(?P<quote>[\"'])(?P<value>[^\"'\n]{1,500})"
+    r"(?i)(?:api_?key|access_?key|auth|passw(?:or)?d|passphrase|private_?key|secret|token"
+    r"|credential)[a-z0-9_]{0,40}[\"']?\s{0,8}(?:=|:)\s{0,8}[rbuf]{0,2}"
+    r"[\"'](?P<value>[^\"'\n]{1,500})"
 )
 _KINDS = {
     "the id of an AWS key": re.compile(r"\b(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}\b"),

@@ -82,6 +82,7 @@ class SshWire:
             return self._trouble(f"it gives no shell ({_shown(refused)}).", sent=False)
         finally:
             spare.abort()
+            await spare.wait_closed()
 
     async def _call_over(
         self, connection: asyncssh.SSHClientConnection, script: bytes, hear: Hear, within_s: float

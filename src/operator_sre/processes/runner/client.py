@@ -17,7 +17,7 @@ from operator_sre.processes.files import last_line
 from operator_sre.processes.runner.launching import launch
 from operator_sre.processes.runner.output import Follower
 from operator_sre.processes.runner.places import LOG, reachable
-from operator_sre.processes.runner.records import Records
+from operator_sre.processes.runner.records import output_folder
 from operator_sre.processes.runner.wire import (
     LINE_BYTES_MAX,
     PROTOCOL,
@@ -46,7 +46,6 @@ class RunnerClient:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._records = Records(folder)
 
     async def run(
         self,
@@ -87,7 +86,8 @@ class RunnerClient:
         watch: Watch | None,
         started: Callable[[Process], None] | None,
     ) -> Done | Unknown:
-        follower = Follower(self._records.place(request.id), watch) if watch is not None else None
+        place = output_folder(self._folder, request.id)
+        follower = Follower(place, watch) if watch is not None else None
         for tried in range(TRIES_MAX):
             try:
                 async with self._line() as line:
@@ -101,7 +101,6 @@ class RunnerClient:
                     raise
                 return Done(request.id, None, error=str(error))
             if follower is not None and isinstance(answer, Done):
-                follower.moved(self._records.folder / "done" / answer.id)
                 await _passed_on(follower, last=True)
             return answer
         return Done(request.id, None, error=f"The runner dies again and again. {self._look()}")

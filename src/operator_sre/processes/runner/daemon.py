@@ -32,6 +32,7 @@ from operator_sre.processes.runner.records import (
     Records,
     boot_id,
     mark_of,
+    output_folder,
     own_children,
 )
 from operator_sre.processes.runner.wire import (
@@ -106,14 +107,13 @@ class Runner:
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._leave_soon)
-        self._records.prepare()
-        self._records.since()
         self._take_over()
         server = await asyncio.start_unix_server(self._welcome, sock=listener, limit=LINE_BYTES_MAX)
         idle = asyncio.create_task(self._leave_when_idle())
         await self._over.wait()
         server.close()
         idle.cancel()
+        self._records.close()
 
     def _take_over(self) -> None:
         """What an earlier runner left without an end."""
@@ -169,7 +169,8 @@ class Runner:
         if not self._records.claim(order.id):
             self._attach(order.id, client, follows=order.follows)
             return
-        deed = Deed(order, self._records, strays=self._strays, said=self._said, over=self._ended)
+        folder = output_folder(self._records.folder, order.id)
+        deed = Deed(order, folder, strays=self._strays, said=self._said, over=self._ended)
         self._deeds[order.id] = deed
         self._waiting[order.id] = [(client, order.follows)]
         deed.start()

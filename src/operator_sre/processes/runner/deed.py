@@ -13,11 +13,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from operator_protocols.domain.target import Process
 from operator_sre.processes.identity import born_now, row_of
 from operator_sre.processes.runner.output import Output
-from operator_sre.processes.runner.records import Records, mark_of, name_of
+from operator_sre.processes.runner.records import mark_of, name_of
 from operator_sre.processes.runner.wire import Done, Order, Remains
 from operator_sre.processes.tree import MARK, Tree
 
@@ -38,13 +39,15 @@ Strays = Callable[["Deed"], Iterable[Process]]
 class Deed:
     """One job from its start to its end. `over` is called once, with what became of it.
 
+    What it says goes into `folder`.
+
     `strays` are the orphans that came to the runner and belong to this deed.
     """
 
     def __init__(
         self,
         order: Order,
-        records: Records,
+        folder: Path,
         *,
         strays: Strays,
         said: Callable[[Deed], None],
@@ -55,7 +58,7 @@ class Deed:
         self._process: Process | None = None
         self._born = 0.0
         self._strays, self._said, self._over = strays, said, over
-        self._output = Output(records.place(order.id))
+        self._output = Output(folder)
         self._pipes: dict[int, int] = {}
         self._loop = asyncio.get_running_loop()
         self._begun = time.monotonic()

@@ -112,6 +112,7 @@ class Stream:
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._file = os.open(self._path, flags, 0o600)
         view = memoryview(data)
@@ -131,10 +132,6 @@ class Follower:
         self._parts = 0
         # How far each stream goes by the parts that were read so far.
         self._told = {1: 0, 2: 0}
-
-    def moved(self, folder: Path) -> None:
-        """The output lies somewhere else now."""
-        self._folder = folder
 
     def advance(self, *, last: bool = False) -> Iterator[None]:
         """Pass on what is new, a piece at a time; at last also what no part speaks of."""

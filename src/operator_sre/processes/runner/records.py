@@ -1,4 +1,9 @@
-"""What a runner writes down, so that the next one knows what it did: a folder for each job."""
+"""What a runner writes down, so that the next one knows what it did, and others what runs.
+
+Two files that only grow: `live` tells which jobs began and ended and is emptied when none runs;
+`done` tells what became of each and is put aside after a day. Appending a line costs next to
+nothing, where a file for each job would wait for the disk's journal.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,6 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -15,10 +19,27 @@ import msgspec
 from operator_protocols.domain.target import Process
 from operator_sre.processes.runner.wire import Done
 
-__all__ = ["KEPT_S", "Claim", "Records", "boot_id", "mark_of", "name_of", "own_children"]
+__all__ = [
+    "KEPT_S",
+    "Claim",
+    "Records",
+    "boot_id",
+    "live_claims",
+    "mark_of",
+    "name_of",
+    "output_folder",
+    "own_children",
+]
 
 KEPT_S = 24 * 3600.0
+LIVE_BYTES_MAX = 64 * 1024
+DONE_BYTES_MAX = 32 * 1024 * 1024
+# What says more is written beside its output.
+LINE_BYTES_MAX = 16 * 1024
 NAME_CHARS = 20
+LIVE, DONE, OLD, OUTPUT, END = "live", "done", "done.old", "output", "end"
+_BEGUN, _NOTED, _ENDED, _BESIDE = b"+", b"=", b"-", b"@"
+_APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -35,101 +56,141 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Records:
-    """Claims of jobs under way in `live`, what became of the others in `done`.
-
-    A claim is a folder that is made once, so a job can begin once, whoever asks for it.
-    """
+    """The writing side: one runner has it, for all jobs of its folder. A job begins once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._live, self._done = folder / "live", folder / "done"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / OUTPUT).mkdir(mode=0o700, exist_ok=True)
+        self._rotate()
+        self._live_file = os.open(folder / LIVE, _APPEND, 0o600)
+        self._done_file = os.open(folder / DONE, _APPEND, 0o600)
+        self._ends: dict[str, tuple[str, int, int]] = {}
+        for name in (OLD, DONE):
+            self._learn(name)
+        self._living = {claim.id: claim for claim in live_claims(folder)}
+        for job in self._living.keys() & self._ends.keys():
+            del self._living[job]
+        self._forget_outputs()
 
-    def prepare(self) -> None:
-        """Make the folders, for their owner only, and forget what is old."""
-        for path in (self.folder, self._live, self._done):
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        oldest = time.time() - KEPT_S
-        for path in self._done.iterdir():
-            with contextlib.suppress(OSError):
-                if path.stat().st_mtime < oldest:
-                    shutil.rmtree(path)
+    def close(self) -> None:
+        """Nothing more is written."""
+        os.close(self._live_file)
+        os.close(self._done_file)
+
+    def live(self) -> tuple[Claim, ...]:
+        """Every job that has no end yet."""
+        return tuple(self._living.values())
 
     def since(self) -> float:
         """From when on every job that began is known here."""
-        made = (self.folder / "since").stat().st_mtime if self._marked() else time.time()
-        return max(made, time.time() - KEPT_S + 60.0)
-
-    def place(self, job: str) -> Path:
-        """Where the output of a job lies while it runs."""
-        return self._live / _checked(job)
+        for name in (OLD, DONE):
+            with contextlib.suppress(OSError, ValueError), (self.folder / name).open("rb") as file:
+                return float(file.readline())
+        return time.time()
 
     def claim(self, job: str) -> bool:
         """Begin it; False when it has been begun before, whatever became of it."""
-        try:
-            os.mkdir(f"{self._live}/{_checked(job)}", 0o700)  # noqa: PTH102  it is quicker
-            if os.path.lexists(f"{self._done}/{job}"):
-                os.rmdir(f"{self._live}/{job}")  # noqa: PTH106
-                return False
-        except FileExistsError:
+        if job in self._living or job in self._ends:
             return False
+        os.write(self._live_file, _BEGUN + _checked(job).encode() + b"\n")
+        self._living[job] = _bare(job)
         return True
 
     def note(self, claim: Claim) -> None:
-        """Write down what is known of it; whoever finds only a part of that knows the mark."""
-        _write(f"{self._live}/{claim.id}/claim", msgspec.json.encode(claim))
+        """Write down what is known of it; before that, others know its mark."""
+        os.write(self._live_file, _NOTED + msgspec.json.encode(claim) + b"\n")
+        self._living[claim.id] = claim
 
     def finish(self, done: Done) -> None:
-        """It is over."""
-        job = _checked(done.id)
-        _write(f"{self._live}/{job}/end", msgspec.json.encode(done))
-        os.rename(f"{self._live}/{job}", f"{self._done}/{job}")  # noqa: PTH104  it is quicker
+        """It is over. Its end is on record before it is no longer alive."""
+        text = msgspec.json.encode(done)
+        if len(text) > LINE_BYTES_MAX:
+            folder = output_folder(self.folder, done.id)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            (folder / END).write_bytes(text)
+            text = _BESIDE
+        self._append(done.id, text)
+        self._living.pop(done.id, None)
+        os.write(self._live_file, _ENDED + done.id.encode() + b"\n")
+        if not self._living and os.fstat(self._live_file).st_size > LIVE_BYTES_MAX:
+            os.ftruncate(self._live_file, 0)
 
     def forbid(self, job: str) -> bool:
         """Let a job that never began never begin; False when it has begun."""
-        if self.place(job).exists():
+        if job in self._living:
             return False
-        try:
-            (self._done / _checked(job)).mkdir(mode=0o700)
-        except FileExistsError:
-            return not (self._done / job / "end").exists()
-        return True
+        if job not in self._ends:
+            self._append(_checked(job), b"")
+        return self.done(job) is None
 
     def done(self, job: str) -> Done | None:
         """What became of it, where that is known."""
-        try:
-            return msgspec.json.decode((self._done / _checked(job) / "end").read_bytes(), type=Done)
-        except (OSError, msgspec.MsgspecError):
+        if job not in self._ends:
             return None
+        name, offset, size = self._ends[job]
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            with (self.folder / name).open("rb") as file:
+                file.seek(offset)
+                text = file.read(size)
+            if text == _BESIDE:
+                text = (output_folder(self.folder, job) / END).read_bytes()
+            return msgspec.json.decode(text, type=Done)
+        return None
 
-    def output(self, job: str, stream: int) -> Path | None:
-        """The file with all that a finished job said on stdout (1) or stderr (2)."""
-        path = self._done / _checked(job) / str(stream)
-        return path if path.exists() else None
+    def _append(self, job: str, text: bytes) -> None:
+        head = job.encode() + b" "
+        offset = os.fstat(self._done_file).st_size + len(head)
+        os.write(self._done_file, head + text + b"\n")
+        self._ends[job] = (DONE, offset, len(text))
 
-    def live(self) -> Iterator[Claim]:
-        """Every job that has no end yet."""
-        with contextlib.suppress(FileNotFoundError):
-            for path in sorted(self._live.iterdir()):
-                try:
-                    yield msgspec.json.decode((path / "claim").read_bytes(), type=Claim)
-                except (OSError, msgspec.MsgspecError):
-                    # Claimed a moment ago, or by one who died right then: only its mark is known.
-                    yield Claim(path.name, boot_id(), 0.0, 0.0)
+    def _learn(self, name: str) -> None:
+        offset = 0
+        with contextlib.suppress(FileNotFoundError), (self.folder / name).open("rb") as file:
+            for line in file:
+                job, blank, text = line.partition(b" ")
+                if blank and line.endswith(b"\n"):
+                    self._ends[job.decode()] = (name, offset + len(job) + 1, len(text) - 1)
+                offset += len(line)
 
-    def _marked(self) -> bool:
-        path = self.folder / "since"
-        if not path.exists():
-            path.touch(mode=0o600)
-            return False
-        return True
+    def _rotate(self) -> None:
+        """Begin a new file for ends with the time, once the last one is old or large."""
+        path = self.folder / DONE
+        with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+            begun, size = float(file.readline()), os.fstat(file.fileno()).st_size
+            if time.time() - begun < KEPT_S and size < DONE_BYTES_MAX:
+                return
+            path.replace(self.folder / OLD)
+        _create(path, f"{time.time():.3f}\n".encode())
+
+    def _forget_outputs(self) -> None:
+        oldest = time.time() - KEPT_S
+        for path in (self.folder / OUTPUT).iterdir():
+            with contextlib.suppress(OSError):
+                if path.name not in self._living and path.stat().st_mtime < oldest:
+                    shutil.rmtree(path)
 
 
-def _write(path: str, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, data)
-    finally:
-        os.close(fd)
+def live_claims(folder: Path) -> tuple[Claim, ...]:
+    """The jobs that run in the folder of a runner, for whoever else looks."""
+    found: dict[str, Claim] = {}
+    with contextlib.suppress(FileNotFoundError):
+        for line in (folder / LIVE).read_bytes().split(b"\n"):
+            sign, text = line[:1], line[1:]
+            with contextlib.suppress(ValueError, msgspec.MsgspecError):
+                if sign == _BEGUN:
+                    found[text.decode()] = _bare(text.decode())
+                elif sign == _NOTED:
+                    claim = msgspec.json.decode(text, type=Claim)
+                    found[claim.id] = claim
+                elif sign == _ENDED:
+                    found.pop(text.decode(), None)
+    return tuple(found.values())
+
+
+def output_folder(folder: Path, job: str) -> Path:
+    """Where what a job says lies: a file for each stream, and the order of their parts."""
+    return folder / OUTPUT / _checked(job)
 
 
 def mark_of(job: str) -> str:
@@ -143,13 +204,6 @@ def boot_id() -> str:
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
-
-
-def _checked(job: str) -> str:
-    """A job's name is the name of a folder."""
-    if not job or len(job) > 128 or not all(char.isalnum() or char in "-_" for char in job):
-        raise ValueError(f"{job[:NAME_CHARS]!r} cannot name a job")
-    return job
 
 
 def name_of(pid: int) -> str:
@@ -167,3 +221,23 @@ def own_children() -> set[int]:
             found.update(map(int, (task / "children").read_text().split()))
         return found
     return set()
+
+
+def _bare(job: str) -> Claim:
+    """A job of which only the mark is known yet."""
+    return Claim(job, boot_id(), 0.0, 0.0)
+
+
+def _checked(job: str) -> str:
+    """A job's name is the name of a folder."""
+    if not job or len(job) > 128 or not all(char.isalnum() or char in "-_" for char in job):
+        raise ValueError(f"{job[:NAME_CHARS]!r} cannot name a job")
+    return job
+
+
+def _create(path: Path, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, data)
+    finally:
+        os.close(fd)
