@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from operator_sre.executor.sandbox import Limits
 from operator_sre.executor.sandbox.cgroup import OWN_PROCESSES, PREFIX, Cgroup, Cgroups
+from operator_sre.executor.sandbox.grouping import Grouping
+from operator_sre.executor.sandbox.watch import MemoryWatch
+from operator_sre.processes.identity import process_of
+from tests.processes.waiting import eventually, gone
 
 
 def tree(root: Path, *, own: str) -> Cgroups:
@@ -53,7 +55,8 @@ def test_the_second_version_limits_all_in_one_folder(
     assert (folder / "memory.swap.max").read_text() == "0"
     assert (folder / "pids.max").read_text() == str(7 + OWN_PROCESSES)
     assert (folder / "cpu.max").read_text() == "100000 100000"
-    assert group.doors == (str(folder / "cgroup.procs"),)
+    assert group.take(7)
+    assert (folder / "cgroup.procs").read_text() == "7"
 
 
 def test_where_none_can_be_made_there_is_none(tmp_path: Path) -> None:
@@ -82,12 +85,10 @@ async def test_a_real_group_ends_its_members_and_goes() -> None:
     group = Cgroups().make(f"test-{os.getpid()}", Limits())
     if group is None:
         pytest.skip("this user can make no cgroup on this machine")
-    text = "import sys, time\nfor path in sys.argv[1:]: open(path, 'w').write('0')\n"
-    text += "print('in', flush=True)\ntime.sleep(99)"
-    argv = (sys.executable, "-c", text, *group.doors)
-    member = await asyncio.create_subprocess_exec(*argv, stdout=subprocess.PIPE)
-    assert member.stdout is not None
-    assert await member.stdout.readline() == b"in\n"
+    member = await asyncio.create_subprocess_exec("sleep", "99")
+    assert group.take(member.pid)
+    assert str(member.pid) in (group.folders[0] / "cgroup.procs").read_text().split()
+    assert not group.take(2**22 + 1), "there is nobody of that number"
     assert not group.killed_for_memory()
     assert await group.remove()
     assert await asyncio.wait_for(member.wait(), 20) == -9
@@ -106,3 +107,33 @@ def test_what_was_left_long_ago_is_swept(tmp_path: Path) -> None:
     os.utime(other, (1, 1))
     groups.sweep()
     assert sorted(path.name for path in parent.iterdir() if path.is_dir()) == [new.name, "other"]
+
+
+def test_whether_a_group_can_be_made_is_found_out_once(tmp_path: Path) -> None:
+    assert not Cgroups(tmp_path / "nothing").usable()
+    real = Cgroups()
+    group = real.make(f"test-usable-{os.getpid()}", Limits())
+    assert real.usable() is (group is not None)
+    for folder in group.folders if group else ():
+        folder.rmdir()
+
+
+@pytest.mark.asyncio
+async def test_a_tree_that_grows_meanwhile_enters_whole() -> None:
+    """Each process forks another one; whoever is born while its parent enters enters as well."""
+    if not Cgroups().usable():
+        pytest.skip("this user can make no cgroup on this machine")
+    limits, watch = Limits(memory_bytes=64 * 1024 * 1024), MemoryWatch(1 << 40)
+    grouping = Grouping(Cgroups(), f"test-grow-{os.getpid()}", limits, watch)
+    grow = "f() { [ $1 -gt 0 ] && { f $(($1 - 1)) & sleep 60 & }; wait; }; f 12"
+    root = await asyncio.create_subprocess_exec("bash", "-c", grow)
+    process = process_of(root.pid)
+    assert process is not None
+    grouping.begin(process)
+    grouping.begin(process)
+    await eventually(lambda: len(list(watch.tree(root.pid))) >= 25)
+    members = list(watch.tree(root.pid))
+    await grouping.end()
+    assert not grouping.used_up
+    assert gone(members)
+    await root.wait()

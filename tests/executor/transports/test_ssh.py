@@ -199,7 +199,7 @@ async def test_what_was_recovered_before_it_started_never_starts(
 
 
 async def test_when_its_keeper_is_killed_nobody_claims_to_know(sshd: Sshd, tmp_path: Path) -> None:
-    shell, job = _shell(sshd, tmp_path), new_job(60.0)
+    shell, job = _shell(sshd, tmp_path), new_job(10.0)
     with witness_in(tmp_path) as witness:
         action = Action.shell(f"{witness.line}echo said; sleep 5")
         running = asyncio.ensure_future(shell.run(action, job))
@@ -238,6 +238,33 @@ async def test_old_jobs_are_forgotten_and_young_ones_are_not(sshd: Sshd, tmp_pat
     await eventually(lambda: not _folder_of(old.id).exists())
     assert _folder_of(young.id).exists()
     await shell.aclose()
+
+
+async def test_nothing_follows_a_job_that_is_over(sshd: Sshd, tmp_path: Path) -> None:
+    shell, job = _shell(sshd, tmp_path), new_job(60.0)
+    with witness_in(tmp_path) as witness:
+        action = Action.shell(f"{witness.line}sleep 3")
+        running = asyncio.ensure_future(shell.run(action, job))
+        await eventually(witness.has_heard)
+        folder = str(_folder_of(job.id))
+        await eventually(lambda: len(_followers(folder)) == 2)
+        # The shell that follows, which is the parent of what passes the output on.
+        os.kill(rows()[_followers(folder)[0]].parent, signal.SIGKILL)
+        assert (await running).outcome is Outcome.UNKNOWN
+    await eventually(lambda: not _followers(folder), within_s=20.0)
+    assert (await shell.recover(action, job)).ok
+    await shell.aclose()
+
+
+def _followers(folder: str) -> list[int]:
+    return [pid for pid in rows() if _name_of(pid) == "tail\n" and _cwd_of(pid) == folder]
+
+
+def _cwd_of(pid: int) -> str:
+    try:
+        return str(Path(f"/proc/{pid}/cwd").readlink())
+    except OSError:
+        return ""
 
 
 async def test_large_output_does_not_stay_there(sshd: Sshd, tmp_path: Path) -> None:

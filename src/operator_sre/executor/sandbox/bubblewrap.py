@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import os
 import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -23,8 +22,9 @@ from operator_protocols.ports import Job
 from operator_sre.executor.programs import Program, Programs
 from operator_sre.executor.sandbox import seccomp
 from operator_sre.executor.sandbox.box import Language, Limits, Script, network_told, refused
-from operator_sre.executor.sandbox.cgroup import OWN_PROCESSES, Cgroup, Cgroups
+from operator_sre.executor.sandbox.cgroup import OWN_PROCESSES, Cgroups
 from operator_sre.executor.sandbox.egress import Egress
+from operator_sre.executor.sandbox.grouping import Grouping
 from operator_sre.executor.sandbox.place import FILES, Place, place, sweep
 from operator_sre.executor.sandbox.view import PATH, see
 from operator_sre.executor.sandbox.watch import MemoryWatch
@@ -34,18 +34,17 @@ __all__ = ["Bubblewrap", "bwrap"]
 GRACE_S = 0.2
 _UID_SEEN = "65534"
 _SWEEP_EVERY_S = 60.0
-# It limits each process where the user is a new one, whose processes nobody else's count among;
-# enters the groups; and opens what bubblewrap reads and writes, as whoever runs the operator.
+# It limits each process where the user is a new one, whose processes nobody else's count among,
+# and opens what bubblewrap reads and writes, as whoever runs the operator.
 _LAUNCH = """
-filter=$1 status=$2 limits=$3 doors=$4
-shift 4
+filter=$1 status=$2 limits=$3
+shift 3
 if [ "$limits" ]; then
     set -- $limits "$@"
     ulimit -c 0 && ulimit -v "$1" && ulimit -t "$2" && ulimit -f "$3" && ulimit -n "$4" || exit 125
     ulimit -p "$5" 2>/dev/null || ulimit -u "$5" || exit 125
     shift 5
 fi
-while [ "$doors" -gt 0 ]; do echo 0 >"$1" || exit 125; shift; doors=$((doors - 1)); done
 exec "$@" 3<"$filter" 4>"$status"
 """
 _PROXY = "http://127.0.0.1:3128"
@@ -76,7 +75,6 @@ class _Run:
     limits: Limits
     job: Job
     place: Place
-    group: Cgroup | None
     egress: Egress
 
 
@@ -103,6 +101,7 @@ class Bubblewrap:
         self._cgroups = cgroups or Cgroups()
         self._drops = os.geteuid() == 0
         self._setpriv = shutil.which("setpriv", path=PATH) or ""
+        self._taskset = shutil.which("taskset", path=PATH) or ""
         self._swept = -math.inf
         self._view = see(hides=hides, by_anybody=self._drops)
 
@@ -142,10 +141,7 @@ class Bubblewrap:
             egress = Egress(script.hosts)
             if script.hosts:
                 await stack.enter_async_context(egress.serve(where.socket, owner=where.uid))
-            group = self._cgroups.make(where.name, limits)
-            if group is not None:
-                stack.push_async_callback(group.remove)
-            return await self._boxed(_Run(script, limits, job, where, group, egress))
+            return await self._boxed(_Run(script, limits, job, where, egress))
 
     def _sweep(self) -> None:
         """Remove what operators that were killed left behind, now and then."""
@@ -156,23 +152,29 @@ class Bubblewrap:
 
     async def _boxed(self, run: _Run) -> Result:
         watch = MemoryWatch(run.limits.memory_bytes)
+        grouping = Grouping(self._cgroups, run.place.name, run.limits, watch)
         program = Program(self._argv(run), {"PATH": PATH}, grace_s=GRACE_S, ends_left=True)
         seconds = run.limits.seconds(run.job)
-        job = replace(run.job, timeout_s=seconds, started=_both(watch.begin, run.job.started))
-        async with _watched(None if run.group else watch):
+
+        def started(process: Process) -> None:
+            for tell in (watch.begin, grouping.begin, run.job.started):
+                if tell is not None:
+                    tell(process)
+
+        job = replace(run.job, timeout_s=seconds, started=started)
+        async with _watched(watch, grouping):
             result = await self._programs.run(program, job)
+        used_up = watch.ended or grouping.used_up
         if _was_not_boxed(result, run.place):
             said = result.stderr.strip().splitlines() or ["it did not say why"]
             return refused(f"No sandbox can be made here: {said[0][:200].rstrip('.')}.")
-        used_up = watch.ended or bool(run.group and run.group.killed_for_memory())
         return _told(result, run, used_up=used_up)
 
     def _argv(self, run: _Run) -> tuple[str, ...]:
-        doors = run.group.doors if run.group else ()
         early = self._limited_early(run) if self._drops else ""
         return (
             *("/bin/sh", "-c", _LAUNCH, "box", str(run.place.filter), str(run.place.status)),
-            *(early, str(len(doors)), *doors),
+            early,
             *self._outside(run),
             *self._box(run),
             *(() if early else self._limited(run)),
@@ -181,9 +183,8 @@ class Bubblewrap:
 
     def _outside(self, run: _Run) -> Iterable[str]:
         """What happens before there is a box: one processor, another user."""
-        taskset = shutil.which("taskset", path=PATH)
-        if run.group is None and taskset:
-            yield from (taskset, "-c", str(secrets.choice(sorted(os.sched_getaffinity(0)))))
+        if self._taskset and not self._cgroups.usable():
+            yield from (self._taskset, "-c", str(secrets.choice(sorted(os.sched_getaffinity(0)))))
         if uid := run.place.uid:
             yield from (self._setpriv, f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
             yield from ("--no-new-privs", "--inh-caps=-all", "--bounding-set=-all")
@@ -253,24 +254,12 @@ def _told(result: Result, run: _Run, *, used_up: bool) -> Result:
     )
 
 
-def _both(
-    first: Callable[[Process], None], second: Callable[[Process], None] | None
-) -> Callable[[Process], None]:
-    def started(process: Process) -> None:
-        first(process)
-        if second is not None:
-            second(process)
-
-    return started
-
-
 @asynccontextmanager
-async def _watched(watch: MemoryWatch | None) -> AsyncIterator[None]:
-    task = asyncio.create_task(watch.watch()) if watch else None
+async def _watched(watch: MemoryWatch, grouping: Grouping) -> AsyncIterator[None]:
+    task = asyncio.create_task(watch.watch())
     try:
         yield
     finally:
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.shield(grouping.end())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import time
 from dataclasses import dataclass
@@ -32,10 +33,14 @@ class Cgroup:
 
     folders: tuple[Path, ...]
 
-    @property
-    def doors(self) -> tuple[str, ...]:
-        """The files into which a process writes 0 to become a member."""
-        return tuple(str(folder / "cgroup.procs") for folder in self.folders)
+    def take(self, pid: int) -> bool:
+        """Make a process a member; False when it has ended, or belongs to somebody else."""
+        try:
+            for folder in self.folders:
+                _write(folder / "cgroup.procs", str(pid))
+        except OSError:
+            return False
+        return True
 
     def killed_for_memory(self) -> bool:
         """True when the kernel ended something of it because the memory was used up."""
@@ -60,6 +65,7 @@ class Cgroups:
     def __init__(self, root: Path = _ROOT, own: Path = Path("/proc/self/cgroup")) -> None:
         self._root = root
         self._own = own
+        self._usable: bool | None = None
 
     def make(self, name: str, limits: Limits) -> Cgroup | None:
         """A group with all of these limits, or None when that cannot be had here."""
@@ -75,6 +81,14 @@ class Cgroups:
                 _removed(folder)
             return None
         return Cgroup(tuple(made)) if made else None
+
+    def usable(self) -> bool:
+        """Whether a group can be made here at all; found out once."""
+        if self._usable is None:
+            name = f"try-{secrets.token_hex(6)}"
+            group = self.make(name, Limits())
+            self._usable = group is not None and all(_removed(one) for one in group.folders)
+        return self._usable
 
     def sweep(self) -> None:
         """Remove what operators that were killed left behind."""

@@ -43,20 +43,21 @@ class MemoryWatch:
 
     def held_bytes(self, pid: int) -> int:
         """What this process and all below it hold in memory."""
-        return sum(self._resident_bytes(one) for one in self._tree(pid))
+        return sum(self._resident_bytes(one) for one in self.tree(pid))
 
     def _end(self, pid: int) -> None:
         self.ended = True
-        for one in list(self._tree(pid)):
+        for one in list(self.tree(pid)):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(one, signal.SIGKILL)
 
-    def _tree(self, pid: int) -> Iterator[int]:
+    def tree(self, pid: int) -> Iterator[int]:
+        """A process and all below it."""
         yield pid
         with contextlib.suppress(OSError, ValueError):
             for task in (self._proc / str(pid) / "task").iterdir():
                 for child in (task / "children").read_text().split():
-                    yield from self._tree(int(child))
+                    yield from self.tree(int(child))
 
     def _resident_bytes(self, pid: int) -> int:
         with contextlib.suppress(OSError, ValueError, IndexError):

@@ -155,6 +155,16 @@ name_left() {
     done
 }
 
+# Tells the keeper $3 that the time is up, unless another process has its pid by now.
+timing='
+    sleep "$1" 2>/dev/null || sleep "$2"
+    keeper=$3 line=
+    read -r line 2>/dev/null </proc/$$/stat && set -- ${line##*) }
+    [ -z "$line" ] || [ "$2" = "$keeper" ] || exit
+    : >timed_out
+    kill -TERM "$keeper"
+'
+
 keep() {
     how='' code='' child='' mark="OPERATOR_JOB=$job"
     trap end_early TERM
@@ -176,8 +186,7 @@ keep() {
     ) >out.pipe 2>err.pipe &
     child=$!
     [ -z "$how" ] || end_tree
-    $setsid sh -c 'sleep "$1" 2>/dev/null || sleep "$2"; : >timed_out; kill -TERM "$3"' \
-        sh "$limit_s" "$limit_up_s" "$keeper" 9>&- &
+    $setsid sh -c "$timing" sh "$limit_s" "$limit_up_s" "$keeper" 9>&- &
     timer=$!
     wait "$child"
     status=$?
@@ -197,6 +206,9 @@ keep() {
     uptime_of
     echo "$how $code $begun $uptime$left" >exit
     exec 9>&-
+    # Whoever followed it ends its own, if it was not ended itself.
+    tree '' "OPERATOR_FOLLOWS=$job"
+    [ -z "$found" ] || kill $found 2>/dev/null
     rm -f out.pipe err.pipe
     find "$base" -mindepth 1 -maxdepth 1 -mtime +1 -exec rm -rf {} + 2>/dev/null
 }
@@ -241,9 +253,9 @@ follow() {
     exec 8<>alive 7<alive 8>&-
     if [ ! -s exit ]; then
         followed=yes
-        tail -c +$((from_out + 1)) -f out 7<&- &
+        OPERATOR_FOLLOWS=$job tail -c +$((from_out + 1)) -f out 7<&- &
         tails=$!
-        tail -c +$((from_err + 1)) -f err 7<&- >&2 &
+        OPERATOR_FOLLOWS=$job tail -c +$((from_err + 1)) -f err 7<&- >&2 &
         tails="$tails $!"
         read -r _ <&7
         kill $tails 2>/dev/null

@@ -197,6 +197,8 @@ class Runner:
             deed = self._deeds.get(job)
             if deed is not None and deed.process is not None:
                 client.tell(Started(job, deed.process))
+            if follows:
+                client.tell(More(job))
         elif done := self._records.done(job):
             client.tell(done)
         else:

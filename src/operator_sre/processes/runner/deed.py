@@ -30,7 +30,7 @@ PIPE_BYTES = 1024 * 1024
 PIPE_BYTES_USUAL = 64 * 1024
 # How long the pipes may stay open after the command has ended, before they count as left open.
 DRAIN_S_MAX = 0.05
-POLL_S, LOOK_S = 0.2, 0.002
+POLL_S, LOOK_S = 0.2, 0.001
 
 log = logging.getLogger(__name__)
 Strays = Callable[["Deed"], Iterable[Process]]
@@ -138,8 +138,8 @@ class Deed:
         self._finish()
 
     async def _settle(self) -> None:
-        """The command has ended by itself, and left something behind."""
-        await _until(lambda: not self._pipes or bool(self._left()))
+        """The command has ended by itself; what came out of it may be about to end as well."""
+        await _until(lambda: not self._pipes and not self._left())
         left = self._left()
         if left and self.order.ends_left:
             await self._tree().end(grace_s=self.order.grace_s)
