@@ -43,7 +43,7 @@ async def test_every_subject_has_the_tools_of_the_machine(tmp_path: Path) -> Non
     with opened(tmp_path, SUBJECTS) as app:
         offered = list_tools(app)
         assert [one.spec for one in list_tools(app, "shop")] == [one.spec for one in offered]
-        registry = registry_of(app, list, ())
+        registry = registry_of(app, app.programs, list, ())
         assert registry.specs == tuple(one.spec for one in offered)
         assert app.hands(MACHINE).registry.specs == registry.specs
         with pytest.raises(NotFoundError):

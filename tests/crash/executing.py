@@ -30,6 +30,7 @@ from operator_sre.config import Config, load_config
 from operator_sre.gate import warm
 from operator_sre.processes.identity import rows
 from operator_sre.processes.runner import client
+from operator_sre.processes.runner.line import Line
 from operator_sre.processes.runner.records import Records
 from operator_sre.processes.tree import MARK, environment_of
 from operator_sre.store.intents import StoredIntents
@@ -101,13 +102,7 @@ class Victim:
         _around(StoredIntents, "begin", after=lambda: self.at("intent"))
         _around(StoredIntents, "end", before=lambda: self.at("outcome"))
         _around(client.RunnerClient, "run", after=lambda: self.at("exit"))
-        send = client._Line.send
-
-        def sent(line: Any, request: Any) -> None:
-            send(line, request)
-            self.at("send")
-
-        setattr(client._Line, "send", sent)  # noqa: B010
+        _around(Line, "send", after=lambda: self.at("send"))
         wait = client._wait
 
         async def waited(line: Any, request: Any, follower: Any, started: Any) -> Any:

@@ -13,6 +13,7 @@ from operator_protocols.ports import Tool
 from operator_sre.app.hands import MACHINE, Hands
 from operator_sre.app.toolbox import registry_of
 from operator_sre.executor import Executor
+from operator_sre.executor.programs import Programs
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.executor.transports.shells import Remotes, Shells
 from operator_sre.gate import Gate, Policy, Profile
@@ -44,7 +45,8 @@ def _hands(app: App, name: str, targets: Targets, tools: Sequence[Tool], profile
             f"The profile 'lab' is for rigs only, and {name!r} is not one.",
             next_step="Remove 'profile', or start a rig with: operator lab up",
         )
-    registry = registry_of(app, targets, tools)
+    programs = app.programs
+    registry = registry_of(app, programs, targets, tools)
     latest: list[Policy] = []
 
     def policy() -> Policy:
@@ -68,7 +70,7 @@ def _hands(app: App, name: str, targets: Targets, tools: Sequence[Tool], profile
     return Hands(
         gate=_gate(app, policy, restraint, targets),
         restraint=restraint,
-        executor=_executor(app, registry.tools, limits, targets),
+        executor=_executor(app, programs, registry.tools, limits, targets),
         targets=targets,
         registry=registry,
     )
@@ -92,10 +94,14 @@ def _gate(app: App, policy: Callable[[], Policy], restraint: Restraint, targets:
 
 
 def _executor(
-    app: App, tools: Sequence[Tool], limits: Callable[[], Limits], targets: Targets
+    app: App,
+    programs: Programs,
+    tools: Sequence[Tool],
+    limits: Callable[[], Limits],
+    targets: Targets,
 ) -> Executor:
     """The hands of this home: what they run can be found, and follows the kill switch."""
-    local, remotes = LocalShell(app.programs), Remotes(app.programs, app.spool)
+    local, remotes = LocalShell(programs), Remotes(programs, app.spool)
     return Executor(
         app.store.intents,
         Shells(local, targets, remotes),
@@ -103,7 +109,7 @@ def _executor(
         limits=limits,
         generation=lambda: app.store.switch.state().generation,
         origin=app.origin,
-        settle=app.programs.recover,
+        settle=programs.recover,
     )
 
 

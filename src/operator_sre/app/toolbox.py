@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Tool
+from operator_sre.executor.programs import Programs
 from operator_sre.executor.tools.docker import docker_tools
 from operator_sre.executor.tools.files import Rights
 from operator_sre.executor.tools.registry import Registry
@@ -19,11 +20,14 @@ __all__ = ["registry_of"]
 
 
 def registry_of(
-    app: App, targets: Callable[[], Sequence[Target]], brought: Sequence[Tool]
+    app: App,
+    programs: Programs,
+    targets: Callable[[], Sequence[Target]],
+    brought: Sequence[Tool],
 ) -> Registry:
     """All of them, each under its own name. What the policy says is asked at every call."""
     standard = standard_tools(
-        programs=app.programs,
+        programs=programs,
         clock=app.clock,
         targets=targets,
         manages=lambda service: app.rules().services.manages(service),

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from errno import ENOENT
+from functools import lru_cache
 
 from operator_protocols.domain.action import Left, Outcome, Result, Usage
 from operator_protocols.domain.category import FailureCategory
@@ -117,13 +118,19 @@ def _order(program: Program, job: Job) -> Order:
     return Order(
         id=job.id,
         argv=tuple(map(os.fsencode, program.argv)),
-        env=tuple(os.fsencode(f"{name}={value}") for name, value in program.env.items()),
+        env=_encoded(tuple(program.env.items())),
         cwd=os.fsencode(program.cwd),
         timeout_s=job.timeout_s,
         grace_s=program.grace_s,
         stdin=program.stdin,
         ends_left=program.ends_left,
     )
+
+
+@lru_cache(maxsize=8)
+def _encoded(pairs: tuple[tuple[str, str], ...]) -> tuple[bytes, ...]:
+    """Most commands have the same environment."""
+    return tuple(os.fsencode(f"{name}={value}") for name, value in pairs)
 
 
 def _outcome(done: Done) -> Outcome:

@@ -129,6 +129,15 @@ async def test_a_runner_that_dies_makes_it_unknown_and_its_limit_holds(
     assert await RunnerClient(folder).run(order) == done
 
 
+async def test_a_runner_that_died_meanwhile_is_replaced(folder: Path, tmp_path: Path) -> None:
+    client = RunnerClient(folder)
+    await client.run(_order("true"))
+    end_runner(folder, signal.SIGKILL)
+    done = await client.run(_order(f"echo ran >> {tmp_path}/runs; echo fine"))
+    assert (done.exit_code, done.stdout) == (0, b"fine\n")
+    assert (tmp_path / "runs").read_text() == "ran\n"
+
+
 async def test_what_ran_before_a_restart_of_the_machine_is_unknown(folder: Path) -> None:
     for job, boot in (("job-1", "another life"), ("job-2", boot_id())):
         records = Records(folder)

@@ -15,12 +15,11 @@ from operator_protocols.domain.target import Process
 from operator_protocols.errors import ExecutorError
 from operator_sre.processes.files import last_line
 from operator_sre.processes.runner.launching import launch
+from operator_sre.processes.runner.line import Line, dial
 from operator_sre.processes.runner.output import Follower
-from operator_sre.processes.runner.places import LOG, reachable
+from operator_sre.processes.runner.places import LOG
 from operator_sre.processes.runner.records import output_folder
 from operator_sre.processes.runner.wire import (
-    LINE_BYTES_MAX,
-    PROTOCOL,
     Attach,
     Done,
     End,
@@ -29,23 +28,21 @@ from operator_sre.processes.runner.wire import (
     Order,
     Started,
     Unknown,
-    decode_event,
-    encode,
 )
 
 __all__ = ["RunnerClient"]
 
-ANSWER_S_MAX = 10.0
 LEAVE_S_MAX = 2.0
 TRIES_MAX = 3
 Watch = Callable[[int, bytes], None]
 
 
 class RunnerClient:
-    """Speaks to the runner of one folder, over a connection for each job."""
+    """Speaks to the runner of one folder, over a connection for each job that is under way."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._spare: list[Line] = []
 
     async def run(
         self,
@@ -71,14 +68,12 @@ class RunnerClient:
 
     async def dismiss(self) -> None:
         """Let a runner go that is there, and wait for that if nothing of it runs."""
-        with contextlib.suppress(OSError, TimeoutError), reachable(self._folder) as path:
-            reader, writer = await asyncio.open_unix_connection(path)
-            try:
-                writer.write(encode(Leave()))
-                async with asyncio.timeout(LEAVE_S_MAX):
-                    await reader.read()
-            finally:
-                writer.close()
+        self._spare.clear()
+        with contextlib.suppress(OSError, TimeoutError):
+            line = dial(self._folder)
+            await line.send(Leave())
+            async with asyncio.timeout(LEAVE_S_MAX):
+                await line.end()
 
     async def _answer(
         self,
@@ -86,15 +81,15 @@ class RunnerClient:
         watch: Watch | None,
         started: Callable[[Process], None] | None,
     ) -> Done | Unknown:
-        place = output_folder(self._folder, request.id)
-        follower = Follower(place, watch) if watch is not None else None
+        follower = None
+        if watch is not None:
+            follower = Follower(output_folder(self._folder, request.id), watch)
         for tried in range(TRIES_MAX):
             try:
                 async with self._line() as line:
                     answer = await _wait(line, request, follower, started)
             except ConnectionError:
-                # It died. The next one knows what was begun, and whether anything of it is left.
-                request = Attach(request.id, follows=watch is not None)
+                # It died. The next one knows what was begun, and begins nothing twice.
                 continue
             except ExecutorError as error:
                 if not tried:
@@ -106,17 +101,20 @@ class RunnerClient:
         return Done(request.id, None, error=f"The runner dies again and again. {self._look()}")
 
     @asynccontextmanager
-    async def _line(self) -> AsyncIterator[_Line]:
-        reader, writer = await self._connect()
+    async def _line(self) -> AsyncIterator[Line]:
+        """A connection for one job; whatever goes wrong, it is not used for another."""
+        line = self._spare.pop() if self._spare else await self._connect()
         try:
-            yield _Line(reader, writer)
-        finally:
-            writer.close()
+            yield line
+        except BaseException:
+            line.close()
+            raise
+        self._spare.append(line)
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self) -> Line:
         for _ in range(TRIES_MAX):
-            with contextlib.suppress(OSError), reachable(self._folder) as path:
-                return await asyncio.open_unix_connection(path, limit=LINE_BYTES_MAX)
+            with contextlib.suppress(OSError):
+                return dial(self._folder)
             try:
                 await asyncio.to_thread(launch, self._folder)
             except (OSError, subprocess.SubprocessError) as problem:
@@ -128,48 +126,13 @@ class RunnerClient:
         return f"It said: {said}" if said else f"Look into {str(self._folder / LOG)!r}."
 
 
-class _Line:
-    """A connection to a runner."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self._greeted = False
-
-    def send(self, request: Order | Attach | End) -> None:
-        """Ask."""
-        self._writer.write(encode(request))
-
-    async def next(self) -> Started | More | Unknown | Done:
-        """The next event; ConnectionError when there will be none."""
-        try:
-            if not self._greeted:
-                await self._greet()
-            line = await self._reader.readline()
-            if line.endswith(b"\n"):
-                return decode_event(line)
-        except (ValueError, TimeoutError, msgspec.MsgspecError) as problem:
-            raise ConnectionAbortedError(str(problem)) from problem
-        raise ConnectionResetError("the runner hung up")
-
-    async def _greet(self) -> None:
-        """One of another version understands no order, so that it has begun nothing."""
-        async with asyncio.timeout(ANSWER_S_MAX):
-            greeting = await self._reader.readline()
-        if greeting and greeting.decode(errors="replace") != PROTOCOL:
-            raise ExecutorError(
-                "The runner of this home is of another version.",
-                next_step="Let this home rest for half a minute; then it goes by itself.",
-            )
-        self._greeted = True
-
-
 async def _wait(
-    line: _Line,
+    line: Line,
     request: Order | Attach,
     follower: Follower | None,
     started: Callable[[Process], None] | None,
 ) -> Done | Unknown:
-    line.send(request)
+    await line.send(request)
     try:
         while True:
             match event := await line.next():
@@ -191,9 +154,9 @@ async def _passed_on(follower: Follower, *, last: bool = False) -> None:
         await asyncio.sleep(0)
 
 
-async def _end(line: _Line, job: str) -> None:
+async def _end(line: Line, job: str) -> None:
     """Have a job ended, and wait until it is, so that nothing of it runs on behind our back."""
     with contextlib.suppress(ConnectionError):
-        line.send(End(job))
+        await line.send(End(job))
         while not isinstance(await line.next(), Done | Unknown):
             pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import time
 from functools import cache
@@ -39,6 +40,7 @@ LINE_BYTES_MAX = 16 * 1024
 NAME_CHARS = 20
 LIVE, DONE, OLD, OUTPUT, END = "live", "done", "done.old", "output", "end"
 _BEGUN, _NOTED, _ENDED, _BESIDE = b"+", b"=", b"-", b"@"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -230,7 +232,7 @@ def _bare(job: str) -> Claim:
 
 def _checked(job: str) -> str:
     """A job's name is the name of a folder."""
-    if not job or len(job) > 128 or not all(char.isalnum() or char in "-_" for char in job):
+    if not _NAME.fullmatch(job):
         raise ValueError(f"{job[:NAME_CHARS]!r} cannot name a job")
     return job
 

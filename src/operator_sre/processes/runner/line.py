@@ -1,0 +1,119 @@
+"""A connection to a runner, kept for the next job: making one costs more than using it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import weakref
+from pathlib import Path
+
+import msgspec
+
+from operator_protocols.errors import ExecutorError
+from operator_sre.processes.runner.places import reachable
+from operator_sre.processes.runner.wire import (
+    LINE_BYTES_MAX,
+    PROTOCOL,
+    Done,
+    More,
+    Request,
+    Started,
+    Unknown,
+    decode_event,
+    encode,
+)
+
+__all__ = ["Line", "dial"]
+
+ANSWER_S_MAX = 10.0
+READ_BYTES = 64 * 1024
+
+
+def dial(folder: Path) -> Line:
+    """A new connection; OSError where nobody listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made, reachable(folder) as path:
+        made.settimeout(ANSWER_S_MAX)
+        made.connect(path)
+        return Line(made.detach())
+
+
+class Line:
+    """Asks, and hears events. It belongs to no loop, so that it may outlive one."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._heard = bytearray()
+        self._greeted = False
+        self.close = weakref.finalize(self, os.close, fd)
+
+    async def send(self, request: Request) -> None:
+        """Ask; ConnectionError when nobody is there."""
+        left = memoryview(encode(request))
+        while left:
+            try:
+                left = left[os.write(self._fd, left) :]
+            except BlockingIOError:
+                await self._ready(writing=True)
+
+    async def next(self) -> Started | More | Unknown | Done:
+        """The next event; ConnectionError when there will be none."""
+        if not self._greeted:
+            await self._greet()
+        try:
+            return decode_event(await self._line())
+        except msgspec.MsgspecError as problem:
+            raise ConnectionAbortedError(str(problem)) from problem
+
+    async def end(self) -> None:
+        """Wait until the other side hangs up."""
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await self._line()
+
+    async def _greet(self) -> None:
+        """One of another version understands no order, so that it has begun nothing."""
+        if await self._line() != PROTOCOL.encode():
+            raise ExecutorError(
+                "The runner of this home is of another version.",
+                next_step="Let this home rest for half a minute; then it goes by itself.",
+            )
+        self._greeted = True
+
+    async def _line(self) -> bytes:
+        searched = 0
+        while (end := self._heard.find(b"\n", searched)) < 0:
+            searched = len(self._heard)
+            if searched > LINE_BYTES_MAX:
+                raise ConnectionAbortedError("the runner says too much")
+            self._heard += await self._read()
+        line = bytes(self._heard[: end + 1])
+        del self._heard[: end + 1]
+        return line
+
+    async def _read(self) -> bytes:
+        while True:
+            try:
+                data = os.read(self._fd, READ_BYTES)
+            except BlockingIOError:
+                await self._ready(writing=False)
+                continue
+            if not data:
+                raise ConnectionResetError("the runner hung up")
+            return data
+
+    async def _ready(self, *, writing: bool) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        (loop.add_writer if writing else loop.add_reader)(self._fd, wake)
+        try:
+            await ready
+        finally:
+            (loop.remove_writer if writing else loop.remove_reader)(self._fd)
