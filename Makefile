@@ -5,7 +5,7 @@
 PYTHON ?= python3
 ARGS ?=
 WORKERS ?= 2
-DEBIAN_PACKAGES := bubblewrap busybox-static docker.io procps strace tmux util-linux
+DEBIAN_PACKAGES := openssh-client openssh-server bubblewrap busybox-static docker.io procps strace tmux util-linux
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -58,6 +58,7 @@ check: lint
 	@echo '== tidiness' && .venv/bin/python -m pytest -q -n $(WORKERS) tests/tidy
 
 test: lint
+	@sh tests/tools/sshd.sh
 	@echo '== tests' && .venv/bin/python -m pytest -q -n $(WORKERS) tests $(ARGS)
 
 test-system: lint

@@ -240,7 +240,7 @@ def _install(level: str, python: str) -> None:
         if _VENV.exists():
             _say(f"The old .venv goes: {reason}.")
         _make_venv(environ)
-    elif state.get("level") in LEVELS:
+    elif level != "uv" and state.get("level") in LEVELS:  # a new lock needs no packages of the old
         level = max(level, state["level"], key=LEVELS.index)
     begun = {**now, "python": _version_of(_PYTHON)}
     _STATE.write_text(json.dumps({**begun, "level": ""}))

@@ -65,6 +65,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("mode", "observe", _one_of(*Mode), "what runs without a person"),
     Setting("policy", "", str, "what may run; empty: policy.yaml beside operator.toml, or in home"),
     Setting("profile", "standard", _one_of("standard", "lab"), "which policy applies"),
+    Setting("sandbox", "bubblewrap", _one_of("bubblewrap", "docker"), "what boxes scripts"),
     Setting("interval_s", "30", _number(0.2, 3600), "seconds between two looks at a subject"),
     Setting("timeout_s", "5", _number(0.1, 60), "seconds that one look at a target may take"),
     Setting("stable_s", "0", _number(0, 3600), "seconds a repair must hold; 0: two intervals"),
@@ -81,9 +82,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("anthropic_api_key", "", str, "the key for Claude; never shown", secret=True),
 )
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
-# Variables of the seeds, and of the model's maker, that do not follow the pattern.
+# Variables that do not follow the pattern.
 _OTHER_VARIABLES = {"OPERATOR_SAFETY_MODE", "OPERATOR_APPROVAL_MODE"}
-_TARGET_KEYS = {"name", "kind", "host", "port", "depends_on", "log"}
+_TARGET_KEYS = {"name", "kind", "host", "port", "depends_on", "log", "shell"}
 _SUBJECT_KEYS = {"plugin", "targets"}
 
 
@@ -297,7 +298,7 @@ def _target(body: Any, place: str) -> Target:
         raise ConfigError(f"A target of {place} needs a name and a kind.")
     if port is not None and (type(port) is not int or not 0 < port < 65536):
         raise ConfigError(f"The port of {name!r} in {place} is not a port number.")
-    for key in ("host", "log"):
+    for key in ("host", "log", "shell"):
         if not isinstance(body.get(key, ""), str):
             raise ConfigError(f"{key!r} of {name!r} in {place} has to be a text.")
     needs = body.get("depends_on", [])
@@ -310,4 +311,5 @@ def _target(body: Any, place: str) -> Target:
         port=port,
         depends_on=tuple(needs),
         log=body.get("log", ""),
+        shell=body.get("shell", ""),
     )

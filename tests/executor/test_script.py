@@ -136,7 +136,7 @@ async def test_wrong_arguments_reach_no_box(tmp_path: Path, arguments: dict[str,
 async def test_limits_and_hosts_are_handed_on(tmp_path: Path) -> None:
     box = NeverRun()
     validation = Validation(Programs(Spool(tmp_path / "spool")))
-    tool = ExecuteScript(box, validation, hosts=("example.org:443",))
+    tool = ExecuteScript(box, validation, hosts=lambda: ("example.org:443",))
     await tool.call({"language": "python", "text": "print(1)"}, new_job())
     await tool.call({"language": "python", "text": "print(1)", "timeout_s": 5}, new_job())
     assert [limits.timeout_s for _, limits in box.ran] == [60.0, 5.0]

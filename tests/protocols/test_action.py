@@ -21,6 +21,7 @@ DECIDING: dict[str, object] = {
     "timeout_s": 1.0,
     "venv": "/srv/.venv",
     "passes": ("KUBECONFIG",),
+    "place": "docker://3f2a",
 }
 WORDS: dict[str, object] = {
     "reasoning": "another",

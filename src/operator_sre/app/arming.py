@@ -67,12 +67,14 @@ def _hands(app: App, name: str, targets: Targets, tools: Sequence[Tool], profile
         return app.limits_of(len(targets()), rig=profile is Profile.LAB)
 
     restraint = _restraint(app, policy, limits)
+    shells = Shells(LocalShell(programs), targets, Remotes(programs, app.spool))
     return Hands(
         gate=_gate(app, policy, restraint, targets),
         restraint=restraint,
-        executor=_executor(app, programs, registry.tools, limits, targets),
+        executor=_executor(app, programs, shells, registry.tools, limits),
         targets=targets,
         registry=registry,
+        shells=shells,
     )
 
 
@@ -96,15 +98,14 @@ def _gate(app: App, policy: Callable[[], Policy], restraint: Restraint, targets:
 def _executor(
     app: App,
     programs: Programs,
+    shells: Shells,
     tools: Sequence[Tool],
     limits: Callable[[], Limits],
-    targets: Targets,
 ) -> Executor:
     """The hands of this home: what they run can be found, and follows the kill switch."""
-    local, remotes = LocalShell(programs), Remotes(programs, app.spool)
     return Executor(
         app.store.intents,
-        Shells(local, targets, remotes),
+        shells,
         tools,
         limits=limits,
         generation=lambda: app.store.switch.state().generation,

@@ -21,7 +21,6 @@ from operator_sre.app.policy import record_overrides
 from operator_sre.app.redaction import LiveOutput, open_redactor
 from operator_sre.app.wiring import App
 from operator_sre.codec import from_json, to_json
-from operator_sre.executor.tools.parameters import Invalid
 from operator_sre.executor.workflows import Acted, Carrier, Deed
 from operator_sre.executor.workflows.carrying import LEASE_S
 from operator_sre.executor.workflows.progress import Progress
@@ -147,10 +146,10 @@ class _Crew:
     async def act(self, deed: Deed) -> Acted:
         """Judge it as it is now, have it permitted, run it."""
         gate = self.hands.gate
-        proposed = await self.hands.registry.proposed(deed.action)
-        if isinstance(proposed, Invalid):
+        proposed = await self.hands.propose(deed.action)
+        if isinstance(proposed, Result):
             verdict = gate.judge(deed.action)
-            return await self._refused(deed, verdict, verdict.refusal(proposed.sentence))
+            return await self._refused(deed, verdict, verdict.refusal(proposed.stderr))
         for left in reversed(range(TRIES_MAX)):
             verdict = gate.judge(proposed)
             acted = await self._permitted(deed, verdict, last=not left)

@@ -127,7 +127,10 @@ async def execute_command(
     await record_overrides(app)
     me, announced = _me(), _Announced(app.store.approvals, asked)
     gate = replace(hands.gate, approvals=announced)
-    verdict = gate.judge(wanted.action)
+    proposed = wanted.action if wanted.call else await hands.propose(wanted.action)
+    if isinstance(proposed, Result):
+        return await _refused(app, gate.judge(wanted.action), proposed, me)
+    verdict = gate.judge(proposed)
     try:
         permit = await gate.permit(verdict, None, me, subject=subject)
     except asyncio.CancelledError:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from operator_protocols.domain.action import SHELL, Action, Outcome, Result
+from operator_protocols.errors import OperatorError
 
 if TYPE_CHECKING:
     # Whoever only reads the store starts without the stages.
-    from operator_protocols.domain.action import Action, Result
     from operator_protocols.domain.target import Target
     from operator_protocols.domain.ticket import Ticket
     from operator_sre.executor import Executor
     from operator_sre.executor.tools.registry import Registry
+    from operator_sre.executor.transports.shells import Shells
     from operator_sre.gate import Gate
     from operator_sre.gate.restraint import Restraint
 
@@ -43,12 +46,20 @@ class Hands:
     executor: Executor
     targets: Callable[[], Sequence[Target]]
     registry: Registry
+    shells: Shells
 
     async def propose(self, action: Action, ticket: Ticket | None = None) -> Action | Result:
         """An action completed from what is known, or what is wrong with it."""
         from operator_sre.executor.tools.parameters import Invalid
         from operator_sre.executor.tools.registry import known_from
+        from operator_sre.executor.transports.shells import HERE
 
         known = known_from(ticket, self.targets(), target=action.target)
         found = await self.registry.proposed(action, known)
-        return found.result if isinstance(found, Invalid) else found
+        if isinstance(found, Invalid):
+            return found.result
+        try:
+            place = await self.shells.identify(action.target) if action.tool == SHELL else ""
+        except OperatorError as error:
+            return Result(Outcome.REFUSED, stderr=str(error))
+        return replace(found, place="" if place == HERE else place)

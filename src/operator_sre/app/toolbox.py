@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Tool
+from operator_sre.app.redaction import open_redactor
+from operator_sre.executor.docker import Engine
 from operator_sre.executor.programs import Programs
+from operator_sre.executor.sandbox import Sandbox
+from operator_sre.executor.sandbox.bubblewrap import Bubblewrap
+from operator_sre.executor.sandbox.docker import DockerBox
+from operator_sre.executor.scripts import Flaw, Layer, Validation
+from operator_sre.executor.scripts.literals import secrets_in
 from operator_sre.executor.tools.docker import docker_tools
 from operator_sre.executor.tools.files import Rights
 from operator_sre.executor.tools.registry import Registry
+from operator_sre.executor.tools.script import ExecuteScript
 from operator_sre.executor.tools.standard import standard_tools
 
 if TYPE_CHECKING:
@@ -37,4 +45,23 @@ def registry_of(
         ),
         home=app.config.home,
     )
-    return Registry((*standard, *docker_tools(), *brought))
+    script = ExecuteScript(
+        _sandbox(app, programs),
+        Validation(programs, secrets=lambda text: _secrets(app, text)),
+        hosts=lambda: app.rules().egress.scripts,
+    )
+    return Registry((*standard, *docker_tools(), script, *brought))
+
+
+def _sandbox(app: App, programs: Programs) -> Sandbox:
+    """What boxes scripts here; the operator's own home is never seen from inside."""
+    if app.config.values["sandbox"] == "docker":
+        return DockerBox(Engine(), home=app.home_id)
+    return Bubblewrap(programs, hides=[app.config.home])
+
+
+def _secrets(app: App, text: str) -> Iterable[Flaw]:
+    """What is found by the patterns for scripts, and by whoever redacts the ledger."""
+    yield from secrets_in(text)
+    for found in open_redactor(app.config).report(text):
+        yield Flaw(Layer.SECRETS, f"it holds a secret ({found.kind}); hand it in another way.")

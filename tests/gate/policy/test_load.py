@@ -120,6 +120,8 @@ WRONG: list[tuple[str, int, int, str]] = [
     ("version: 1\npaths: {sensitive: ['/[a]']}\n", 2, 21, "Only '*' and '**'"),
     ("version: 1\npaths: {sensitive: [/a, /a]}\n", 2, 25, "is there twice"),
     ("version: 1\negress: {allow: ['a b']}\n", 2, 18, "is not a host"),
+    ("version: 1\negress: {scripts: ['*:443']}\n", 2, 20, "is not a host and port"),
+    ("version: 1\negress: {scripts: [a.example.com]}\n", 2, 20, "is not a host and port"),
     ("version: 1\negress: {allow: [10.0.0.0/99]}\n", 2, 18, "is not a network"),
     ("version: 1\negress: {}\nhosts: {}\n", 3, 8, "another name of 'egress'"),
     ("version: 1\nservices: {allow: [../x]}\n", 2, 20, "is not the name of a service"),

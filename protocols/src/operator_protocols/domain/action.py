@@ -55,8 +55,9 @@ class Action:
     """A command or a typed tool call with its reason. Not yet allowed.
 
     `venv` is a virtual environment of Python that the command runs inside of, `passes` are the
-    names of variables of the operator's own environment that it is given. `inferred` are the
-    arguments that nobody gave and the ticket determined.
+    names of variables of the operator's own environment that it is given. `place` is which machine
+    or container its target was when it was proposed, where that is not this machine. `inferred`
+    are the arguments that nobody gave and the ticket determined.
     """
 
     tool: str
@@ -68,6 +69,7 @@ class Action:
     timeout_s: float = SHELL_S
     venv: str = ""
     passes: tuple[str, ...] = ()
+    place: str = ""
     urgency: Urgency = Urgency.SOON
     inferred: tuple[str, ...] = ()
 
@@ -107,6 +109,7 @@ class Action:
                 "timeout_s": self.timeout_s,
                 "venv": self.venv,
                 "passes": self.passes,
+                "place": self.place,
             }
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from operator_protocols.domain.action import Argument, Outcome, Result
 from operator_protocols.domain.category import ErrorCategory, FailureCategory
@@ -63,7 +63,11 @@ class ExecuteScript:
     )
 
     def __init__(
-        self, sandbox: Sandbox, validation: Validation, *, hosts: tuple[str, ...] = ()
+        self,
+        sandbox: Sandbox,
+        validation: Validation,
+        *,
+        hosts: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self._sandbox = sandbox
         self._validation = validation
@@ -79,7 +83,7 @@ class ExecuteScript:
             return _refused(flaws)
         table = given.table("inputs")
         inputs = {name: value.encode("utf-8", "replace") for name, value in table.items()}
-        script = Script(language, text, inputs, self._hosts)
+        script = Script(language, text, inputs, self._hosts())
         return await self._sandbox.run(script, Limits(timeout_s=given.number("timeout_s")), job)
 
     async def recover(self, arguments: Mapping[str, Argument], job: Job) -> Result:

@@ -61,8 +61,12 @@ class Shells:
     async def run(self, action: Action, job: Job) -> Result:
         """Run it where its target is; never raises for what the command does."""
         try:
-            return await self._shell_of(action.target).run(action, job)
-        except (ConfigError, MissingExtraError) as error:
+            shell = self._shell_of(action.target)
+            if isinstance(shell, RemoteShell) and await shell.identify() != action.place:
+                why = f"What {action.target!r} is called now is not what was permitted."
+                return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.NOT_FOUND)
+            return await shell.run(action, job)
+        except (ConfigError, ExecutorError, MissingExtraError) as error:
             category = FailureCategory.NOT_FOUND
             return Result(Outcome.REFUSED, stderr=str(error), category=category)
 

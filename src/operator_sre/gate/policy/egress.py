@@ -23,10 +23,14 @@ _PORT = re.compile(r":[0-9a-z_-]+$")
 
 
 class Egress(msgspec.Struct, frozen=True, dict=True):
-    """Names, patterns of names, addresses and networks: what is denied wins."""
+    """Names, patterns of names, addresses and networks: what is denied wins.
+
+    `scripts` are the hosts that a boxed script reaches, each by its name and port; none by default.
+    """
 
     allow: tuple[str, ...] = ("*",)
     deny: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
 
     def reaches(self, host: str) -> bool:
         """True when a command that only reads may speak to this host by itself."""

@@ -68,6 +68,7 @@ def merge(written: Written, base: Rulebook) -> Rulebook:
         egress=Egress(
             written.egress.get("allow", base.egress.allow),
             _added(base.egress.deny, written.egress.get("deny", ())),
+            written.egress.get("scripts", base.egress.scripts),
         ),
         services=Services(
             written.services.get("allow", base.services.allow),

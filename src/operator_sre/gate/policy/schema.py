@@ -41,6 +41,7 @@ _ID = re.compile(r"[a-z][a-z0-9_]{0,59}")
 _OPTION = re.compile(r"--?[A-Za-z0-9?][A-Za-z0-9_.-]*")
 _GLOB = re.compile(r"[*?\[]")
 _NAME = re.compile(r"[A-Za-z0-9_.:@*?\[\]-]+")
+_DOOR = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?:[1-9][0-9]{0,4}", re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9_.:*?/-]+")
 _RISKS = {Level.SAFE: Risk.LOW, Level.REVIEW: Risk.MEDIUM, Level.BLOCKED: Risk.CRITICAL}
 Places = dict[str, Node]
@@ -212,6 +213,14 @@ def _hosts(node: Node) -> tuple[str, ...]:
     return node.words()
 
 
+def _doors(node: Node) -> tuple[str, ...]:
+    nodes = [node] if node.kind == "text" else node.list()
+    for one, text in zip(nodes, node.words(), strict=True):
+        if not _DOOR.fullmatch(text):
+            raise one.error(f"{text[:60]!r} is not a host and port such as api.example.com:443.")
+    return node.words()
+
+
 def _network(text: str) -> object | None:
     from operator_sre.gate.policy.egress import network_of
 
@@ -227,8 +236,11 @@ def _lists(table: Mapping[str, Node], written: Written) -> None:
         raise table["hosts"].error("'hosts' is another name of 'egress', which is there too.")
     for section in ("egress", "hosts"):
         if section in table:
-            body = table[section].table(("allow", "deny"))
-            written.egress = {key: _hosts(node) for key, node in body.items()}
+            body = table[section].table(("allow", "deny", "scripts"))
+            written.egress = {
+                key: _doors(node) if key == "scripts" else _hosts(node)
+                for key, node in body.items()
+            }
     if "services" in table:
         services = table["services"].table(("allow", "deny"))
         written.services = {key: _services(node) for key, node in services.items()}
