@@ -5,7 +5,8 @@
 PYTHON ?= python3
 ARGS ?=
 WORKERS ?= 2
-DEBIAN_PACKAGES := openssh-client openssh-server bubblewrap busybox-static docker.io procps strace tmux util-linux
+DEBIAN_PACKAGES := bubblewrap busybox-static docker.io openssh-client openssh-server procps \
+	strace tmux util-linux
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

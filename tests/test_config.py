@@ -82,6 +82,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "mode": ("execute", "execute"),
     "policy": ("/srv/policy.yaml", "/srv/policy.yaml"),
     "profile": ("lab", "lab"),
+    "sandbox": ("docker", "docker"),
     "interval_s": ("0.2", 0.2),
     "timeout_s": ("60", 60.0),
     "stable_s": ("0", 0.0),

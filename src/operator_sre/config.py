@@ -84,7 +84,7 @@ SETTINGS: tuple[Setting, ...] = (
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 # Variables that do not follow the pattern.
 _OTHER_VARIABLES = {"OPERATOR_SAFETY_MODE", "OPERATOR_APPROVAL_MODE"}
-_TARGET_KEYS = {"name", "kind", "host", "port", "depends_on", "log", "shell"}
+_TARGET_KEYS = {"name", "kind", "host", "port", "depends_on", "log", "runs_at"}
 _SUBJECT_KEYS = {"plugin", "targets"}
 
 
@@ -298,7 +298,7 @@ def _target(body: Any, place: str) -> Target:
         raise ConfigError(f"A target of {place} needs a name and a kind.")
     if port is not None and (type(port) is not int or not 0 < port < 65536):
         raise ConfigError(f"The port of {name!r} in {place} is not a port number.")
-    for key in ("host", "log", "shell"):
+    for key in ("host", "log", "runs_at"):
         if not isinstance(body.get(key, ""), str):
             raise ConfigError(f"{key!r} of {name!r} in {place} has to be a text.")
     needs = body.get("depends_on", [])
@@ -311,5 +311,14 @@ def _target(body: Any, place: str) -> Target:
         port=port,
         depends_on=tuple(needs),
         log=body.get("log", ""),
-        shell=body.get("shell", ""),
+        runs_at=_runs_at(body.get("runs_at", "")),
     )
+
+
+def _runs_at(address: str) -> str:
+    """Where commands of a target run, if that can be understood."""
+    if address:
+        from operator_sre.executor.transports.places import place_of
+
+        place_of(address)
+    return address

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from operator_protocols.domain.action import SHELL, Action, Outcome, Result, Urgency, digest_of
+from operator_protocols.domain.action import (
+    SHELL,
+    SHELL_S,
+    TIMEOUT_S,
+    TIMEOUT_S_MAX,
+    Action,
+    Outcome,
+    Result,
+    Urgency,
+    digest_of,
+)
 from operator_protocols.domain.observation import Value
 
 BASE = Action("restart_node", {"target": "node-1"}, target="node-1", reasoning="r", expected="e")
@@ -89,3 +99,11 @@ def test_a_command_is_shown_as_people_write_it() -> None:
 @pytest.mark.parametrize("code", [0, 1, None])
 def test_only_a_run_to_a_good_end_is_ok(outcome: Outcome, code: int | None) -> None:
     assert Result(outcome, code).ok is (outcome is Outcome.RAN and code == 0)
+
+
+def test_a_program_is_told_as_a_line_and_has_its_words() -> None:
+    action = Action.program(["printf", "%s", "a b'c"])
+    assert action.command == "printf %s 'a b'\"'\"'c'"
+    assert action.argv == ("printf", "%s", "a b'c")
+    assert Action.shell("ls").argv == ()
+    assert Action.shell("ls").timeout_s == SHELL_S < TIMEOUT_S < TIMEOUT_S_MAX

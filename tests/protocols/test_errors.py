@@ -19,6 +19,7 @@ EXPECTED = {
     "UsageError": (2, "policy_validation_failed", "fix_code"),
     "ConfigError": (2, "policy_validation_failed", "fix_code"),
     "NotFoundError": (2, "policy_validation_failed", "fix_code"),
+    "ExecutorError": (1, "agent_runtime_exception", "rerun"),
     "MissingExtraError": (1, "dependency_conflict", "install_dependency"),
     "MissingPluginError": (1, "dependency_conflict", "install_dependency"),
     "StoreError": (1, "harness_health_failed", "ask_user"),

@@ -4,6 +4,7 @@ __all__ = ["BROAD_EXCEPTS", "PRINTS", "SLEEPS", "WORDS"]
 
 # `path:function` -> why this is a boundary at which any error at all must be caught.
 BROAD_EXCEPTS: dict[str, str] = {
+    "tests/crash/executing.py:forked": "a forked process must not run on as its parent",
     "src/operator_sre/app/workflows.py:_carried": (
         "one broken workflow must not end the agent; it is logged and has been failed"
     ),
@@ -30,8 +31,11 @@ PRINTS: dict[str, str] = {}
 
 # `path:function` in tests -> why it waits for time instead of a condition.
 SLEEPS: dict[str, str] = {
+    "tests/crash/executing.py:Victim._approve": "a person who looks again until killed",
+    "tests/crash/executing.py:forked": "waits for a process until its deadline",
     "tests/e2e/waiting.py:eventually": "polls a condition until its deadline",
     "tests/executor/transports/sshd.py:_await_banner": "polls a condition until its deadline",
+    "tests/processes/runners.py:end_runner": "polls a condition until its deadline",
     "tests/processes/waiting.py:eventually": "polls a condition until its deadline",
     "tests/services/conftest.py:_until": "polls a condition until its deadline",
     "tests/services/test_ratelimiter_window.py:Round._call": "the pace of a caller is the input",

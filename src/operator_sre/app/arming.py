@@ -132,5 +132,5 @@ def _identity(name: str, targets: Sequence[Target]) -> str:
             where = f"{target.host}:{target.port}"
         else:
             continue
-        return f"{name}: {where}" + (f" by {target.shell}" if target.shell else "")
+        return f"{name}: {where}" + (f" by {target.runs_at}" if target.runs_at else "")
     return ""

@@ -34,7 +34,7 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 
 
 def _target(name: str, address: str = "") -> Target:
-    return Target(name, "node", "127.0.0.1", None, (), None, "", "", address)
+    return Target(name, "node", runs_at=address)
 
 
 def _shells(folder: Path, *targets: Target, sshd: Sshd | None = None) -> Shells:
@@ -50,6 +50,12 @@ def _shells(folder: Path, *targets: Target, sshd: Sshd | None = None) -> Shells:
     return Shells(LocalShell(programs), lambda: targets, remotes)
 
 
+async def _placed(shells: Shells, action: Action) -> Action:
+    """The action as it is proposed: bound to where its target is now."""
+    place = await shells.identify(action.target)
+    return replace(action, place="" if place == HERE else place)
+
+
 async def test_each_action_runs_where_its_target_says(sshd: Sshd, tmp_path: Path) -> None:
     shells = _shells(
         tmp_path,
@@ -60,7 +66,7 @@ async def test_each_action_runs_where_its_target_says(sshd: Sshd, tmp_path: Path
     )
     assert isinstance(shells, Shell)
     for target, said in (("", ""), ("here", ""), ("there", "elsewhere"), ("pod", "elsewhere")):
-        action = Action.shell(WHERE, target=target)
+        action = await _placed(shells, Action.shell(WHERE, target=target))
         job = new_job()
         assert (await shells.run(action, job)).stdout.strip() == said
         assert (await shells.recover(action, job)).stdout.strip() == said
@@ -80,7 +86,8 @@ async def test_targets_of_one_place_share_a_connection(sshd: Sshd, tmp_path: Pat
     )
     before = (sshd.folder / "log").read_text().count("Accepted")
     for target in ("a", "b", "a"):
-        assert (await run_in(shells, Action.shell("true", target=target))).ok
+        action = await _placed(shells, Action.shell("true", target=target))
+        assert (await run_in(shells, action)).ok
     assert (sshd.folder / "log").read_text().count("Accepted") == before + 1
     await shells.aclose()
 
@@ -113,7 +120,9 @@ async def test_a_target_that_moved_is_found_where_it_is_now(sshd: Sshd, tmp_path
     action = Action.shell(WHERE, target="node")
     assert (await run_in(shells, action)).stdout.strip() == ""
     targets[0] = _target("node", sshd.address)
-    assert (await run_in(shells, action)).stdout.strip() == "elsewhere"
+    moved = await run_in(shells, action)
+    assert moved.outcome is Outcome.REFUSED, "it was permitted for here"
+    assert (await run_in(shells, await _placed(shells, action))).stdout.strip() == "elsewhere"
     await shells.aclose()
 
 

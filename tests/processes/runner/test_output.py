@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operator_sre.processes.runner import output as outputs
-from operator_sre.processes.runner.output import ORDER, Follower, Output, parts_of
+from operator_sre.processes.runner.output import (
+    KEPT_BYTES_MAX,
+    ORDER,
+    Follower,
+    Output,
+    parts_of,
+)
 
 PARTS = st.lists(st.tuples(st.sampled_from([1, 2]), st.binary(min_size=1, max_size=20)))
 
@@ -76,6 +82,7 @@ def test_only_so_much_goes_to_disk_and_the_ends_are_kept(
     assert stream.sha256 == hashlib.sha256((tmp_path / "1").read_bytes()).hexdigest()
     assert stream.capture.seen == 8000
     assert stream.capture.kept().endswith(b"1999")
+    assert KEPT_BYTES_MAX > 8000
     assert not stream.truncated, "all of it fits into what is shown"
 
 

@@ -30,7 +30,9 @@ __all__ = [
 
 SHELL = "shell"
 # How long a command line, and anything else, may take unless it says so; and how long at most.
-SHELL_S, TIMEOUT_S, TIMEOUT_S_MAX = 120.0, 300.0, 600.0
+SHELL_S = 120.0
+TIMEOUT_S = 300.0
+TIMEOUT_S_MAX = 600.0
 
 # What a tool can be given.
 Argument = Value | tuple[Value, ...] | Mapping[str, Value]

@@ -29,7 +29,7 @@ class Origin:
 class Target:
     """One part of a Subject: what it is, where it answers, what it needs to work.
 
-    `shell` says where its commands run: this machine, or `ssh://user@host`, `docker://container`,
+    `runs_at` says where its commands run: this machine, or `ssh://user@host`, `docker://container`,
     `kubectl://context/namespace/pod/container`.
     """
 
@@ -41,7 +41,7 @@ class Target:
     process: Process | None = None
     log: str = ""
     data_dir: str = ""
-    shell: str = ""
+    runs_at: str = ""
 
 
 def dependencies_of(name: str, targets: Iterable[Target]) -> frozenset[str]:

@@ -11,6 +11,7 @@ from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError, ExecutorError, MissingExtraError
 from operator_protocols.ports import Job, Shell
 from operator_sre.executor.docker import Engine
+from operator_sre.executor.docker.engine import EngineError
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.docker import DockerWire
@@ -66,6 +67,8 @@ class Shells:
                 why = f"What {action.target!r} is called now is not what was permitted."
                 return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.NOT_FOUND)
             return await shell.run(action, job)
+        except EngineError as error:
+            return Result(Outcome.REFUSED, stderr=str(error), category=error.failure)
         except (ConfigError, ExecutorError, MissingExtraError) as error:
             category = FailureCategory.NOT_FOUND
             return Result(Outcome.REFUSED, stderr=str(error), category=category)
@@ -104,7 +107,7 @@ class Shells:
     def _place_of(self, name: str) -> Place:
         if not name:
             return Here()
-        places = {place_of(target.shell) for target in self._targets() if target.name == name}
+        places = {place_of(target.runs_at) for target in self._targets() if target.name == name}
         if not places:
             raise ConfigError(
                 f"There is no target {name!r} to run a command at.",

@@ -9,7 +9,10 @@ from pathlib import Path
 
 __all__ = ["LAUNCH", "LOCK", "LOG", "SOCKET", "reachable"]
 
-SOCKET, LOCK, LAUNCH, LOG = "socket", "lock", "launch", "runner.log"
+SOCKET = "socket"
+LOCK = "lock"
+LAUNCH = "launch"
+LOG = "runner.log"
 # The kernel takes 107 bytes on Linux and 103 on macOS.
 PATH_BYTES_MAX = 100
 
