@@ -109,7 +109,7 @@ def _executor(
         tools,
         limits=limits,
         generation=lambda: app.store.switch.state().generation,
-        origin=app.origin,
+        doer=app.doer,
         settle=programs.recover,
     )
 

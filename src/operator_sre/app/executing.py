@@ -19,6 +19,7 @@ from operator_sre.app.approvals import signed_in
 from operator_sre.app.hands import MACHINE, Hands
 from operator_sre.app.outlook import Outlook, outlook_of
 from operator_sre.app.policy import record_overrides
+from operator_sre.app.recovering import settle_abandoned
 from operator_sre.app.redaction import LiveOutput, open_redactor
 from operator_sre.app.wiring import App
 from operator_sre.codec import to_json
@@ -44,6 +45,7 @@ class Wanted:
     timeout_s: float = 120.0
     reason: str = ""
     venv: str = ""
+    passes: tuple[str, ...] = ()
     call: Action | None = None
 
     @property
@@ -52,7 +54,13 @@ class Wanted:
         if self.call is not None:
             return self.call
         action = Action.shell(self.command, target=self.target, reasoning=self.reason)
-        return replace(action, cwd=self.cwd, timeout_s=self.timeout_s, venv=self.venv)
+        return replace(
+            action,
+            cwd=self.cwd,
+            timeout_s=self.timeout_s,
+            venv=self.venv,
+            passes=self.passes,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,7 @@ async def execute_command(
     """
     subject, hands = hands_for(app, wanted)
     await record_overrides(app)
+    await settle_abandoned(app)
     me, announced = _me(), _Announced(app.store.approvals, asked)
     gate = replace(hands.gate, approvals=announced)
     proposed = wanted.action if wanted.call else await hands.propose(wanted.action)

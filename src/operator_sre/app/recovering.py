@@ -40,7 +40,7 @@ def _recovery(app: App) -> Recovery:
         except OperatorError:  # a rig that is gone: its commands ran on this machine
             return app.hands(MACHINE).executor
 
-    return Recovery(app.store.intents, app.origin, executor)
+    return Recovery(app.store.intents, app.doer, executor)
 
 
 def _subject_of(app: App, intent: Entry) -> str:

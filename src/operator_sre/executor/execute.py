@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
-from operator_protocols.domain.action import SHELL, TIMEOUT_S_MAX, Action, Outcome, Result
+from operator_protocols.domain.action import SHELL, TIMEOUT_S_MAX, Action, Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import Permit
-from operator_protocols.domain.target import Origin, Process
+from operator_protocols.domain.target import Doer, Process
 from operator_protocols.errors import OperatorError, PermitError
 from operator_protocols.ports import Intents, Job, Shell, Tool
 from operator_sre.codec import from_json
 from operator_sre.executor.tools.parameters import checked
 
-__all__ = ["Executor"]
+__all__ = ["Executor", "Recovering"]
 
 # How often a running command asks how the kill switch stands.
 FOLLOW_S = 0.25
@@ -34,11 +35,20 @@ Settle = Callable[[Job], Awaitable[Result]]
 log = logging.getLogger(__name__)
 
 
+@runtime_checkable
+class Recovering(Protocol):
+    """A tool that knows what became of a call whose operator is gone."""
+
+    async def recover(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        """Wait for it where it still runs; it starts nothing."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Executor:
     """The hands. Nothing runs without a permit, and nothing runs twice.
 
-    `generation` is that of the kill switch: when it changes, what runs is ended. `origin` is who
+    `generation` is that of the kill switch: when it changes, what runs is ended. `doer` is who
     we are, `settle` waits for the programs that a tool of an operator that is gone left running.
     """
 
@@ -47,7 +57,7 @@ class Executor:
     tools: Sequence[Tool]
     limits: Callable[[], Limits] = Limits
     generation: Callable[[], int] = lambda: 0
-    origin: Origin | None = None
+    doer: Doer | None = None
     settle: Settle | None = None
 
     async def execute(
@@ -59,7 +69,7 @@ class Executor:
         """
         generation = self.generation()
         try:
-            intent = await self.intents.begin(permit, self.limits(), origin=self.origin)
+            intent = await self.intents.begin(permit, self.limits(), doer=self.doer)
         except PermitError as error:
             return Result(Outcome.REFUSED, stderr=str(error)), None
         action = permit.action
@@ -88,15 +98,22 @@ class Executor:
         elif action.tool == SHELL:
             result = await self._followed(self.shell.recover(action, job), self.generation())
         else:
-            if self.settle is not None:
-                await self.settle(job)
-            result = Result(Outcome.UNKNOWN, stderr=LOST)
+            result = await self._recover_tool(action, job)
         log.warning("an interrupted %s: %s", action.tool, result.outcome)
         return result, await self.intents.end(intent, result)
 
+    async def _recover_tool(self, action: Action, job: Job) -> Result:
+        """What a tool itself can still say; any other has done nobody knows what."""
+        tool: object = next((one for one in self.tools if one.spec.name == action.tool), None)
+        if isinstance(tool, Recovering):
+            return await tool.recover(action.arguments, job)
+        if self.settle is not None:
+            await self.settle(job)
+        return Result(Outcome.UNKNOWN, stderr=LOST)
+
     def _is_elsewhere(self, intent: Entry) -> bool:
-        begun = intent.payload.get("origin")
-        return bool(begun and self.origin and begun["host"] != self.origin.host)
+        begun = intent.payload.get("doer")
+        return bool(begun and self.doer and begun["host"] != self.doer.host)
 
     @asynccontextmanager
     async def _noting(self, intent: Entry, job: Job) -> AsyncIterator[Job]:

@@ -8,7 +8,7 @@ from operator_protocols.domain.action import Result
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import ApprovalState, Permit
-from operator_protocols.domain.target import Origin, Process
+from operator_protocols.domain.target import Doer, Process
 from operator_protocols.errors import PermitError
 from operator_sre.chain import entry_from
 from operator_sre.codec import to_json
@@ -34,10 +34,10 @@ class StoredIntents:
         self._reader = reader
 
     async def begin(
-        self, permit: Permit, limits: Limits | None = None, *, origin: Origin | None = None
+        self, permit: Permit, limits: Limits | None = None, *, doer: Doer | None = None
     ) -> Entry:
         """Use the permit up and record the intent, in one transaction; PermitError otherwise."""
-        action, begun = to_json(permit.action), {"origin": to_json(origin)} if origin else {}
+        action, begun = to_json(permit.action), {"doer": to_json(doer)} if doer else {}
 
         def change(transaction: Transaction) -> Entry:
             refusal = _refusal(transaction, permit) or held_back(transaction, permit, limits)

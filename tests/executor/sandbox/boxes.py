@@ -127,13 +127,12 @@ def bubblewrap(state: Path, *, cgroups: NotedCgroups | None = None) -> Iterator[
 @contextmanager
 def of_plain_user(state: Path) -> Iterator[Boxed]:
     """The one that a plain user gets, also where root runs the tests."""
-    make = tempfile.mkdtemp
+    make = Path.mkdir
 
-    def given(**words: Any) -> str:
-        folder = str(make(**words))
-        if words["prefix"] == PREFIX:
+    def given(folder: Path, *words: Any, **named: Any) -> None:
+        make(folder, *words, **named)
+        if folder.name.startswith(PREFIX):
             os.chown(folder, 65534, 65534)
-        return folder
 
     if os.geteuid() != 0:
         with bubblewrap(state, cgroups=NoCgroups()) as boxed:
@@ -144,7 +143,7 @@ def of_plain_user(state: Path) -> Iterator[Boxed]:
             sandbox = Bubblewrap(
                 AsNobody(Spool(state / "spool")), folder=boxed.folder, cgroups=NoCgroups()
             )
-        with mock.patch.object(tempfile, "mkdtemp", given):
+        with mock.patch.object(Path, "mkdir", given):
             yield replace(boxed, sandbox=sandbox)
 
 

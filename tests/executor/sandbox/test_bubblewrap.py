@@ -21,7 +21,7 @@ from operator_sre.executor.sandbox import Language, Limits, Script, view
 from operator_sre.executor.sandbox.box import TIMEOUT_S_MAX
 from operator_sre.executor.sandbox.bubblewrap import Bubblewrap, bwrap
 from operator_sre.executor.sandbox.cgroup import PREFIX
-from operator_sre.executor.sandbox.place import FILES, Place, fresh_uid, place, sweep
+from operator_sre.executor.sandbox.place import FILES, Place, forget, fresh_uid, place, sweep
 from operator_sre.executor.sandbox.view import PATH, View, reachable, see
 from operator_sre.executor.sandbox.watch import MemoryWatch
 from operator_sre.executor.spool import Spool
@@ -153,7 +153,7 @@ def test_no_time_is_longer_than_its_job_or_the_most(
 
 def test_a_place_is_private_and_goes_with_its_run(tmp_path: Path) -> None:
     script = Script(Language.PYTHON, "print(1)", {"a": b"b"})
-    with place(tmp_path, script, bwrap=bwrap(), drops=False) as made:
+    with place(tmp_path, "one", script, bwrap=bwrap(), drops=False) as made:
         assert isinstance(made, Place)
         assert made.folder.stat().st_mode & 0o777 == 0o700
         assert (made.folder / "script" / FILES[Language.PYTHON]).read_text() == "print(1)"
@@ -161,6 +161,9 @@ def test_a_place_is_private_and_goes_with_its_run(tmp_path: Path) -> None:
         assert not made.ran()
         made.status.write_text('{ "child-pid": 9 }\n{ "exit-code": 0 }\n')
         assert made.ran()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / f"{PREFIX}two").mkdir()
+    forget(tmp_path, "two")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -22,7 +22,7 @@ from operator_protocols.domain.run import RunRecord
 from operator_protocols.domain.session import Deed, SessionRecord
 from operator_protocols.domain.standing import StandingRule
 from operator_protocols.domain.switch import SwitchState
-from operator_protocols.domain.target import Origin, Process
+from operator_protocols.domain.target import Doer, Process
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.domain.verdict import Mode
 
@@ -218,7 +218,7 @@ class Intents(Protocol):
     """What is about to run and what became of it."""
 
     async def begin(
-        self, permit: Permit, limits: Limits | None = None, *, origin: Origin | None = None
+        self, permit: Permit, limits: Limits | None = None, *, doer: Doer | None = None
     ) -> Entry:
         """Use the permit up and record the intent, in one transaction; PermitError otherwise.
 

@@ -25,13 +25,14 @@ from operator_sre.executor.sandbox.box import Language, Limits, Script, network_
 from operator_sre.executor.sandbox.cgroup import OWN_PROCESSES, Cgroups
 from operator_sre.executor.sandbox.egress import Egress
 from operator_sre.executor.sandbox.grouping import Grouping
-from operator_sre.executor.sandbox.place import FILES, Place, place, sweep
+from operator_sre.executor.sandbox.place import FILES, Place, forget, place, sweep
 from operator_sre.executor.sandbox.view import PATH, see
 from operator_sre.executor.sandbox.watch import MemoryWatch
 
 __all__ = ["Bubblewrap", "bwrap"]
 
 GRACE_S = 0.2
+NAME_CHARS_MAX = 32
 _UID_SEEN = "65534"
 _SWEEP_EVERY_S = 60.0
 # It limits each process where the user is a new one, whose processes nobody else's count among,
@@ -115,8 +116,11 @@ class Bubblewrap:
             return refused(f"No sandbox can be made here: {error}.")
 
     async def recover(self, job: Job) -> Result:
-        """What became of a script whose operator is gone; what it left is swept by the next run."""
-        return await self._programs.recover(job)
+        """What became of a script whose operator is gone; nothing of its box is left then."""
+        result = await self._programs.recover(job)
+        await self._cgroups.forget(_name_of(job))
+        forget(self._folder, _name_of(job))
+        return result
 
     def _missing(self, script: Script) -> str:
         if not self._program:
@@ -136,7 +140,13 @@ class Bubblewrap:
         self._sweep()
         async with AsyncExitStack() as stack:
             where = stack.enter_context(
-                place(self._folder, script, bwrap=self._program, drops=self._drops)
+                place(
+                    self._folder,
+                    _name_of(job),
+                    script,
+                    bwrap=self._program,
+                    drops=self._drops,
+                )
             )
             egress = Egress(script.hosts)
             if script.hosts:
@@ -232,6 +242,11 @@ class Bubblewrap:
             yield from (*python, "-S", "/script/forward.py")
         yield from python if script.language is Language.PYTHON else (self._view.bash,)
         yield f"/script/{FILES[script.language]}"
+
+
+def _name_of(job: Job) -> str:
+    """What the folder and the group of a run are called, so that they are found again."""
+    return job.id[:NAME_CHARS_MAX] or secrets.token_hex(8)
 
 
 def _was_not_boxed(result: Result, where: Place) -> bool:

@@ -82,6 +82,11 @@ class Cgroups:
             return None
         return Cgroup(tuple(made)) if made else None
 
+    async def forget(self, name: str) -> None:
+        """Remove the group of a run whose operator is gone."""
+        folders = [folder for folder, _ in self._plan(name, Limits())]
+        await Cgroup(tuple(folder for folder in folders if folder.exists())).remove()
+
     def usable(self) -> bool:
         """Whether a group can be made here at all; found out once."""
         if self._usable is None:

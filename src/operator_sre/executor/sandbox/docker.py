@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import secrets
 import tempfile
 import time
 from collections.abc import Mapping
@@ -90,7 +91,8 @@ class DockerBox:
         sweep(self._folder)
         try:
             async with AsyncExitStack() as stack:
-                made = place(self._folder, script, bwrap="", drops=False)
+                name = job.id[:32] or secrets.token_hex(8)
+                made = place(self._folder, name, script, bwrap="", drops=False)
                 where = stack.enter_context(made)
                 egress = Egress(script.hosts)
                 if script.hosts:

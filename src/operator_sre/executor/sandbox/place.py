@@ -6,7 +6,6 @@ import contextlib
 import os
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from operator_sre.executor.sandbox.box import Language, Script
 from operator_sre.executor.sandbox.cgroup import PREFIX
 from operator_sre.executor.sandbox.view import reachable
 
-__all__ = ["FILES", "Place", "fresh_uid", "place", "sweep"]
+__all__ = ["FILES", "Place", "forget", "fresh_uid", "place", "sweep"]
 
 FILES = {Language.PYTHON: "main.py", Language.BASH: "main.sh"}
 _FORWARDER = Path(forward.__file__)
@@ -66,9 +65,10 @@ class Place:
 
 
 @contextlib.contextmanager
-def place(parent: Path, script: Script, *, bwrap: str, drops: bool) -> Iterator[Place]:
+def place(parent: Path, name: str, script: Script, *, bwrap: str, drops: bool) -> Iterator[Place]:
     """A folder with all that the box is shown, until the run is over."""
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    folder = parent / f"{PREFIX}{name}"
+    folder.mkdir(mode=0o700)
     uid = fresh_uid() if drops else 0
     try:
         _fill(folder, script)
@@ -91,6 +91,11 @@ def fresh_uid(mapped: Path = Path("/proc/self/uid_map")) -> int:
     if lowest < _UIDS_FEW:
         raise OSError("this user namespace has too few users to give the script one of its own")
     return lowest + secrets.randbelow(_UIDS_FEW)
+
+
+def forget(parent: Path, name: str) -> None:
+    """Remove what an operator that was killed left of one run."""
+    shutil.rmtree(parent / f"{PREFIX}{name}", ignore_errors=True)
 
 
 def sweep(parent: Path) -> None:

@@ -41,6 +41,10 @@ def exec_(
     ] = 120.0,
     reason: Annotated[str, typer.Option(help="Why.")] = "",
     venv: Annotated[str, typer.Option(help="A virtual environment to run inside of.")] = "",
+    passes: Annotated[
+        list[str] | None,
+        typer.Option("--pass-env", help="A variable of yours that it is given; may be repeated."),
+    ] = None,
     at: Annotated[
         str, typer.Option(help="Later: +10m, or 2026-11-15T18:00Z; an agent runs it then.")
     ] = "",
@@ -69,6 +73,7 @@ def exec_(
         timeout_s=timeout_s,
         reason=reason,
         venv=str((place / venv).absolute()) if venv else "",
+        passes=_named(passes or []),
     )
     warnings = venv_warnings(wanted.command, cwd=wanted.cwd, venv=wanted.venv, environ=os.environ)
     if dry_run:
@@ -216,3 +221,13 @@ def _tell(executed: Executed, screen: Screen, here: str) -> None:
             screen.show(number, text.encode("utf-8", "surrogateescape"))
     for sentence in ending_of(executed, here=here):
         screen.say(sentence)
+
+
+def _named(passes: list[str]) -> tuple[str, ...]:
+    """The names of variables that are there; a value in their place would be a secret shown."""
+    for name in passes:
+        if not name.replace("_", "a").isalnum() or name[:1].isdigit():
+            raise UsageError("--pass-env takes the name of a variable, not its value.")
+        if name not in os.environ:
+            raise UsageError(f"There is no variable {name!r} here to pass on.")
+    return tuple(dict.fromkeys(passes))
