@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 ARGS ?=
-WORKERS ?= 2
+WORKERS ?= 3
 DEBIAN_PACKAGES := bubblewrap busybox-static docker.io openssh-client openssh-server procps \
 	strace tmux util-linux
 

@@ -77,7 +77,7 @@ class Victim:
             gate, executor = app.hands(MACHINE).gate, app.hands(MACHINE).executor
             verdict = gate.judge(Action.shell(command))
             self.at("judge")
-            approving = asyncio.ensure_future(self._approve(app))
+            approving = asyncio.ensure_future(self._approve(app, command))
             me = Actor(who, "user", f"{who}@here:1")
             permit = await gate.permit(verdict, None, me, subject=MACHINE)
             await approving
@@ -88,13 +88,14 @@ class Victim:
             await executor.execute(permit, watch=lambda stream, data: self.at("output"))
             self.at("ledger")
 
-    async def _approve(self, app: App) -> None:
+    async def _approve(self, app: App, command: str) -> None:
+        """A person who says yes to this very command; others may still wait for theirs."""
         found: list[Approval] = []
         while not found:
             await asyncio.sleep(0.001)
-            found = list(app.store.approvals.find(states=(ApprovalState.PENDING,)))
-        for one in found:
-            await app.answering.answer(one, ApprovalState.APPROVED, by="bob", reason="")
+            pending = app.store.approvals.find(states=(ApprovalState.PENDING,))
+            found = [one for one in pending if one.action.command == command]
+        await app.answering.answer(found[0], ApprovalState.APPROVED, by="bob", reason="")
         self.at("approve")
 
     def _arm(self) -> None:
