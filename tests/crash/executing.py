@@ -2,7 +2,8 @@
 
 `python -m tests.crash.executing FOLDER SEED ROUNDS STEP...` prints a line of JSON for each round.
 Each round is a process of its own, forked from one that has loaded everything, so that hundreds
-take minutes. A step is a label of STEPS, `random` for any moment, or `both` for the runner as well.
+take minutes. A step is a label of STEPS, `random` for any moment, `both` for the runner as well, or
+`script` for any moment of a script in its box.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,11 +29,13 @@ from operator_sre.app.hands import MACHINE
 from operator_sre.app.recovering import settle_abandoned
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import Config, load_config
+from operator_sre.executor.sandbox.bubblewrap import NAME_CHARS_MAX
+from operator_sre.executor.sandbox.cgroup import PREFIX
 from operator_sre.gate import warm
 from operator_sre.processes.identity import rows
 from operator_sre.processes.runner import client
 from operator_sre.processes.runner.line import Line
-from operator_sre.processes.runner.records import Records
+from operator_sre.processes.runner.records import Records, mark_of
 from operator_sre.processes.tree import MARK, environment_of
 from operator_sre.store.intents import StoredIntents
 from tests.processes.runners import end_runner
@@ -44,11 +48,14 @@ ROUND_S_MAX = 60.0
 # Most random moments lie where it matters: from the permit on, as long as it takes to run.
 EARLY = 0.2
 LATE_S_MAX = 0.06
+SCRIPT_S_MAX = 0.25
 
 
-def command_for(folder: Path, number: int) -> str:
-    """A command that counts its own runs, takes a moment, and says how it went."""
-    return f"echo {number} >> {folder}/runs; echo said; sleep 0.02; echo more"
+def action_for(folder: Path, number: int, step: str) -> Action:
+    """A command that counts its own runs, takes a moment, and says how it went; or a script."""
+    if step == "script":
+        return Action("execute_script", {"language": "bash", "text": f"echo {number}; sleep 0.2"})
+    return Action.shell(f"echo {number} >> {folder}/runs; echo said; sleep 0.02; echo more")
 
 
 def die() -> None:
@@ -69,15 +76,18 @@ class Victim:
         if step == self._step:
             die()
 
-    async def execute(self, command: str, who: str) -> None:
-        """The way that every command goes."""
+    async def execute(self, action: Action, who: str) -> None:
+        """The way that every action goes."""
         self._arm()
         with open_app(self._config) as app:
             self.at("request")
-            gate, executor = app.hands(MACHINE).gate, app.hands(MACHINE).executor
-            verdict = gate.judge(Action.shell(command))
+            hands = app.hands(MACHINE)
+            gate, executor = hands.gate, hands.executor
+            proposed = await hands.propose(action)
+            assert isinstance(proposed, Action), proposed
+            verdict = gate.judge(proposed)
             self.at("judge")
-            approving = asyncio.ensure_future(self._approve(app, command))
+            approving = asyncio.ensure_future(self._approve(app, proposed.command))
             me = Actor(who, "user", f"{who}@here:1")
             permit = await gate.permit(verdict, None, me, subject=MACHINE)
             await approving
@@ -187,21 +197,29 @@ async def _after(config: Config, report: Path) -> None:
             "settled": [one.outcome if one else "runs" for one in settled.values()],
             "open": len(app.store.intents.open()),
             "whole": verify_ledger(app, progress=lambda seq: None).whole,
-            "outcomes": [[where["command"], results.get(permit, [])] for permit, where in calls],
+            "outcomes": [
+                [where.get("command") or where["text"], results.get(permit, [])]
+                for permit, where in calls
+            ],
+            "orphans": orphans(permit for permit, _ in calls),
+            "boxes": boxes(permit for permit, _ in calls),
         }
     report.write_text(json.dumps(told))
 
 
-def orphans(folder: Path) -> list[int]:
-    """Processes that came out of a command of this folder and are still there."""
-    found = []
-    for pid, row in rows().items():
-        environment = environment_of(pid)
-        if f"{MARK}=".encode() in environment and not row.dead:
-            line = Path(f"/proc/{pid}/cmdline")
-            if os.fsencode(folder) in (line.read_bytes() if line.exists() else b""):
-                found.append(pid)
-    return found
+def orphans(permits: Iterable[str]) -> list[int]:
+    """Processes that came out of a permitted action and are still there."""
+    marks = [f"{MARK}={mark_of(permit)}".encode() for permit in permits]
+    living = [pid for pid, row in rows().items() if not row.dead]
+    return [pid for pid in living if any(mark in environment_of(pid) for mark in marks)]
+
+
+def boxes(permits: Iterable[str]) -> list[str]:
+    """Folders and groups of boxes that are still there."""
+    names = {f"{PREFIX}{permit[:NAME_CHARS_MAX]}" for permit in permits}
+    found = [path for path in Path(tempfile.gettempdir()).iterdir() if path.name in names]
+    groups = Path("/sys/fs/cgroup").glob(f"*/{PREFIX}*")
+    return [str(path) for path in (*found, *(one for one in groups if one.name in names))]
 
 
 def main() -> None:
@@ -219,26 +237,27 @@ def main() -> None:
     report = folder / "report.json"
     for _ in range(2):  # the second time everything is warm
         begun = time.monotonic()
-        forked(partial(Victim(config, "").execute, command_for(folder, -1), "ada"))
+        forked(partial(Victim(config, "").execute, action_for(folder, -1, ""), "ada"))
         whole_s = time.monotonic() - begun
     for number in range(rounds):
         step = steps[number % len(steps)]
-        command = command_for(folder, number)
+        action = action_for(folder, number, step)
         permitted = folder / f"permitted-{number}"
         victim = Victim(config, step, permitted)
-        work = partial(victim.execute, command, f"ada-{number}")
-        if step not in ("random", "both"):
+        work = partial(victim.execute, action, f"ada-{number}")
+        if step not in ("random", "both", "script"):
             killed = forked(work)
-        elif chance.random() < EARLY:
+        elif step != "script" and chance.random() < EARLY:
             killed = forked(work, kill_after_s=chance.uniform(0.0, whole_s))
         else:
-            moment_s = chance.uniform(0.0, LATE_S_MAX)
+            moment_s = chance.uniform(0.0, SCRIPT_S_MAX if step == "script" else LATE_S_MAX)
             killed = forked(work, kill_after_s=moment_s, after=permitted)
         if step == "both":
             end_runner(runner, signal.SIGKILL)
         forked(partial(_after, config, report))
         told = json.loads(report.read_text())
-        outcomes = [found for line, found in told.pop("outcomes") if line == command]
+        said = action.arguments.get("command") or action.arguments["text"]
+        outcomes = [found for line, found in told.pop("outcomes") if line == said]
         runs = (folder / "runs").read_text().split() if (folder / "runs").exists() else []
         told |= {
             "number": number,
@@ -246,7 +265,6 @@ def main() -> None:
             "killed": killed,
             "runs": runs.count(str(number)),
             "outcomes": outcomes,
-            "orphans": orphans(folder),
         }
         sys.stdout.write(json.dumps(told) + "\n")
         sys.stdout.flush()

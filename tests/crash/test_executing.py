@@ -40,6 +40,7 @@ def _check(told: dict[str, Any]) -> str:
     assert told["whole"], told
     assert told["open"] == 0, told
     assert told["orphans"] == [], told
+    assert told["boxes"] == [], told
     assert len(told["outcomes"]) <= 1, told
     if not told["outcomes"]:
         assert told["runs"] == 0, f"it ran without an intent: {told}"
@@ -73,6 +74,22 @@ def test_an_operator_killed_at_any_moment_leaves_the_truth(tmp_path: Path) -> No
         _check(one)
 
 
+def _check_script(told: dict[str, Any]) -> str:
+    """The same for a script: nothing of its box is left, and what it said is told."""
+    assert (told["whole"], told["open"], told["orphans"], told["boxes"]) == (True, 0, [], []), told
+    outcomes = [one for recorded in told["outcomes"] for one in recorded]
+    assert len(outcomes) <= 1, told
+    if outcomes and outcomes[0][0] == "ran":
+        assert outcomes[0][1:] == [0, f"{told['number']}\n"], told
+    return str(outcomes[0][0]) if outcomes else "not begun"
+
+
+@pytest.mark.timeout(300)
+def test_an_operator_killed_while_a_script_runs_leaves_no_box(tmp_path: Path) -> None:
+    told = {_check_script(one) for one in _rounds(tmp_path, 3, 5, "script")}
+    assert told <= {"ran", "cancelled", "not begun"}, "the runner lives and knows"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(4))
@@ -86,6 +103,8 @@ def test_hundreds_of_kills_leave_the_truth(
         *_rounds(tmp_path / "labels", seed, 3 * len(STEPS), *STEPS),
     ]
     table = Counter((one["step"], _check(one)) for one in rounds)
+    scripts = _rounds(tmp_path / "scripts", seed, 15, "script")
+    table.update(("script", _check_script(one)) for one in scripts)
     with capsys.disabled():
         lines = [f"{step:>8} {outcome:>10} {count:4}" for (step, outcome), count in table.items()]
         sys.stdout.write("\n" + "\n".join(sorted(lines)) + "\n")

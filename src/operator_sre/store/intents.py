@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from operator_protocols.domain.action import Result
 from operator_protocols.domain.entry import Draft, Entry, Kind
@@ -24,6 +24,7 @@ __all__ = ["StoredIntents"]
 
 SHOWN_CHARS = 12
 OPEN_MAX = 1000
+Payload = Mapping[str, object]
 
 
 class StoredIntents:
@@ -58,27 +59,23 @@ class StoredIntents:
 
     async def started(self, intent: Entry, process: Process) -> Entry:
         """Record which process it became."""
-        name = intent.payload["permit"]
-        draft = Draft(
-            Kind.TOOL_STARTED,
-            {"permit": name, "process": to_json(process)},
-            ticket=intent.ticket,
-            run=intent.run,
-            actor=intent.actor,
-            key=f"started/{name}",
-        )
-        return await self._writer.write(lambda transaction: transaction.append(draft))
+        told = {"process": to_json(process)}
+        return await self._follow(intent, Kind.TOOL_STARTED, told, once="started")
 
     async def end(self, intent: Entry, result: Result) -> Entry:
         """Record what became of it, once."""
+        told = {"result": to_json(result)}
+        return await self._follow(intent, Kind.TOOL_RESULT, told, once="outcome")
+
+    async def _follow(self, intent: Entry, kind: Kind, told: Payload, *, once: str) -> Entry:
         name = intent.payload["permit"]
         draft = Draft(
-            Kind.TOOL_RESULT,
-            {"permit": name, "result": to_json(result)},
+            kind,
+            {"permit": name, **told},
             ticket=intent.ticket,
             run=intent.run,
             actor=intent.actor,
-            key=f"outcome/{name}",
+            key=f"{once}/{name}",
         )
         return await self._writer.write(lambda transaction: transaction.append(draft))
 
