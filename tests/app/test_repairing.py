@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.permit import Permit
 from operator_sre.app.hands import MACHINE
@@ -91,7 +91,6 @@ async def test_a_dangerous_script_never_reaches_the_box(tmp_path: Path) -> None:
             ("x = 1\n" * 6000, "size"),
             ("password = 'hunter2hunter2'", "secrets"),
         ):
-            result = await _done(
-                app, Action("execute_script", {"language": "python", "text": text})
-            )
-            assert (result.outcome, result.data["layer"]) == (Outcome.REFUSED, layer), result
+            refused = await app.hands(MACHINE).propose(_script(text, {}))
+            assert isinstance(refused, Result), "nobody is asked about it"
+            assert f"{layer}: " in refused.stderr

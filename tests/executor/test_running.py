@@ -91,8 +91,7 @@ async def test_a_stranger_who_has_the_pid_now_is_left_alone(
 ) -> None:
     running, records = Running(tmp_path / "running"), Records(tmp_path / "running")
     old = Process(stranger.pid, stranger.started - 100.0)
-    assert records.claim("job")
-    records.note(Claim("job", boot_id(), time.time() + 60, 0.1, old))
+    assert records.claim(Claim("job", boot_id(), time.time() + 60, 0.1, old))
     assert await running.end_all() == ()
     assert process_of(stranger.pid) == stranger
 
@@ -101,8 +100,7 @@ async def test_what_ran_before_the_machine_was_restarted_is_nobody(
     tmp_path: Path, stranger: Process
 ) -> None:
     records = Records(tmp_path / "running")
-    assert records.claim("job")
-    records.note(Claim("job", "another boot", time.time() + 60, 0.1, stranger))
+    assert records.claim(Claim("job", "another boot", time.time() + 60, 0.1, stranger))
     assert await Running(tmp_path / "running").end_all() == ()
     assert process_of(stranger.pid) == stranger
 

@@ -44,7 +44,7 @@ async def run(command: str, made: Path, tmp_path: Path) -> tuple[Outcome, int | 
     shell = LocalShell(Programs(Spool(tmp_path / "spool")))
     action = replace(Action.shell(command), venv=str(made), cwd=str(tmp_path))
     result = await run_in(shell, action)
-    if result.exit_code == 126:
+    if result.outcome is Outcome.REFUSED:
         assert result.category is FailureCategory.PERMISSION
     return result.outcome, result.exit_code, result.stdout, result.stderr
 
@@ -61,13 +61,13 @@ async def test_one_that_hides_a_program_is_not_used(made: Path, tmp_path: Path) 
     (made / "bin" / "ls").write_text("#!/bin/sh\necho caught\n")
     (made / "bin" / "ls").chmod(0o755)
     outcome, code, out, error = await run("ls", made, tmp_path)
-    assert (outcome, code, out) == (Outcome.RAN, 126, "")
+    assert (outcome, code, out) == (Outcome.REFUSED, None, "")
     assert error == f"{made} would hide 'ls' of the system."
 
 
 @pytest.mark.asyncio
 async def test_any_other_folder_is_none(tmp_path: Path) -> None:
-    assert (await run("ls", tmp_path, tmp_path))[1] == 126
+    assert (await run("ls", tmp_path, tmp_path))[0] is Outcome.REFUSED
 
 
 def test_only_in_this_form_is_it_safe() -> None:

@@ -4,6 +4,9 @@ __all__ = ["BROAD_EXCEPTS", "PRINTS", "SLEEPS", "WORDS"]
 
 # `path:function` -> why this is a boundary at which any error at all must be caught.
 BROAD_EXCEPTS: dict[str, str] = {
+    "src/operator_sre/executor/execute.py:Executor.execute": (
+        "a tool that breaks must not leave its intent open; it is logged and unknown"
+    ),
     "tests/crash/executing.py:forked": "a forked process must not run on as its parent",
     "src/operator_sre/app/workflows.py:_carried": (
         "one broken workflow must not end the agent; it is logged and has been failed"

@@ -156,6 +156,8 @@ async def execute_command(
     if entry is None:
         return await _refused(app, verdict, result, me, permit=permit.fingerprint)
     code = BROKEN_OFF if result.exit_code is None else result.exit_code
+    if result.outcome is Outcome.REFUSED:
+        code = NOT_NOW
     begun = _begun(app, permit, after=newest[0].seq if newest else 0)
     return Executed(verdict, _shown(app, result), verdict.explanation, entry.seq, code, begun)
 

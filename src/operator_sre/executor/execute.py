@@ -27,6 +27,7 @@ __all__ = ["Executor", "Recovering"]
 FOLLOW_S = 0.25
 # What ends sooner is recorded with its process when it has ended.
 STARTED_AFTER_S = 0.05
+LATE_S_MAX = 2.0
 KILLED = "The kill switch ended it; it may have done a part."
 ELSEWHERE = "It was begun on another machine, which alone can tell. Look before you do it again."
 LOST = "The operator was interrupted while this ran. Look before you do it again."
@@ -81,6 +82,10 @@ class Executor:
             cancelled = Result(Outcome.CANCELLED, stderr="It was interrupted.")
             await asyncio.shield(self.intents.end(intent, cancelled))
             raise
+        except Exception as error:
+            log.exception("%s broke", action.tool)
+            why = f"{action.tool} broke ({type(error).__name__}). Look before you do it again."
+            result = Result(Outcome.UNKNOWN, stderr=why)
         _tell(result, intent, action)
         return result, await self.intents.end(intent, result)
 
@@ -179,7 +184,8 @@ async def _call(tool: Tool, action: Action, job: Job) -> Result:
     if isinstance(given, Result):
         return given
     try:
-        async with asyncio.timeout(job.timeout_s):
+        # A tool that limits itself gets a moment to tell what it has.
+        async with asyncio.timeout(job.timeout_s + LATE_S_MAX):
             result = await tool.call(given.arguments, job)
             undo = result.undo
             return replace(result, undo=undo and replace(undo, target=action.target))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from errno import ENOENT
@@ -25,6 +26,7 @@ from operator_sre.processes.runner.wire import Done, Order
 __all__ = ["OUTPUT_BYTES_MAX", "Program", "Programs"]
 
 GRACE_S = 2.0
+LIMIT_S_MAX = 24 * 3600.0
 TIMED_OUT = 124
 UNKNOWN = "Nobody saw how it ended. Look before you do it again."
 NEVER = "It was interrupted before it began; nothing of it ran."
@@ -35,6 +37,7 @@ class Program:
     """What is started: argv, never a shell of its own. `env` is all the environment it gets.
 
     `ends_left` ends what it leaves behind when it exits by itself; else that is only reported.
+    `ends_alone` ends it when its operator is gone.
     """
 
     argv: tuple[str, ...]
@@ -43,6 +46,7 @@ class Program:
     stdin: bytes = field(default=b"", repr=False)
     grace_s: float = GRACE_S
     ends_left: bool = False
+    ends_alone: bool = False
 
 
 class Programs:
@@ -116,14 +120,15 @@ class Programs:
 
 def _order(program: Program, job: Job) -> Order:
     return Order(
-        id=job.id,
+        id=job.id or secrets.token_hex(16),
         argv=tuple(map(os.fsencode, program.argv)),
         env=_encoded(tuple(program.env.items())),
         cwd=os.fsencode(program.cwd),
-        timeout_s=job.timeout_s,
+        timeout_s=min(job.timeout_s, LIMIT_S_MAX),
         grace_s=program.grace_s,
         stdin=program.stdin,
         ends_left=program.ends_left,
+        ends_alone=program.ends_alone,
     )
 
 
@@ -134,6 +139,8 @@ def _encoded(pairs: tuple[tuple[str, str], ...]) -> tuple[bytes, ...]:
 
 
 def _outcome(done: Done) -> Outcome:
+    if done.refused:
+        return Outcome.REFUSED
     if done.timed_out:
         return Outcome.TIMED_OUT
     if done.cancelled:

@@ -87,7 +87,7 @@ class Restraint:
 
     def _session(self, verdict: Verdict, agent: str) -> Held | None:
         name = session_of(agent)
-        reset = f"operator session reset {name}"
+        reset = f"operator session reset {name} --reason WHY"
         if any(record.held for record in self.sessions.find(name)):
             return Held(refuse=f"{name!r} is in observe until a person says otherwise ({reset}).")
         session = self.session(name, verdict)

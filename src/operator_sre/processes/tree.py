@@ -19,6 +19,7 @@ __all__ = ["MARK", "Tree", "environment_of", "send"]
 MARK = "OPERATOR_TREE"
 
 KILL_S_MAX = 0.15
+STOPS_MAX = 100
 POLL_S_MIN = 0.01
 POLL_S_MAX = 0.05
 
@@ -60,6 +61,17 @@ class Tree:
             if time.monotonic() > ends:
                 return False
         return True
+
+    def stop_and_kill(self) -> bool:
+        """Stop everybody until nobody new is born, then kill them; False when nobody was there."""
+        seen: set[int] = set()
+        for _ in range(STOPS_MAX):
+            members = {row.process.pid for row in self.signal(signal.SIGSTOP)}
+            if members <= seen:
+                break
+            seen |= members
+        self.signal(signal.SIGKILL)
+        return bool(seen)
 
     async def end(self, *, grace_s: float) -> bool:
         """TERM, then KILL after the grace; True when nobody is left."""

@@ -18,6 +18,8 @@ from operator_sre.store.writer import Writer
 
 __all__ = ["StoredChanges", "held_back"]
 
+# What runs in a box changes nothing, so that its failing says nothing about changes.
+BOXED = "execute_script"
 HOUR_S = 3600.0
 Rows = Callable[[str, Sequence[object]], list[Any]]
 # The words of the index, so that it is used.
@@ -86,9 +88,9 @@ def _usage(rows: Rows, subject: str, limits: Limits, now: datetime) -> Usage:
         f"SELECT DISTINCT touched {_COUNTED}", (subject, at - limits.targets_window_s, subject)
     )
     ended = rows(
-        f"SELECT failed, ended_at {_COUNTED} AND outcome IN ('ran', 'timed_out')"
+        f"SELECT failed, ended_at {_COUNTED} AND outcome IN ('ran', 'timed_out') AND tool <> ?"
         " ORDER BY at DESC, seq DESC LIMIT ?",
-        (subject, 0.0, subject, limits.failures_max),
+        (subject, 0.0, subject, BOXED, limits.failures_max),
     )
     streak = _streak(ended)
     return Usage(

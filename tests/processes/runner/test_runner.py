@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import signal
@@ -17,6 +18,7 @@ from operator_protocols.domain.target import Process
 from operator_protocols.errors import ExecutorError
 from operator_sre.processes.identity import process_of
 from operator_sre.processes.runner.client import RunnerClient
+from operator_sre.processes.runner.line import dial
 from operator_sre.processes.runner.places import SOCKET, reachable
 from operator_sre.processes.runner.records import Claim, Records, boot_id, live_claims
 from operator_sre.processes.runner.wire import Done, Order, Unknown, decode_request
@@ -141,8 +143,7 @@ async def test_a_runner_that_died_meanwhile_is_replaced(folder: Path, tmp_path: 
 async def test_what_ran_before_a_restart_of_the_machine_is_unknown(folder: Path) -> None:
     for job, boot in (("job-1", "another life"), ("job-2", boot_id())):
         records = Records(folder)
-        assert records.claim(job)
-        records.note(Claim(job, boot, 0.0, 0.1))
+        assert records.claim(Claim(job, boot, 0.0, 0.1))
         records.close()
         done = await RunnerClient(folder).attach(job)
         assert isinstance(done, Done)
@@ -303,3 +304,98 @@ async def test_a_runner_that_is_asked_to_go_waits_for_what_runs(
     assert (await task).exit_code == 0
     await eventually(lambda: process_of(runner.pid) is None)
     end_runner(folder)
+
+
+NONSENSE: dict[str, dict[str, object]] = {
+    "no words": {"argv": ()},
+    "a name that is a path": {"id": "../x"},
+    "a long name": {"id": "x" * 200},
+    "a zero byte": {"argv": (b"/bin/echo", b"a\0b")},
+}
+
+
+@pytest.mark.parametrize("changes", NONSENSE.values(), ids=NONSENSE.keys())
+async def test_what_makes_no_sense_is_answered(folder: Path, changes: dict[str, object]) -> None:
+    done = await RunnerClient(folder).run(msgspec.structs.replace(_order("true"), **changes))
+    assert done.refused or done.errno
+    assert done.error
+
+
+async def test_what_is_too_large_is_not_sent(folder: Path) -> None:
+    order = msgspec.structs.replace(_order("true"), stdin=b"x" * 7_000_000)
+    with pytest.raises(ExecutorError, match="larger"):
+        await RunnerClient(folder).run(order)
+
+
+async def test_orders_and_dismissals_at_once_lose_nothing(folder: Path, tmp_path: Path) -> None:
+    async def dismiss() -> None:
+        for _ in range(10):
+            await RunnerClient(folder).dismiss()
+
+    async def run(number: int) -> list[int | None]:
+        client = RunnerClient(folder)
+        orders = [_order(f"echo {number} >> {tmp_path}/runs") for _ in range(15)]
+        return [(await client.run(order)).exit_code for order in orders]
+
+    dismissed = asyncio.ensure_future(dismiss())
+    found = await asyncio.gather(*(run(number) for number in range(3)))
+    await dismissed
+    assert found == [[0] * 15] * 3
+    assert len((tmp_path / "runs").read_text().split()) == 45
+
+
+@pytest.mark.parametrize("clears", ["", "env -i "])
+async def test_who_forks_and_flees_again_and_again_is_caught(
+    folder: Path, tmp_path: Path, clears: str
+) -> None:
+    """Each link of the chain lives for two milliseconds in a session of its own."""
+    script = tmp_path / "chain.py"
+    script.write_text(
+        "import os, time\n"
+        "while True:\n"
+        "    if os.fork(): os._exit(0)\n"
+        "    os.setsid()\n"
+        f"    open({str(tmp_path / 'alive')!r}, 'w').write(str(time.monotonic()))\n"
+        "    time.sleep(0.002)\n"
+    )
+    order = _order(f"{clears}{sys.executable} -S {script} & sleep 60", timeout_s=1.0)
+    assert (await RunnerClient(folder).run(order)).timed_out
+    last = (tmp_path / "alive").stat().st_mtime_ns
+    with contextlib.suppress(AssertionError):
+        await eventually(lambda: (tmp_path / "alive").stat().st_mtime_ns != last, within_s=0.3)
+    assert (tmp_path / "alive").stat().st_mtime_ns == last
+
+
+async def test_what_was_left_by_one_is_not_ended_by_another(folder: Path, tmp_path: Path) -> None:
+    client = RunnerClient(folder)
+    other = asyncio.ensure_future(client.run(_order("sleep 60", timeout_s=1.5)))
+    await _running(folder)
+    flees = f"setsid env -i bash -c 'echo $$ >> {tmp_path}/pids; exec sleep 60 >/dev/null 2>&1' &"
+    await client.run(_order(f"{flees} sleep 0.2"))
+    assert (await other).timed_out
+    (pid,) = pids_in(tmp_path / "pids")
+    assert not gone([pid])
+    os.kill(pid, signal.SIGKILL)
+
+
+async def test_what_is_not_to_run_alone_ends_with_its_operator(
+    folder: Path, tmp_path: Path
+) -> None:
+    alone = _order(f"echo $$ >> {tmp_path}/pids; sleep 60")
+    order = msgspec.structs.replace(alone, ends_alone=True)
+    await RunnerClient(folder).run(_order("true"))
+    line = dial(folder)
+    await line.send(order)
+    await eventually(lambda: pids_in(tmp_path / "pids"))
+    line.close()
+    await eventually(lambda: gone(pids_in(tmp_path / "pids")))
+    done = await RunnerClient(folder).attach(order.id)
+    assert isinstance(done, Done)
+    assert done.cancelled
+
+
+async def test_a_command_is_born_as_everywhere(folder: Path) -> None:
+    done = await RunnerClient(folder).run(_order("umask; grep SigIgn /proc/self/status"))
+    umask, ignored = done.stdout.decode().split("\n")[:2]
+    assert umask == "0022"
+    assert int(ignored.split()[1], 16) & (1 << (signal.SIGHUP - 1)) == 0

@@ -163,7 +163,9 @@ class Bubblewrap:
     async def _boxed(self, run: _Run) -> Result:
         watch = MemoryWatch(run.limits.memory_bytes)
         grouping = Grouping(self._cgroups, run.place.name, run.limits, watch)
-        program = Program(self._argv(run), {"PATH": PATH}, grace_s=GRACE_S, ends_left=True)
+        program = Program(
+            self._argv(run), {"PATH": PATH}, grace_s=GRACE_S, ends_left=True, ends_alone=True
+        )
         seconds = run.limits.seconds(run.job)
 
         def started(process: Process) -> None:

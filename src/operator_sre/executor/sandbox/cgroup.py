@@ -20,6 +20,7 @@ _ROOT = Path("/sys/fs/cgroup")
 _PARENT = "operator-sre"
 _CONTROLLERS = ("memory", "pids", "cpu")
 _PERIOD_US = 100_000
+_TCP_BYTES_MAX = 16 * 1024 * 1024
 # The box's own processes beside those of the script: who waits for it, and its first process.
 OWN_PROCESSES = 4
 # No box lives longer than its time-out; what is older was left by an operator that was killed.
@@ -164,6 +165,8 @@ def _first_version(limits: Limits) -> dict[str, dict[str, str]]:
         memory["memory.memsw.limit_in_bytes"] = str(limits.memory_bytes)
     else:
         memory["memory.swappiness"] = "0"
+    if Path("/sys/fs/cgroup/memory/memory.kmem.tcp.limit_in_bytes").exists():
+        memory["memory.kmem.tcp.limit_in_bytes"] = str(_TCP_BYTES_MAX)  # counted apart
     return {
         "memory": memory,
         "pids": {"pids.max": str(limits.processes + OWN_PROCESSES)},

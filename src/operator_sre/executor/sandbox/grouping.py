@@ -57,6 +57,7 @@ class Grouping:
         for _ in range(_ROUNDS_MAX):  # what is born while its parent enters is outside still
             outside = set(self._watch.tree(pid)) - inside
             if not outside:
+                self._watch.rest()  # the kernel counts better: what is shared, only once
                 return
             for one in outside:
                 self._group.take(one)

@@ -29,15 +29,24 @@ class MemoryWatch:
         self._proc = proc
         self._root: Process | None = None
         self.ended = False
+        self._rests = False
 
     def begin(self, process: Process) -> None:
         """This is the first process of the box."""
         self._root = process
 
+    def rest(self) -> None:
+        """Somebody better counts from now on."""
+        self._rests = True
+
     async def watch(self) -> None:
         """Look until cancelled."""
         while True:
-            if self._root is not None and self.held_bytes(self._root.pid) > self._memory_bytes:
+            if (
+                self._root is not None
+                and not self._rests
+                and self.held_bytes(self._root.pid) > self._memory_bytes
+            ):
                 self._end(self._root.pid)
             await asyncio.sleep(_EVERY_S)
 

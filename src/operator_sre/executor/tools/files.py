@@ -296,7 +296,9 @@ def _read(given: Validated) -> Result:
         size = os.fstat(file).st_size
         if offset:
             stream.seek(offset)
-        content = stream.read(given.integer("bytes_max"))
+        content = (
+            stream.read(given.integer("bytes_max")) or b""
+        )  # a file that is read while it fills
         end = not stream.read(1)
     binary = b"\0" in content
     whole = offset == 0 and end

@@ -72,7 +72,7 @@ class LogMessage:
         risk=Risk.LOW,
         changes=False,
         expected="That the message is in the ledger.",
-        verify="operator audit list shows it.",
+        verify="operator history list shows it.",
     )
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:

@@ -45,10 +45,14 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a tool adds to a call that is proposed: arguments it looked up, and what to expect."""
+    """What a tool adds to a call that is proposed: arguments it looked up, and what to expect.
+
+    `flaws` are why nobody needs to be asked about it.
+    """
 
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     expected: str = ""
+    flaws: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -114,12 +118,16 @@ class Registry:
             return action
         spec = tool.spec
         asked = inferred(spec, action, known or Known())
+        flaws: tuple[str, ...] = ()
         if isinstance(tool, Preparing):
-            asked = _prepared(asked, await tool.prepare(asked.arguments))
+            prepared = await tool.prepare(asked.arguments)
+            asked, flaws = _prepared(asked, prepared), prepared.flaws
         found = validate(spec, asked.arguments)
         if isinstance(found, Invalid):
             return found
-        timeout_s = spec.timeout_s if action.timeout_s == SHELL_S else action.timeout_s
+        if flaws:
+            return Invalid(spec.name, flaws)
+        timeout_s = _timeout_s(spec, action, found)
         expected = asked.expected or spec.expected
         return replace(asked, arguments=found.arguments, timeout_s=timeout_s, expected=expected)
 
@@ -129,6 +137,14 @@ class Registry:
         if tool is None:
             return Invalid(action.tool, ("There is no such tool.",)).result
         return checked(tool.spec, action.arguments)
+
+
+def _timeout_s(spec: ToolSpec, action: Action, found: Validated) -> float:
+    """What the call itself says, else whoever proposes it, else the tool."""
+    told = found.arguments.get("timeout_s")
+    if isinstance(told, int | float) and told > 0:
+        return float(told)
+    return spec.timeout_s if action.timeout_s == SHELL_S else action.timeout_s
 
 
 def inferred(spec: ToolSpec, action: Action, known: Known) -> Action:

@@ -112,7 +112,8 @@ class Place:
             made = os.fstat(file)
             if new.uid >= 0 and (new.uid, new.gid) != (made.st_uid, made.st_gid):
                 os.fchown(file, new.uid, new.gid)
-            os.fchmod(file, new.mode)
+            # A text that somebody sent does not run as its owner.
+            os.fchmod(file, new.mode & 0o777)
             os.fsync(file)
 
     def _pass_on_attributes(self, file: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 
 from operator_protocols.domain.action import Argument, Outcome, Result
@@ -13,9 +14,11 @@ from operator_sre.executor.sandbox import Language, Limits, Sandbox, Script
 from operator_sre.executor.sandbox.box import TIMEOUT_S, TIMEOUT_S_MAX
 from operator_sre.executor.scripts import Flaw, Layer, Validation
 from operator_sre.executor.tools.parameters import checked
+from operator_sre.executor.tools.registry import Prepared
 
 __all__ = ["ExecuteScript"]
 
+LOOK_S_MAX = 10.0
 _CATEGORIES = {
     Layer.SIZE: FailureCategory.RESOURCE,
     Layer.SYNTAX: FailureCategory.SYNTAX,
@@ -85,6 +88,15 @@ class ExecuteScript:
         inputs = {name: value.encode("utf-8", "replace") for name, value in table.items()}
         script = Script(language, text, inputs, self._hosts())
         return await self._sandbox.run(script, Limits(timeout_s=given.number("timeout_s")), job)
+
+    async def prepare(self, arguments: Mapping[str, Argument]) -> Prepared:
+        """Look at the script before anybody is asked about it."""
+        language, text = arguments.get("language"), arguments.get("text")
+        if language not in tuple(map(str, Language)) or not isinstance(text, str):
+            return Prepared()
+        looking = Job(secrets.token_hex(16), LOOK_S_MAX)
+        flaws = await self._validation.check(Language(str(language)), text, looking)
+        return Prepared(flaws=tuple(map(str, flaws)))
 
     async def recover(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """What became of a script whose operator is gone; it starts nothing."""

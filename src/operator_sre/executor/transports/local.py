@@ -60,9 +60,7 @@ class LocalShell:
     async def run(self, action: Action, job: Job) -> Result:
         """Run it within its limits; never raises for what the command does."""
         if action.venv and (why := shadowed_by(action.venv, ENVIRONMENT["PATH"])):
-            return Result(
-                Outcome.RAN, exit_code=126, stderr=why, category=FailureCategory.PERMISSION
-            )
+            return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.PERMISSION)
         env = with_venv(ENVIRONMENT, action.venv) if action.venv else dict(ENVIRONMENT)
         env |= {name: os.environ[name] for name in action.passes if name in os.environ}
         argv = action.argv or (SHELL, "-c", action.command)

@@ -33,6 +33,7 @@ from operator_sre.processes.runner.wire import (
 __all__ = ["RunnerClient"]
 
 LEAVE_S_MAX = 2.0
+LATE_S_MAX = 60.0
 TRIES_MAX = 3
 Watch = Callable[[int, bytes], None]
 
@@ -86,8 +87,10 @@ class RunnerClient:
             follower = Follower(output_folder(self._folder, request.id), watch)
         for tried in range(TRIES_MAX):
             try:
-                async with self._line() as line:
+                async with asyncio.timeout(_patience_s(request)), self._line() as line:
                     answer = await _wait(line, request, follower, started)
+            except TimeoutError:
+                return Done(request.id, None, error="The runner does not answer.")
             except ConnectionError:
                 # It died. The next one knows what was begun, and begins nothing twice.
                 continue
@@ -126,6 +129,13 @@ class RunnerClient:
         return f"It said: {said}" if said else f"Look into {str(self._folder / LOG)!r}."
 
 
+def _patience_s(request: Order | Attach) -> float | None:
+    """How long an answer may take that is sure to come."""
+    if isinstance(request, Attach):
+        return None
+    return request.timeout_s + request.grace_s + LATE_S_MAX
+
+
 async def _wait(
     line: Line,
     request: Order | Attach,
@@ -156,7 +166,7 @@ async def _passed_on(follower: Follower, *, last: bool = False) -> None:
 
 async def _end(line: Line, job: str) -> None:
     """Have a job ended, and wait until it is, so that nothing of it runs on behind our back."""
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(ConnectionError, TimeoutError):
         await line.send(End(job))
         while not isinstance(await line.next(), Done | Unknown):
             pass

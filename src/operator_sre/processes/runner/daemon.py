@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import resource
 import signal
 import socket
 import struct
@@ -34,6 +35,7 @@ from operator_sre.processes.runner.records import (
     mark_of,
     output_folder,
     own_children,
+    pipes_of,
 )
 from operator_sre.processes.runner.wire import (
     LINE_BYTES_MAX,
@@ -55,8 +57,14 @@ from operator_sre.processes.tree import MARK, environment_of
 
 __all__ = ["Runner", "main"]
 
-CLIENTS_MAX = 256
+CLIENTS_MAX = 1024
 DEEDS_MAX = 256
+FILES_MAX = 4096
+TIDY_S = 3600.0
+# What is over counts for so long among those that could have left an orphan; start times are told
+# in hundredths of a second.
+PAST_S, CLOCK_S = 600.0, 0.02
+LOCK_S_MAX = 10.0
 # How often whoever follows a job hears that there is more.
 TELL_S = 0.02
 # Until then only its mark is known to others.
@@ -75,9 +83,12 @@ class _Client:
 
     def tell(self, event: Event) -> None:
         """Say it, unless nobody listens any more; at first, in which version."""
-        if not self.writer.is_closing():
-            self.writer.write(self._greeting + encode(event))
-            self._greeting = b""
+        if self.writer.is_closing():
+            return
+        self.writer.write(self._greeting + encode(event))
+        self._greeting = b""
+        if self.writer.transport.get_write_buffer_size() > BUFFER_BYTES_MAX:
+            self.writer.transport.abort()  # it asks and does not listen
 
     @property
     def slow(self) -> bool:
@@ -99,6 +110,8 @@ class Runner:
         self._held: list[Deed] = []
         self._telling: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._past: list[tuple[tuple[float, float], float]] = []
+        self._tidied = time.monotonic()
         self._over = asyncio.Event()
 
     async def serve(self, listener: socket.socket) -> None:
@@ -139,14 +152,24 @@ class Runner:
         self._clients.add(client)
         try:
             while line := await reader.readline():
+                if self._over.is_set():  # whoever asks finds another, which knows all of this
+                    break
                 self._do(decode_request(line), client)
         except (OSError, ValueError, msgspec.MsgspecError) as problem:
             log.warning("a client went away: %s", problem)
         finally:
             self._clients.discard(client)
-            for waiting in self._waiting.values():
-                waiting[:] = [one for one in waiting if one[0] is not client]
+            self._forsake(client)
             writer.close()
+
+    def _forsake(self, client: _Client) -> None:
+        """Nobody is told any more, and what is not to run alone ends."""
+        for job, waiting in self._waiting.items():
+            left = [one for one in waiting if one[0] is not client]
+            deed = self._deeds.get(job)
+            if waiting and not left and deed is not None and deed.order.ends_alone:
+                deed.cancel()
+            waiting[:] = left
 
     def _do(self, request: Request, client: _Client) -> None:
         match request:
@@ -163,11 +186,18 @@ class Runner:
                     self._keep(orphan.end())
 
     def _begin(self, order: Order, client: _Client) -> None:
-        if len(self._deeds) >= DEEDS_MAX:
-            client.tell(Done(order.id, None, errno=11, error="Too many commands run already."))
-            return
-        if not self._records.claim(order.id):
-            self._attach(order.id, client, follows=order.follows)
+        ends_at = time.time() + order.timeout_s
+        claim = Claim(order.id, boot_id(), ends_at, order.grace_s)
+        try:
+            if self._records.begun(order.id):
+                self._attach(order.id, client, follows=order.follows)
+                return
+            if len(self._deeds) >= DEEDS_MAX:
+                raise OSError(f"{DEEDS_MAX} commands run already")
+            self._records.claim(claim)
+        except (OSError, ValueError) as problem:
+            why = f"It cannot be begun: {problem}."
+            client.tell(Done(order.id, None, error=why, refused=True))
             return
         folder = output_folder(self._records.folder, order.id)
         deed = Deed(order, folder, strays=self._strays, said=self._said, over=self._ended)
@@ -176,16 +206,15 @@ class Runner:
         deed.start()
         if deed.pid is not None:
             self._roots[deed.pid] = deed
-            ends_at = time.time() + order.timeout_s
-            asyncio.get_running_loop().call_later(NOTED_AFTER_S, self._note, deed, ends_at)
+            asyncio.get_running_loop().call_later(NOTED_AFTER_S, self._note, deed, claim)
 
-    def _note(self, deed: Deed, ends_at: float) -> None:
+    def _note(self, deed: Deed, claim: Claim) -> None:
         """Write its process down, and tell it; what is over at once needs neither."""
         order = deed.order
         if self._deeds.get(order.id) is not deed or deed.process is None:
             return
         try:
-            self._records.note(Claim(order.id, boot_id(), ends_at, order.grace_s, deed.process))
+            self._records.note(msgspec.structs.replace(claim, process=deed.process))
         except OSError as problem:  # its mark is enough to find it by
             log.error("cannot note a process: %s", problem)
         for client, _ in self._waiting.get(order.id, ()):
@@ -220,6 +249,7 @@ class Runner:
 
     def _ended(self, deed: Deed, done: Done) -> None:
         self._deeds.pop(deed.order.id, None)
+        self._past.append((deed.lifetime, time.monotonic()))
         if deed.pid is not None:
             self._roots.pop(deed.pid, None)
         if deed.holds:
@@ -248,7 +278,7 @@ class Runner:
                 deed.exited(status, usage)
 
     def _strays(self, deed: Deed) -> Iterable[Process]:
-        """Orphans that came to us out of this deed: by session, by mark, or by nobody else."""
+        """Orphans that came to us out of this deed: by session, mark or pipe, or by nobody else."""
         found: list[Process] = []
         for pid in own_children() - self._roots.keys():
             row = row_of(pid)
@@ -263,13 +293,20 @@ class Runner:
         environment = environment_of(stray.pid)
         if f"{MARK}=".encode() in environment:
             return f"{MARK}={mark_of(deed.order.id)}".encode() in environment
-        return self._only_candidate(deed, stray)
+        return bool(pipes_of(stray.pid) & deed.inodes) or self._only_candidate(deed, stray)
 
     def _only_candidate(self, deed: Deed, stray: Process) -> bool:
-        def born_before(one: Deed) -> bool:
-            return one.process is not None and one.process.started <= stray.started + 0.02
+        """Of all that could have borne it, this one alone; those that are over count as well."""
+        past = stray.started - CLOCK_S
+        self._past = [one for one in self._past if one[1] > time.monotonic() - PAST_S]
 
-        return [one for one in self._deeds.values() if born_before(one)] == [deed]
+        def could(lifetime: tuple[float, float]) -> bool:
+            return lifetime[0] <= stray.started + CLOCK_S and past <= lifetime[1]
+
+        lives = [one.lifetime for one in self._deeds.values() if one is not deed]
+        return could(deed.lifetime) and not any(
+            could(one) for one in (*lives, *(one for one, _ in self._past if one != deed.lifetime))
+        )
 
     async def _leave_when_idle(self) -> None:
         idle_since = time.monotonic()
@@ -279,6 +316,9 @@ class Runner:
             busy = self._deeds or self._orphans or self._held or (self._clients and self._idle_s)
             if busy and self._records.folder.exists():
                 idle_since = time.monotonic()
+            if time.monotonic() - self._tidied > TIDY_S:
+                self._tidied = time.monotonic()
+                self._records.tidy()
             vanished = not self._records.folder.exists() and not self._deeds
             if vanished or time.monotonic() - idle_since > self._idle_s:
                 self._over.set()
@@ -307,12 +347,30 @@ def _is_owner(writer: asyncio.StreamWriter) -> bool:
 def _locked(folder: Path) -> int | None:
     """The lock that only one runner has; None when another has it."""
     fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        return None
-    return fd
+    ends = time.monotonic() + LOCK_S_MAX
+    while True:  # the one before us may be about to leave
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > ends or _answers(folder):
+                os.close(fd)
+                return None
+            time.sleep(0.01)
+        else:
+            return fd
+
+
+def _answers(folder: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line, reachable(folder) as path:
+        return line.connect_ex(path) == 0
+
+
+def _allow_files() -> None:
+    """Room for the pipes of many commands."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(FILES_MAX, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _listener(folder: Path) -> socket.socket:
@@ -330,6 +388,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="runner", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--idle-s", type=float, required=True)
+    parser.add_argument("--ready", type=int, required=True)
     options = parser.parse_args()
     folder = options.folder.resolve()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -341,9 +400,12 @@ def main() -> int:
     lock = _locked(folder)
     if lock is None:
         return 0
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # Not ignored, because commands would inherit that.
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
+    _allow_files()
     adopt_orphans()
     listener = _listener(folder)
+    os.close(options.ready)
     try:
         asyncio.run(_serve(folder, listener, options.idle_s))
     finally:

@@ -20,7 +20,7 @@ from operator_sre.processes.identity import born_now, row_of
 from operator_sre.processes.runner.output import Output
 from operator_sre.processes.runner.records import mark_of, name_of
 from operator_sre.processes.runner.wire import Done, Order, Remains
-from operator_sre.processes.tree import MARK, Tree
+from operator_sre.processes.tree import MARK, Tree, send
 
 __all__ = ["Deed", "Orphan"]
 
@@ -28,6 +28,10 @@ READ_BYTES = 1024 * 1024
 PIPE_BYTES = 1024 * 1024
 # What a pipe holds that nobody made larger; a read that fills it means that there is much to say.
 PIPE_BYTES_USUAL = 64 * 1024
+UMASK = 0o022
+LIMIT_S_MAX = 24 * 3600.0
+# A tree that forks faster than it is killed is killed for so long, and looked for so often.
+STORM_S_MAX, QUIET_LOOKS = 20.0, 5
 # How long the pipes may stay open after the command has ended, before they count as left open.
 DRAIN_S_MAX = 0.05
 POLL_S, LOOK_S = 0.2, 0.001
@@ -56,7 +60,8 @@ class Deed:
         self.order = order
         self.pid: int | None = None
         self._process: Process | None = None
-        self._born = 0.0
+        self._born = self._died = 0.0
+        self._inodes: frozenset[int] = frozenset()
         self._strays, self._said, self._over = strays, said, over
         self._output = Output(folder)
         self._pipes: dict[int, int] = {}
@@ -85,16 +90,17 @@ class Deed:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                umask=UMASK,
                 bufsize=0,
             )
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, IndexError, OverflowError) as problem:
             why, number = _not_started(problem, order)
             self._finish(error=why, number=number)
             return
         popen.returncode = 0  # it is reaped here, not by its own object
         self.pid = popen.pid
         self._watch_pipes(popen)
-        self._alarm = self._loop.call_later(order.timeout_s, self._time_out)
+        self._alarm = self._loop.call_later(min(order.timeout_s, LIMIT_S_MAX), self._time_out)
 
     @property
     def process(self) -> Process | None:
@@ -121,6 +127,16 @@ class Deed:
             self._ending = self._loop.create_task(self._end())
 
     @property
+    def lifetime(self) -> tuple[float, float]:
+        """From when to when it could bear a process."""
+        return self._born, float("inf") if not self._finished else self._died
+
+    @property
+    def inodes(self) -> frozenset[int]:
+        """What tells its pipes from others."""
+        return self._inodes
+
+    @property
     def holds(self) -> bool:
         """Somebody still has its pipes, and would be hurt if they were closed."""
         return bool(self._pipes)
@@ -131,18 +147,31 @@ class Deed:
             self._ending = self._loop.create_task(self._end())
 
     async def _end(self) -> None:
-        await self._tree().end(grace_s=self.order.grace_s)
+        await self._ended()
         await self._reaped()
         self._drained()
         self._close_pipes()
         self._finish()
+
+    async def _ended(self) -> None:
+        """End all of it, also what forks and flees while it is being ended."""
+        tree = self._tree()
+        await tree.end(grace_s=self.order.grace_s)
+        ends, quiet = self._loop.time() + STORM_S_MAX, 0
+        while quiet < QUIET_LOOKS and self._loop.time() < ends:
+            strays = self._left()
+            for stray in strays:
+                send(stray, signal.SIGKILL)
+            lived = bool(strays) or (quiet == QUIET_LOOKS - 1 and bool(tree.stop_and_kill()))
+            quiet = 0 if lived else quiet + 1
+            await asyncio.sleep(0 if strays else LOOK_S / 2)
 
     async def _settle(self) -> None:
         """The command has ended by itself; what came out of it may be about to end as well."""
         await _until(lambda: not self._pipes and not self._left())
         left = self._left()
         if left and self.order.ends_left:
-            await self._tree().end(grace_s=self.order.grace_s)
+            await self._ended()
             self._drained()
             self._close_pipes()
         self._finish(left=left)
@@ -161,6 +190,7 @@ class Deed:
         if self._finished:
             return
         self._finished = True
+        self._died = born_now()
         if self._alarm is not None:
             self._alarm.cancel()
         self._output.close()
@@ -197,6 +227,7 @@ class Deed:
             if pipe is not None:
                 fd = _detached(pipe.fileno(), pipe.close)
                 self._pipes[stream] = fd
+                self._inodes |= {os.fstat(fd).st_ino}
                 self._loop.add_reader(fd, self._readable, stream, fd)
         if popen.stdin is not None:
             fd = _detached(popen.stdin.fileno(), popen.stdin.close)
@@ -307,7 +338,7 @@ def _memory_bytes(usage: resource.struct_rusage | None) -> int:
     return usage.ru_maxrss * 1024 if usage is not None and usage.ru_maxrss > own else 0
 
 
-def _not_started(problem: OSError | ValueError, order: Order) -> tuple[str, int]:
+def _not_started(problem: Exception, order: Order) -> tuple[str, int]:
     """A command that could not start, told as a shell tells it."""
     name = os.fsdecode(order.argv[0]) if order.argv else ""
     cwd = os.fsdecode(order.cwd)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from operator_sre.processes.runner.places import LAUNCH, LOG, reachable
 __all__ = ["launch"]
 
 LAUNCH_S_MAX = 20.0
-POLL_S = 0.005
 # How long a runner that nobody needs stays, so that the next command finds it.
 IDLE_S = 20.0
 
@@ -27,12 +26,8 @@ def launch(folder: Path) -> None:
     """Come back when a runner listens, started by us or by whoever was quicker."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _alone(folder):
-        if _listens(folder):
-            return
-        _start(folder)
-        ends = time.monotonic() + LAUNCH_S_MAX
-        while not _listens(folder) and time.monotonic() < ends:
-            time.sleep(POLL_S)
+        if not _listens(folder):
+            _start(folder)
 
 
 @contextlib.contextmanager
@@ -51,18 +46,29 @@ def _listens(folder: Path) -> bool:
 
 
 def _start(folder: Path) -> None:
+    """Start one, and come back when it listens or has given up: then it lets go of a pipe."""
+    read, write = os.pipe()
     # -P, because whatever lies in the current directory is not to be imported.
     argv = [sys.executable, "-P", "-m", "operator_sre.processes.runner.daemon"]
-    with (folder / LOG).open("ab") as output:
-        os.fchmod(output.fileno(), 0o600)
-        subprocess.run(
-            [*argv, str(folder), "--idle-s", f"{IDLE_S:g}"],
-            cwd="/",
-            env=base_environment(os.environ),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            timeout=LAUNCH_S_MAX,
-            check=False,
-        )
+    try:
+        with (folder / LOG).open("ab") as output:
+            os.fchmod(output.fileno(), 0o600)
+            subprocess.run(
+                [*argv, str(folder), "--idle-s", f"{IDLE_S:g}", "--ready", str(write)],
+                cwd="/",
+                env=base_environment(os.environ),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(write,),
+                timeout=LAUNCH_S_MAX,
+                check=False,
+            )
+        os.close(write)
+        write = -1
+        select.select([read], [], [], LAUNCH_S_MAX)
+    finally:
+        for fd in (read, write):
+            if fd >= 0:
+                os.close(fd)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 import weakref
 from pathlib import Path
 
@@ -36,7 +37,21 @@ def dial(folder: Path) -> Line:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made, reachable(folder) as path:
         made.settimeout(ANSWER_S_MAX)
         made.connect(path)
+        if (owner := _peer(made)) not in (None, os.geteuid()):
+            raise ExecutorError(
+                f"The runner of {str(folder)!r} belongs to the user with the number {owner}.",
+                next_step="Use a home of your own.",
+            )
         return Line(made.detach())
+
+
+def _peer(made: socket.socket) -> int | None:
+    """Whose runner it is; None where the kernel does not tell."""
+    with contextlib.suppress(OSError, AttributeError):
+        return int(
+            struct.unpack("3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        )
+    return None
 
 
 class Line:
@@ -51,7 +66,10 @@ class Line:
 
     async def send(self, request: Request) -> None:
         """Ask; ConnectionError when nobody is there."""
-        left = memoryview(encode(request))
+        text = encode(request)
+        if len(text) > LINE_BYTES_MAX:
+            raise ExecutorError(f"It is larger than {LINE_BYTES_MAX} bytes, with its input.")
+        left = memoryview(text)
         while left:
             try:
                 left = left[os.write(self._fd, left) :]

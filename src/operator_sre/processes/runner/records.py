@@ -8,6 +8,7 @@ nothing, where a file for each job would wait for the disk's journal.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -30,6 +31,7 @@ __all__ = [
     "name_of",
     "output_folder",
     "own_children",
+    "pipes_of",
 ]
 
 KEPT_S = 24 * 3600.0
@@ -39,7 +41,7 @@ DONE_BYTES_MAX = 32 * 1024 * 1024
 LINE_BYTES_MAX = 16 * 1024
 NAME_CHARS = 20
 LIVE, DONE, OLD, OUTPUT, END = "live", "done", "done.old", "output", "end"
-_BEGUN, _NOTED, _ENDED, _BESIDE = b"+", b"=", b"-", b"@"
+_NOTED, _ENDED, _BESIDE = b"=", b"-", b"@"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _APPEND = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
@@ -75,6 +77,17 @@ class Records:
             del self._living[job]
         self._forget_outputs()
 
+    def tidy(self) -> None:
+        """Put aside and forget what is old, while it runs on."""
+        if _is_old(self.folder / DONE):
+            os.close(self._done_file)
+            self._rotate()
+            self._done_file = os.open(self.folder / DONE, _APPEND, 0o600)
+            self._ends.clear()
+            for name in (OLD, DONE):
+                self._learn(name)
+        self._forget_outputs()
+
     def close(self) -> None:
         """Nothing more is written."""
         os.close(self._live_file)
@@ -91,17 +104,23 @@ class Records:
                 return float(file.readline())
         return time.time()
 
-    def claim(self, job: str) -> bool:
-        """Begin it; False when it has been begun before, whatever became of it."""
-        if job in self._living or job in self._ends:
+    def begun(self, job: str) -> bool:
+        """It has been begun, or never can be."""
+        return _checked(job) in self._living or job in self._ends
+
+    def claim(self, claim: Claim) -> bool:
+        """Begin it; False when it has been begun before, whatever became of it.
+
+        OSError when that cannot be written down: then it must not begin.
+        """
+        if self.begun(claim.id):
             return False
-        os.write(self._live_file, _BEGUN + _checked(job).encode() + b"\n")
-        self._living[job] = _bare(job)
+        self.note(claim)
         return True
 
     def note(self, claim: Claim) -> None:
-        """Write down what is known of it; before that, others know its mark."""
-        os.write(self._live_file, _NOTED + msgspec.json.encode(claim) + b"\n")
+        """Write down what is known of it."""
+        _add(self._live_file, _NOTED + msgspec.json.encode(claim) + b"\n")
         self._living[claim.id] = claim
 
     def finish(self, done: Done) -> None:
@@ -114,7 +133,7 @@ class Records:
             text = _BESIDE
         self._append(done.id, text)
         self._living.pop(done.id, None)
-        os.write(self._live_file, _ENDED + done.id.encode() + b"\n")
+        _add(self._live_file, _ENDED + done.id.encode() + b"\n")
         if not self._living and os.fstat(self._live_file).st_size > LIVE_BYTES_MAX:
             os.ftruncate(self._live_file, 0)
 
@@ -143,7 +162,7 @@ class Records:
     def _append(self, job: str, text: bytes) -> None:
         head = job.encode() + b" "
         offset = os.fstat(self._done_file).st_size + len(head)
-        os.write(self._done_file, head + text + b"\n")
+        _add(self._done_file, head + text + b"\n")
         self._ends[job] = (DONE, offset, len(text))
 
     def _learn(self, name: str) -> None:
@@ -152,15 +171,18 @@ class Records:
             for line in file:
                 job, blank, text = line.partition(b" ")
                 if blank and line.endswith(b"\n"):
-                    self._ends[job.decode()] = (name, offset + len(job) + 1, len(text) - 1)
+                    self._ends[job.decode(errors="replace")] = (
+                        name,
+                        offset + len(job) + 1,
+                        len(text) - 1,
+                    )
                 offset += len(line)
 
     def _rotate(self) -> None:
         """Begin a new file for ends with the time, once the last one is old or large."""
         path = self.folder / DONE
-        with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
-            begun, size = float(file.readline()), os.fstat(file.fileno()).st_size
-            if time.time() - begun < KEPT_S and size < DONE_BYTES_MAX:
+        with contextlib.suppress(FileNotFoundError):
+            if not _is_old(path):
                 return
             path.replace(self.folder / OLD)
         _create(path, f"{time.time():.3f}\n".encode())
@@ -173,16 +195,38 @@ class Records:
                     shutil.rmtree(path)
 
 
+def _is_old(path: Path) -> bool:
+    with path.open("rb") as file:
+        try:
+            begun = float(file.readline())
+        except ValueError:  # damaged: what can be read of it is kept, and nothing is added
+            return True
+        size = os.fstat(file.fileno()).st_size
+    return time.time() - begun >= KEPT_S or size >= DONE_BYTES_MAX
+
+
+def _add(fd: int, line: bytes) -> None:
+    """A whole line or nothing: half of one would be taken for none, and its job begin again."""
+    size = os.fstat(fd).st_size
+    try:
+        if os.write(fd, line) == len(line):
+            return
+    except OSError:
+        os.ftruncate(fd, size)
+        raise
+    os.ftruncate(fd, size)
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def live_claims(folder: Path) -> tuple[Claim, ...]:
     """The jobs that run in the folder of a runner, for whoever else looks."""
     found: dict[str, Claim] = {}
     with contextlib.suppress(FileNotFoundError):
-        for line in (folder / LIVE).read_bytes().split(b"\n"):
+        *lines, _ = (folder / LIVE).read_bytes().split(b"\n")
+        for line in lines:
             sign, text = line[:1], line[1:]
             with contextlib.suppress(ValueError, msgspec.MsgspecError):
-                if sign == _BEGUN:
-                    found[text.decode()] = _bare(text.decode())
-                elif sign == _NOTED:
+                if sign == _NOTED:
                     claim = msgspec.json.decode(text, type=Claim)
                     found[claim.id] = claim
                 elif sign == _ENDED:
@@ -215,6 +259,15 @@ def name_of(pid: int) -> str:
     return ""
 
 
+def pipes_of(pid: int) -> frozenset[int]:
+    """The inodes of the pipes that a process writes to."""
+    found = set()
+    for stream in (1, 2):
+        with contextlib.suppress(OSError):
+            found.add(os.stat(f"/proc/{pid}/fd/{stream}").st_ino)  # noqa: PTH116
+    return frozenset(found)
+
+
 def own_children() -> set[int]:
     """The pids whose parent is this process, orphans that came to it included."""
     with contextlib.suppress(OSError):
@@ -223,11 +276,6 @@ def own_children() -> set[int]:
             found.update(map(int, (task / "children").read_text().split()))
         return found
     return set()
-
-
-def _bare(job: str) -> Claim:
-    """A job of which only the mark is known yet."""
-    return Claim(job, boot_id(), 0.0, 0.0)
 
 
 def _checked(job: str) -> str:

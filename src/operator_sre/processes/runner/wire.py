@@ -26,15 +26,16 @@ __all__ = [
 ]
 
 # Both sides have to mean the same by every field; the tag of an order changes along with it.
-PROTOCOL = "operator-runner-1\n"
+PROTOCOL = "operator-runner-2\n"
 # Arguments and environment of a program have at most 2 MiB on Linux, its input has 1 MiB here.
-LINE_BYTES_MAX = 8 * 1024 * 1024
+LINE_BYTES_MAX = 6 * 1024 * 1024
 
 
-class Order(msgspec.Struct, frozen=True, tag="order-1"):
+class Order(msgspec.Struct, frozen=True, tag="order-2"):
     """Start a program under the name of its job; known already, it is only attached to.
 
     `env` is all the environment that it gets, each `NAME=value`; nothing of it has to be text.
+    `ends_left` ends what it leaves behind, `ends_alone` ends it when nobody waits for it any more.
     `follows` wants to hear that there is more output.
     """
 
@@ -46,6 +47,7 @@ class Order(msgspec.Struct, frozen=True, tag="order-1"):
     grace_s: float
     stdin: bytes = b""
     ends_left: bool = False
+    ends_alone: bool = False
     follows: bool = False
 
 
@@ -98,7 +100,8 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     """What became of a job; `stdout` and `stderr` are their heads and tails.
 
     `exit_code` is negative for a signal and None where nobody saw the end; `errno` says why it
-    could not be started. The hashes are those of the whole outputs, as far as they were kept.
+    could not be started, `refused` that nothing of it was begun. The hashes are those of the whole
+    outputs, as far as they were kept.
     """
 
     id: str
@@ -108,6 +111,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     error: str = ""
     timed_out: bool = False
     cancelled: bool = False
+    refused: bool = False
     duration_s: float = 0.0
     stdout: bytes = b""
     stderr: bytes = b""
