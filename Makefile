@@ -39,7 +39,7 @@ help:
 	@echo 'make test         every check and every test (ARGS="-k ledger" chooses)'
 	@echo 'make check        style, types, layers and tidiness only'
 	@echo 'make test-system  as root on Debian: install what tests could miss, then forbid skips'
-	@echo 'make test-crash   writers killed 200 times, on both databases (minutes)'
+	@echo 'make test-crash   writers and operators killed 900 times (minutes)'
 	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
 	@echo 'make clean        remove .venv and what tools left behind'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,11 @@ def test_everybody_may_turn_it_on_and_an_admin_off(
         kinds = [one.kind for one in app.store.entries.after(0, limit=9)]
         assert kinds == [Kind.KILL_SWITCH_ON, Kind.KILL_SWITCH_OFF]
     assert PartlyRun(1, "x", "", None).command == "x"
+
+
+def test_a_person_is_an_agent_of_their_own_on_each_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persons, "signed_in", lambda: "eve")
+    me = persons.myself()
+    assert (me.id, me.type) == ("eve", "user")
+    assert me.agent.startswith("eve@")
+    assert me.agent.endswith(f":{os.getpid()}")

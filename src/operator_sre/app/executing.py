@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,9 +13,9 @@ from operator_protocols.domain.permit import Approval, ApprovalState, Permit
 from operator_protocols.domain.verdict import Mode, Verdict
 from operator_protocols.errors import ConflictError, NotFoundError, UsageError
 from operator_protocols.ports import Approvals
-from operator_sre.app.approvals import signed_in
 from operator_sre.app.hands import MACHINE, Hands
 from operator_sre.app.outlook import Outlook, outlook_of
+from operator_sre.app.persons import myself
 from operator_sre.app.policy import record_overrides
 from operator_sre.app.recovering import settle_abandoned
 from operator_sre.app.redaction import LiveOutput, open_redactor
@@ -115,7 +113,7 @@ def foresee_command(app: App, wanted: Wanted) -> Outlook:
     subject, hands = hands_for(app, wanted)
     verdict = hands.gate.judge(wanted.action)
     surroundings = app.surroundings
-    return outlook_of(hands, verdict, _me(), subject=subject, surroundings=surroundings)
+    return outlook_of(hands, verdict, myself(), subject=subject, surroundings=surroundings)
 
 
 async def execute_command(
@@ -134,7 +132,7 @@ async def execute_command(
     subject, hands = hands_for(app, wanted)
     await record_overrides(app)
     await settle_abandoned(app)
-    me, announced = _me(), _Announced(app.store.approvals, asked)
+    me, announced = myself(), _Announced(app.store.approvals, asked)
     gate = replace(hands.gate, approvals=announced)
     proposed = wanted.action if wanted.call else await hands.propose(wanted.action)
     if isinstance(proposed, Result):
@@ -223,12 +221,6 @@ def _shown(app: App, result: Result) -> Result:
     redactor = open_redactor(app.config)
     said, warned = redactor.text(result.stdout), redactor.text(result.stderr)
     return replace(result, stdout=said, stderr=warned)
-
-
-def _me() -> Actor:
-    """A person, who is an agent of their own on each machine."""
-    person = signed_in()
-    return Actor(person, "user", f"{person}@{socket.gethostname()}:{os.getpid()}")
 
 
 def hands_for(app: App, wanted: Wanted) -> tuple[str, Hands]:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
+from operator_protocols.domain.entry import Actor
 from operator_protocols.errors import AuthorityError
 from operator_sre.app.approvals import signed_in
 from operator_sre.app.wiring import App
 
-__all__ = ["administrator"]
+__all__ = ["administrator", "myself"]
+
+
+def myself() -> Actor:
+    """A person, who is an agent of their own on each machine."""
+    person = signed_in()
+    return Actor(person, "user", f"{person}@{socket.gethostname()}:{os.getpid()}")
 
 
 def administrator(app: App, deed: str) -> str:

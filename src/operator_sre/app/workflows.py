@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import re
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,6 +29,7 @@ from operator_protocols.errors import NotFoundError, OperatorError, UsageError
 from operator_sre.app.approvals import signed_in
 from operator_sre.app.carrying import Watch, carry, subject_of
 from operator_sre.app.hands import MACHINE
+from operator_sre.app.persons import myself
 from operator_sre.app.wiring import App
 from operator_sre.app.workers import is_gone, this_worker
 from operator_sre.codec import to_json
@@ -133,7 +132,7 @@ def moment_of(text: str, now: datetime) -> datetime:
 
 def foresee_workflow(app: App, workflow: Workflow) -> tuple[StepOutlook, ...]:
     """What would become of each step now, in order. Runs nothing and writes nothing."""
-    record = _record(app, workflow, Origin.WORKFLOW, None, _me())
+    record = _record(app, workflow, Origin.WORKFLOW, None, myself())
     subject = subject_of(app, record)
     gate = app.hands(subject).gate
     order = order_of({step.id: step.depends_on for step in workflow.steps})
@@ -156,7 +155,7 @@ async def add_workflow(
     requester: Actor | None = None,
 ) -> WorkflowRecord:
     """Have it run at a time, or as soon as somebody is there, by whichever agent runs then."""
-    record = _record(app, workflow, origin, at, requester or _me())
+    record = _record(app, workflow, origin, at, requester or myself())
     _must_have_targets(app, record)
     return await app.store.workflows.add(record)
 
@@ -165,7 +164,7 @@ async def run_workflow(
     app: App, workflow: Workflow, *, name: str = "", watch: Watch | None = None
 ) -> WorkflowRecord:
     """Run it here and now, to its end. Whoever is stopped cancels it, and takes nothing back."""
-    record = _record(app, workflow, Origin.WORKFLOW, None, _me(), name)
+    record = _record(app, workflow, Origin.WORKFLOW, None, myself(), name)
     _must_have_targets(app, record)
     held = await app.store.workflows.add(record, worker=this_worker(), lease_s=LEASE_S)
     try:
@@ -367,9 +366,3 @@ def _text_of(path: Path) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{str(path)!r} is not UTF-8 text.", next_step="Name a file.") from error
-
-
-def _me() -> Actor:
-    """A person, who is an agent of their own on each machine."""
-    person = signed_in()
-    return Actor(person, "user", f"{person}@{socket.gethostname()}:{os.getpid()}")

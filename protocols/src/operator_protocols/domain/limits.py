@@ -53,7 +53,7 @@ class Limits:
             return ""
         return (
             f"{usage.failures} changes of {usage.subject!r} failed in a row, so there are none"
-            f" before {until:%H:%M:%S} UTC (operator limits reset {usage.subject})"
+            f" before {until:%H:%M:%S} UTC (operator limits reset {usage.subject} --reason WHY)"
         )
 
     def often(self, usage: Usage) -> str:
