@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import threading
 from collections.abc import Iterator
@@ -67,7 +68,11 @@ def stand_in(port: int) -> Iterator[StandIn]:
 
 
 def free_port() -> int:
-    """A port of loopback on which nobody answers now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of loopback on which nobody answers now, out of those that no connection is given."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:  # taken
+            continue
+    raise AssertionError("a hundred ports are taken")

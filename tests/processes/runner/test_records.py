@@ -234,3 +234,12 @@ def test_pipes_tell_whose_a_process_is() -> None:
     assert pipes_of(popen.pid) == frozenset()
     os.close(read)
     os.close(write)
+
+
+def test_an_end_that_cannot_be_read_any_more_did_begin(records: Records, folder: Path) -> None:
+    assert records.claim(_claim("job-1"))
+    records.finish(Done("job-1", 0, stdout=os.urandom(60_000)))
+    (output_folder(folder, "job-1") / "end").unlink()
+    for one in (records, _again(folder)):
+        assert one.done("job-1") is None
+        assert not one.forbid("job-1"), "it ran, whatever became of it"

@@ -17,6 +17,7 @@ import socket
 import struct
 import sys
 import time
+from collections import deque
 from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,9 @@ CLIENTS_MAX = 1024
 DEEDS_MAX = 256
 FILES_MAX = 4096
 TIDY_S = 3600.0
-# What is over counts for so long among those that could have left an orphan; start times are told
-# in hundredths of a second.
-PAST_S, CLOCK_S = 600.0, 0.02
+# So many that are over count among those that could have left an orphan; start times are told in
+# hundredths of a second.
+PAST_MAX, CLOCK_S = 4096, 0.02
 LOCK_S_MAX = 10.0
 # How often whoever follows a job hears that there is more.
 TELL_S = 0.02
@@ -110,7 +111,7 @@ class Runner:
         self._held: list[Deed] = []
         self._telling: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._past: list[tuple[tuple[float, float], float]] = []
+        self._past: deque[tuple[float, float]] = deque(maxlen=PAST_MAX)
         self._tidied = time.monotonic()
         self._over = asyncio.Event()
 
@@ -230,9 +231,10 @@ class Runner:
                 client.tell(More(job))
         elif done := self._records.done(job):
             client.tell(done)
-        else:
-            self._records.forbid(job)
+        elif self._records.forbid(job):
             client.tell(Unknown(job, self._records.since()))
+        else:
+            client.tell(Done(job, None, error="What became of it cannot be read any more."))
 
     def _said(self, deed: Deed) -> None:
         job = deed.order.id
@@ -249,7 +251,7 @@ class Runner:
 
     def _ended(self, deed: Deed, done: Done) -> None:
         self._deeds.pop(deed.order.id, None)
-        self._past.append((deed.lifetime, time.monotonic()))
+        self._past.append(deed.lifetime)
         if deed.pid is not None:
             self._roots.pop(deed.pid, None)
         if deed.holds:
@@ -297,16 +299,15 @@ class Runner:
 
     def _only_candidate(self, deed: Deed, stray: Process) -> bool:
         """Of all that could have borne it, this one alone; those that are over count as well."""
-        past = stray.started - CLOCK_S
-        self._past = [one for one in self._past if one[1] > time.monotonic() - PAST_S]
+        born = stray.started
 
         def could(lifetime: tuple[float, float]) -> bool:
-            return lifetime[0] <= stray.started + CLOCK_S and past <= lifetime[1]
+            return lifetime[0] - CLOCK_S <= born <= lifetime[1] + CLOCK_S
 
-        lives = [one.lifetime for one in self._deeds.values() if one is not deed]
-        return could(deed.lifetime) and not any(
-            could(one) for one in (*lives, *(one for one, _ in self._past if one != deed.lifetime))
-        )
+        mine = deed.lifetime
+        others = [one.lifetime for one in self._deeds.values() if one is not deed]
+        others += [one for one in self._past if one != mine]
+        return could(mine) and not any(map(could, others))
 
     async def _leave_when_idle(self) -> None:
         idle_since = time.monotonic()
@@ -318,7 +319,8 @@ class Runner:
                 idle_since = time.monotonic()
             if time.monotonic() - self._tidied > TIDY_S:
                 self._tidied = time.monotonic()
-                self._records.tidy()
+                with contextlib.suppress(OSError):  # there may be room again in an hour
+                    self._records.tidy()
             vanished = not self._records.folder.exists() and not self._deeds
             if vanished or time.monotonic() - idle_since > self._idle_s:
                 self._over.set()

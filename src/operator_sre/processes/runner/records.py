@@ -143,7 +143,7 @@ class Records:
             return False
         if job not in self._ends:
             self._append(_checked(job), b"")
-        return self.done(job) is None
+        return self._ends[job][2] == 0
 
     def done(self, job: str) -> Done | None:
         """What became of it, where that is known."""
