@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ipaddress
 import posixpath
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from urllib.parse import unquote
 
 from operator_sre.gate.grammar.languages import LANGUAGES
+from operator_sre.gate.grammar.patterns import re
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.words import Word

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG
+from operator_sre.gate.grammar.patterns import re
 
 __all__ = ["go_template", "inspect_template"]
 

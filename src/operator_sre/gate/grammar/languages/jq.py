@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from operator_sre.gate.grammar.languages.jq_functions import JQ, JQ_REFUSED, KEYWORDS
 from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, shown
+from operator_sre.gate.grammar.patterns import re
 
 __all__ = ["jq", "walk"]
 

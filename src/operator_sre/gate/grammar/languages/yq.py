@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from operator_sre.gate.grammar.languages.jq import walk
 from operator_sre.gate.grammar.languages.jq_functions import YQ, YQ_REFUSED
 from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG
+from operator_sre.gate.grammar.patterns import re
 
 __all__ = ["yq"]
 
