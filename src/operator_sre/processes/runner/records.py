@@ -185,7 +185,7 @@ class Records:
             if not _is_old(path):
                 return
             path.replace(self.folder / OLD)
-        _create(path, f"{time.time():.3f}\n".encode())
+        _create(path, f"{time.time()!r}\n".encode())
 
     def _forget_outputs(self) -> None:
         oldest = time.time() - KEPT_S
