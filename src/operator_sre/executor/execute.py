@@ -82,8 +82,8 @@ class Executor:
             cancelled = Result(Outcome.CANCELLED, stderr="It was interrupted.")
             await asyncio.shield(self.intents.end(intent, cancelled))
             raise
-        except Exception as error:
-            log.exception("%s broke", action.tool)
+        except Exception as error:  # noqa: BLE001  an intent without an end would stay open
+            log.error("%s broke: %s", action.tool, type(error).__name__)
             why = f"{action.tool} broke ({type(error).__name__}). Look before you do it again."
             result = Result(Outcome.UNKNOWN, stderr=why)
         _tell(result, intent, action)

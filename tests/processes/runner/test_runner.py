@@ -7,6 +7,7 @@ import contextlib
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from operator_protocols.errors import ExecutorError
 from operator_sre.processes.identity import process_of
 from operator_sre.processes.runner.client import RunnerClient
 from operator_sre.processes.runner.line import dial
-from operator_sre.processes.runner.places import SOCKET, reachable
+from operator_sre.processes.runner.places import SOCKET, listens, peer_of, reachable
 from operator_sre.processes.runner.records import Claim, Records, boot_id, live_claims
 from operator_sre.processes.runner.wire import Done, Order, Unknown, decode_request
 from tests.processes.runners import end_runner, runner_of
@@ -399,3 +400,13 @@ async def test_a_command_is_born_as_everywhere(folder: Path) -> None:
     umask, ignored = done.stdout.decode().split("\n")[:2]
     assert umask == "0022"
     assert int(ignored.split()[1], 16) & (1 << (signal.SIGHUP - 1)) == 0
+
+
+async def test_whose_runner_it_is_can_be_seen(folder: Path) -> None:
+    folder.mkdir()
+    assert not listens(folder)
+    await RunnerClient(folder).run(_order("true"))
+    assert listens(folder)
+    with socket.socket(socket.AF_UNIX) as line, reachable(folder) as path:
+        line.connect(path)
+        assert peer_of(line) == os.geteuid()

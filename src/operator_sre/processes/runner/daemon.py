@@ -14,7 +14,6 @@ import os
 import resource
 import signal
 import socket
-import struct
 import sys
 import time
 from collections import deque
@@ -28,7 +27,7 @@ from operator_protocols.domain.target import Process
 from operator_sre.processes.detaching import adopt_orphans, detach
 from operator_sre.processes.identity import row_of
 from operator_sre.processes.runner.deed import Deed, Orphan
-from operator_sre.processes.runner.places import LOCK, LOG, SOCKET, reachable
+from operator_sre.processes.runner.places import LOCK, LOG, SOCKET, listens, peer_of, reachable
 from operator_sre.processes.runner.records import (
     Claim,
     Records,
@@ -339,11 +338,8 @@ class Runner:
 
 def _is_owner(writer: asyncio.StreamWriter) -> bool:
     """Only the user whose runner this is, and root."""
-    peer = writer.get_extra_info("socket")
-    with contextlib.suppress(OSError, AttributeError):
-        packed = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        return struct.unpack("3i", packed)[1] in (0, os.getuid())
-    return True  # where the kernel does not tell, the folder keeps others out
+    # Where the kernel does not tell, the folder keeps others out.
+    return peer_of(writer.get_extra_info("socket")) in (None, 0, os.getuid())
 
 
 def _locked(folder: Path) -> int | None:
@@ -354,17 +350,12 @@ def _locked(folder: Path) -> int | None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            if time.monotonic() > ends or _answers(folder):
+            if time.monotonic() > ends or listens(folder):
                 os.close(fd)
                 return None
             time.sleep(0.01)
         else:
             return fd
-
-
-def _answers(folder: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line, reachable(folder) as path:
-        return line.connect_ex(path) == 0
 
 
 def _allow_files() -> None:

@@ -6,14 +6,13 @@ import contextlib
 import fcntl
 import os
 import select
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from operator_sre.processes.control import base_environment
-from operator_sre.processes.runner.places import LAUNCH, LOG, reachable
+from operator_sre.processes.runner.places import LAUNCH, LOG, listens
 
 __all__ = ["launch"]
 
@@ -26,7 +25,7 @@ def launch(folder: Path) -> None:
     """Come back when a runner listens, started by us or by whoever was quicker."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _alone(folder):
-        if not _listens(folder):
+        if not listens(folder):
             _start(folder)
 
 
@@ -38,11 +37,6 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
-
-
-def _listens(folder: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line, reachable(folder) as path:
-        return line.connect_ex(path) == 0
 
 
 def _start(folder: Path) -> None:

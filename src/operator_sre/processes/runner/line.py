@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import os
 import socket
-import struct
 import weakref
 from pathlib import Path
 
 import msgspec
 
 from operator_protocols.errors import ExecutorError
-from operator_sre.processes.runner.places import reachable
+from operator_sre.processes.runner.places import peer_of, reachable
 from operator_sre.processes.runner.wire import (
     LINE_BYTES_MAX,
     PROTOCOL,
@@ -37,21 +36,12 @@ def dial(folder: Path) -> Line:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made, reachable(folder) as path:
         made.settimeout(ANSWER_S_MAX)
         made.connect(path)
-        if (owner := _peer(made)) not in (None, os.geteuid()):
+        if (owner := peer_of(made)) not in (None, os.geteuid()):
             raise ExecutorError(
                 f"The runner of {str(folder)!r} belongs to the user with the number {owner}.",
                 next_step="Use a home of your own.",
             )
         return Line(made.detach())
-
-
-def _peer(made: socket.socket) -> int | None:
-    """Whose runner it is; None where the kernel does not tell."""
-    with contextlib.suppress(OSError, AttributeError):
-        return int(
-            struct.unpack("3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
-        )
-    return None
 
 
 class Line:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["LAUNCH", "LOCK", "LOG", "SOCKET", "reachable"]
+__all__ = ["LAUNCH", "LOCK", "LOG", "SOCKET", "listens", "peer_of", "reachable"]
 
 SOCKET = "socket"
 LOCK = "lock"
@@ -29,3 +32,17 @@ def reachable(folder: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{fd}/{SOCKET}"
     finally:
         os.close(fd)
+
+
+def listens(folder: Path) -> bool:
+    """A runner of this folder takes connections."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line, reachable(folder) as path:
+        return line.connect_ex(path) == 0
+
+
+def peer_of(line: socket.socket) -> int | None:
+    """The user at the other end; None where the kernel does not tell."""
+    with contextlib.suppress(OSError, AttributeError):
+        told = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return int(struct.unpack("3i", told)[1])
+    return None
