@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["LEVELS", "NotLockedError", "pins", "pip_settings", "requirements", "uv_settings"]
 
 LEVELS = ("uv", "demo", "all")
-_DEMO_EXTRAS = ("lab",)
+_DEMO_EXTRAS = ("demo",)
 
 # pip setting -> uv variable. A variable that the user has set wins.
 _UV_NAMES = {

@@ -9,7 +9,7 @@ from operator_protocols.domain.action import Action, digest_of
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError
-from operator_protocols.ports import Tool
+from operator_protocols.ports import Kill, SubjectSettings, Tool
 from operator_sre.app.hands import MACHINE, Hands
 from operator_sre.app.toolbox import registry_of
 from operator_sre.executor import Executor
@@ -33,19 +33,28 @@ def hands_of(app: App, name: str) -> Hands:
     from operator_sre.lab.tools import rig_tools
 
     if name == MACHINE or any(one.name == name for one in app.config.subjects):
-        targets = app.targets_of(name)
-        return _hands(app, name, lambda: targets, (), Profile.STANDARD)
+        return _hands(app, name, lambda: app.targets_of(name), None, (), Profile.STANDARD)
     rig = Rig.attach(app.rig_directory(name))
-    return _hands(app, name, rig.targets, rig_tools(rig), Profile.LAB)
+    return _hands(app, name, rig.targets, rig, rig_tools(rig), Profile.LAB)
 
 
-def _hands(app: App, name: str, targets: Targets, tools: Sequence[Tool], profile: Profile) -> Hands:
+def _hands(
+    app: App,
+    name: str,
+    targets: Targets,
+    life: Kill | None,
+    given: Sequence[Tool],
+    profile: Profile,
+) -> Hands:
     if app.config.values["profile"] == Profile.LAB and profile is not Profile.LAB:
         raise ConfigError(
             f"The profile 'lab' is for rigs only, and {name!r} is not one.",
             next_step="Remove 'profile', or start a rig with: operator lab up",
         )
     programs = app.programs
+    shells = Shells(LocalShell(programs), targets, Remotes(programs, app.spool))
+    settings = app.settings_of(name, targets, shells, life)
+    tools = (*given, *_brought(app, settings))
     registry = registry_of(app, programs, targets, tools)
     latest: list[Policy] = []
 
@@ -67,7 +76,6 @@ def _hands(app: App, name: str, targets: Targets, tools: Sequence[Tool], profile
         return app.limits_of(len(targets()), rig=profile is Profile.LAB)
 
     restraint = _restraint(app, policy, limits)
-    shells = Shells(LocalShell(programs), targets, Remotes(programs, app.spool))
     return Hands(
         gate=_gate(app, policy, restraint, targets),
         restraint=restraint,
@@ -75,7 +83,16 @@ def _hands(app: App, name: str, targets: Targets, tools: Sequence[Tool], profile
         targets=targets,
         registry=registry,
         shells=shells,
+        settings=settings,
     )
+
+
+def _brought(app: App, settings: SubjectSettings) -> Sequence[Tool]:
+    """The tools that a plug-in has of its own."""
+    if settings.name == MACHINE:
+        return ()
+    tools = app.plugin_of(settings.name).tools
+    return tools(settings) if tools is not None else ()
 
 
 def _gate(app: App, policy: Callable[[], Policy], restraint: Restraint, targets: Targets) -> Gate:

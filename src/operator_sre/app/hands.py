@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     # Whoever only reads the store starts without the stages.
     from operator_protocols.domain.target import Target
     from operator_protocols.domain.ticket import Ticket
+    from operator_protocols.ports import SubjectSettings
     from operator_sre.executor import Executor
     from operator_sre.executor.tools.registry import Registry
     from operator_sre.executor.transports.shells import Shells
@@ -47,6 +48,7 @@ class Hands:
     targets: Callable[[], Sequence[Target]]
     registry: Registry
     shells: Shells
+    settings: SubjectSettings
 
     async def propose(self, action: Action, ticket: Ticket | None = None) -> Action | Result:
         """An action completed from what is known, or what is wrong with it."""

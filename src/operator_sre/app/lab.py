@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from operator_protocols.domain.fault import Fault
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import NotFoundError, UsageError
+from operator_protocols.ports import Fault
 from operator_sre.app.wiring import App
 from operator_sre.lab import faults
 from operator_sre.lab.load import LoadStats, read_load

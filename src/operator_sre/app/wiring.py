@@ -19,8 +19,10 @@ from operator_protocols.errors import NotFoundError, UsageError
 from operator_protocols.ports import (
     CapabilityChecker,
     Clock,
+    Kill,
     PermissionChecker,
     Plugin,
+    Shell,
     SubjectSettings,
 )
 from operator_sre.app.hands import MACHINE, Hands, Surroundings
@@ -201,7 +203,8 @@ class App:
 
         for one in self.config.subjects:
             if one.name == subject:
-                return one.targets
+                read = None if one.targets else self.plugin_of(subject).targets
+                return one.targets if read is None else read(one.options)
         return () if subject == MACHINE else Rig.attach(self.rig_directory(subject)).targets()
 
     def limits_of(self, targets: int, *, rig: bool) -> Limits:
@@ -257,12 +260,10 @@ class App:
         """Everything needed to care for a subject."""
         from operator_sre.pipeline import Care
 
-        plugin = self._plugin(name)
+        plugin = self.plugin_of(name)
         hands = self.hands(name)
-        timeout_s = self.config.number("timeout_s")
-        settings = SubjectSettings(name, hands.targets, self.clock, timeout_s, {})
         return Care(
-            subject=plugin.subject(settings),
+            subject=plugin.subject(hands.settings),
             gate=hands.gate,
             executor=hands.executor,
             propose=hands.propose,
@@ -270,9 +271,32 @@ class App:
             notes=plugin.notes,
         )
 
-    def _plugin(self, name: str) -> Plugin:
+    def plugin_of(self, name: str) -> Plugin:
+        """What knows a subject that is configured or has a rig."""
         plugins = {one.name: one.plugin for one in self.config.subjects}
         return find_plugin(plugins.get(name, name))
+
+    def settings_of(
+        self,
+        name: str,
+        targets: Callable[[], Sequence[Target]],
+        shell: Shell | None = None,
+        life: Kill | None = None,
+    ) -> SubjectSettings:
+        """What its plug-in is given to build a subject and its tools."""
+        from operator_sre.app.secrets import read_secret
+
+        options = {one.name: one.options for one in self.config.subjects}
+        return SubjectSettings(
+            name,
+            targets,
+            self.clock,
+            self.config.number("timeout_s"),
+            options.get(name, {}),
+            secret=read_secret,
+            shell=shell,
+            life=life,
+        )
 
     def hands(self, name: str) -> Hands:
         """What acts for a subject, or for MACHINE."""

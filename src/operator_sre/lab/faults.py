@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import assert_never
 
-from operator_protocols.domain.fault import Ability, Fault
 from operator_protocols.errors import NotFoundError, RigError
+from operator_protocols.ports import Fault, Scene
 from operator_sre.lab.rig import Rig, RunState
 from operator_sre.processes.files import write_atomically
 
-__all__ = ["Broken", "broken", "heal", "inject"]
+__all__ = ["Broken", "broken", "heal", "inject", "is_over", "unavailable"]
 
 FAULTS_FILE = "faults.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A fault that was injected and not healed."""
+    """A fault that was injected and not healed, with what it noted for that."""
 
     fault: str
     target: str
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 def broken(rig: Rig) -> tuple[Broken, ...]:
@@ -38,21 +38,27 @@ def broken(rig: Rig) -> tuple[Broken, ...]:
         raise RigError(f"The faults of the rig cannot be read: {problem}.") from problem
 
 
+def unavailable(rig: Rig, fault: Fault) -> str:
+    """Why a fault cannot be done to anything in this rig, or ""."""
+    reasons = [fault.unavailable(_scene(rig, name)) for name in _of_kind(rig, fault)]
+    if not reasons:
+        return f"this rig has nothing of kind {fault.kind!r}"
+    return "" if "" in reasons else reasons[0]
+
+
 async def inject(rig: Rig, fault: Fault, *, target: str | None, rng: random.Random) -> str:
     """Do the fault to a target of its kind, chosen by `rng` when none is named; return the name."""
     name = _named(rig, fault, target) if target is not None else _picked(rig, fault, rng)
+    scene = _scene(rig, name)
+    if why := fault.unavailable(scene):
+        raise RigError(f"The fault {fault.name!r} is not available here: {why}.")
     # Remembered first: a fault that nobody remembers could not be healed.
     before = broken(rig)
     _remember(rig, [*before, Broken(fault.name, name)])
     done = False
     try:
-        match fault.ability:
-            case Ability.KILL:
-                await rig.kill(name)
-            case Ability.PAUSE:
-                await rig.pause(name)
-            case _:
-                assert_never(fault.ability)
+        notes = await fault.inject(scene)
+        _remember(rig, [*before, Broken(fault.name, name, notes)])
         done = True
     finally:
         if not done:
@@ -65,19 +71,23 @@ async def heal(rig: Rig, fault: Fault, *, target: str | None = None) -> str:
 
     A target that somebody has mended in the meantime is left as it is.
     """
-    name = _named(rig, fault, target) if target is not None else _hurt_last(rig, fault)
-    state = _states(rig)[name]
-    match fault.ability:
-        case Ability.KILL:
-            if state is not RunState.RUNNING:
-                await rig.restart(name)
-        case Ability.PAUSE:
-            if state is RunState.PAUSED:
-                await rig.resume(name)
-        case _:
-            assert_never(fault.ability)
-    _remember(rig, [each for each in broken(rig) if each != Broken(fault.name, name)])
-    return name
+    one = _done(rig, fault, target)
+    await fault.heal(_scene(rig, one.target, one.notes))
+    left = [each for each in broken(rig) if (each.fault, each.target) != (one.fault, one.target)]
+    _remember(rig, left)
+    return one.target
+
+
+async def is_over(rig: Rig, fault: Fault, *, target: str | None = None) -> str:
+    """What is still wrong by the fault's own oracle, or "" when its cause is gone."""
+    one = _done(rig, fault, target)
+    return await fault.oracle(_scene(rig, one.target, one.notes))
+
+
+def _scene(rig: Rig, name: str, notes: Mapping[str, str] | None = None) -> Scene:
+    targets = rig.targets()
+    target = next(each for each in targets if each.name == name)
+    return Scene(target, targets, rig, notes or {})
 
 
 def _named(rig: Rig, fault: Fault, target: str) -> str:
@@ -97,7 +107,7 @@ def _picked(rig: Rig, fault: Fault, rng: random.Random) -> str:
             f"The fault {fault.name!r} needs a target of kind {fault.kind!r}.",
             next_step=f"This rig has {', '.join(sorted({t.kind for t in rig.targets()}))}.",
         )
-    states = _states(rig)
+    states = {process.name: process.state for process in rig.status().processes}
     running = [name for name in valid if states.get(name) is RunState.RUNNING]
     if not running:
         raise RigError(
@@ -107,11 +117,14 @@ def _picked(rig: Rig, fault: Fault, rng: random.Random) -> str:
     return rng.choice(running)
 
 
-def _hurt_last(rig: Rig, fault: Fault) -> str:
+def _done(rig: Rig, fault: Fault, target: str | None) -> Broken:
+    """Where the fault was injected last, or at this target."""
+    if target is not None:
+        _named(rig, fault, target)
     now = broken(rig)
     for each in reversed(now):
-        if each.fault == fault.name:
-            return each.target
+        if each.fault == fault.name and target in (None, each.target):
+            return each
     others = ", ".join(f"{each.fault} at {each.target}" for each in now) or "nothing"
     raise NotFoundError(
         f"The fault {fault.name!r} is not in this rig.", next_step=f"Broken now: {others}."
@@ -120,10 +133,6 @@ def _hurt_last(rig: Rig, fault: Fault) -> str:
 
 def _of_kind(rig: Rig, fault: Fault) -> list[str]:
     return sorted(target.name for target in rig.targets() if target.kind == fault.kind)
-
-
-def _states(rig: Rig) -> dict[str, RunState]:
-    return {process.name: process.state for process in rig.status().processes}
 
 
 def _remember(rig: Rig, faults: Sequence[Broken]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from operator_protocols.domain.action import Argument
 from operator_protocols.domain.verdict import Risk
 
 __all__ = ["Cause", "Remedy"]
@@ -12,21 +13,36 @@ __all__ = ["Cause", "Remedy"]
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A tool call that removes a Cause."""
+    """A tool call that removes a Cause.
+
+    Of `arguments`, a text `{name}` stands for the reading of that name at the blamed target, and
+    `{target}` for its name; where nothing was read by that name, the remedy cannot be used. Without
+    any it is called with the target alone.
+    """
 
     tool: str
     sentence: str
     trade_off: str
     risk: Risk
     reversible: bool
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What would be seen if this were true: probe name -> outcome -> probability."""
+    """What would be seen if this were true: probe name -> outcome -> probability.
+
+    `kinds` are the kinds of targets that it can befall, all when none is named. `breaks` are the
+    invariants that it breaks at such a target or at what depends on it, any when none is named.
+    `shows` are readings that a look has at the blamed target when it is so. A cause with the name
+    of one that serves every subject takes its place.
+    """
 
     name: str
     sentence: str
     prior: float
-    predicts: Mapping[str, Mapping[str, float]]
+    predicts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     remedies: tuple[Remedy, ...] = ()
+    kinds: tuple[str, ...] = ()
+    breaks: tuple[str, ...] = ()
+    shows: Mapping[str, bool | int | float | str] = field(default_factory=dict)

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-__all__ = ["LoadSpec", "ProcessSpec", "RigSpec"]
+__all__ = ["LoadShape", "LoadSpec", "ProcessSpec", "RigSpec"]
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
     """One process of a rig.
 
-    In `argv` and `env`, `{port}` and `{dir}` are its own port and directory, and `{NAME.port}`
-    is the port of another process. `ready_path` is fetched over HTTP until it answers 200; without
-    one an accepted connection is enough.
+    Blanks in `argv`, `env`, `files`, `prepare` and `ready_argv`: `{port}` and `{port:NAME}` are the
+    ports it listens on itself, `{OTHER.port}` and `{OTHER.port:NAME}` are where OTHER is reached
+    (itself too, when it is named), `{dir}` is its own directory, `{volume}` the directory for its
+    data, `{OTHER.dir}` the directory of OTHER.
+
+    `ports` names further ports. What is `linked` is reached by everybody else through links that
+    the lab can cut and slow down, on all its ports. `files` (path below `{dir}` -> text) are
+    written and then the commands of `prepare` are run once, before its first start. With
+    `volume_mb` its volume is a file system of that size, where the machine can make one. What is
+    `unprivileged` never runs as root. It is ready when `ready_path` answers 200 over HTTP, or
+    `ready_argv` exits with 0, or, without both, when a connection is accepted.
     """
 
     name: str
@@ -23,20 +32,40 @@ class ProcessSpec:
     depends_on: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     ready_path: str = ""
+    ready_argv: tuple[str, ...] = ()
     ready_s_max: float = 20.0
+    ports: tuple[str, ...] = ()
+    linked: bool = False
+    files: Mapping[str, str] = field(default_factory=dict)
+    prepare: tuple[tuple[str, ...], ...] = ()
+    volume_mb: int = 0
+    unprivileged: bool = False
+
+
+class LoadShape(StrEnum):
+    """How traffic comes: evenly; ten times as much in one second of ten; rising for a minute."""
+
+    STEADY = "steady"
+    BURST = "burst"
+    RAMP = "ramp"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSpec:
-    """Steady traffic: a JSON POST to `path` of every process of a kind, round robin.
+    """Traffic on every process of a kind, round robin: a JSON POST to `path`, or a `statement`.
 
-    In the values of `body`, `{n}` is a number from 0 to 99 that goes up with every request.
+    In the values of `body`, and in `statement`, `{n}` is a number from 0 to 99 that goes up with
+    every request. `dsn` says how to connect for a statement of SQL; `{port}` in it is the port of
+    the process. `rate_per_s` is the mean of STEADY and BURST, and where RAMP ends.
     """
 
     kind: str
-    path: str
-    body: Mapping[str, str]
-    rate_per_s: float
+    path: str = ""
+    body: Mapping[str, str] = field(default_factory=dict)
+    rate_per_s: float = 10.0
+    shape: LoadShape = LoadShape.STEADY
+    statement: str = ""
+    dsn: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Doer", "Process", "Target", "dependencies_of"]
+__all__ = ["Access", "Doer", "Process", "Target", "dependencies_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,31 @@ class Doer:
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """How a target wants to be spoken to. Secrets lie in files, which are read anew at every look.
+
+    With a `user` it is basic authentication, with a `token_file` alone a bearer token. `ca_file`
+    says whom to trust instead of the machine's own list, `certificate_file` and `key_file` say who
+    we are, and `server_name` is expected in the certificate instead of the host.
+    """
+
+    tls: bool = False
+    ca_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
+    server_name: str = ""
+    user: str = ""
+    password_file: str = ""
+    token_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """One part of a Subject: what it is, where it answers, what it needs to work.
 
-    `runs_at` says where its commands run: this machine, or `ssh://user@host`, `docker://container`,
-    `kubectl://context/namespace/pod/container`.
+    `endpoints` are further addresses (`host:port`) at which the same target answers, tried in
+    their order when the first one does not. `runs_at` says where its commands run: this machine, or
+    `ssh://user@host`, `docker://container`, `kubectl://context/namespace/pod/container`.
     """
 
     name: str
@@ -42,6 +62,8 @@ class Target:
     log: str = ""
     data_dir: str = ""
     runs_at: str = ""
+    endpoints: tuple[str, ...] = ()
+    access: Access | None = None
 
 
 def dependencies_of(name: str, targets: Iterable[Target]) -> frozenset[str]:

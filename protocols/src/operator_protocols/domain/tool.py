@@ -64,7 +64,7 @@ class ToolSpec:
     """A typed tool. `changes` is False only for one that merely looks.
 
     `undo` names the tool that takes it back, `verify` says how to see that it worked; only what is
-    `idempotent` may be tried again by itself.
+    `idempotent` may be tried again by itself. `ends` names causes that it removes at its target.
     """
 
     name: str
@@ -79,6 +79,7 @@ class ToolSpec:
     expected: str = ""
     verify: str = ""
     timeout_s: float = TIMEOUT_S
+    ends: tuple[str, ...] = ()
 
     def parameter(self, name: str) -> Parameter | None:
         """One of its parameters by name."""

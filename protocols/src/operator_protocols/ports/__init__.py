@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from operator_protocols.ports.breaking import (
+    Abilities,
+    Ability,
+    Cut,
+    Fault,
+    Fill,
+    Kill,
+    Limit,
+    Occupy,
+    Pause,
+    RightEnd,
+    Scene,
+    Slow,
+)
 from operator_protocols.ports.scheduled import WorkflowClaims, Workflows
 from operator_protocols.ports.stored import (
     Approvals,
@@ -43,6 +57,8 @@ from operator_protocols.ports.world import (
 )
 
 __all__ = [
+    "Abilities",
+    "Ability",
     "Approvals",
     "CapabilityChecker",
     "Changes",
@@ -51,26 +67,36 @@ __all__ = [
     "Commands",
     "Condition",
     "Conditions",
+    "Cut",
     "Entries",
+    "Fault",
+    "Fill",
     "Intents",
     "Invariant",
     "Job",
     "Journal",
+    "Kill",
     "Leases",
+    "Limit",
     "Model",
     "Modes",
     "Observations",
+    "Occupy",
     "Patterns",
+    "Pause",
     "PermissionChecker",
     "Plugin",
     "RawEntry",
+    "RightEnd",
     "Runs",
+    "Scene",
     "Sealed",
     "Sealer",
     "Search",
     "Sessions",
     "Shell",
     "Signer",
+    "Slow",
     "StandingRules",
     "Subject",
     "SubjectSettings",

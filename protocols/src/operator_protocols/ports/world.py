@@ -10,7 +10,6 @@ from typing import Any, Protocol, runtime_checkable
 from operator_protocols.domain.action import TIMEOUT_S, Action, Argument, Result
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.entry import Actor
-from operator_protocols.domain.fault import Fault
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Finding, Observation
 from operator_protocols.domain.permit import Approval
@@ -19,6 +18,8 @@ from operator_protocols.domain.run import Answer, Ask
 from operator_protocols.domain.target import Process, Target
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Verdict
+from operator_protocols.errors import ObservationError
+from operator_protocols.ports.breaking import Fault, Kill
 
 __all__ = [
     "CapabilityChecker",
@@ -217,11 +218,17 @@ class Sealer(Protocol):
         ...
 
 
+def _no_secret(path: str) -> str:
+    raise ObservationError(f"The secret in {path!r} cannot be read here.")
+
+
 @dataclass(frozen=True, slots=True)
 class SubjectSettings:
-    """What a plug-in is given to build its Subject.
+    """What a plug-in is given to build its Subject and its tools.
 
-    `targets` is asked anew at every look, because a repaired target may have moved.
+    `targets` is asked anew at every look, because a repaired target may have moved. `secret` reads
+    a file that holds one. `shell` runs commands where a target is, and `life` starts and ends its
+    processes; None where nobody can.
     """
 
     name: str
@@ -229,11 +236,18 @@ class SubjectSettings:
     clock: Clock
     timeout_s: float
     options: Mapping[str, Any]
+    secret: Callable[[str], str] = _no_secret
+    shell: Shell | None = None
+    life: Kill | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """Everything a plug-in brings, found by the entry point group `operator.subjects`."""
+    """Everything a plug-in brings, found by the entry point group `operator.subjects`.
+
+    `targets` reads the parts of a subject from its options, for a plug-in whose targets are not
+    listed in operator.toml. `tools` are its own; only the executor calls them.
+    """
 
     name: str
     sentence: str
@@ -242,3 +256,5 @@ class Plugin:
     rig: Callable[[], RigSpec] | None = None
     faults: tuple[Fault, ...] = ()
     notes: str = ""
+    tools: Callable[[SubjectSettings], Sequence[Tool]] | None = None
+    targets: Callable[[Mapping[str, Any]], Sequence[Target]] | None = None

@@ -7,19 +7,19 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from operator_protocols.domain.fault import Ability, Fault
 from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
 from operator_protocols.errors import MissingExtraError
+from operator_protocols.faults import killed, paused
 
 __all__ = ["FAULTS", "rig"]
 
 NODES = ("node-1", "node-2", "node-3")
 
 FAULTS = (
-    Fault("node_kill", "One node is killed with SIGKILL.", Ability.KILL, "node"),
-    Fault("node_pause", "One node is stopped with SIGSTOP.", Ability.PAUSE, "node"),
-    Fault("store_kill", "The store is killed with SIGKILL.", Ability.KILL, "store"),
-    Fault("store_pause", "The store is stopped with SIGSTOP.", Ability.PAUSE, "store"),
+    killed("node_kill", "node", breaks=("node_down",)),
+    paused("node_pause", "node", breaks=("node_down",)),
+    killed("store_kill", "store", breaks=("redis_disconnected",)),
+    paused("store_pause", "store", breaks=("redis_disconnected",)),
 )
 
 

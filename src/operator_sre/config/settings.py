@@ -1,4 +1,4 @@
-"""Settings: defaults, then operator.toml, then OPERATOR_* variables, then flags."""
+"""The settings: where each comes from, and what makes no sense."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 
 import platformdirs
 
-from operator_protocols.domain.target import Target
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import ConfigError
+from operator_sre.config.subjects import SubjectConfig, subjects_of
+from operator_sre.config.tables import unknown
 
-__all__ = ["SETTINGS", "Config", "Setting", "SubjectConfig", "load_config"]
+__all__ = ["SETTINGS", "Config", "Setting", "load_config"]
 
 FILE = "operator.toml"
 POLICY_FILE = "policy.yaml"
@@ -84,17 +85,6 @@ SETTINGS: tuple[Setting, ...] = (
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 # Variables that do not follow the pattern.
 _OTHER_VARIABLES = {"OPERATOR_SAFETY_MODE", "OPERATOR_APPROVAL_MODE"}
-_TARGET_KEYS = {"name", "kind", "host", "port", "depends_on", "log", "runs_at"}
-_SUBJECT_KEYS = {"plugin", "targets"}
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectConfig:
-    """A subject as operator.toml describes it."""
-
-    name: str
-    plugin: str
-    targets: tuple[Target, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +165,7 @@ def load_config(
     if not values["home"]:
         values["home"] = platformdirs.user_state_dir("operator-sre", appauthor=False)
     values["home"] = str(Path(values["home"]).expanduser().absolute())
-    return Config(values, sources, _subjects(subjects, file), file)
+    return Config(values, sources, subjects_of(subjects, file), file)
 
 
 def _find(cwd: Path) -> Path | None:
@@ -195,7 +185,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _texts(table: Mapping[str, Any], file: Path | None) -> dict[str, str]:
     for name, value in table.items():
         if name not in _BY_NAME:
-            raise _unknown(name, [*_BY_NAME, "subjects"], str(file))
+            raise unknown(name, [*_BY_NAME, "subjects"], str(file))
         if not isinstance(value, str | int | float) or isinstance(value, bool):
             raise ConfigError(f"{name!r} in {str(file)!r} has to be a number or a text.")
     return {name: str(value) for name, value in table.items()}
@@ -209,7 +199,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
         if variable in names:
             found[names[variable]] = text
         elif _near_miss(variable, valid):
-            raise _unknown(variable, valid, "the environment")
+            raise unknown(variable, valid, "the environment")
     if key := environ.get("ANTHROPIC_API_KEY"):
         found.setdefault("anthropic_api_key", key)
     seed_mode = _seed_mode(environ)
@@ -252,73 +242,3 @@ def _parsed(setting: Setting, text: str, source: str) -> Any:
             f"{setting.name!r} is {shown} ({source}), and {error}.",
             next_step="See: operator config show",
         ) from error
-
-
-def _unknown(name: str, valid: list[str], where: str) -> ConfigError:
-    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.0)
-    return ConfigError(
-        f"{name!r} in {where} is not a setting.", next_step=f"Did you mean {near[0]!r}?"
-    )
-
-
-def _subjects(table: Any, file: Path | None) -> tuple[SubjectConfig, ...]:
-    if not isinstance(table, dict):
-        raise ConfigError(f"'subjects' in {str(file)!r} has to be a table.")
-    return tuple(_subject(name, body, str(file)) for name, body in table.items())
-
-
-def _subject(name: str, body: Any, file: str) -> SubjectConfig:
-    place = f"[subjects.{name}] in {file!r}"
-    if not isinstance(body, dict) or not isinstance(body.get("targets", []), list):
-        raise ConfigError(f"{place} has to be a table with a list of targets.")
-    for key in body:
-        if key not in _SUBJECT_KEYS:
-            raise _unknown(key, sorted(_SUBJECT_KEYS), place)
-    if not isinstance(body.get("plugin", name), str):
-        raise ConfigError(f"'plugin' of {place} has to be a text.")
-    targets = tuple(_target(one, place) for one in body.get("targets", []))
-    names = [target.name for target in targets]
-    for target in targets:
-        if names.count(target.name) > 1:
-            raise ConfigError(f"{place} has two targets named {target.name!r}.")
-        for need in target.depends_on:
-            if need not in names:
-                raise ConfigError(f"{target.name!r} in {place} depends on {need!r}, unknown there.")
-    return SubjectConfig(name, body.get("plugin", name), targets)
-
-
-def _target(body: Any, place: str) -> Target:
-    if not isinstance(body, dict):
-        raise ConfigError(f"A target of {place} has to be a table.")
-    for key in body:
-        if key not in _TARGET_KEYS:
-            raise _unknown(key, sorted(_TARGET_KEYS), place)
-    name, kind, port = body.get("name"), body.get("kind"), body.get("port")
-    if not (isinstance(name, str) and name and isinstance(kind, str) and kind):
-        raise ConfigError(f"A target of {place} needs a name and a kind.")
-    if port is not None and (type(port) is not int or not 0 < port < 65536):
-        raise ConfigError(f"The port of {name!r} in {place} is not a port number.")
-    for key in ("host", "log", "runs_at"):
-        if not isinstance(body.get(key, ""), str):
-            raise ConfigError(f"{key!r} of {name!r} in {place} has to be a text.")
-    needs = body.get("depends_on", [])
-    if not isinstance(needs, list) or not all(isinstance(need, str) for need in needs):
-        raise ConfigError(f"'depends_on' of {name!r} in {place} has to be a list of names.")
-    return Target(
-        name=name,
-        kind=kind,
-        host=body.get("host", "127.0.0.1"),
-        port=port,
-        depends_on=tuple(needs),
-        log=body.get("log", ""),
-        runs_at=_runs_at(body.get("runs_at", "")),
-    )
-
-
-def _runs_at(address: str) -> str:
-    """Where commands of a target run, if that can be understood."""
-    if address:
-        from operator_sre.executor.transports.places import place_of
-
-        place_of(address)
-    return address
