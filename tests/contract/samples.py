@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from operator_protocols.domain.action import Action, digest_of
+from operator_protocols.domain.alert import Alert
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Violation
@@ -23,6 +25,7 @@ from operator_sre.codec import to_json
 from tests.contract.clock import NOON
 
 __all__ = [
+    "alert",
     "approval",
     "escalated",
     "proof",
@@ -135,6 +138,28 @@ def standing_rule(name: str = "r1", *, scope: Scope = Scope.EVERYWHERE) -> Stand
         subject="shop",
         ticket=1,
         approval="a1",
+    )
+
+
+def alert(
+    fingerprint: str = "f1",
+    *,
+    subject: str = "shop",
+    summary: str = "p99 is 300 ms",
+    labels: Mapping[str, str] | None = None,
+) -> Alert:
+    """What another watcher says is wrong."""
+    return Alert(
+        trigger="prometheus",
+        fingerprint=fingerprint,
+        name="HighLatency",
+        subject=subject,
+        target="node-1",
+        invariant="alert:HighLatency",
+        severity=Severity.WARNING,
+        summary=summary,
+        since=NOON,
+        labels=labels or {},
     )
 
 

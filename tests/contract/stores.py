@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Protocol
 
 from operator_protocols.ports import (
+    Alerts,
     Approvals,
     Changes,
     Clock,
     Commands,
     Conditions,
+    Cursors,
     Entries,
     Intents,
     Journal,
@@ -73,6 +75,10 @@ class Ports(Protocol):
     def observations(self) -> Observations: ...
     @property
     def workflows(self) -> Workflows: ...
+    @property
+    def alerts(self) -> Alerts: ...
+    @property
+    def cursors(self) -> Cursors: ...
     @property
     def workflow_claims(self) -> WorkflowClaims: ...
     def close(self) -> None: ...

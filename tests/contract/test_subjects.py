@@ -1,97 +1,183 @@
-"""What a Subject and its Invariants promise, for every plug-in that is installed."""
+"""What every plug-in promises, kept by all that are installed; and liars, who are found out."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
-from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Observation, Seen
+from operator_protocols.domain.action import Argument, Outcome, Result
+from operator_protocols.domain.cause import Cause, Remedy
+from operator_protocols.domain.health import Health, Severity
+from operator_protocols.domain.observation import Finding, Observation, Seen
+from operator_protocols.domain.rig import ProcessSpec, RigSpec
 from operator_protocols.domain.target import Target
+from operator_protocols.domain.tool import ToolSpec
+from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import ObservationError
-from operator_protocols.ports import Invariant, Subject, SubjectSettings
+from operator_protocols.faults import killed
+from operator_protocols.ports import Invariant, Job, Plugin, Subject, SubjectSettings, Tool
+from operator_protocols.promises import broken_promises
 from operator_sre.plugins import find_plugin, plugin_names
-from tests.contract.clock import NOON, HeldClock
+from tests.contract.clock import HeldClock
 from tests.contract.plants import Plant
-from tests.contract.servers import hangs, serving, unused_port
 
 pytestmark = pytest.mark.asyncio
 
-TIMEOUT_S = 0.3
 
-
-def _subject(plugin: str, *targets: Target) -> Subject:
-    settings = SubjectSettings("mine", lambda: targets, HeldClock(), TIMEOUT_S, {})
-    return find_plugin(plugin).subject(settings)
-
-
-@pytest.fixture(params=plugin_names())
-def plugin(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def _kinds(plugin: str) -> list[str]:
-    """The kinds of targets that this plug-in's rig has, and one that nobody knows."""
-    rig = find_plugin(plugin).rig
-    return [*(sorted({one.kind for one in rig().processes}) if rig else []), "odd"]
-
-
-async def test_a_subject_is_what_it_was_configured_as(plugin: str) -> None:
-    target = Target("a", "node", port=1)
-    subject = _subject(plugin, target)
-    assert isinstance(subject, Subject)
-    assert subject.name == "mine"
-    assert list(subject.targets()) == [target]
-
-
-async def test_invariants_have_names_of_their_own_and_sane_graces(plugin: str) -> None:
-    invariants = _subject(plugin).invariants
-    names = [invariant.name for invariant in invariants]
-    assert names
-    assert len(set(names)) == len(names)
-    assert "observable" not in names, "that name is the monitor's"
-    for invariant in invariants:
-        assert isinstance(invariant, Invariant)
-        assert 0.0 <= invariant.grace_s < 3600.0
-
-
-async def test_nothing_to_look_at_is_not_health(plugin: str) -> None:
-    with pytest.raises(ObservationError):
-        await _subject(plugin).observe()
-
-
-async def test_every_target_is_seen_however_it_fails_and_in_time(plugin: str) -> None:
-    loop = asyncio.get_running_loop()
-    async with serving(hangs) as silent:
-        with unused_port() as dead:
-            targets = [
-                Target(f"{kind}-{how}", kind, port=port)
-                for kind in _kinds(plugin)
-                for how, port in (("silent", silent), ("dead", dead), ("portless", None))
-            ]
-            begun = loop.time()
-            observation = await _subject(plugin, *targets).observe()
-            assert loop.time() - begun < 2 * TIMEOUT_S + 1.5
-    assert observation.subject == "mine"
-    assert observation.at == NOON
-    assert {seen.target for seen in observation.seen} == {target.name for target in targets}
-    for invariant in _subject(plugin).invariants:
-        findings = list(invariant.check(observation))
-        assert all(finding.health is not Health.HEALTHY for finding in findings)
-
-
-async def test_a_check_is_pure_and_knows_nothing_of_what_was_not_seen(plugin: str) -> None:
-    blind = Observation("mine", NOON, (Seen("a", problem="it answered 500"), Seen("b")))
-    empty = Observation("mine", NOON)
-    for invariant in _subject(plugin).invariants:
-        first, again = list(invariant.check(blind)), list(invariant.check(blind))
-        assert first == again
-        assert all(finding.health is Health.UNKNOWN for finding in first)
-        assert list(invariant.check(empty)) == []
+@pytest.mark.parametrize("name", plugin_names())
+async def test_every_installed_plug_in_keeps_its_promises(name: str) -> None:
+    assert await broken_promises(find_plugin(name)) == []
 
 
 async def test_the_plant_of_our_tests_keeps_the_same_promises() -> None:
     plant = Plant(HeldClock())
     assert isinstance(plant, Subject)
     assert (await plant.observe()).of("node-1").readings == {"up": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Broken at every target that says so; says `verdict` of one that was not seen."""
+
+    name: str = "answers"
+    severity: Severity = Severity.CRITICAL
+    grace_s: float = 0.0
+    unseen: Health = Health.UNKNOWN
+    always: tuple[Finding, ...] = ()
+
+    def check(self, observation: Observation) -> Iterable[Finding]:
+        yield from self.always
+        for seen in observation.seen:
+            up = seen.readings.get("up")
+            known = Health.BROKEN if up is False else Health.HEALTHY
+            yield Finding(self.name, seen.target, self.unseen if up is None else known)
+
+
+@dataclass(frozen=True, slots=True)
+class Honest:
+    """A subject that keeps every promise, with one of them for a liar to replace."""
+
+    settings: SubjectSettings
+    invariants: Sequence[Invariant] = (Answers(),)
+    up: bool | None = False
+    slow_s: float = 0.0
+    forgets: str = ""
+    blind: bool = False
+    renamed: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.renamed or self.settings.name
+
+    def targets(self) -> Sequence[Target]:
+        return self.settings.targets()
+
+    async def observe(self) -> Observation:
+        await asyncio.sleep(self.slow_s)
+        targets = self.targets()
+        if not targets and not self.blind:
+            raise ObservationError("There is nothing to look at.")
+        seen = tuple(
+            Seen(one.name, {"up": self.up}) for one in targets if self.forgets not in (one.name,)
+        )
+        return Observation(self.name, self.settings.clock.now(), seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """A tool that answers `result`, or raises."""
+
+    spec: ToolSpec
+    result: Result | Exception
+
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+REFUSES = Result(Outcome.RAN, exit_code=1, stderr="it takes no such argument")
+PUSH = ToolSpec("push", "Push it.", (), Risk.LOW, changes=True)
+RIG = RigSpec("tiny", (ProcessSpec("a", "node", ("true",)),))
+CAUSE = Cause(
+    "stuck",
+    "it is stuck",
+    0.2,
+    remedies=(Remedy("push", "push it", "nothing", Risk.LOW, reversible=True),),
+    breaks=("answers",),
+)
+HONEST = Plugin(
+    name="honest",
+    sentence="Keeps its promises.",
+    subject=Honest,
+    causes=(CAUSE,),
+    rig=lambda: RIG,
+    faults=(killed("node_kill", "node", breaks=("answers",)),),
+    tools=lambda settings: [Lever(PUSH, REFUSES)],
+)
+
+
+def _subject(**lies: Any) -> Plugin:
+    return replace(HONEST, subject=lambda settings: Honest(settings, **lies))
+
+
+def _tools(*tools: Tool) -> Plugin:
+    return replace(HONEST, tools=lambda settings: tools)
+
+
+def _invariant(**lies: Any) -> Plugin:
+    return _subject(invariants=(replace(Answers(), **lies),))
+
+
+LIARS: dict[str, tuple[Callable[[], Plugin], str]] = {
+    "another name": (lambda: _subject(renamed="other"), "not as it was configured"),
+    "no sentence": (lambda: replace(HONEST, sentence=""), "say in a sentence what it knows"),
+    "no invariant": (lambda: _subject(invariants=()), "no invariant"),
+    "twice the same": (lambda: _subject(invariants=(Answers(), Answers())), "the same name"),
+    "the monitor's": (lambda: _invariant(name="observable"), "monitor's own"),
+    "endless grace": (lambda: _invariant(grace_s=1e6), "grace"),
+    "sees nothing": (lambda: _subject(blind=True), "does not raise ObservationError"),
+    "forgets one": (lambda: _subject(forgets="odd-dead"), "not seen at all: odd-dead"),
+    "all is well": (lambda: _subject(up=True), "which is not"),
+    "takes for ever": (lambda: _subject(slow_s=6.5), "took"),
+    "guesses": (lambda: _invariant(unseen=Health.BROKEN), "of what was not seen"),
+    "hopes": (lambda: _invariant(unseen=Health.HEALTHY), "of what was not seen"),
+    "talks": (
+        lambda: _invariant(always=(Finding("answers", "x", Health.UNKNOWN),)),
+        "when none was seen",
+    ),
+    "raises": (lambda: _tools(Lever(PUSH, ValueError("no"))), "raises ValueError"),
+    "does anything": (lambda: _tools(Lever(PUSH, Result(Outcome.RAN, 0))), "that it has not"),
+    "two levers": (lambda: _tools(Lever(PUSH, REFUSES), Lever(PUSH, REFUSES)), "Two tools"),
+    "no remedy": (lambda: replace(HONEST, tools=None), "'push', which is no tool"),
+    "odd cause": (lambda: replace(HONEST, causes=(replace(CAUSE, prior=1.5),)), "prior"),
+    "breaks nothing": (
+        lambda: replace(HONEST, causes=(replace(CAUSE, breaks=("x",)),)),
+        "'x', which is no invariant",
+    ),
+    "no rig": (lambda: replace(HONEST, rig=None), "no rig"),
+    "fault without a break": (
+        lambda: replace(HONEST, faults=(killed("node_kill", "node", breaks=()),)),
+        "which invariant it breaks",
+    ),
+    "fault at nothing": (
+        lambda: replace(HONEST, faults=(killed("store_kill", "store", breaks=("answers",)),)),
+        "which the rig has not",
+    ),
+    "two faults": (lambda: replace(HONEST, faults=HONEST.faults * 2), "Two faults"),
+}
+
+
+async def test_an_honest_plug_in_breaks_no_promise() -> None:
+    assert await broken_promises(HONEST) == []
+
+
+@pytest.mark.parametrize("lie", LIARS)
+async def test_a_liar_is_found_out(lie: str) -> None:
+    make, said = LIARS[lie]
+    broken = await broken_promises(make())
+    assert any(said in sentence for sentence in broken), broken

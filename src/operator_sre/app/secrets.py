@@ -12,7 +12,7 @@ SECRET_BYTES_MAX = 1 << 16
 
 
 def read_secret(path: str) -> str:
-    """The text of a file, without the line end. ObservationError names the file, not its content."""
+    """The text of a file, without its line end. An ObservationError names the file only."""
     try:
         with Path(path).expanduser().open("rb") as file:
             content = file.read(SECRET_BYTES_MAX + 1)

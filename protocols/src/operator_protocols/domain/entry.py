@@ -48,6 +48,9 @@ class Kind(StrEnum):
     SESSION_HELD = "session_held"
     SESSION_RESET = "session_reset"
     LIMITS_RESET = "limits_reset"
+    TICKET_FLAPPING = "ticket_flapping"
+    SILENCE_ADDED = "silence_added"
+    SILENCE_ENDED = "silence_ended"
     SEGMENT_STARTED = "segment_started"
     PURGED = "purged"
     WORKFLOW_REQUESTED = "workflow_requested"
@@ -56,6 +59,9 @@ class Kind(StrEnum):
     WORKFLOW_UNDO = "workflow_undo"
     WORKFLOW_CANCELLED = "workflow_cancelled"
     WORKFLOW_ENDED = "workflow_ended"
+    ALERT_FIRED = "alert_fired"
+    ALERT_CLEARED = "alert_cleared"
+    TRIGGER_REFUSED = "trigger_refused"
 
 
 @dataclass(frozen=True, slots=True)

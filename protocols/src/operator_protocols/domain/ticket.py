@@ -29,7 +29,10 @@ class TicketState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The one record of a break, from the first violation to its proof or its escalation."""
+    """The one record of a break, from the first violation to its proof or its escalation.
+
+    `flapping` when what is broken recovered and broke again several times within minutes.
+    """
 
     id: int
     subject: str
@@ -45,3 +48,4 @@ class Ticket:
     worker: str = ""
     run: str = ""
     reason: str = ""
+    flapping: bool = False

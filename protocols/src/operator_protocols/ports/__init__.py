@@ -16,20 +16,18 @@ from operator_protocols.ports.breaking import (
     Scene,
     Slow,
 )
+from operator_protocols.ports.reported import Alerts, Cursors
 from operator_protocols.ports.scheduled import WorkflowClaims, Workflows
 from operator_protocols.ports.stored import (
     Approvals,
     Changes,
     Checkpoints,
     Commands,
-    Condition,
-    Conditions,
     Entries,
     Intents,
     Journal,
     Leases,
     Modes,
-    Observations,
     Patterns,
     RawEntry,
     Runs,
@@ -39,6 +37,16 @@ from operator_protocols.ports.stored import (
     StandingRules,
     Switch,
     Tickets,
+)
+from operator_protocols.ports.watched import (
+    BREAKS_KEPT,
+    FLAP_BREAKS,
+    FLAP_S,
+    Condition,
+    Conditions,
+    Observations,
+    Silences,
+    Watchers,
 )
 from operator_protocols.ports.world import (
     CapabilityChecker,
@@ -57,8 +65,12 @@ from operator_protocols.ports.world import (
 )
 
 __all__ = [
+    "BREAKS_KEPT",
+    "FLAP_BREAKS",
+    "FLAP_S",
     "Abilities",
     "Ability",
+    "Alerts",
     "Approvals",
     "CapabilityChecker",
     "Changes",
@@ -67,6 +79,7 @@ __all__ = [
     "Commands",
     "Condition",
     "Conditions",
+    "Cursors",
     "Cut",
     "Entries",
     "Fault",
@@ -96,6 +109,7 @@ __all__ = [
     "Sessions",
     "Shell",
     "Signer",
+    "Silences",
     "Slow",
     "StandingRules",
     "Subject",
@@ -103,6 +117,7 @@ __all__ = [
     "Switch",
     "Tickets",
     "Tool",
+    "Watchers",
     "WorkflowClaims",
     "Workflows",
 ]

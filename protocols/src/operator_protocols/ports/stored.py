@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
@@ -11,10 +10,9 @@ from operator_protocols.domain.action import Result
 from operator_protocols.domain.checkpoint import Checkpoint
 from operator_protocols.domain.command import Attempt, Command, CommandFilter
 from operator_protocols.domain.entry import Actor, Draft, Entry
-from operator_protocols.domain.health import Health
 from operator_protocols.domain.limits import Limits, Usage
 from operator_protocols.domain.mode import SubjectMode
-from operator_protocols.domain.observation import Observation, Violation
+from operator_protocols.domain.observation import Violation
 from operator_protocols.domain.pattern import Pattern, PatternNote
 from operator_protocols.domain.permit import Approval, ApprovalState, Permit
 from operator_protocols.domain.query import Query
@@ -31,14 +29,11 @@ __all__ = [
     "Changes",
     "Checkpoints",
     "Commands",
-    "Condition",
-    "Conditions",
     "Entries",
     "Intents",
     "Journal",
     "Leases",
     "Modes",
-    "Observations",
     "Patterns",
     "RawEntry",
     "Runs",
@@ -378,43 +373,4 @@ class Patterns(Protocol):
 
     async def hide(self, name: str, *, reason: str, by: str) -> None:
         """Offer it no more; what is in the ledger stays there."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """The state of one invariant at one target, and since when, across restarts."""
-
-    subject: str
-    invariant: str
-    target: str
-    health: Health
-    since: datetime
-    broken_since: datetime | None
-    detail: str = ""
-
-
-@runtime_checkable
-class Conditions(Protocol):
-    """Grace clocks and recovery clocks that survive a restart."""
-
-    def of(self, subject: str) -> Sequence[Condition]:
-        """All of one subject."""
-        ...
-
-    async def update(self, conditions: Sequence[Condition]) -> None:
-        """Write them down."""
-        ...
-
-
-@runtime_checkable
-class Observations(Protocol):
-    """Telemetry beside the ledger, with its own retention."""
-
-    async def add(self, observation: Observation) -> None:
-        """Remember one look."""
-        ...
-
-    def newest(self, subject: str, *, limit: int) -> Sequence[Observation]:
-        """The newest looks at a subject, newest first."""
         ...

@@ -9,7 +9,7 @@ from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.run import Act, Ask, Briefing, Diagnose, Prove, Step
 from operator_protocols.domain.target import Target, dependencies_of
-from operator_sre.models.reasoner.belief import Belief, first_belief
+from operator_sre.models.reasoner.belief import Belief, Symptoms, first_belief
 from operator_sre.models.reasoner.causes import GENERIC
 from operator_sre.models.reasoner.probes import PROBES, Probe
 
@@ -74,8 +74,10 @@ def case_from(ask: Ask) -> Case:
         if isinstance(step.want, Act) and not _lost(step)
     )
     violated = [violation.target for violation in ask.briefing.ticket.violations]
-    causes: Sequence[Cause] = (*GENERIC, *ask.briefing.causes)
-    belief = first_belief(violated, ask.briefing.targets, causes).without(_blamed(ask.steps))
+    first = first_belief(
+        violated, ask.briefing.targets, _causes(ask.briefing), _symptoms(ask.briefing)
+    )
+    belief = first.without(_blamed(ask.steps))
     for reading in readings:
         belief = belief.after(reading.probe, reading.target, reading.outcome)
     return Case(
@@ -84,6 +86,22 @@ def case_from(ask: Ask) -> Case:
         tried=tried,
         belief=belief,
         last=ask.steps[-1] if ask.steps else None,
+    )
+
+
+def _causes(briefing: Briefing) -> Sequence[Cause]:
+    """Those of every subject, unless it knows better, and its own."""
+    own = {cause.name for cause in briefing.causes}
+    return (*(cause for cause in GENERIC if cause.name not in own), *briefing.causes)
+
+
+def _symptoms(briefing: Briefing) -> Symptoms:
+    broken: dict[str, set[str]] = {}
+    for violation in briefing.ticket.violations:
+        broken.setdefault(violation.target, set()).add(violation.invariant)
+    return Symptoms(
+        {target: frozenset(names) for target, names in broken.items()},
+        {seen.target: seen.readings for seen in briefing.observation.seen},
     )
 
 

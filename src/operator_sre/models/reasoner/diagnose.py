@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from operator_protocols.domain.action import Argument
 from operator_protocols.domain.cause import Remedy
 from operator_protocols.domain.diagnosis import (
     Alternative,
@@ -13,15 +15,18 @@ from operator_protocols.domain.diagnosis import (
     Option,
 )
 from operator_protocols.domain.observation import Violation
+from operator_protocols.domain.run import Briefing
 from operator_protocols.domain.target import dependencies_of
+from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Risk
-from operator_sre.models.reasoner.belief import Suspect
+from operator_sre.models.reasoner.belief import Suspect, expected
 from operator_sre.models.reasoner.case import Case, Reading
 from operator_sre.models.reasoner.causes import HEALTHY, UNEXPLAINED
 
-__all__ = ["diagnose", "remedies_for"]
+__all__ = ["arguments_of", "diagnose", "remedies_for"]
 
 ALTERNATIVES_MAX = 3
+_BLANK = re.compile(r"\{(\w+)\}")
 TELLING = 2.0  # how many times likelier under one cause than the other counts as evidence
 
 
@@ -57,14 +62,46 @@ def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
 
 def remedies_for(case: Case, suspect: Suspect) -> list[Remedy]:
     """What could end it here: tools that exist and were not tried, least risk first."""
-    known = {spec.name for spec in case.briefing.tools}
     tried = {(act.action.tool, act.action.target) for act in case.tried}
+    own = {remedy.tool for remedy in suspect.cause.remedies}
+    offered = [
+        _offer(spec)
+        for spec in case.briefing.tools
+        if suspect.cause.name in spec.ends and spec.name not in own
+    ]
     left = [
         remedy
-        for remedy in suspect.cause.remedies
-        if remedy.tool in known and (remedy.tool, suspect.target) not in tried
+        for remedy in (*suspect.cause.remedies, *offered)
+        if (remedy.tool, suspect.target) not in tried
+        and arguments_of(remedy, case.briefing, suspect.target) is not None
     ]
     return sorted(left, key=lambda remedy: (remedy.risk.rank, not remedy.reversible))
+
+
+def arguments_of(remedy: Remedy, briefing: Briefing, target: str) -> dict[str, Argument] | None:
+    """What its tool is called with at a target; None without the tool or the reading."""
+    spec = next((one for one in briefing.tools if one.name == remedy.tool), None)
+    if spec is None:
+        return None
+    readings = {**briefing.observation.of(target).readings, "target": target}
+    here = spec.parameter("target") is not None
+    found: dict[str, Argument] = {"target": target} if here else {}
+    for name, value in remedy.arguments.items():
+        blank = _BLANK.fullmatch(value) if isinstance(value, str) else None
+        if blank is not None and readings.get(blank[1]) is None:
+            return None
+        found[name] = value if blank is None else readings[blank[1]]
+    return found
+
+
+def _offer(spec: ToolSpec) -> Remedy:
+    """What a tool itself says that it ends."""
+    trade_off = spec.expected or "nothing is known of what it costs"
+    return Remedy(spec.name, _plain(spec.sentence), trade_off, spec.risk, spec.reversible)
+
+
+def _plain(sentence: str) -> str:
+    return f"{sentence[:1].lower()}{sentence[1:].rstrip('.')}"
 
 
 def _timeline(case: Case) -> tuple[Evidence, ...]:
@@ -115,7 +152,7 @@ def _alternative(case: Case, suspect: Suspect, leader: Suspect) -> Alternative:
 
 def _chance(suspect: Suspect, reading: Reading) -> float:
     here = suspect.target == reading.target
-    table = suspect.cause.predicts.get(reading.probe, {}) if here else HEALTHY[reading.probe]
+    table = expected(suspect.cause, reading.probe) if here else HEALTHY[reading.probe]
     return table.get(reading.outcome, 0.01)
 
 

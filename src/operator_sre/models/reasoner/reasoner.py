@@ -8,7 +8,7 @@ from operator_protocols.domain.run import Act, Answer, Ask, Diagnose, Escalate, 
 from operator_sre.models.reasoner.belief import Suspect
 from operator_sre.models.reasoner.case import Case, case_from
 from operator_sre.models.reasoner.causes import UNEXPLAINED
-from operator_sre.models.reasoner.diagnose import diagnose, remedies_for
+from operator_sre.models.reasoner.diagnose import arguments_of, diagnose, remedies_for
 
 __all__ = ["Reasoner"]
 
@@ -86,7 +86,7 @@ def _decide(case: Case) -> Answer:
         return Answer(f"{_table(case)} {reason}", (Diagnose(diagnosis), Escalate(reason)))
     action = Action(
         tool=remedy.tool,
-        arguments={"target": leader.target},
+        arguments=arguments_of(remedy, case.briefing, leader.target) or {},
         target=leader.target,
         reasoning=diagnosis.summary,
         expected=f"{leader.target} answers again and its invariants hold",

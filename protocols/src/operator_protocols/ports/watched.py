@@ -1,0 +1,121 @@
+"""What is remembered of watching: conditions and their clocks, looks, silences, and who watches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Observation
+from operator_protocols.domain.silence import Silence
+from operator_protocols.domain.watcher import Watcher
+
+__all__ = [
+    "BREAKS_KEPT",
+    "FLAP_BREAKS",
+    "FLAP_S",
+    "Condition",
+    "Conditions",
+    "Observations",
+    "Silences",
+    "Watchers",
+]
+
+# What keeps breaking: so many breaks that began within so long.
+FLAP_BREAKS = 3
+FLAP_S = 600.0
+# How many beginnings of breaks are remembered, at most.
+BREAKS_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The state of one invariant at one target, and since when, across restarts.
+
+    `breaks` are when it began to be broken lately, oldest first.
+    """
+
+    subject: str
+    invariant: str
+    target: str
+    health: Health
+    since: datetime
+    broken_since: datetime | None
+    detail: str = ""
+    breaks: tuple[datetime, ...] = ()
+
+    def flapping(self, now: datetime) -> bool:
+        """True when it broke again and again within the last minutes."""
+        if len(self.breaks) < FLAP_BREAKS:
+            return False
+        return (now - self.breaks[-FLAP_BREAKS]).total_seconds() <= FLAP_S
+
+
+@runtime_checkable
+class Conditions(Protocol):
+    """Grace clocks and recovery clocks that survive a restart."""
+
+    def of(self, subject: str) -> Sequence[Condition]:
+        """All of one subject."""
+        ...
+
+    async def update(self, conditions: Sequence[Condition]) -> None:
+        """Write them down."""
+        ...
+
+    async def forget(self, conditions: Sequence[Condition]) -> None:
+        """Drop those of targets and invariants that are no more."""
+        ...
+
+
+@runtime_checkable
+class Observations(Protocol):
+    """Telemetry beside the ledger, with its own retention."""
+
+    async def add(self, observation: Observation) -> None:
+        """Remember one look."""
+        ...
+
+    def newest(self, subject: str, *, limit: int) -> Sequence[Observation]:
+        """The newest looks at a subject, newest first."""
+        ...
+
+    def after(self, subject: str, at: datetime, *, limit: int) -> Sequence[Observation]:
+        """The looks at a subject behind this moment, oldest first."""
+        ...
+
+
+@runtime_checkable
+class Silences(Protocol):
+    """What people keep from opening tickets, as the ledger tells it."""
+
+    def find(self, *, at: datetime | None = None) -> Sequence[Silence]:
+        """All of them, newest first; or those that hold at this moment."""
+        ...
+
+    async def add(self, silence: Silence) -> None:
+        """It counts from its start on. ConflictError when there is one of that id."""
+        ...
+
+    async def end(self, silence: str, *, by: str, reason: str) -> None:
+        """It counts no more. ConflictError when it is over already; NotFoundError for none."""
+        ...
+
+
+@runtime_checkable
+class Watchers(Protocol):
+    """Who watches, as they tell of themselves; beside the ledger."""
+
+    def find(self) -> Sequence[Watcher]:
+        """Everybody who has not left, who spoke last first."""
+        ...
+
+    async def beat(self, watcher: Watcher) -> None:
+        """Say that one is there, and what one watches."""
+        ...
+
+    async def leave(self, worker: str) -> None:
+        """Say that one goes; fine when one was never there."""
+        ...
