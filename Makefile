@@ -10,7 +10,7 @@ DEBIAN_PACKAGES := bubblewrap busybox-static docker.io openssh-client openssh-se
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint test-system test-crash tables lock clean
+.PHONY: help demo test check lint test-system test-crash test-faults tables lock clean
 
 # Another project's Python settings must not reach into this one.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -40,6 +40,7 @@ help:
 	@echo 'make check        style, types, layers and tidiness only'
 	@echo 'make test-system  as root on Debian: install what tests could miss, then forbid skips'
 	@echo 'make test-crash   writers and operators killed 900 times (minutes)'
+	@echo 'make test-faults  every fault of every rig: it breaks what it says, and heals (minutes)'
 	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
 	@echo 'make clean        remove .venv and what tools left behind'
@@ -75,6 +76,11 @@ test-system: lint
 test-crash: lint
 	@echo '== rough treatment' \
 		&& .venv/bin/python -m pytest -q -n $(WORKERS) tests/crash -m slow $(ARGS)
+
+# The faults of one subject share a rig, so that they are for one process.
+test-faults: lint
+	@echo '== every fault of every rig' && .venv/bin/python -m pytest -q -n $(WORKERS) \
+		--dist loadgroup tests/lab/matrix -m slow $(ARGS)
 
 tables:
 	@$(call ready,all)

@@ -95,6 +95,7 @@ class Pipeline:
         watched = await self.monitor.watch(care.subject)
         await self.desk.file(watched.violations, watched.targets)
         at = watched.sighting.observation.at
+        await self.desk.flag(subject, watched.conditions, at)
         await self.desk.recover(subject, watched.conditions, at)
         return watched.sighting
 

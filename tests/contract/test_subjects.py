@@ -143,7 +143,7 @@ LIARS: dict[str, tuple[Callable[[], Plugin], str]] = {
     "sees nothing": (lambda: _subject(blind=True), "does not raise ObservationError"),
     "forgets one": (lambda: _subject(forgets="odd-dead"), "not seen at all: odd-dead"),
     "all is well": (lambda: _subject(up=True), "which is not"),
-    "takes for ever": (lambda: _subject(slow_s=6.5), "took"),
+    "takes for ever": (lambda: _subject(slow_s=1.6), "took"),
     "guesses": (lambda: _invariant(unseen=Health.BROKEN), "of what was not seen"),
     "hopes": (lambda: _invariant(unseen=Health.HEALTHY), "of what was not seen"),
     "talks": (
@@ -179,5 +179,5 @@ async def test_an_honest_plug_in_breaks_no_promise() -> None:
 @pytest.mark.parametrize("lie", LIARS)
 async def test_a_liar_is_found_out(lie: str) -> None:
     make, said = LIARS[lie]
-    broken = await broken_promises(make())
+    broken = await broken_promises(make(), slack_s=0.5)
     assert any(said in sentence for sentence in broken), broken

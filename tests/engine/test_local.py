@@ -305,6 +305,9 @@ async def test_several_subjects_are_watched_side_by_side(plant: Make) -> None:
     one = plant(Script())
     watching = asyncio.ensure_future(one.engine().watch(["shop", "shop"]))
     await one.clock.asleep(2)
+    assert one.shop.plant.looks == 1
+    one.clock.advance(INTERVAL_S - 0.1)
+    await one.clock.asleep(2)
     assert one.shop.plant.looks == 2
     assert len(one.shop.store.tickets.find()) == 1
     await _stop(watching)

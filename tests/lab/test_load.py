@@ -1,4 +1,4 @@
-"""Steady load: it counts what really came back."""
+"""Load: it comes as it should, and counts what really came back."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from operator_protocols.domain.rig import LoadSpec
 from operator_protocols.errors import RigError
+from operator_sre.lab.layout import LOAD
 from operator_sre.lab.load import STATS_FILE, Load, LoadStats, Sample, main, read_load
-from operator_sre.lab.plan import LOAD
 from operator_sre.lab.rig import Rig, RunState
 from operator_sre.processes.control import Control
 from tests.lab.conftest import Up, rig_spec

@@ -6,13 +6,17 @@ import os
 import socket
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from operator_protocols.domain.rig import ProcessSpec, RigSpec
+from operator_protocols.domain.target import Process
 from operator_protocols.errors import PortTakenError, RigError
-from operator_sre.lab.manifest import HOST
-from operator_sre.lab.ports import ChoosePorts, choose_ports, listens, taken
+from operator_sre.lab.layout import Layout
+from operator_sre.lab.manifest import HOST, Manifest
+from operator_sre.lab.ports import ChoosePorts, choose_ports, listening, listens, taken
 from operator_sre.lab.readiness import answers, wait_ready
 from operator_sre.processes.identity import process_of
 from tests.lab.conftest import NODE
@@ -44,6 +48,8 @@ def test_a_bound_port_is_taken() -> None:
         me = process_of(os.getpid())
         assert me is not None
         assert listens(me, port)
+        assert port in (listening() or ())
+    assert port not in (listening() or ())
     assert not taken(port)
     assert not listens(me, port)
 
@@ -59,6 +65,12 @@ async def test_an_accepted_connection_answers_and_http_needs_200() -> None:
     assert not await answers(port)
 
 
+def _layout(directory: Path, port: int) -> Layout:
+    spec = RigSpec("tiny", (NODE,))
+    made = datetime(2031, 1, 2, tzinfo=UTC)
+    return Layout(directory, Manifest(spec, made, Process(1, 2.5), {"node-1": port}))
+
+
 def _sleeper() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
 
@@ -71,25 +83,29 @@ async def test_somebody_else_who_answers_is_not_us(tmp_path: Path) -> None:
         port = holder.getsockname()[1]
         process = process_of(sleeper.pid)
         assert process is not None
-        spec = NODE.__class__("node-1", "node", ("x",))
+        spec = ProcessSpec("node-1", "node", ("x",))
+        layout = _layout(tmp_path, port)
         with pytest.raises(PortTakenError, match="Another process answers"):
-            await wait_ready(spec, process=process, port=port, log=tmp_path / "log")
+            await wait_ready(layout, spec, process=process)
         sleeper.kill()
         sleeper.wait()
         with pytest.raises(PortTakenError, match="was taken"):
-            await wait_ready(spec, process=process, port=port, log=tmp_path / "log")
+            await wait_ready(layout, spec, process=process)
     with pytest.raises(RigError, match="ended while it was starting") as failure:
-        await wait_ready(spec, process=process, port=port, log=tmp_path / "log")
+        await wait_ready(layout, spec, process=process)
     assert not isinstance(failure.value, PortTakenError)
 
 
 @pytest.mark.asyncio
 async def test_last_words_tell_of_a_thief_who_is_gone(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("[Errno 98] error while attempting to bind: Address already in use\n")
+    layout = _layout(tmp_path, choose_ports(["a"])["a"])
+    layout.home("node-1").mkdir()
+    layout.log("node-1").write_text(
+        "[Errno 98] error while attempting to bind: Address already in use\n"
+    )
     with _sleeper() as sleeper:
         process = process_of(sleeper.pid)
         sleeper.kill()
     assert process is not None
     with pytest.raises(PortTakenError):
-        await wait_ready(NODE, process=process, port=choose_ports(["a"])["a"], log=log)
+        await wait_ready(layout, NODE, process=process)

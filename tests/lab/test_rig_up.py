@@ -15,8 +15,8 @@ import pytest
 
 from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
 from operator_protocols.errors import NotFoundError, PortTakenError, RigError
+from operator_sre.lab.layout import LOAD, own_home
 from operator_sre.lab.manifest import HOST
-from operator_sre.lab.plan import LOAD, log_of
 from operator_sre.lab.ports import choose_ports
 from operator_sre.lab.raising import raise_rig, retire
 from operator_sre.lab.readiness import answers
@@ -155,7 +155,7 @@ async def test_a_failed_start_leaves_nothing(
 async def test_a_cancelled_start_leaves_nothing(tmp_path: Path, owned: bool) -> None:
     spec = RigSpec("tiny", (STORE, replace(NODE, argv=_SLOW)))
     task = asyncio.create_task(Rig.up(spec, tmp_path / "rig", owned=owned))
-    await eventually(lambda: log_of(tmp_path / "rig", "node-1").exists())
+    await eventually(lambda: (own_home(tmp_path / "rig", "node-1") / "node-1.log").exists())
     task.cancel()
     await asyncio.sleep(0)
     task.cancel()

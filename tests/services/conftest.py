@@ -62,6 +62,7 @@ class StoreServer:
     port: int
     directory: Path
     options: tuple[str, ...]
+    config: Path | None = None
     process: subprocess.Popen[bytes] | None = None
     client: Any = field(init=False)
 
@@ -76,8 +77,11 @@ class StoreServer:
 
     def start(self) -> bool:
         """Start the server; False when somebody else took its port."""
-        command = [str(_find_valkey()), "--port", str(self.port), "--bind", "127.0.0.1"]
-        command += ["--save", "", "--appendonly", "no", "--dir", str(self.directory)]
+        config = [str(self.config)] if self.config else []
+        command = [str(_find_valkey()), *config, "--port", str(self.port), "--bind", "127.0.0.1"]
+        command += ["--dir", str(self.directory)]
+        if self.config is None:
+            command += ["--save", "", "--appendonly", "no"]
         command += ["--loglevel", "warning", *self.options]
         with (self.directory / "valkey.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -159,12 +163,14 @@ class Rig:
         self._directory = directory
         self._ends = ends
 
-    def store(self, *options: str, started: bool = True) -> StoreServer:
+    def store(self, *options: str, started: bool = True, config: Path | None = None) -> StoreServer:
         """A private store; with `started=False` only its port is chosen."""
         while True:
             directory = self._directory / uuid.uuid4().hex
             directory.mkdir()
-            server = StoreServer(port=_free_port(), directory=directory, options=options)
+            server = StoreServer(
+                port=_free_port(), directory=directory, options=options, config=config
+            )
             self._ends.callback(server.close)
             if not started or server.start():
                 return server
@@ -216,6 +222,19 @@ class Rig:
             stderr=stderr,
             env={"PATH": os.environ["PATH"], "PYTHONPATH": str(_SOURCE)},
         )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes minutes; runs with `-m slow` only")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "slow" in config.option.markexpr:
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ import pytest
 if TYPE_CHECKING:
     from tests.services.conftest import NodeProcess, Rig, StoreServer
 
+CONFIGURATION = ("nodes", "limits", "limits-declared", "blocks")
+
 
 def test_a_limit_set_on_one_node_is_enforced_by_all(trio: list[NodeProcess], key: str) -> None:
     answer = trio[0].http.put(f"/limits/{key}", json={"limit": 3})
@@ -125,7 +127,7 @@ def test_every_key_the_service_writes_expires_except_its_configuration(rig: Rig)
         node.check(f"key-{number}")
 
     names = set(store.client.scan_iter())
-    configuration = {f"other:{{x}}:{noun}" for noun in ("nodes", "limits", "blocks")}
+    configuration = {f"other:{{x}}:{noun}" for noun in CONFIGURATION}
     assert names - configuration == {f"other:{{x}}:window:key-{number}" for number in range(4)}
     assert configuration <= names
     assert all(0 < store.client.pttl(name) <= 20_000 for name in names - configuration)

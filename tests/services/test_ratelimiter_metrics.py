@@ -39,6 +39,24 @@ def test_every_metric_moves_with_what_happens(rig: Rig) -> None:
     assert math.isnan(node.metric("ratelimiter_active_counters"))
 
 
+@pytest.mark.parametrize(("mode", "answer"), [("fail_open", "allowed"), ("fail_closed", "refused")])
+def test_degraded_mode_is_seen_in_metrics_and_health(rig: Rig, mode: str, answer: str) -> None:
+    store = rig.store()
+    node = rig.node(store, "--on-store-loss", mode)
+    node.check("a")
+    assert node.metric("ratelimiter_degraded") == 0
+    assert node.get("/health")["degraded"] is False
+    store.kill()
+    for _ in range(3):
+        node.check("a")
+    assert node.metric("ratelimiter_degraded") == 1
+    other = "refused" if answer == "allowed" else "allowed"
+    undecided = 'ratelimiter_requests_undecided_total{answer="%s"}'
+    assert [node.metric(undecided % name) for name in (answer, other)] == [3, 0]
+    health = node.get("/health")
+    assert (health["degraded"], health["on_store_loss"]) == (True, mode)
+
+
 def test_buckets_reach_from_one_millisecond_to_one_second(node: NodeProcess) -> None:
     text = node.http.get("/metrics").text
     assert 'ratelimiter_check_duration_seconds_bucket{le="0.001"}' in text

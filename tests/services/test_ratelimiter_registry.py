@@ -57,6 +57,7 @@ def test_a_record_tells_where_a_node_is_and_how_it_is_configured(
         "default_limit": 7,
         "window_s": 60.0,
         "on_store_loss": "fail_closed",
+        "draining": False,
     }
     second, _ = store.client.time()
     assert second - 5 < heartbeat_s <= second + 1

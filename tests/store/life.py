@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.pattern import Pattern
 from operator_protocols.domain.permit import ApprovalState, Permit
+from operator_protocols.domain.silence import Silence
 from operator_protocols.domain.verdict import Mode
+from operator_protocols.domain.watcher import Watch, Watcher
 from operator_protocols.domain.workflow import StepNote, WorkflowState
 from operator_protocols.ports import Clock, Condition
 from operator_sre.gate import Gate, Policy
@@ -25,6 +28,7 @@ from operator_sre.store.places import database_at
 from operator_sre.store.transaction import Rules
 from tests.contract.clock import HeldClock
 from tests.contract.samples import (
+    alert,
     approval,
     escalated,
     resolved,
@@ -149,9 +153,24 @@ async def live_through_everything(store: Store, clock: HeldClock) -> None:
         await store.modes.set(name, Mode.APPROVE, by="ada", reason="\ud800")
     await store.modes.reset("other", by="ada", reason="")
     await _live_through_workflows(store, clock, ada)
+    await store.alerts.take([alert("f1", summary="\ud800"), alert("f2")])
+    await store.alerts.take([replace(alert("f2"), firing=False)])
+    await store.cursors.claim("notify/a", "worker", lease_s=30.0)
+    await _live_through_silences(store, clock)
     await store.observations.add(Observation("shop", clock.now()))
     condition = Condition("shop", "up", "node-1", Health.BROKEN, clock.now(), None)
     await store.conditions.update([condition])
+    await store.watchers.beat(Watcher("here", clock.now(), clock.now(), (Watch("shop", 5.0),)))
+
+
+async def _live_through_silences(store: Store, clock: HeldClock) -> None:
+    for name in ("quiet-1", "quiet-2"):
+        until = clock.now() + timedelta(hours=1)
+        silence = Silence(name, clock.now(), until, "ada", "\ud800", "shop", "node-*")
+        await store.silences.add(silence)
+    await store.silences.end("quiet-2", by="bob", reason="it was quick")
+    flaps = Draft(Kind.TICKET_FLAPPING, {"violations": ["shop/node-1/up"]}, ticket=1)
+    await store.journal.append(flaps)
 
 
 async def _live_through_workflows(store: Store, clock: HeldClock, by: Actor) -> None:

@@ -29,7 +29,10 @@ MEDDLING = {
     "DELETE FROM resets": Difference("resets", 1, 0, 0),
     "DELETE FROM patterns": Difference("patterns", 2, 0, 0),
     "UPDATE standing_rules SET revoked = 0": Difference("standing_rules", 0, 0, 1),
+    "UPDATE silences SET until = 9": Difference("silences", 0, 0, 2),
+    "UPDATE tickets SET flapping = 0": Difference("tickets", 0, 0, 1),
     "UPDATE workflows SET epoch = 9": Difference("workflows", 0, 0, 2),
+    "UPDATE alerts SET firing = 1": Difference("alerts", 0, 0, 1),
     "DELETE FROM workflow_steps WHERE place = 0": Difference("workflow_steps", 2, 0, 0),
 }
 

@@ -69,6 +69,7 @@ async def test_a_node_that_is_well_is_seen_with_its_readings() -> None:
     assert seen.readings == {
         "kind": "node",
         "reachable": True,
+        "store_problem": "",
         **{name: value for name, value in WELL.items() if name != "name"},
     }
 
@@ -81,6 +82,7 @@ UNREACHABLE: list[tuple[str, Behave, str]] = [
     ("drips its body", drips(OK + b"content-length: 9999\r\n\r\n", every_s=0.05), "in time"),
     ("garbage", says(b"\x00\xff\xfegarbage\r\n\r\n"), ""),
     ("half an answer", says(OK + b"content-length: 100\r\n\r\n{"), ""),
+    ("another server", http(404, b"nothing here"), "no node"),
 ]
 
 
@@ -107,7 +109,6 @@ async def test_a_port_that_refuses_is_seen_as_unreachable() -> None:
 
 STRANGE: list[tuple[str, Behave]] = [
     ("500", http(500, {"status": "up", "store_connected": True})),
-    ("404", http(404, b"nothing here")),
     ("a redirect", http(302, b"", headers="location: http://127.0.0.1:1/\r\n")),
     ("not JSON", http(200, b"<html>")),
     ("nothing", http(200, b"")),
@@ -244,10 +245,10 @@ async def test_the_plug_in_builds_this_subject() -> None:
     settings = SubjectSettings("shop", list, SystemClock(), TIMEOUT_S, {})
     subject = plugin.subject(settings)
     assert subject.name == "shop"
-    assert [invariant.name for invariant in subject.invariants] == [
-        "node_down",
-        "redis_disconnected",
-    ]
-    assert {fault.name for fault in plugin.faults} == {
-        *("node_kill", "node_pause", "store_kill", "store_pause"),
+    assert {invariant.name for invariant in subject.invariants} >= {
+        *("node_down", "redis_disconnected", "high_latency"),
+        *("counter_drift", "ghost_allowing", "over_limit"),
     }
+    names = [fault.name for fault in plugin.faults]
+    assert len(set(names)) == len(names)
+    assert {"node_kill", "latency", "disk_pressure", "network_partition"} <= set(names)

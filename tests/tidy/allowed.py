@@ -7,6 +7,9 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/executor/execute.py:Executor.execute": (
         "a tool that breaks must not leave its intent open; it is logged and unknown"
     ),
+    "src/operator_sre/app/lab.py:_judged": (
+        "whatever a plug-in's oracle raises, nobody has said that the fault is over"
+    ),
     "tests/crash/executing.py:forked": "a forked process must not run on as its parent",
     "src/operator_sre/app/workflows.py:_carried": (
         "one broken workflow must not end the agent; it is logged and has been failed"
@@ -14,12 +17,21 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/engine/local.py:LocalEngine._carry": (
         "one broken run must not end the agent; it is logged and its ticket released"
     ),
-    "src/operator_sre/monitor/look.py:Monitor._observe": (
+    "src/operator_sre/engine/watching.py:Rounds._look": (
+        "one broken subject must not blind us to all others; it is logged and counted"
+    ),
+    "src/operator_sre/monitor/look.py:_observe": (
         "whatever a plug-in raises, nothing was seen, and that is UNKNOWN"
     ),
     "src/operator_sre/monitor/look.py:_check": "a plug-in's check that crashes knows nothing",
     "src/operator_sre/plugins.py:_load": (
         "a stranger's module may raise anything while it is loaded; it is told in one sentence"
+    ),
+    "src/operator_sre/notify/channel.py:AppriseChannel._send": (
+        "whatever a service raises, a message was not sent, and its words may hold the address"
+    ),
+    "src/operator_sre/triggers/subject.py:WithAlerts.observe": (
+        "whatever a plug-in raises, nothing was seen, and alerts count all the same"
     ),
     "src/operator_sre/store/commit.py:Committer._apply": (
         "the error belongs to the one who waits for this change, who raises it"
@@ -38,11 +50,14 @@ SLEEPS: dict[str, str] = {
     "tests/crash/executing.py:forked": "waits for a process until its deadline",
     "tests/e2e/waiting.py:eventually": "polls a condition until its deadline",
     "tests/executor/transports/sshd.py:_await_banner": "polls a condition until its deadline",
+    "tests/lab/matrix/stage.py:Stage.until_healthy": "the pace of a monitor, until its deadline",
+    "tests/lab/matrix/stage.py:Stage.until_violated": "the pace of a monitor, until its deadline",
     "tests/processes/runners.py:end_runner": "polls a condition until its deadline",
     "tests/processes/waiting.py:eventually": "polls a condition until its deadline",
     "tests/services/conftest.py:_until": "polls a condition until its deadline",
     "tests/services/test_ratelimiter_window.py:Round._call": "the pace of a caller is the input",
     "tests/services/test_ratelimiter_window.py:Round._kill": "the moment of death is the input",
+    "tests/subjects/postgres/watching.py:eventually": "polls a condition until its deadline",
 }
 
 # `path` -> why it may hold a word that is otherwise kept out of committed files.

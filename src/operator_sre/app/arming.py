@@ -32,7 +32,8 @@ def hands_of(app: App, name: str) -> Hands:
     from operator_sre.lab.rig import Rig
     from operator_sre.lab.tools import rig_tools
 
-    if name == MACHINE or any(one.name == name for one in app.config.subjects):
+    told = app.is_alerted(name)
+    if name == MACHINE or told or any(one.name == name for one in app.config.subjects):
         return _hands(app, name, lambda: app.targets_of(name), None, (), Profile.STANDARD)
     rig = Rig.attach(app.rig_directory(name))
     return _hands(app, name, rig.targets, rig, rig_tools(rig), Profile.LAB)

@@ -1,34 +1,54 @@
-"""Rigs: bring one up, hurt it, heal it, take it down."""
+"""Rigs: bring one up, hurt it, heal it, start it anew, take it down."""
 
 from __future__ import annotations
 
+import asyncio
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from graphlib import TopologicalSorter
 
 from operator_protocols.domain.target import Target
-from operator_protocols.errors import NotFoundError, UsageError
-from operator_protocols.ports import Fault
+from operator_protocols.errors import MissingExtraError, NotFoundError, RigError, UsageError
+from operator_protocols.ports import Fault, Plugin, RightEnd
 from operator_sre.app.wiring import App
 from operator_sre.lab import faults
-from operator_sre.lab.load import LoadStats, read_load
+from operator_sre.lab.load_stats import Latency, LoadStats, read_load
 from operator_sre.lab.rig import Rig
-from operator_sre.plugins import find_plugin
+from operator_sre.plugins import find_plugin, plugin_names
 
 __all__ = [
+    "BrokenView",
+    "FaultView",
+    "Latency",
     "RigView",
+    "TargetView",
     "break_rig",
+    "choose_fault",
+    "choose_rig",
     "fault_of",
+    "faults_of",
+    "heal_all",
     "heal_rig",
     "own_rig",
+    "restart_rig",
     "rig_down",
+    "rig_report",
     "rig_status",
     "rig_up",
+    "rigs_up",
 ]
+
+ORACLE_S_MAX = 10.0
+UP = "operator lab up SUBJECT"
 
 
 @dataclass(frozen=True, slots=True)
 class TargetView:
-    """A target as a person needs it to break it by hand."""
+    """A target as a person needs it to break it by hand.
+
+    `port` is where it is reached, `ports` are those it listens on itself, its main one first.
+    """
 
     name: str
     kind: str
@@ -38,6 +58,31 @@ class TargetView:
     port: int | None
     log: str
     data_dir: str
+    ports: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenView:
+    """A fault that is in a rig, and what its oracle says; `over` is None when nobody asked it."""
+
+    fault: str
+    target: str
+    over: bool | None = None
+    still: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultView:
+    """A fault that a subject can have; `available` is None where no rig is up to tell."""
+
+    subject: str
+    name: str
+    sentence: str
+    kind: str
+    breaks: tuple[str, ...]
+    end: RightEnd
+    available: bool | None
+    why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +94,13 @@ class RigView:
     targets: tuple[TargetView, ...]
     load: LoadStats | None
     faults: tuple[str, ...]
+    broken: tuple[BrokenView, ...] = ()
 
 
-async def rig_up(app: App, subject: str) -> RigView:
+async def rig_up(app: App, subject: str | None) -> RigView:
     """Bring the rig of a subject to life under this home; it runs until it is taken down."""
+    if subject is None:
+        raise UsageError("Name a subject.", next_step=_rigs())
     await _raise(app, subject, owned=False)
     return rig_status(app, subject)
 
@@ -65,8 +113,13 @@ async def own_rig(app: App, subject: str) -> Rig:
 async def _raise(app: App, subject: str, *, owned: bool) -> Rig:
     plugin = find_plugin(subject)
     if plugin.rig is None:
-        raise UsageError(f"The subject {subject!r} has no rig.")
+        raise UsageError(f"The subject {subject!r} has no rig.", next_step=_rigs())
     return await Rig.up(plugin.rig(), app.rig_directory(subject), owned=owned)
+
+
+def _rigs() -> str:
+    able = [name for name in plugin_names() if find_plugin(name).rig is not None]
+    return f"Rigs: {', '.join(able) or 'none'}."
 
 
 async def rig_down(app: App, subject: str) -> None:
@@ -75,24 +128,102 @@ async def rig_down(app: App, subject: str) -> None:
     await Rig(app.rig_directory(subject)).down()
 
 
+def rigs_up(app: App) -> list[str]:
+    """The subjects whose rig lies under this home."""
+    return [name for name in plugin_names() if (app.rig_directory(name) / "rig.json").exists()]
+
+
+def choose_rig(app: App, subject: str | None) -> str:
+    """The subject that was named, or that of the only rig that is up."""
+    if subject is not None:
+        find_plugin(subject)
+        return subject
+    found = rigs_up(app)
+    if not found:
+        raise NotFoundError("No rig is up.", next_step=f"Start one with: {UP}")
+    if len(found) > 1:
+        raise UsageError("Several rigs are up.", next_step=f"Name one of: {', '.join(found)}.")
+    return found[0]
+
+
+def choose_fault(app: App, words: Sequence[str]) -> tuple[str, str | None]:
+    """Subject and fault, of which each may be left out; one word alone may be either."""
+    match list(words):
+        case []:
+            return choose_rig(app, None), None
+        case [word] if word in plugin_names():
+            return word, None
+        case [word]:
+            return choose_rig(app, None), word
+        case [subject, fault]:
+            return choose_rig(app, subject), fault
+        case _:
+            raise UsageError(
+                "At most a subject and a fault can be named.",
+                next_step="See them with: operator lab faults",
+            )
+
+
 def rig_status(app: App, subject: str) -> RigView:
     """Every target as it is now."""
     plugin = find_plugin(subject)
     rig = Rig.attach(app.rig_directory(subject))
     states = {process.name: process.state for process in rig.status().processes}
+    ports = rig.manifest().ports
     return RigView(
         subject=subject,
         directory=str(app.rig_directory(subject)),
-        targets=tuple(_view(target, states.get(target.name, "gone")) for target in rig.targets()),
+        targets=tuple(
+            _view(target, states.get(target.name, "gone"), ports) for target in rig.targets()
+        ),
         load=read_load(app.rig_directory(subject)),
         faults=tuple(fault.name for fault in plugin.faults),
+        broken=tuple(BrokenView(one.fault, one.target) for one in faults.broken(rig)),
     )
 
 
+async def rig_report(app: App, subject: str) -> RigView:
+    """The same, and of every fault in it what its oracle says."""
+    view = rig_status(app, subject)
+    rig = Rig.attach(app.rig_directory(subject))
+    asked = (_judged(rig, fault_of(subject, one.fault), one) for one in view.broken)
+    return replace(view, broken=tuple(await asyncio.gather(*asked)))
+
+
+async def _judged(rig: Rig, fault: Fault, one: BrokenView) -> BrokenView:
+    try:
+        async with asyncio.timeout(ORACLE_S_MAX):
+            still = await faults.is_over(rig, fault, target=one.target)
+    except TimeoutError:
+        still = f"nobody could tell within {ORACLE_S_MAX:g} s"
+    except Exception as problem:  # noqa: BLE001  what a stranger's oracle raises is no good news
+        still = f"nobody could tell: {type(problem).__name__}: {problem}"
+    return replace(one, over=not still, still=still)
+
+
+async def restart_rig(app: App, subject: str, *, target: str | None) -> tuple[str, ...]:
+    """Start one target anew, or all, each after what it needs; returns their names."""
+    rig = Rig.attach(app.rig_directory(subject))
+    if target is not None:
+        await rig.restart(target)
+        return (target,)
+    order = TopologicalSorter({one.name: one.depends_on for one in rig.targets()})
+    order.prepare()
+    done: list[str] = []
+    while order.is_active():
+        able = order.get_ready()
+        await asyncio.gather(*(rig.restart(name) for name in able))
+        order.done(*able)
+        done += able
+    return tuple(done)
+
+
 async def break_rig(
-    app: App, subject: str, fault: str, *, target: str | None, seed: int | None
+    app: App, subject: str, fault: str | None, *, target: str | None, seed: int | None
 ) -> str:
-    """Inject a fault; returns the target that was hit."""
+    """Inject a fault; returns the target that was hit. UsageError lists faults if none is named."""
+    if fault is None:
+        raise UsageError("Name a fault.", next_step=_listed(find_plugin(subject)))
     found = fault_of(subject, fault)
     rig = Rig.attach(app.rig_directory(subject))
     return await faults.inject(rig, found, target=target, rng=random.Random(seed))
@@ -105,19 +236,79 @@ async def heal_rig(app: App, subject: str, fault: str, *, target: str | None) ->
     return await faults.heal(rig, found, target=target)
 
 
+async def heal_all(app: App, subject: str, *, target: str | None) -> tuple[BrokenView, ...]:
+    """Undo every fault (at this target), newest first; returns what was undone.
+
+    One that cannot be undone keeps none of the others from it.
+    """
+    rig = Rig.attach(app.rig_directory(subject))
+    if target is not None:
+        rig.manifest().process(target)  # NotFoundError names those there are
+    healed, problems = [], []
+    for one in reversed(faults.broken(rig)):
+        if target not in (None, one.target):
+            continue
+        try:
+            await faults.heal(rig, fault_of(subject, one.fault), target=one.target)
+            healed.append(BrokenView(one.fault, one.target))
+        except (NotFoundError, RigError) as problem:
+            problems.append(f"{one.fault} at {one.target}: {problem.message}")
+    if problems:
+        raise RigError(
+            f"Not everything could be healed. {' '.join(problems)}",
+            next_step=f"Begin anew with: operator lab down {subject}",
+        )
+    return tuple(healed)
+
+
 def fault_of(subject: str, name: str) -> Fault:
     """A fault of a subject by its name; NotFoundError lists those there are."""
-    known = find_plugin(subject).faults
-    for fault in known:
+    plugin = find_plugin(subject)
+    for fault in plugin.faults:
         if fault.name == name:
             return fault
-    raise NotFoundError(
-        f"{subject!r} has no fault {name!r}.",
-        next_step=f"Faults: {', '.join(fault.name for fault in known)}.",
-    )
+    raise NotFoundError(f"{subject!r} has no fault {name!r}.", next_step=_listed(plugin))
 
 
-def _view(target: Target, state: str) -> TargetView:
+def _listed(plugin: Plugin) -> str:
+    return f"Faults: {', '.join(fault.name for fault in plugin.faults) or 'none'}."
+
+
+def faults_of(app: App, subject: str | None) -> tuple[FaultView, ...]:
+    """Every fault of a subject, or of all that are installed, and whether it can be had here."""
+    names = plugin_names() if subject is None else [subject]
+    return tuple(view for name in names for view in _faults(app, name, find_plugin(name)))
+
+
+def _faults(app: App, subject: str, plugin: Plugin) -> tuple[FaultView, ...]:
+    rig, why_not = None, ""
+    if subject in rigs_up(app):
+        rig = Rig.attach(app.rig_directory(subject))
+    else:
+        why_not = _no_rig(plugin)
+
+    def view(fault: Fault) -> FaultView:
+        why = why_not if rig is None else faults.unavailable(rig, fault)
+        available = None if rig is None and not why else not why
+        facts = (fault.name, fault.sentence, fault.kind, fault.breaks, fault.end)
+        return FaultView(subject, *facts, available, why)
+
+    return tuple(view(fault) for fault in plugin.faults)
+
+
+def _no_rig(plugin: Plugin) -> str:
+    """Why there cannot be a rig on this machine, or ""."""
+    if plugin.rig is None:
+        return "it has no rig"
+    try:
+        plugin.rig()
+    except MissingExtraError as problem:
+        return str(problem)
+    return ""
+
+
+def _view(target: Target, state: str, ports: Mapping[str, int]) -> TargetView:
+    own = {key.partition(":"): port for key, port in ports.items()}
     return TargetView(
         name=target.name,
         kind=target.kind,
@@ -127,4 +318,5 @@ def _view(target: Target, state: str) -> TargetView:
         port=target.port,
         log=target.log,
         data_dir=target.data_dir,
+        ports={name or "main": port for (of, _, name), port in own.items() if of == target.name},
     )

@@ -23,6 +23,7 @@ from operator_protocols.ports import (
     PermissionChecker,
     Plugin,
     Shell,
+    Subject,
     SubjectSettings,
 )
 from operator_sre.app.hands import MACHINE, Hands, Surroundings
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from operator_sre.gate.policy import Rulebook
     from operator_sre.gate.policy.reload import PolicyFile
     from operator_sre.ledger.redaction import Redactor
+    from operator_sre.monitor import WatchStats
     from operator_sre.pipeline import Care, Pipeline
     from operator_sre.store.backup import Backup
     from operator_sre.store.check import CheckReport
@@ -75,6 +77,10 @@ __all__ = [
     "maintenance_of",
     "open_app",
 ]
+
+
+# How late a look may be, as a part of its interval, so that many monitors do not ask at once.
+JITTER = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +211,9 @@ class App:
             if one.name == subject:
                 read = None if one.targets else self.plugin_of(subject).targets
                 return one.targets if read is None else read(one.options)
-        return () if subject == MACHINE else Rig.attach(self.rig_directory(subject)).targets()
+        if subject == MACHINE or self.is_alerted(subject):
+            return ()
+        return Rig.attach(self.rig_directory(subject)).targets()
 
     def limits_of(self, targets: int, *, rig: bool) -> Limits:
         """How much may be changed about a subject with so many targets."""
@@ -263,7 +271,7 @@ class App:
         plugin = self.plugin_of(name)
         hands = self.hands(name)
         return Care(
-            subject=plugin.subject(hands.settings),
+            subject=self._told(plugin.subject(hands.settings)),
             gate=hands.gate,
             executor=hands.executor,
             propose=hands.propose,
@@ -271,8 +279,25 @@ class App:
             notes=plugin.notes,
         )
 
+    def is_alerted(self, subject: str) -> bool:
+        """True for what only a trigger sees."""
+        return any(one.name == subject and not one.subject for one in self.config.triggers)
+
+    def _told(self, subject: Subject) -> Subject:
+        """The subject, with what triggers tell of it."""
+        from operator_sre.triggers.subject import WithAlerts
+
+        if not any(one.subject == subject.name for one in self.config.triggers):
+            return subject
+        timeout_s = 2 * self.config.number("timeout_s")
+        return WithAlerts(subject, self.store.alerts, clock=self.clock, timeout_s=timeout_s)
+
     def plugin_of(self, name: str) -> Plugin:
-        """What knows a subject that is configured or has a rig."""
+        """What knows a subject that is configured or has a rig, or that only a trigger sees."""
+        if self.is_alerted(name):
+            from operator_sre.app.alerts import alerted_plugin
+
+            return alerted_plugin(self, name)
         plugins = {one.name: one.plugin for one in self.config.subjects}
         return find_plugin(plugins.get(name, name))
 
@@ -284,6 +309,7 @@ class App:
         life: Kill | None = None,
     ) -> SubjectSettings:
         """What its plug-in is given to build a subject and its tools."""
+        from operator_sre.app.describing import judging
         from operator_sre.app.secrets import read_secret
 
         options = {one.name: one.options for one in self.config.subjects}
@@ -296,6 +322,7 @@ class App:
             secret=read_secret,
             shell=shell,
             life=life,
+            judge=judging(self.rules),
         )
 
     def hands(self, name: str) -> Hands:
@@ -304,9 +331,10 @@ class App:
 
         return hands_of(self, name)
 
-    def engine(self) -> LocalEngine:
-        """The loops that watch and work, on this home."""
+    def engine(self, stats: WatchStats | None = None) -> LocalEngine:
+        """The loops that watch and work, on this home; `stats` tell how watching goes."""
         from operator_sre.engine import LocalEngine
+        from operator_sre.monitor import WatchStats
 
         cares: dict[str, Care] = {}
 
@@ -324,10 +352,15 @@ class App:
             new_id=self.new_id,
             interval_s=self.config.number("interval_s"),
             switch=self.store.switch,
+            intervals={name: self.config.interval_of(name) for name in self.subjects()},
+            jitter=JITTER,
+            watchers=self.store.watchers,
+            stats=stats or WatchStats(),
         )
 
     def _pipeline(self, care: Callable[[str], Care]) -> Pipeline:
         from operator_sre.app.policy import budget_of
+        from operator_sre.app.silences import silences_now
         from operator_sre.models.reasoner import Reasoner
         from operator_sre.monitor import Monitor
         from operator_sre.pipeline import Pipeline
@@ -343,8 +376,15 @@ class App:
                 observations=store.observations,
                 timeout_s=config.number("timeout_s") * 3,
                 blind_grace_s=2 * interval_s,
+                quiet=lambda subject: silences_now(self, subject),
+                blind_graces={name: 2 * config.interval_of(name) for name in self.subjects()},
             ),
-            desk=Desk(tickets=store.tickets, leases=store.leases, stable_s=config.stable_s),
+            desk=Desk(
+                tickets=store.tickets,
+                leases=store.leases,
+                stable_s=config.stable_s,
+                journal=store.journal,
+            ),
             model=Reasoner(),
             verifier=Verifier(
                 clock=self.clock,
@@ -387,6 +427,9 @@ def look_at_app(config: Config) -> Iterator[App]:
 def _opened(config: Config, where: str | Path) -> Iterator[App]:
     clock, key = SystemClock(), KeyFile(config.ledger_key)
     store = open_store_at(where, _rules(config, clock, key))
+    store.observations.keep(
+        kept=int(config.number("history_looks")), kept_s=config.number("history_days") * 86_400
+    )
     try:
         yield App(config, store, clock, key, lambda: secrets.token_hex(16), _rulebook(config))
     finally:

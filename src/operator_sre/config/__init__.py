@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from operator_sre.config.settings import SETTINGS, Config, Setting, load_config
+from operator_sre.config.notices import NoticeConfig
+from operator_sre.config.settings import (
+    SETTINGS,
+    Config,
+    Setting,
+    load_config,
+    reread_subjects,
+)
 from operator_sre.config.subjects import SubjectConfig
+from operator_sre.config.windows import seconds_of
 
-__all__ = ["SETTINGS", "Config", "Setting", "SubjectConfig", "load_config"]
+__all__ = [
+    "SETTINGS",
+    "Config",
+    "NoticeConfig",
+    "Setting",
+    "SubjectConfig",
+    "load_config",
+    "reread_subjects",
+    "seconds_of",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,13 @@ import platformdirs
 
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import ConfigError
+from operator_sre.config.notices import NoticeConfig, notices_of
 from operator_sre.config.subjects import SubjectConfig, subjects_of
 from operator_sre.config.tables import unknown
+from operator_sre.config.triggers import triggers_of
+from operator_sre.triggers.trigger import Trigger
 
-__all__ = ["SETTINGS", "Config", "Setting", "load_config"]
+__all__ = ["SETTINGS", "Config", "Setting", "load_config", "reread_subjects"]
 
 FILE = "operator.toml"
 POLICY_FILE = "policy.yaml"
@@ -46,6 +49,13 @@ def _switch(text: str) -> bool:
     if text not in {"0", "1"}:
         raise ValueError("has to be 0 or 1")
     return text == "1"
+
+
+def _address(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if text and not (host and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError("has to be an address such as 127.0.0.1:9464")
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("self_approval", "1", _switch, "0: nobody approves a request of their own"),
     Setting("changes_per_hour", "30", _number(1, 10000), "changes of a subject in an hour"),
     Setting("targets_max", "0", _number(0, 10000), "targets changed in 5 minutes; 0: a third"),
+    Setting("metrics", "", _address, "where our own metrics are served, as 127.0.0.1:9464"),
+    Setting("heartbeat_url_file", "", str, "a file with the URL that hears that we look; a secret"),
+    Setting("heartbeat_s", "60", _number(1, 86400), "seconds between two heartbeats"),
+    Setting("history_days", "7", _number(0.01, 3650), "days for which looks are kept"),
+    Setting("history_looks", "20000", _number(100, 10_000_000), "looks kept of each subject"),
     Setting("log_format", "text", _one_of("text", "json"), "how log lines look"),
     Setting("log_level", "info", _one_of("debug", "info", "warning", "error"), "what is logged"),
     Setting("anthropic_api_key", "", str, "the key for Claude; never shown", secret=True),
@@ -95,6 +110,8 @@ class Config:
     sources: Mapping[str, str]
     subjects: tuple[SubjectConfig, ...]
     file: Path | None
+    triggers: tuple[Trigger, ...] = ()
+    notices: NoticeConfig = field(default_factory=NoticeConfig)
 
     @property
     def home(self) -> Path:
@@ -133,6 +150,12 @@ class Config:
         """How long a repair must hold: two intervals, at least 5 s, unless it is set."""
         return float(self.values["stable_s"] or max(5.0, 2 * self.values["interval_s"]))
 
+    def interval_of(self, subject: str) -> float:
+        """Seconds between two looks at a subject: a flag, its own interval, the setting."""
+        own = next((one.interval_s for one in self.subjects if one.name == subject), None)
+        flag = self.sources["interval_s"] == "flag"
+        return self.number("interval_s") if own is None or flag else own
+
     def number(self, name: str) -> float:
         """A setting that is a number."""
         return float(self.values[name])
@@ -145,6 +168,8 @@ def load_config(
     file = _find(cwd)
     table = _read(file) if file else {}
     subjects = table.pop("subjects", {})
+    triggers = triggers_of(table.pop("triggers", {}), file)
+    notices = notices_of(table.pop("notify", {}), file)
     layers: list[tuple[str, Mapping[str, str]]] = [
         (f"file {file}", _texts(table, file)),
         ("environment", _from_environment(environ)),
@@ -165,7 +190,15 @@ def load_config(
     if not values["home"]:
         values["home"] = platformdirs.user_state_dir("operator-sre", appauthor=False)
     values["home"] = str(Path(values["home"]).expanduser().absolute())
-    return Config(values, sources, subjects_of(subjects, file), file)
+    return Config(values, sources, subjects_of(subjects, file), file, triggers, notices)
+
+
+def reread_subjects(config: Config) -> Config:
+    """The same settings with the subjects that its file describes by now."""
+    if config.file is None:
+        return config
+    subjects = _read(config.file).get("subjects", {})
+    return replace(config, subjects=subjects_of(subjects, config.file))
 
 
 def _find(cwd: Path) -> Path | None:
@@ -185,7 +218,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _texts(table: Mapping[str, Any], file: Path | None) -> dict[str, str]:
     for name, value in table.items():
         if name not in _BY_NAME:
-            raise unknown(name, [*_BY_NAME, "subjects"], str(file))
+            raise unknown(name, [*_BY_NAME, "notify", "subjects", "triggers"], str(file))
         if not isinstance(value, str | int | float) or isinstance(value, bool):
             raise ConfigError(f"{name!r} in {str(file)!r} has to be a number or a text.")
     return {name: str(value) for name, value in table.items()}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.errors import ConflictError, OperatorError
-from operator_protocols.ports import Clock, Leases, Switch
+from operator_protocols.ports import Clock, Leases, Switch, Watchers
+from operator_sre.engine.watching import Rounds
+from operator_sre.monitor import WatchStats
 from operator_sre.pipeline import Pipeline
 
 __all__ = ["LocalEngine"]
@@ -26,7 +28,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """Asyncio loops over the pipeline. A lease tells the others whose ticket it is."""
+    """Asyncio loops over the pipeline. A lease tells the others whose ticket it is.
+
+    `intervals` are those of subjects that have one of their own.
+    """
 
     pipeline: Pipeline
     leases: Leases
@@ -36,12 +41,23 @@ class LocalEngine:
     interval_s: float
     lease_s: float = LEASE_S
     switch: Switch | None = None
+    intervals: Mapping[str, float] = field(default_factory=dict)
+    jitter: float = 0.0
+    watchers: Watchers | None = None
+    stats: WatchStats = field(default_factory=WatchStats)
 
     async def watch(self, subjects: Sequence[str]) -> None:
         """Watch these subjects until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for subject in subjects:
-                group.create_task(self._watch_one(subject))
+        rounds = Rounds(
+            look=self.pipeline.watch,
+            clock=self.clock,
+            interval_of=lambda subject: self.intervals.get(subject, self.interval_s),
+            stats=self.stats,
+            worker=self.worker,
+            watchers=self.watchers,
+            jitter=self.jitter,
+        )
+        await rounds.run(subjects)
 
     async def work(self) -> None:
         """Take one ticket after another until cancelled."""
@@ -63,16 +79,6 @@ class LocalEngine:
             return False
         await self._carry(ticket)
         return True
-
-    async def _watch_one(self, subject: str) -> None:
-        while True:
-            started = self.clock.monotonic()
-            try:
-                await self.pipeline.watch(subject)
-            except OperatorError as error:  # a full disk now is no reason not to look again later
-                log.error("cannot watch %s: %s", subject, error)
-            spent = self.clock.monotonic() - started
-            await self.clock.sleep(max(0.0, self.interval_s - spent))
 
     async def _carry(self, ticket: Ticket) -> None:
         where = {"ticket": ticket.id, "run": ticket.run, "target": ticket.target}

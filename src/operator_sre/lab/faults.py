@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from operator_protocols.errors import NotFoundError, RigError
-from operator_protocols.ports import Fault, Scene
+from operator_protocols.errors import NotFoundError, OperatorError, RigError
+from operator_protocols.ports import Ability, Fault, Scene
 from operator_sre.lab.rig import Rig, RunState
 from operator_sre.processes.files import write_atomically
 
@@ -25,6 +28,10 @@ class Broken:
     fault: str
     target: str
     notes: Mapping[str, str] = field(default_factory=dict)
+
+    def same(self, other: Broken) -> bool:
+        """The same fault at the same target."""
+        return (self.fault, self.target) == (other.fault, other.target)
 
 
 def broken(rig: Rig) -> tuple[Broken, ...]:
@@ -52,17 +59,24 @@ async def inject(rig: Rig, fault: Fault, *, target: str | None, rng: random.Rand
     scene = _scene(rig, name)
     if why := fault.unavailable(scene):
         raise RigError(f"The fault {fault.name!r} is not available here: {why}.")
+    one = Broken(fault.name, name)
+    if any(one.same(each) for each in broken(rig)):
+        raise RigError(
+            f"The fault {fault.name!r} is at {name!r} already.",
+            next_step=f"Heal it first with: operator lab heal {rig.subject} {fault.name}",
+        )
     # Remembered first: a fault that nobody remembers could not be healed.
-    before = broken(rig)
-    _remember(rig, [*before, Broken(fault.name, name)])
-    done = False
+    _change(rig, lambda now: [*now, one])
+    before = _hurts(scene)
     try:
         notes = await fault.inject(scene)
-        _remember(rig, [*before, Broken(fault.name, name, notes)])
-        done = True
-    finally:
-        if not done:
-            _remember(rig, before)
+    except OperatorError:
+        # Refused, and nothing happened. After anything else it may be half done, and is kept.
+        if _hurts(scene) == before:
+            _change(rig, lambda now: [each for each in now if not one.same(each)])
+        raise
+    done = Broken(fault.name, name, notes)
+    _change(rig, lambda now: [done if one.same(each) else each for each in now])
     return name
 
 
@@ -73,8 +87,7 @@ async def heal(rig: Rig, fault: Fault, *, target: str | None = None) -> str:
     """
     one = _done(rig, fault, target)
     await fault.heal(_scene(rig, one.target, one.notes))
-    left = [each for each in broken(rig) if (each.fault, each.target) != (one.fault, one.target)]
-    _remember(rig, left)
+    _change(rig, lambda now: [each for each in now if not one.same(each)])
     return one.target
 
 
@@ -88,6 +101,10 @@ def _scene(rig: Rig, name: str, notes: Mapping[str, str] | None = None) -> Scene
     targets = rig.targets()
     target = next(each for each in targets if each.name == name)
     return Scene(target, targets, rig, notes or {})
+
+
+def _hurts(scene: Scene) -> dict[str, frozenset[Ability]]:
+    return {each.name: scene.rig.hurt(each.name) for each in scene.targets}
 
 
 def _named(rig: Rig, fault: Fault, target: str) -> str:
@@ -114,7 +131,11 @@ def _picked(rig: Rig, fault: Fault, rng: random.Random) -> str:
             f"No target of kind {fault.kind!r} is running, so {fault.name!r} has nothing to hurt.",
             next_step="Heal the rig first.",
         )
-    return rng.choice(running)
+    # Where it is there already, or cannot be done, it is not done; `inject` says why if nowhere is.
+    taken = {each.target for each in broken(rig) if each.fault == fault.name}
+    fit = [name for name in running if name not in taken]
+    able = [name for name in fit if not fault.unavailable(_scene(rig, name))]
+    return rng.choice(able or fit or running)
 
 
 def _done(rig: Rig, fault: Fault, target: str | None) -> Broken:
@@ -135,8 +156,22 @@ def _of_kind(rig: Rig, fault: Fault) -> list[str]:
     return sorted(target.name for target in rig.targets() if target.kind == fault.kind)
 
 
-def _remember(rig: Rig, faults: Sequence[Broken]) -> None:
-    write_atomically(_file(rig), json.dumps([asdict(each) for each in faults]))
+def _change(rig: Rig, change: Callable[[Sequence[Broken]], Sequence[Broken]]) -> None:
+    """Write down what is broken now; two who do this at the same time do not undo each other."""
+    with _alone(rig):
+        faults = change(broken(rig))
+        write_atomically(_file(rig), json.dumps([asdict(each) for each in faults]))
+
+
+@contextlib.contextmanager
+def _alone(rig: Rig) -> Iterator[None]:
+    """Be alone with the record for a moment, without leaving a file."""
+    handle = os.open(rig.directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _file(rig: Rig) -> Path:

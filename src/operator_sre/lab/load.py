@@ -1,4 +1,4 @@
-"""Steady traffic on the nodes of a rig, and what came of it second by second.
+"""Traffic on the nodes of a rig, and what came of it second by second.
 
 Run by the rig's supervisor as `python -m operator_sre.lab.load --config FILE`. It is open-loop: a
 request starts when its time has come, whether or not earlier ones were answered.
@@ -8,137 +8,83 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
+import math
 import signal
 import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from operator_protocols.errors import RigError
-from operator_sre.processes.files import write_atomically
+from operator_protocols.domain.rig import LoadShape
+from operator_protocols.errors import OperatorError
+from operator_sre.lab.load_http import HttpNode
+from operator_sre.lab.load_reply import Asked, Reply
+from operator_sre.lab.load_stats import (
+    STATS_FILE,
+    Histogram,
+    Latency,
+    LoadStats,
+    Sample,
+    read_load,
+    write_load,
+)
 
-__all__ = ["STATS_FILE", "Load", "LoadStats", "Sample", "main", "read_load"]
+__all__ = [
+    "STATS_FILE",
+    "Latency",
+    "Load",
+    "LoadStats",
+    "Sample",
+    "due_s",
+    "main",
+    "read_load",
+]
 
-STATS_FILE = "stats.json"
-LOAD_FOLDER = "load"
-REQUEST_S_MAX = 1.0
 REPORT_S = 1.0
 SAMPLES_MAX = 30
-NUMBERS = 100
 IN_FLIGHT_MAX = 1_000
-IDLE_MAX = 32
 BEHIND_S_MAX = 1.0
-HEAD_BYTES_MAX = 1 << 16
-BODY_BYTES_MAX = 1 << 16
-
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One second: how many requests were answered below 500, and how many were not."""
-
-    at: float
-    ok: int
-    failed: int
+HANG_UP_S_MAX = 0.2
+BURST_EVERY_S = 10.0
+BURST_TIMES = 10.0
+RAMP_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class LoadStats:
-    """All since the start, and the last seconds one by one, newest last."""
-
-    at: float
-    total: int
-    ok: int
-    failed: int
-    ops_per_s: float
-    samples: tuple[Sample, ...]
-
-
-def read_load(directory: Path) -> LoadStats | None:
-    """What the load of a rig directory has counted; None when it has no load yet."""
-    try:
-        record = json.loads((directory / LOAD_FOLDER / STATS_FILE).read_text(encoding="utf-8"))
-        samples = tuple(Sample(**sample) for sample in record["samples"])
-        return LoadStats(**{**record, "samples": samples})
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, TypeError, KeyError) as problem:
-        raise RigError(f"The figures of the load cannot be read: {problem}.") from problem
+def due_s(shape: LoadShape, rate_per_s: float, turn: int) -> float:
+    """When the request of this turn (from 0) is due, in seconds from the start."""
+    match shape:
+        case LoadShape.STEADY:
+            return turn / rate_per_s
+        case LoadShape.BURST:
+            return _due_in_bursts(rate_per_s, turn)
+        case LoadShape.RAMP:
+            rising = rate_per_s * RAMP_S / 2
+            if turn < rising:
+                return math.sqrt(2 * RAMP_S * turn / rate_per_s)
+            return RAMP_S + (turn - rising) / rate_per_s
 
 
-class _Node:
-    """One server, with the connections to it that wait for the next request."""
+def _due_in_bursts(rate_per_s: float, turn: int) -> float:
+    """The last second of ten has ten times as many as each of the others; `rate_per_s` is the mean.
 
-    def __init__(self, host: str, port: int, *, path: str, body: Mapping[str, str]) -> None:
-        self._host, self._port = host, port
-        self._idle: list[Connection] = []
-        numbers = range(NUMBERS if any("{n}" in value for value in body.values()) else 1)
-        self._requests = [_request(f"{host}:{port}", path, body, number) for number in numbers]
-
-    async def ask(self, turn: int) -> bool:
-        """Send one request; True when it is answered in time and below 500."""
-        try:
-            async with asyncio.timeout(REQUEST_S_MAX):
-                return await self._exchange(self._requests[turn % len(self._requests)]) < 500
-        except (OSError, TimeoutError, ValueError, EOFError, asyncio.LimitOverrunError):
-            return False
-
-    def close(self) -> None:
-        """Hang up."""
-        for _, writer in self._idle:
-            writer.close()
-
-    async def _exchange(self, request: bytes) -> int:
-        reader, writer = await self._connection()
-        reusable = False
-        try:
-            writer.write(request)
-            status, reusable = await _answer(reader)
-        finally:
-            if reusable and len(self._idle) < IDLE_MAX:
-                self._idle.append((reader, writer))
-            else:
-                writer.close()
-        return status
-
-    async def _connection(self) -> Connection:
-        while self._idle:
-            reader, writer = self._idle.pop()
-            if not reader.at_eof() and not writer.is_closing():
-                return reader, writer
-            writer.close()
-        return await asyncio.open_connection(self._host, self._port, limit=HEAD_BYTES_MAX)
-
-
-def _request(host: str, path: str, body: Mapping[str, str], number: int) -> bytes:
-    filled = {name: value.replace("{n}", str(number)) for name, value in body.items()}
-    content = json.dumps(filled).encode()
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: {host}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
-    )
-    return head.encode() + content
-
-
-async def _answer(reader: asyncio.StreamReader) -> tuple[int, bool]:
-    """Read one answer: its status, and whether its connection can be used again."""
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-    first, *lines = head.split("\r\n")
-    version, status = first.split(" ")[:2]
-    fields = {name.strip(): value.strip() for name, _, value in (s.partition(":") for s in lines)}
-    length = int(fields.get("content-length", "-1"))
-    whole = 0 <= length <= BODY_BYTES_MAX
-    if whole:
-        await reader.readexactly(length)
-    return int(status), whole and version == "http/1.1" and fields.get("connection") != "close"
+    Requests in ten seconds: nine times `calm` and ten times `calm`.
+    """
+    each = rate_per_s * BURST_EVERY_S
+    calm_s = BURST_EVERY_S - 1.0
+    calm_per_s = each / (calm_s + BURST_TIMES)
+    rounds, left = divmod(turn, each)
+    if left < calm_per_s * calm_s:
+        return rounds * BURST_EVERY_S + left / calm_per_s
+    burst = (left - calm_per_s * calm_s) / (calm_per_s * BURST_TIMES)
+    return rounds * BURST_EVERY_S + calm_s + burst
 
 
 class Load:
-    """Asks every node in turn at a steady rate and writes down once a second what came of it."""
+    """Asks every node in turn and writes down once a second what came of it."""
 
     def __init__(
         self,
@@ -149,11 +95,15 @@ class Load:
         path: str,
         body: Mapping[str, str],
         rate_per_s: float,
+        shape: str = LoadShape.STEADY,
+        statement: str = "",
+        dsn: str = "",
     ) -> None:
-        self._nodes = [_Node(host, port, path=path, body=body) for port in ports]
+        self._nodes: list[Asked] = _nodes(host, ports, path, body, statement, dsn)
         self._stats = stats
-        self._interval_s = 1.0 / rate_per_s
+        self._rate_per_s, self._shape = rate_per_s, LoadShape(shape)
         self._ok = self._failed = 0
+        self._second, self._ever = Histogram(), Histogram()
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
         self._in_flight: set[asyncio.Task[None]] = set()
 
@@ -165,19 +115,27 @@ class Load:
                 group.create_task(self._drive())
                 group.create_task(self._report())
         finally:
-            for task in self._in_flight:
-                task.cancel()
-            await asyncio.gather(*self._in_flight, return_exceptions=True)
-            for node in self._nodes:
-                node.close()
+            await self._hang_up()
+
+    async def _hang_up(self) -> None:
+        for node in self._nodes:
+            await node.close()
+        if self._in_flight:
+            await asyncio.wait(self._in_flight, timeout=HANG_UP_S_MAX)
+        for task in self._in_flight:
+            task.cancel()
+        await asyncio.gather(*self._in_flight, return_exceptions=True)
+        for node in self._nodes:  # what came back in the meantime
+            await node.close()
 
     async def _drive(self) -> None:
         loop = asyncio.get_running_loop()
-        due = loop.time()
+        begun = loop.time()
         turn = 0
         while True:
             # After a pause of our own the missed requests are not made up for in a burst.
-            due = max(due, loop.time() - BEHIND_S_MAX)
+            begun = max(begun, loop.time() - BEHIND_S_MAX - self._due_s(turn))
+            await asyncio.sleep(max(0.0, begun + self._due_s(turn) - loop.time()))
             if len(self._in_flight) < IN_FLIGHT_MAX:
                 task = asyncio.create_task(self._count(turn))
                 self._in_flight.add(task)
@@ -185,11 +143,16 @@ class Load:
             else:
                 self._failed += 1
             turn += 1
-            due += self._interval_s
-            await asyncio.sleep(max(0.0, due - loop.time()))
+
+    def _due_s(self, turn: int) -> float:
+        return due_s(self._shape, self._rate_per_s, turn)
 
     async def _count(self, turn: int) -> None:
-        if await self._nodes[turn % len(self._nodes)].ask(turn):
+        begun = time.monotonic()
+        reply = await self._nodes[turn % len(self._nodes)].ask(turn)
+        if reply.timed:
+            self._second.add(time.monotonic() - begun)
+        if reply is Reply.GOOD:
             self._ok += 1
         else:
             self._failed += 1
@@ -199,12 +162,16 @@ class Load:
         while True:
             await asyncio.sleep(REPORT_S)
             now = time.monotonic()
-            sample = Sample(time.time(), self._ok - ok, self._failed - failed)
+            latency = self._second.latency()
+            self._ever.take(self._second)
+            sample = Sample(time.time(), self._ok - ok, self._failed - failed, latency)
             self._samples.append(sample)
-            self._write(ops_per_s=sample.ok / (now - then))
+            with contextlib.suppress(OSError):  # a full disk must not end the load
+                self._write(ops_per_s=sample.ok / (now - then))
             then, ok, failed = now, self._ok, self._failed
 
     def _write(self, *, ops_per_s: float) -> None:
+        last = self._samples[-1] if self._samples else Sample(0.0, 0, 0)
         stats = LoadStats(
             at=time.time(),
             total=self._ok + self._failed,
@@ -212,12 +179,37 @@ class Load:
             failed=self._failed,
             ops_per_s=round(ops_per_s, 1),
             samples=tuple(self._samples),
+            shape=self._shape.value,
+            success_rate=_rate(last.ok, last.failed),
+            success_rate_total=_rate(self._ok, self._failed),
+            latency=last.latency,
+            latency_total=self._ever.latency(),
         )
-        write_atomically(self._stats, json.dumps(asdict(stats)))
+        write_load(self._stats, stats)
 
 
-async def _serve(load: Load) -> None:
+def _nodes(
+    host: str,
+    ports: Sequence[int],
+    path: str,
+    body: Mapping[str, str],
+    statement: str,
+    dsn: str,
+) -> list[Asked]:
+    if not statement:
+        return [HttpNode(host, port, path=path, body=body) for port in ports]
+    from operator_sre.lab.load_sql import SqlNode  # its driver is only for those who need it
+
+    return [SqlNode(port, dsn=dsn, statement=statement) for port in ports]
+
+
+def _rate(ok: int, failed: int) -> float | None:
+    return round(ok / (ok + failed), 4) if ok + failed else None
+
+
+async def _serve(stats: Path, options: Mapping[str, Any]) -> None:
     """Run the load until SIGTERM."""
+    load = Load(stats, **options)
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -232,9 +224,12 @@ def main() -> int:
     config = parser.parse_args().config
     options = json.loads(config.read_text(encoding="utf-8"))
     try:
-        asyncio.run(_serve(Load(config.parent / STATS_FILE, **options)))
+        asyncio.run(_serve(config.parent / STATS_FILE, options))
     except asyncio.CancelledError:
         return 0
+    except OperatorError as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 2
     return 0
 
 

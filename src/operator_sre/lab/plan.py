@@ -7,126 +7,175 @@ import re
 import sys
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
+from pathlib import PurePosixPath
 
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
-from operator_protocols.errors import RigError
+from operator_sre.lab.layout import LINKS, LOAD, Layout, nonsense, own_home, port_keys
 from operator_sre.lab.manifest import HOST
+from operator_sre.lab.places import User
 from operator_sre.processes.supervision import Supervised
 
-__all__ = ["LOAD", "check_spec", "home_of", "log_of", "plan"]
+__all__ = ["LINKS_CONFIG_FILE", "aside", "check_spec", "plan"]
 
-LOAD = "load"
+LINKS_CONFIG_FILE = "config.json"
+LOAD_CONFIG_FILE = "config.json"
+VOLUME_MB_MAX = 4096
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-_RESERVED = frozenset({LOAD, "control"})
-_BLANK = re.compile(r"\{(?:(port|dir)|([A-Za-z0-9_-]+)\.port)\}")
+_RESERVED = frozenset({LOAD, LINKS, "control"})
+_ASIDE = "-aside"
 
 
 def check_spec(spec: RigSpec) -> None:
     """RigError with the first thing that makes no sense, before anything is started."""
     names = [process.name for process in spec.processes]
     for process in spec.processes:
-        if not _NAME.fullmatch(process.name) or process.name in _RESERVED:
-            raise _nonsense(spec, f"{process.name!r} cannot be the name of a process")
-        if names.count(process.name) > 1:
-            raise _nonsense(spec, f"{process.name!r} is the name of two processes")
-        if not process.argv:
-            raise _nonsense(spec, f"{process.name!r} has no command")
-        for need in process.depends_on:
-            if need not in names:
-                raise _nonsense(spec, f"{process.name!r} needs {need!r}, which is not in it")
+        if why := _nonsense_of(process, names):
+            raise nonsense(spec, why)
     try:
         TopologicalSorter({each.name: each.depends_on for each in spec.processes}).prepare()
     except CycleError as problem:
         circle = " needs ".join(problem.args[1])
-        raise _nonsense(spec, f"its processes wait for each other: {circle}") from None
+        raise nonsense(spec, f"its processes wait for each other: {circle}") from None
 
 
-def plan(
-    spec: RigSpec, directory: Path, *, ports: Mapping[str, int], env: Mapping[str, str]
-) -> tuple[Supervised, ...]:
-    """What to run, with a private directory for each; all wait to be asked for."""
-    orders = [_order(spec, each, directory, ports=ports, env=env) for each in spec.processes]
+def _nonsense_of(process: ProcessSpec, names: list[str]) -> str:
+    name = process.name
+    if not _NAME.fullmatch(name) or name in _RESERVED or name.endswith(_ASIDE):
+        return f"{name!r} cannot be the name of a process"
+    if names.count(name) > 1:
+        return f"{name!r} is the name of two processes"
+    if not process.argv or not all(process.prepare):
+        return f"{name!r} has no command"
+    for need in process.depends_on:
+        if need not in names:
+            return f"{name!r} needs {need!r}, which is not in it"
+    for port in process.ports:
+        if not _NAME.fullmatch(port) or process.ports.count(port) > 1:
+            return f"{port!r} cannot be the name of a port of {name!r}"
+    for path in process.files:
+        if not _is_below(path):
+            return f"{path!r} is not the path of a file below the directory of {name!r}"
+    if not 0 <= process.volume_mb <= VOLUME_MB_MAX:
+        return f"{name!r} cannot have a volume of {process.volume_mb} MB"
+    return ""
+
+
+def _is_below(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    absolute = path.startswith(("/", "~"))
+    return bool(parts) and not absolute and ".." not in parts and "\0" not in path
+
+
+def plan(layout: Layout, *, env: Mapping[str, str], user: User | None) -> tuple[Supervised, ...]:
+    """What to run; all but the links wait to be asked for. `user` is who the unprivileged are."""
+    spec = layout.manifest.spec
+    orders = [_order(layout, each, env=env, user=user) for each in spec.processes]
+    orders += [_aside_order(layout, each, env=env) for each in spec.processes]
+    if layout.manifest.links:
+        orders.append(_links_order(layout, env=env))
     if spec.load is not None:
-        orders.append(_load_order(directory, env=env))
-        _write_load_config(spec, directory, ports=ports)
+        orders.append(_load_order(layout, env=env))
     return tuple(orders)
 
 
-def home_of(directory: Path, name: str) -> Path:
-    """The private directory of one process."""
-    return directory / name
-
-
-def log_of(directory: Path, name: str) -> Path:
-    """Where one process writes what it says."""
-    return home_of(directory, name) / f"{name}.log"
+def aside(name: str) -> str:
+    """Under which name the supervisor knows what can take the port of a process."""
+    return f"{name}{_ASIDE}"
 
 
 def _order(
-    spec: RigSpec,
-    process: ProcessSpec,
-    directory: Path,
-    *,
-    ports: Mapping[str, int],
-    env: Mapping[str, str],
+    layout: Layout, process: ProcessSpec, *, env: Mapping[str, str], user: User | None
 ) -> Supervised:
-    home = home_of(directory, process.name)
-    home.mkdir(mode=0o700)
+    def filled(words: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(layout.fill(process, word) for word in words)
 
-    def fill(match: re.Match[str]) -> str:
-        if match[1] == "dir":
-            return str(home)
-        name = match[2] or process.name
-        if name not in ports:
-            raise _nonsense(spec, f"{match[0]!r} of {process.name!r} names no process")
-        return str(ports[name])
-
-    own = {name: _BLANK.sub(fill, value) for name, value in process.env.items()}
+    runs_as = user if process.unprivileged else None
+    home = layout.home(process.name)
+    identity = {} if runs_as is None else {**runs_as.env, "HOME": str(home)}
+    own = {name: layout.fill(process, value) for name, value in process.env.items()}
     return Supervised(
         name=process.name,
-        argv=tuple(_BLANK.sub(fill, word) for word in process.argv),
+        argv=filled(process.argv),
         cwd=str(home),
-        log=str(log_of(directory, process.name)),
+        log=str(layout.log(process.name)),
         # Unbuffered, so that the last words of a killed Python process are in its log.
-        env={**env, "PYTHONUNBUFFERED": "1", **own},
+        env={**env, **identity, "PYTHONUNBUFFERED": "1", **own},
         start=False,
+        prepare=tuple(filled(argv) for argv in process.prepare),
+        check=filled(process.ready_argv),
+        uid=None if runs_as is None else runs_as.uid,
+        gid=None if runs_as is None else runs_as.gid,
     )
 
 
-def _load_order(directory: Path, *, env: Mapping[str, str]) -> Supervised:
-    home = home_of(directory, LOAD)
-    home.mkdir(mode=0o700)
-    config = str(home / "config.json")
+def _aside_order(layout: Layout, process: ProcessSpec, *, env: Mapping[str, str]) -> Supervised:
+    """A web server as anybody starts one to look at a few files, on the port of a process."""
+    port = str(layout.manifest.ports[process.name])
+    home = own_home(layout.directory, LINKS) / "empty"
     return Supervised(
-        name=LOAD,
-        argv=(sys.executable, "-P", "-m", "operator_sre.lab.load", "--config", config),
+        name=aside(process.name),
+        argv=(sys.executable, "-P", "-m", "http.server", "--bind", HOST, port),
         cwd=str(home),
-        log=str(log_of(directory, LOAD)),
+        log=str(home.with_suffix(".log")),
         env=env,
         start=False,
     )
 
 
-def _write_load_config(spec: RigSpec, directory: Path, *, ports: Mapping[str, int]) -> None:
-    load = spec.load
-    if load is None:
-        return
-    nodes = [ports[each.name] for each in spec.processes if each.kind == load.kind]
-    if not nodes or load.rate_per_s <= 0:
-        raise _nonsense(spec, f"there is nothing of kind {load.kind!r} to put load on")
+def _links_order(layout: Layout, *, env: Mapping[str, str]) -> Supervised:
+    home = own_home(layout.directory, LINKS)
+    config = home / LINKS_CONFIG_FILE
+    manifest = layout.manifest
     record = {
+        "directory": str(layout.directory),
+        "links": [
+            {"target": each.name, "listen": manifest.links[key], "to": manifest.ports[key]}
+            for each in manifest.spec.processes
+            if each.linked
+            for key in port_keys(each)
+        ],
+        "targets": [each.name for each in manifest.spec.processes],
+    }
+    config.write_text(json.dumps(record), encoding="utf-8")
+    return Supervised(
+        name=LINKS,
+        argv=(sys.executable, "-P", "-m", "operator_sre.lab.links", "--config", str(config)),
+        cwd=str(home),
+        log=str(layout.log(LINKS)),
+        env=env,
+    )
+
+
+def _load_order(layout: Layout, *, env: Mapping[str, str]) -> Supervised:
+    home = own_home(layout.directory, LOAD)
+    config = home / LOAD_CONFIG_FILE
+    config.write_text(json.dumps(_load_config(layout)), encoding="utf-8")
+    return Supervised(
+        name=LOAD,
+        argv=(sys.executable, "-P", "-m", "operator_sre.lab.load", "--config", str(config)),
+        cwd=str(home),
+        log=str(layout.log(LOAD)),
+        env=env,
+        start=False,
+    )
+
+
+def _load_config(layout: Layout) -> dict[str, object]:
+    spec, load = layout.manifest.spec, layout.manifest.spec.load
+    if load is None:
+        return {}
+    ports = [
+        layout.manifest.reached(each.name) for each in spec.processes if each.kind == load.kind
+    ]
+    if not ports or load.rate_per_s <= 0:
+        raise nonsense(spec, f"there is nothing of kind {load.kind!r} to put load on")
+    return {
         "host": HOST,
-        "ports": nodes,
+        "ports": ports,
         "path": load.path,
         "body": dict(load.body),
         "rate_per_s": load.rate_per_s,
+        "shape": load.shape,
+        "statement": load.statement,
+        "dsn": load.dsn,
     }
-    (home_of(directory, LOAD) / "config.json").write_text(json.dumps(record), encoding="utf-8")
-
-
-def _nonsense(spec: RigSpec, why: str) -> RigError:
-    return RigError(
-        f"The rig of {spec.subject!r} cannot be built: {why}.",
-        next_step="Correct the RigSpec of its plug-in.",
-    )

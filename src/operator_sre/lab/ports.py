@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from operator_protocols.domain.target import Process
@@ -13,7 +13,7 @@ from operator_protocols.errors import RigError
 from operator_sre.lab.manifest import HOST
 from operator_sre.processes.identity import tree_of
 
-__all__ = ["ChoosePorts", "choose_ports", "listens", "taken"]
+__all__ = ["ChoosePorts", "choose_ports", "listening", "listens", "taken"]
 
 ChoosePorts = Callable[[Sequence[str]], dict[str, int]]
 
@@ -70,18 +70,33 @@ def listens(process: Process, port: int) -> bool | None:
     return any(sockets & _sockets_of(pid) for pid in pids)
 
 
+def listening() -> frozenset[int] | None:
+    """Every port on which somebody listens; None where nobody can tell."""
+    try:
+        return frozenset(port for port, _ in _listening())
+    except OSError:
+        return None
+
+
 def _listeners(port: int) -> set[str]:
-    """The sockets that listen on a port, by the number that the kernel gives them."""
-    found: set[str] = set()
+    """The sockets that listen on a port, by the name that the kernel gives them."""
+    return {name for each, name in _listening() if each == port}
+
+
+def _listening() -> Iterator[tuple[int, str]]:
+    """Every socket that listens: its port and its name. OSError where there is no such table."""
     for table in ("tcp", "tcp6"):
-        with contextlib.suppress(FileNotFoundError):
-            for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
-                    found.add(f"socket:[{fields[9]}]")
-    if not Path("/proc/self/net/tcp").exists():
-        raise FileNotFoundError("/proc/self/net/tcp")
-    return found
+        path = Path(f"/proc/self/net/{table}")
+        if table == "tcp6" and not path.exists():
+            return
+        with path.open() as lines:
+            next(lines, None)
+            for line in lines:
+                fields = line.split(None, 10)
+                # Those who listen come first, and everybody else may be many.
+                if fields[3] != _LISTENING:
+                    break
+                yield int(fields[1].rpartition(":")[2], 16), f"socket:[{fields[9]}]"
 
 
 def _sockets_of(pid: int) -> set[str]:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
@@ -14,24 +13,36 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
+from operator_protocols.domain.target import Process
 from operator_protocols.errors import PortTakenError, RigError
+from operator_sre.lab.layout import LOAD, Layout, own_home, port_keys
 from operator_sre.lab.load import STATS_FILE
-from operator_sre.lab.manifest import MANIFEST_FILE, Manifest, read_manifest, write_manifest
-from operator_sre.lab.plan import LOAD, check_spec, home_of, log_of, plan
+from operator_sre.lab.manifest import (
+    MANIFEST_FILE,
+    Manifest,
+    Volumes,
+    read_manifest,
+    write_manifest,
+)
+from operator_sre.lab.places import choose_homes, clear, make_places, unprivileged_user
+from operator_sre.lab.plan import check_spec, plan
 from operator_sre.lab.ports import ChoosePorts
-from operator_sre.lab.readiness import wait_ready
+from operator_sre.lab.readiness import wait_linked, wait_links, wait_ready
+from operator_sre.lab.volumes import mount_volumes, sized
 from operator_sre.processes.control import Control, Launched, base_environment, launch, reap
 from operator_sre.processes.files import last_line
 from operator_sre.processes.identity import alive, process_of
+from operator_sre.processes.mounts import unmount_below
 from operator_sre.processes.supervision import read_state, write_orders
 
-__all__ = ["raise_rig", "retire"]
+__all__ = ["raise_rig", "retire", "start_process"]
 
 ATTEMPTS_MAX = 3
 LOCK_S_MAX = 5.0
 LOAD_READY_S_MAX = 10.0
 HELD_S_MAX = 5.0
 POLL_S = 0.01
+LINK_MARK = ">"
 
 
 async def raise_rig(
@@ -98,7 +109,9 @@ def _take(spec: RigSpec, directory: Path) -> bool:
             f"{str(directory)!r} is not empty and is not a rig.",
             next_step="Choose another directory; nothing was touched.",
         )
-    write_manifest(directory, Manifest(spec, datetime.now(UTC), me))
+    # What a dead rig has elsewhere must not be forgotten before it is removed.
+    homes = {} if before is None else before.homes
+    write_manifest(directory, Manifest(spec, datetime.now(UTC), me, homes=homes))
     return before is not None
 
 
@@ -143,13 +156,26 @@ async def _attempt(spec: RigSpec, directory: Path, *, owned: bool, choose: Choos
     manifest = read_manifest(directory)
     if manifest is None:
         raise RigError(f"{str(directory)!r} was removed while the rig was starting.")
-    ports = choose([process.name for process in spec.processes])
-    write_orders(directory, plan(spec, directory, ports=ports, env=base_environment(os.environ)))
+    user = unprivileged_user() if any(each.unprivileged for each in spec.processes) else None
+    ports, links = _choose(spec, choose)
+    homes = choose_homes(spec, user)
+    manifest = replace(manifest, ports=ports, links=links, homes=homes)
+    # Written before anything is made outside of the directory, so that it is found after a crash.
+    write_manifest(directory, manifest)
+    layout = Layout(directory, manifest)
+    make_places(layout, user)
+    volumes, no_volumes = mount_volumes(layout, user)
+    orders = plan(layout, env=base_environment(os.environ), user=user)
+    private = sized(layout) if volumes is Volumes.PRIVATE else ()
+    write_orders(directory, orders, volumes=private, removes=list(homes.values()))
     launched = await launch(directory, owned=owned)
     up = False
     try:
-        await _start_all(spec, directory, ports)
-        write_manifest(directory, replace(manifest, ports=ports, supervisor=launched.supervisor))
+        if volumes is Volumes.PRIVATE and (no_volumes := _unmounted(directory)):
+            volumes = Volumes.PLAIN
+        await _start_all(layout)
+        manifest = replace(manifest, supervisor=launched.supervisor)
+        write_manifest(directory, replace(manifest, volumes=volumes, no_volumes=no_volumes))
         up = True
     finally:
         if not up:
@@ -157,17 +183,42 @@ async def _attempt(spec: RigSpec, directory: Path, *, owned: bool, choose: Choos
     return launched
 
 
-async def _start_all(spec: RigSpec, directory: Path, ports: dict[str, int]) -> None:
+def _choose(spec: RigSpec, choose: ChoosePorts) -> tuple[dict[str, int], dict[str, int]]:
+    """The ports of all processes, and those of the links to them, chosen at once."""
+    keys = [key for each in spec.processes for key in port_keys(each)]
+    linked = [key for each in spec.processes if each.linked for key in port_keys(each)]
+    chosen = choose([*keys, *(f"{LINK_MARK}{key}" for key in linked)])
+    links = {key: chosen[f"{LINK_MARK}{key}"] for key in linked}
+    return {key: chosen[key] for key in keys}, links
+
+
+def _unmounted(directory: Path) -> str:
+    state = read_state(directory)
+    return "" if state is None else state.unmounted
+
+
+async def _start_all(layout: Layout) -> None:
     """Start each process as soon as what it needs is ready; the load when all are."""
+    spec = layout.manifest.spec
     ready = {process.name: asyncio.Event() for process in spec.processes}
+    linked = asyncio.Event()
 
     async def start(process: ProcessSpec) -> None:
         for need in process.depends_on:
             await ready[need].wait()
-        await _start(process, directory, port=ports[process.name])
+        await start_process(layout, process)
+        if process.linked:
+            await linked.wait()
+            await wait_linked(layout, process)
         ready[process.name].set()
 
-    tasks = [asyncio.create_task(start(process)) for process in spec.processes]
+    async def start_links() -> None:
+        if layout.manifest.links:
+            await wait_links(layout)
+        linked.set()
+
+    work = [start_links(), *(start(process) for process in spec.processes)]
+    tasks = [asyncio.create_task(each) for each in work]
     try:
         await asyncio.gather(*tasks)
     finally:
@@ -175,19 +226,23 @@ async def _start_all(spec: RigSpec, directory: Path, ports: dict[str, int]) -> N
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     if spec.load is not None:
-        await _start_load(directory)
+        await _start_load(layout.directory)
 
 
-async def _start(spec: ProcessSpec, directory: Path, *, port: int) -> None:
-    log = log_of(directory, spec.name)
+async def start_process(layout: Layout, spec: ProcessSpec) -> Process:
+    """Start one process that does not run and wait until it answers."""
+    log = layout.log(spec.name)
     try:
-        state = await Control(directory).start(spec.name)
+        state = await Control(layout.directory).start(spec.name)
     except RigError as problem:
-        raise RigError(f"{problem.message} It ends with {last_line(log)!r}.") from problem
+        said = last_line(log)
+        told = repr(said) in problem.message or said in problem.message
+        raise problem if told else RigError(f"{problem.message} It ends with {said!r}.") from None
     process = state.child(spec.name).process
     if process is None:
         raise RigError(f"{spec.name!r} was started and is not there.")
-    await wait_ready(spec, process=process, port=port, log=log)
+    await wait_ready(layout, spec, process=process)
+    return process
 
 
 async def _start_load(directory: Path) -> None:
@@ -195,12 +250,12 @@ async def _start_load(directory: Path) -> None:
     state = await Control(directory).start(LOAD)
     process = state.child(LOAD).process
     ends = time.monotonic() + LOAD_READY_S_MAX
-    stats = home_of(directory, LOAD) / STATS_FILE
+    stats = own_home(directory, LOAD) / STATS_FILE
     while process is not None and alive(process) and time.monotonic() < ends:
         if stats.exists():
             return
         await asyncio.sleep(POLL_S)
-    said = last_line(log_of(directory, LOAD))
+    said = last_line(own_home(directory, LOAD) / f"{LOAD}.log")
     raise RigError(f"The load of the rig did not start; its log ends with {said!r}.")
 
 
@@ -229,14 +284,11 @@ def _remove(directory: Path) -> None:
 
 
 def _clear(directory: Path) -> None:
-    """Remove everything but the manifest."""
-    for entry in directory.iterdir():
-        if entry.name == MANIFEST_FILE:
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry, ignore_errors=True)
-        else:
-            entry.unlink(missing_ok=True)
+    """Unmount and remove everything of the rig but its manifest, also what lies elsewhere."""
+    manifest = read_manifest(directory)
+    homes = {} if manifest is None else manifest.homes
+    unmount_below([directory, *map(Path, homes.values())])
+    clear(directory, homes)
 
 
 async def _through(work: Coroutine[None, None, None]) -> None:

@@ -25,6 +25,7 @@ RESTART_NODE = ToolSpec(
     risk=Risk.MEDIUM,
     changes=True,
     reversible=False,
+    ends=("process_dead", "process_hung", "process_paused"),
 )
 
 RESUME_NODE = ToolSpec(
@@ -36,6 +37,7 @@ RESUME_NODE = ToolSpec(
     risk=Risk.LOW,
     changes=True,
     reversible=True,
+    ends=("process_paused",),
 )
 
 

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from operator_sre.monitor.conditions import advance, violations_of
-from operator_sre.monitor.look import OBSERVABLE, Monitor, Watched
+from operator_sre.monitor.conditions import advance, departed, violations_of
+from operator_sre.monitor.look import OBSERVABLE, Monitor, Watched, findings_of, sight
+from operator_sre.monitor.replay import Spell, replay
+from operator_sre.monitor.stats import WatchStats
 
-__all__ = ["OBSERVABLE", "Monitor", "Watched", "advance", "violations_of"]
+__all__ = [
+    "OBSERVABLE",
+    "Monitor",
+    "Spell",
+    "WatchStats",
+    "Watched",
+    "advance",
+    "departed",
+    "findings_of",
+    "replay",
+    "sight",
+    "violations_of",
+]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Finding, Sighting, Violation
-from operator_protocols.ports import Condition, Invariant
+from operator_protocols.ports import BREAKS_KEPT, FLAP_S, Condition, Invariant
 
-__all__ = ["advance", "violations_of"]
+__all__ = ["advance", "departed", "violations_of"]
+
+Place = tuple[str, str]
 
 
 def advance(before: Sequence[Condition], sighting: Sighting) -> tuple[Condition, ...]:
@@ -17,34 +19,67 @@ def advance(before: Sequence[Condition], sighting: Sighting) -> tuple[Condition,
     known = {(one.invariant, one.target): one for one in before}
     at = sighting.observation.at
     subject = sighting.observation.subject
-    after: dict[tuple[str, str], Condition] = {}
-    # The worst is taken last, so that it stands where two findings speak of one target.
-    for finding in sorted(sighting.findings, key=lambda finding: finding.health.rank):
+    worst: dict[Place, Finding] = {}
+    for finding in sighting.findings:
         place = (finding.invariant, finding.target)
-        after[place] = _next(subject, known.get(place), finding, at)
+        other = worst.get(place)
+        # Where two findings speak of one target, the worse one counts.
+        if other is None or finding.health.rank > other.health.rank:
+            worst[place] = finding
+    after = [_next(subject, known.get(place), one, at) for place, one in worst.items()]
     for place, one in known.items():
-        if place not in after:
+        if place not in worst:
             silent = Finding(one.invariant, one.target, Health.UNKNOWN, one.detail)
-            after[place] = _next(subject, one, silent, at)
-    return tuple(after.values())
+            after.append(_next(subject, one, silent, at))
+    return tuple(after)
 
 
 def _next(subject: str, before: Condition | None, finding: Finding, at: datetime) -> Condition:
-    same = before is not None and before.health is finding.health
-    broken_since = before.broken_since if before else None
-    if finding.health is Health.BROKEN:
-        broken_since = broken_since or at
-    elif finding.health is Health.HEALTHY:
+    health, detail = finding.health, finding.detail
+    if before is None:
+        broken = at if health is Health.BROKEN else None
+        first = (at,) if broken else ()
+        return Condition(
+            subject, finding.invariant, finding.target, health, at, broken, detail, first
+        )
+    same = before.health is health
+    if same and before.detail == detail and (before.broken_since or health is not Health.BROKEN):
+        return before  # nearly always; and what is the same need not be written again
+    broken_since, breaks = before.broken_since, before.breaks
+    if health is Health.BROKEN and broken_since is None:
+        broken_since = at
+        breaks = _recent((*breaks, at), at)
+    elif health is Health.HEALTHY:
         broken_since = None
     # UNKNOWN keeps the clock of a break: not seeing it does not make it younger.
     return Condition(
         subject=subject,
         invariant=finding.invariant,
         target=finding.target,
-        health=finding.health,
-        since=before.since if same and before else at,
+        health=health,
+        since=before.since if same else at,
         broken_since=broken_since,
-        detail=finding.detail,
+        detail=detail,
+        breaks=breaks,
+    )
+
+
+def _recent(breaks: Iterable[datetime], at: datetime) -> tuple[datetime, ...]:
+    return tuple(one for one in breaks if (at - one).total_seconds() <= FLAP_S)[-BREAKS_KEPT:]
+
+
+def departed(
+    conditions: Iterable[Condition], *, targets: Iterable[str], invariants: Iterable[str]
+) -> tuple[Condition, ...]:
+    """Conditions of targets or invariants that are no more, and that nothing depends on.
+
+    One that was broken when its target went away stays, as UNKNOWN: vanishing is no recovery.
+    """
+    here, known = set(targets), set(invariants)
+    return tuple(
+        one
+        for one in conditions
+        if one.invariant not in known or (one.target not in here and one.broken_since is None)
     )
 
 

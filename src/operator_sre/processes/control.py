@@ -16,6 +16,7 @@ from operator_protocols.domain.target import Process
 from operator_protocols.errors import RigError
 from operator_sre.processes.files import last_line
 from operator_sre.processes.identity import alive
+from operator_sre.processes.nursery import PREPARE_S_MAX
 from operator_sre.processes.server import Reply, Request, forget_socket
 from operator_sre.processes.supervision import LOG_FILE, Supervision, read_state
 from operator_sre.processes.tree import Tree, send
@@ -24,6 +25,7 @@ __all__ = ["Control", "Launched", "base_environment", "launch", "reap"]
 
 LAUNCH_S_MAX = 15.0
 ANSWER_S_MAX = 15.0
+START_S_MAX = PREPARE_S_MAX + ANSWER_S_MAX
 DOWN_S_MAX = 10.0
 REAP_GRACE_S = 1.0
 POLL_S = 0.01
@@ -77,8 +79,8 @@ class Control:
         return await self._ask(Request("status"))
 
     async def start(self, name: str) -> Supervision:
-        """Start a process that does not run."""
-        return await self._ask(Request("start", name))
+        """Start a process that does not run; the first time it is prepared before."""
+        return await self._ask(Request("start", name), seconds=START_S_MAX)
 
     async def stop(self, name: str) -> Supervision:
         """End a process with all that came out of it."""
@@ -86,7 +88,11 @@ class Control:
 
     async def restart(self, name: str) -> Supervision:
         """Stop, then start."""
-        return await self._ask(Request("restart", name))
+        return await self._ask(Request("restart", name), seconds=START_S_MAX)
+
+    async def check(self, name: str) -> str:
+        """Why a process is not ready, by the command that tells so; "" when it is."""
+        return (await self._exchange(Request("check", name), ANSWER_S_MAX)).error
 
     async def signal(self, name: str, which: str) -> Supervision:
         """Send KILL, STOP, CONT or TERM to a running process."""
@@ -101,22 +107,24 @@ class Control:
                 raise RigError("The supervisor does not end.", next_step="Take the rig down again.")
             await asyncio.sleep(POLL_S)
 
-    async def _ask(self, request: Request) -> Supervision:
+    async def _ask(self, request: Request, *, seconds: float | None = None) -> Supervision:
+        reply = await self._exchange(request, seconds or ANSWER_S_MAX)
+        if reply.error:
+            raise RigError(reply.error)
+        return Supervision.from_json(reply.state)
+
+    async def _exchange(self, request: Request, seconds: float) -> Reply:
         state = read_state(self.directory)
         if state is None:
             raise RigError(f"No supervisor has ever run in {str(self.directory)!r}.")
         try:
-            async with asyncio.timeout(ANSWER_S_MAX):
-                line = await _exchange(state.socket, request)
+            async with asyncio.timeout(seconds):
+                return Reply.from_line(await _exchange(state.socket, request))
         except (OSError, TimeoutError, ValueError) as problem:
             why = str(problem) or "no answer in time"
             raise RigError(
                 f"The supervisor of {str(self.directory)!r} does not answer: {why}."
             ) from problem
-        reply = Reply.from_line(line)
-        if reply.error:
-            raise RigError(reply.error)
-        return Supervision.from_json(reply.state)
 
 
 async def _exchange(path: str, request: Request) -> bytes:

@@ -9,19 +9,25 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import NotFoundError, RigError
+from operator_sre.processes.files import last_line
 from operator_sre.processes.identity import row_of
 from operator_sre.processes.run import CANNOT_RUN, NOT_FOUND
 from operator_sre.processes.supervision import Child, ChildState, Orders, Supervised
 from operator_sre.processes.tree import MARK, Tree
 
-__all__ = ["SIGNALS", "Nursery"]
+__all__ = ["PREPARE_S_MAX", "SIGNALS", "Nursery"]
 
+PREPARE_S_MAX = 60.0
+CHECK_S_MAX = 5.0
 SIGNALS = {
     "CONT": signal.SIGCONT,
+    "HUP": signal.SIGHUP,
     "KILL": signal.SIGKILL,
     "STOP": signal.SIGSTOP,
     "TERM": signal.SIGTERM,
@@ -38,6 +44,7 @@ class _Ward:
         self.mark = mark
         self.child = Child(order.name)
         self.tree = Tree(None, mark=mark)
+        self.prepared = not order.prepare
         # One change at a time, so that two restarts at once cannot leave two processes.
         self.lock = asyncio.Lock()
 
@@ -54,6 +61,8 @@ class Nursery:
         self._changed = changed
         self._grace_s = orders.grace_s
         self._closed = False
+        # Commands that end by themselves, by pid, and who waits for that.
+        self._errands: dict[int, asyncio.Future[int]] = {}
 
     def children(self) -> tuple[Child, ...]:
         """All of them as they are."""
@@ -71,7 +80,9 @@ class Nursery:
         async with ward.lock:
             if ward.child.state is ChildState.RUNNING:
                 return
-            await self._end(ward)
+            await self._prepare(ward)
+            if ward.child.state is not ChildState.NEW:
+                await self._end(ward)
             started = self._spawn(ward)
         if not started:
             raise RigError(f"{name!r} cannot be started; its log {ward.order.log!r} says why.")
@@ -87,18 +98,25 @@ class Nursery:
         await self.stop(name)
         await self.start(name)
 
+    async def check(self, name: str) -> None:
+        """Run the command that tells whether it is ready; RigError when it is not."""
+        order = self._ward(name).order
+        code = await self._errand(order, order.check, log=os.devnull, seconds=CHECK_S_MAX)
+        if code != 0:
+            raise RigError(f"{name!r} is not ready: its check ended with {code}.")
+
     def signal(self, name: str, which: str) -> None:
-        """Send one of the allowed signals to the whole process group of a running child."""
-        child = self._ward(name).child
+        """Send one of the allowed signals to a running child and all that came out of it."""
+        ward = self._ward(name)
+        child = ward.child
         if which not in SIGNALS:
             raise RigError(f"The signal {which!r} is not one of {', '.join(sorted(SIGNALS))}.")
         if child.state is not ChildState.RUNNING or child.process is None:
             raise RigError(f"{name!r} is not running.")
         log.info("%s gets SIG%s", name, which)
-        try:
-            os.killpg(child.process.pid, SIGNALS[which])
-        except ProcessLookupError:
-            raise RigError(f"{name!r} has just ended.") from None
+        # Workers may have left the group of their parent, so the whole tree is meant.
+        if not ward.tree.signal(SIGNALS[which]):
+            raise RigError(f"{name!r} has just ended.")
 
     async def end_all(self) -> None:
         """End every tree at once; nothing starts afterwards."""
@@ -120,6 +138,10 @@ class Nursery:
                 return
             if not pid:
                 return
+            if pid in self._errands:
+                errand = self._errands.pop(pid)
+                if not errand.done():
+                    errand.set_result(os.waitstatus_to_exitcode(status))
             if pid in running:
                 self._exited(running[pid], os.waitstatus_to_exitcode(status))
 
@@ -129,6 +151,46 @@ class Nursery:
                 f"There is no process {name!r}; there are {', '.join(self._wards)}."
             )
         return self._wards[name]
+
+    async def _prepare(self, ward: _Ward) -> None:
+        """Run what has to be done before the first start; what failed is done again next time."""
+        if ward.prepared:
+            return
+        order = ward.order
+        ends = time.monotonic() + PREPARE_S_MAX
+        for argv in order.prepare:
+            left_s = ends - time.monotonic()
+            if await self._errand(order, argv, log=order.log, seconds=left_s) != 0:
+                said = last_line(Path(order.log))
+                raise RigError(
+                    f"{order.name!r} cannot be prepared: {argv[0]!r} failed; its log ends with "
+                    f"{said!r}."
+                )
+        ward.prepared = True
+
+    async def _errand(
+        self, order: Supervised, argv: tuple[str, ...], *, log: str, seconds: float
+    ) -> int:
+        """Run a command of a process to its end, with the same rights, or end its tree in time."""
+        if self._closed:
+            raise RigError("The supervisor is going down.")
+        try:
+            process = _popen(replace(order, argv=argv, log=log), f"{self._mark}.{order.name}.")
+        except (OSError, ValueError) as problem:
+            raise RigError(f"{argv[0]!r} of {order.name!r} cannot be run: {problem}.") from problem
+        ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._errands[process.pid] = ended
+        try:
+            async with asyncio.timeout(seconds):
+                return await ended
+        except TimeoutError:
+            raise RigError(
+                f"{argv[0]!r} of {order.name!r} did not end within {seconds:.0f} s."
+            ) from None
+        finally:
+            if process.pid in self._errands:
+                await Tree(process, mark="").end(grace_s=0.0)
+                self.reap()
 
     async def _end(self, ward: _Ward) -> None:
         if not await ward.tree.end(grace_s=self._grace_s):
@@ -166,7 +228,7 @@ class Nursery:
 
 
 def _popen(order: Supervised, mark: str) -> Process:
-    with Path(order.log).open("ab") as output:
+    with _open_log(order) as output:
         popen = subprocess.Popen(
             order.argv,
             cwd=order.cwd,
@@ -175,6 +237,9 @@ def _popen(order: Supervised, mark: str) -> Process:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            user=order.uid,
+            group=order.gid,
+            extra_groups=None if order.uid is None else [],
         )
     # We reap by ourselves; the object must not believe that it still has to.
     popen.returncode = 0
@@ -182,10 +247,24 @@ def _popen(order: Supervised, mark: str) -> Process:
     return row.process if row is not None else Process(popen.pid, time.time())
 
 
+def _open_log(order: Supervised) -> IO[bytes]:
+    """Open a log as the user who owns its directory, who could have put anything there."""
+    if order.uid is None or order.gid is None:
+        return Path(order.log).open("ab")
+    group = os.getegid()
+    os.setegid(order.gid)
+    os.seteuid(order.uid)
+    try:
+        return Path(order.log).open("ab")
+    finally:
+        os.seteuid(os.getuid())
+        os.setegid(group)
+
+
 def _note(order: Supervised, text: str) -> None:
     log.error("%s %s", order.name, text)
     try:
-        with Path(order.log).open("a", encoding="utf-8") as output:
-            output.write(f"{order.name} {text}\n")
+        with _open_log(order) as output:
+            output.write(f"{order.name} {text}\n".encode())
     except OSError as problem:
         log.warning("%s has no log: %s", order.name, problem)

@@ -150,6 +150,8 @@ class Server:
                 await self._nursery.stop(request.name)
             case "restart":
                 await self._nursery.restart(request.name)
+            case "check":
+                await self._nursery.check(request.name)
             case "signal":
                 self._nursery.signal(request.name, request.signal)
             case "down":

@@ -22,6 +22,7 @@ __all__ = [
     "Orders",
     "Supervised",
     "Supervision",
+    "Volume",
     "read_orders",
     "read_state",
     "write_orders",
@@ -36,7 +37,11 @@ GRACE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Supervised:
-    """One process to run. `env` is all it gets; without `start` it waits to be asked for."""
+    """One process to run. `env` is all it gets; without `start` it waits to be asked for.
+
+    The commands of `prepare` are run once, before its first start; `check` is the command that
+    says by 0 that it is ready. With `uid` and `gid` all of that runs as this user.
+    """
 
     name: str
     argv: tuple[str, ...]
@@ -44,14 +49,32 @@ class Supervised:
     log: str
     env: Mapping[str, str] = field(default_factory=dict)
     start: bool = True
+    prepare: tuple[tuple[str, ...], ...] = ()
+    check: tuple[str, ...] = ()
+    uid: int | None = None
+    gid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A file system of its own size, in memory, at an empty directory."""
+
+    path: str
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """All that one supervisor runs; `grace_s` lies between TERM and KILL."""
+    """All that one supervisor runs; `grace_s` lies between TERM and KILL.
+
+    `volumes` are mounted in a namespace of its own, which ends with it. When all is over it
+    unmounts whatever is mounted in its directory and in those of `removes`, and removes the latter.
+    """
 
     processes: tuple[Supervised, ...]
     grace_s: float = GRACE_S
+    volumes: tuple[Volume, ...] = ()
+    removes: tuple[str, ...] = ()
 
 
 class ChildState(StrEnum):
@@ -75,12 +98,16 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Supervision:
-    """Everything a supervisor records; `mark` is in the environment of all that it started."""
+    """Everything a supervisor records; `mark` is in the environment of all that it started.
+
+    `unmounted` says why it could not mount its volumes, or "".
+    """
 
     supervisor: Process
     socket: str
     mark: str
     children: tuple[Child, ...]
+    unmounted: str = ""
 
     def child(self, name: str) -> Child:
         """One of them by name."""
@@ -103,6 +130,7 @@ class Supervision:
                 socket=record["socket"],
                 mark=record["mark"],
                 children=tuple(_child(each) for each in record["children"]),
+                unmounted=record.get("unmounted", ""),
             )
         except (ValueError, TypeError, KeyError) as problem:
             raise RigError(f"The state of the supervisor cannot be read: {problem}.") from problem
@@ -120,10 +148,20 @@ def _child(record: Mapping[str, Any]) -> Child:
 
 
 def write_orders(
-    directory: Path, orders: Sequence[Supervised], *, grace_s: float = GRACE_S
+    directory: Path,
+    orders: Sequence[Supervised],
+    *,
+    grace_s: float = GRACE_S,
+    volumes: Sequence[Volume] = (),
+    removes: Sequence[str] = (),
 ) -> None:
     """Tell the supervisor of this directory what to run, and how long TERM may take."""
-    record = {"grace_s": grace_s, "processes": [asdict(order) for order in orders]}
+    record = {
+        "grace_s": grace_s,
+        "processes": [asdict(order) for order in orders],
+        "volumes": [asdict(volume) for volume in volumes],
+        "removes": list(removes),
+    }
     write_atomically(directory / SUPERVISE_FILE, json.dumps(record, indent=1))
 
 
@@ -132,12 +170,20 @@ def read_orders(directory: Path) -> Orders:
     path = directory / SUPERVISE_FILE
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        processes = (
-            Supervised(**{**each, "argv": tuple(each["argv"])}) for each in record["processes"]
+        return Orders(
+            tuple(_supervised(each) for each in record["processes"]),
+            float(record.get("grace_s", GRACE_S)),
+            tuple(Volume(**each) for each in record.get("volumes", ())),
+            tuple(record.get("removes", ())),
         )
-        return Orders(tuple(processes), float(record.get("grace_s", GRACE_S)))
     except (OSError, ValueError, TypeError, KeyError) as problem:
         raise RigError(f"{str(path)!r} cannot be read: {problem}.") from problem
+
+
+def _supervised(record: Mapping[str, Any]) -> Supervised:
+    prepare = tuple(tuple(argv) for argv in record.get("prepare", ()))
+    lists = {"argv": tuple(record["argv"]), "check": tuple(record.get("check", ()))}
+    return Supervised(**{**record, **lists, "prepare": prepare})
 
 
 def write_state(directory: Path, state: Supervision) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import secrets
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 from operator_protocols.errors import OperatorError, RigError
 from operator_sre.processes.detaching import adopt_orphans, detach
 from operator_sre.processes.identity import alive, process_of, tree_of
+from operator_sre.processes.mounts import enter_namespace, unmount_below
 from operator_sre.processes.nursery import Nursery
 from operator_sre.processes.server import Server
 from operator_sre.processes.supervision import (
@@ -43,13 +45,17 @@ log = logging.getLogger(__name__)
 class Supervisor:
     """Everything of one directory, in one thread."""
 
-    def __init__(self, directory: Path, orders: Orders, *, owned: bool) -> None:
+    def __init__(
+        self, directory: Path, orders: Orders, *, owned: bool, unmounted: str = ""
+    ) -> None:
         me = process_of(os.getpid())
         if me is None:
             raise RigError("The supervisor cannot see its own process.")
         self._me = me
         self._directory = directory
         self._owned = owned
+        self._unmounted = unmounted
+        self._removes = orders.removes
         self._mark = secrets.token_hex(8)
         self._over = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
@@ -59,7 +65,7 @@ class Supervisor:
     def state(self) -> Supervision:
         """What is so now."""
         children = self._nursery.children()
-        return Supervision(self._me, self._server.path, self._mark, children)
+        return Supervision(self._me, self._server.path, self._mark, children, self._unmounted)
 
     async def serve(self) -> None:
         """Run until `down`, a signal, the end of the owner, or the end of the directory."""
@@ -96,7 +102,18 @@ class Supervisor:
         for orphan in tree_of(os.getpid()):
             send(orphan, signal.SIGKILL)
         self._nursery.reap()
+        self._clean()
         self._over.set()
+
+    def _clean(self) -> None:
+        """Unmount and remove what nobody else may ever find, because our owner may be dead."""
+        try:
+            unmount_below([self._directory, *map(Path, self._removes)])
+        except OSError as problem:
+            log.warning("cannot unmount: %s", problem)
+            return
+        for place in self._removes:
+            shutil.rmtree(place, ignore_errors=True)
 
     def _owner_spoke(self) -> None:
         if not os.read(STDIN, 4096):
@@ -139,7 +156,9 @@ def main() -> int:
             detach()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         adopt_orphans()
-        asyncio.run(_serve(directory, orders, owned=options.owned))
+        # Before there is any thread, because afterwards the kernel refuses.
+        unmounted = enter_namespace(orders.volumes) if orders.volumes else ""
+        asyncio.run(_serve(directory, orders, owned=options.owned, unmounted=unmounted))
     except OperatorError as problem:
         log.critical("%s", problem)
         return problem.exit_code
@@ -154,8 +173,8 @@ def _orders(directory: Path) -> Orders:
     return read_orders(directory)
 
 
-async def _serve(directory: Path, orders: Orders, *, owned: bool) -> None:
-    await Supervisor(directory, orders, owned=owned).serve()
+async def _serve(directory: Path, orders: Orders, *, owned: bool, unmounted: str) -> None:
+    await Supervisor(directory, orders, owned=owned, unmounted=unmounted).serve()
 
 
 if __name__ == "__main__":

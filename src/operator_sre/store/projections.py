@@ -13,6 +13,7 @@ from operator_protocols.domain.observation import Violation
 from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.ticket import TicketState
 from operator_sre.codec import from_json
+from operator_sre.store.alert_rows import alert_cleared, alert_fired
 from operator_sre.store.attempts import command_began, command_ended, command_refused
 from operator_sre.store.database import Connection, plain
 from operator_sre.store.restraints import (
@@ -23,6 +24,7 @@ from operator_sre.store.restraints import (
     session_reset,
     switched,
 )
+from operator_sre.store.silence_rows import silence_added, silence_ended
 from operator_sre.store.workflow_rows import (
     workflow_cancelled,
     workflow_claimed,
@@ -138,6 +140,13 @@ def _ticket_ended(connection: Connection, entry: Entry) -> None:
     )
     if resolved:
         connection.execute("UPDATE violations SET live = 0 WHERE ticket = ?", (entry.ticket,))
+
+
+def _ticket_flapping(connection: Connection, entry: Entry) -> None:
+    connection.execute(
+        "UPDATE tickets SET flapping = 1, changed_at = ? WHERE id = ?",
+        (entry.at.isoformat(), entry.ticket),
+    )
 
 
 def _run_started(connection: Connection, entry: Entry) -> None:
@@ -295,6 +304,7 @@ _FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
     Kind.TICKET_RELEASED: _ticket_released,
     Kind.TICKET_RESOLVED: _ticket_ended,
     Kind.TICKET_ESCALATED: _ticket_ended,
+    Kind.TICKET_FLAPPING: _ticket_flapping,
     Kind.RUN_STARTED: _run_started,
     Kind.RUN_FINISHED: _run_finished,
     Kind.APPROVAL_REQUESTED: _approval_requested,
@@ -322,6 +332,10 @@ _FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
     Kind.WORKFLOW_UNDO: workflow_undo,
     Kind.WORKFLOW_CANCELLED: workflow_cancelled,
     Kind.WORKFLOW_ENDED: workflow_ended,
+    Kind.SILENCE_ADDED: silence_added,
+    Kind.SILENCE_ENDED: silence_ended,
+    Kind.ALERT_FIRED: alert_fired,
+    Kind.ALERT_CLEARED: alert_cleared,
 }
 
 PROJECTED = frozenset(_FOLLOWS)

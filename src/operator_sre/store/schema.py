@@ -10,6 +10,8 @@ PROJECTIONS = (
     *("tickets", "violations", "runs", "approvals", "permits", "commands", "patterns"),
     *("standing_rules", "kill_switch", "modes", "sessions", "resets"),
     *("workflows", "workflow_steps"),
+    "silences",
+    "alerts",
 )
 
 # {int}, {real} and {bytes} are the names a database has for them.
@@ -71,7 +73,8 @@ CREATE TABLE IF NOT EXISTS tickets (
     worker        TEXT NOT NULL DEFAULT '',
     run           TEXT NOT NULL DEFAULT '',
     reason        TEXT NOT NULL DEFAULT '',
-    not_before    {real} NOT NULL DEFAULT 0
+    not_before    {real} NOT NULL DEFAULT 0,
+    flapping      {int} NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS tickets_by_state ON tickets (state, severity_rank DESC, id);
 CREATE TABLE IF NOT EXISTS violations (
@@ -245,6 +248,25 @@ CREATE TABLE IF NOT EXISTS workflow_steps (
     PRIMARY KEY (workflow, step)
 );
 
+-- Alerts from elsewhere, one row for each; `seq` is the entry that told of it last.
+CREATE TABLE IF NOT EXISTS alerts (
+    source      TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    subject     TEXT NOT NULL,
+    firing      {int} NOT NULL,
+    seq         {int} NOT NULL,
+    body        TEXT NOT NULL,
+    PRIMARY KEY (source, fingerprint)
+);
+CREATE INDEX IF NOT EXISTS alerts_by_subject ON alerts (subject, seq);
+-- What people keep from opening tickets. `until` is when it ends, or when somebody ended it.
+CREATE TABLE IF NOT EXISTS silences (
+    id    TEXT PRIMARY KEY,
+    seq   {int} NOT NULL,
+    until {real} NOT NULL,
+    body  TEXT NOT NULL
+);
+
 -- Beside the ledger: who holds what right now, clocks of conditions, telemetry.
 CREATE TABLE IF NOT EXISTS leases (
     ticket {int} PRIMARY KEY,
@@ -255,6 +277,14 @@ CREATE TABLE IF NOT EXISTS workflow_leases (
     workflow TEXT PRIMARY KEY,
     epoch    {int} NOT NULL,
     until    {real} NOT NULL
+);
+CREATE TABLE IF NOT EXISTS cursors (
+    name   TEXT PRIMARY KEY,
+    seq    {int} NOT NULL,
+    epoch  {int} NOT NULL,
+    holder TEXT NOT NULL,
+    until  {real} NOT NULL,
+    body   TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS conditions (
     subject   TEXT NOT NULL,
@@ -267,7 +297,12 @@ CREATE TABLE IF NOT EXISTS observations (
     id      {serial},
     subject TEXT NOT NULL,
     at      {real} NOT NULL,
-    body    TEXT NOT NULL
+    body    {bytes} NOT NULL
 );
 CREATE INDEX IF NOT EXISTS observations_by_subject ON observations (subject, at);
+CREATE TABLE IF NOT EXISTS watchers (
+    worker TEXT PRIMARY KEY,
+    at     {real} NOT NULL,
+    body   TEXT NOT NULL
+);
 """

@@ -11,10 +11,12 @@ from typing import Any
 from operator_protocols.domain.entry import Draft, Entry
 from operator_protocols.ports import Clock, Sealer, Signer
 from operator_sre.store.agent_sessions import StoredSessions
+from operator_sre.store.alerts import StoredAlerts
 from operator_sre.store.approvals import StoredApprovals
 from operator_sre.store.changes import StoredChanges
 from operator_sre.store.checkpoints import StoredCheckpoints
 from operator_sre.store.commands import StoredCommands
+from operator_sre.store.cursors import StoredCursors
 from operator_sre.store.database import Database
 from operator_sre.store.entries import StoredEntries
 from operator_sre.store.indexing import Indexer
@@ -28,10 +30,15 @@ from operator_sre.store.reader import Reader
 from operator_sre.store.runs import StoredRuns
 from operator_sre.store.sealed import StoredSealed
 from operator_sre.store.search import StoredSearch
+from operator_sre.store.silences import StoredSilences
 from operator_sre.store.sqlite import SqliteDatabase
 from operator_sre.store.standing import StoredStandingRules
 from operator_sre.store.switch import StoredSwitch
-from operator_sre.store.telemetry import StoredConditions, StoredObservations
+from operator_sre.store.telemetry import (
+    StoredConditions,
+    StoredObservations,
+    StoredWatchers,
+)
 from operator_sre.store.textindex import TEXT_INDEXES
 from operator_sre.store.tickets import StoredLeases, StoredTickets
 from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules
@@ -77,8 +84,12 @@ class Store:
     search: StoredSearch
     conditions: StoredConditions
     observations: StoredObservations
+    silences: StoredSilences
+    watchers: StoredWatchers
     workflows: StoredWorkflows
     workflow_claims: StoredWorkflowClaims
+    alerts: StoredAlerts
+    cursors: StoredCursors
     quarantine: StoredQuarantine
     sealed: StoredSealed
     indexer: Indexer
@@ -151,8 +162,12 @@ def store_on(database: Database, rules: Rules) -> Store:
         search=StoredSearch(index, reader, indexer),
         conditions=StoredConditions(reader, writer),
         observations=StoredObservations(reader, writer, kept=OBSERVATIONS_KEPT),
+        silences=StoredSilences(reader, writer),
+        watchers=StoredWatchers(reader, writer),
         workflows=StoredWorkflows(reader, writer),
         workflow_claims=StoredWorkflowClaims(writer),
+        alerts=StoredAlerts(reader, writer),
+        cursors=StoredCursors(reader, writer),
         quarantine=StoredQuarantine(writer),
         sealed=StoredSealed(reader, rules.sealer),
         indexer=indexer,

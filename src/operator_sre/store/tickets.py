@@ -23,7 +23,7 @@ __all__ = ["StoredLeases", "StoredTickets"]
 
 _COLUMNS = (
     "SELECT tickets.id, subject, target, severity, state, summary, opened_at, changed_at,"
-    " attempts, tickets.epoch, worker, run, reason FROM tickets"
+    " attempts, tickets.epoch, worker, run, reason, flapping FROM tickets"
 )
 Query = Callable[[str, Sequence[object]], list[Any]]
 IN_MAX = 500
@@ -155,6 +155,7 @@ def _ticket(row: Sequence[Any], violations: Sequence[Violation]) -> Ticket:
         worker=row[10],
         run=row[11],
         reason=row[12],
+        flapping=bool(row[13]),
         violations=tuple(violations),
     )
 

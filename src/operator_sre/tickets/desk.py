@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from operator_protocols.domain.entry import Draft, Kind
@@ -14,9 +14,9 @@ from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.errors import ConflictError
-from operator_protocols.ports import Condition, Leases, Tickets
+from operator_protocols.ports import FLAP_S, Condition, Journal, Leases, Tickets
 from operator_sre.codec import to_json
-from operator_sre.tickets.incidents import incidents_of
+from operator_sre.tickets.incidents import Needs, incidents_of, needs_of
 
 __all__ = ["Desk"]
 
@@ -27,10 +27,18 @@ log = logging.getLogger(__name__)
 class Desk:
     """Files violations, closes what recovered by itself, ends what was worked on."""
 
-    def __init__(self, *, tickets: Tickets, leases: Leases, stable_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        tickets: Tickets,
+        leases: Leases,
+        stable_s: float,
+        journal: Journal | None = None,
+    ) -> None:
         self._tickets = tickets
         self._leases = leases
         self._stable_s = stable_s
+        self._journal = journal
 
     async def file(
         self, violations: Sequence[Violation], targets: Sequence[Target]
@@ -39,20 +47,24 @@ class Desk:
         if not violations:
             return []
         live = self._tickets.find(states=LIVE, subject=violations[0].subject)
+        filed = {violation.key: ticket for ticket in live for violation in ticket.violations}
+        if all(violation.key in filed for violation in violations):
+            return []
+        needs = needs_of({one.target for one in (*violations, *_held(live))}, targets)
         changed = [
-            await self._file_incident(incident, live)
+            await self._file_incident(incident, filed, needs)
             for incident in incidents_of(violations, targets)
         ]
         return [ticket for ticket in changed if ticket is not None]
 
     async def _file_incident(
-        self, incident: Sequence[Violation], live: Sequence[Ticket]
+        self, incident: Sequence[Violation], filed: Mapping[str, Ticket], needs: Needs
     ) -> Ticket | None:
-        filed = {violation.key: ticket for ticket in live for violation in ticket.violations}
         new = [violation for violation in incident if violation.key not in filed]
         if not new:
             return None
         home = next((filed[v.key] for v in incident if _takes_more(filed.get(v.key))), None)
+        home = home or _related(new, filed.values(), needs)
         try:
             if home is not None:
                 return await self._tickets.grow(home, new)
@@ -62,25 +74,53 @@ class Desk:
         log.info("ticket opened", extra={"ticket": ticket.id, "target": ticket.target})
         return ticket
 
+    async def flag(self, subject: str, conditions: Iterable[Condition], now: datetime) -> None:
+        """Say in the tickets of a subject which of what they hold breaks again and again."""
+        flapping = _flapping(conditions, now)
+        if not flapping or self._journal is None:
+            return
+        for ticket in self._tickets.find(states=LIVE, subject=subject):
+            keys = sorted({one.key for one in ticket.violations} & flapping)
+            if keys and not ticket.flapping:
+                # Under a key, so that two monitors say it once.
+                payload = {"violations": keys, "window_s": FLAP_S}
+                draft = Draft(
+                    Kind.TICKET_FLAPPING,
+                    payload,
+                    ticket=ticket.id,
+                    run=ticket.run,
+                    key=f"ticket-{ticket.id}/flapping",
+                )
+                await self._journal.append(draft)
+                log.info("ticket is flapping", extra={"ticket": ticket.id})
+
     async def recover(
         self, subject: str, conditions: Iterable[Condition], now: datetime
     ) -> Sequence[Ticket]:
-        """Resolve tickets that nobody works on and whose every invariant holds again for long."""
-        since = {
-            key_of(one.subject, one.target, one.invariant): one.since
+        """Resolve tickets that nobody works on and whose every invariant holds again for long.
+
+        What broke again and again has to hold for as long as it takes to be no longer flapping.
+        """
+        idle = (TicketState.OPEN, TicketState.ESCALATED)
+        tickets = self._tickets.find(states=idle, subject=subject)
+        if not tickets:
+            return []
+        healthy = {
+            key_of(one.subject, one.target, one.invariant): one
             for one in conditions
             if one.health is Health.HEALTHY
         }
         resolved = []
-        idle = (TicketState.OPEN, TicketState.ESCALATED)
-        for ticket in self._tickets.find(states=idle, subject=subject):
-            held = [since.get(violation.key) for violation in ticket.violations]
-            times = [at for at in held if at is not None]
-            if len(times) < len(held):
+        for ticket in tickets:
+            held = [healthy.get(violation.key) for violation in ticket.violations]
+            well = [one for one in held if one is not None]
+            if len(well) < len(held):
                 continue
-            stable_s = (now - max(times)).total_seconds()
-            if stable_s >= self._stable_s:
-                proof = _recovered(max(times), now, stable_s)
+            since = max(one.since for one in well)
+            stable_s = (now - since).total_seconds()
+            flaps = ticket.flapping or any(one.flapping(now) for one in well)
+            if stable_s >= (max(FLAP_S, self._stable_s) if flaps else self._stable_s):
+                proof = _recovered(since, now, stable_s)
                 with contextlib.suppress(ConflictError):  # somebody took it up this moment
                     resolved.append(await self.close(ticket, proof))
         return resolved
@@ -108,6 +148,31 @@ class Desk:
 def _takes_more(ticket: Ticket | None) -> bool:
     # Nobody works on an escalated ticket, so a new break must not hide in it.
     return ticket is not None and ticket.state is not TicketState.ESCALATED
+
+
+def _held(tickets: Iterable[Ticket]) -> Iterable[Violation]:
+    return (violation for ticket in tickets for violation in ticket.violations)
+
+
+def _related(new: Sequence[Violation], live: Iterable[Ticket], needs: Needs) -> Ticket | None:
+    """The oldest ticket about something that a new break needs, or that needs it.
+
+    What a ticket is about may hold by now, or be silenced, or not be seen: it is one story still.
+    """
+    broken = {violation.target for violation in new}
+    below = broken.union(*(needs[name] for name in broken))
+    for ticket in sorted({one.id: one for one in live}.values(), key=lambda one: one.id):
+        about = {violation.target for violation in ticket.violations}
+        joins = about & below or any(broken & needs[name] for name in about)
+        if joins and _takes_more(ticket):
+            return ticket
+    return None
+
+
+def _flapping(conditions: Iterable[Condition], now: datetime) -> set[str]:
+    return {
+        key_of(one.subject, one.target, one.invariant) for one in conditions if one.flapping(now)
+    }
 
 
 def _recovered(since: datetime, now: datetime, stable_s: float) -> Proof:

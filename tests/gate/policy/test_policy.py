@@ -45,6 +45,7 @@ SPEC_CHANGES: dict[str, list[object]] = {
     "expected": ["It is up."],
     "verify": ["Look again."],
     "timeout_s": [1.0],
+    "ends": [("process_dead",)],
 }
 
 

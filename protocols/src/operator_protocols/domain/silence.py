@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from fnmatch import fnmatchcase
-from zoneinfo import ZoneInfo
 
 __all__ = ["DAYS", "Silence", "Window"]
 
@@ -64,7 +63,7 @@ class Window:
 
     def span(self, at: datetime) -> tuple[datetime, datetime] | None:
         """From when until when it is open at this moment; None when it is not."""
-        zone = ZoneInfo(self.zone)
+        zone = _zone(self.zone)
         today = at.astimezone(zone).date()
         for back in range(int(self.for_s // 86_400) + 2):
             day = today - timedelta(days=back)
@@ -85,3 +84,9 @@ class Window:
             for target in self.targets
             for invariant in self.invariants
         )
+
+
+def _zone(name: str) -> tzinfo:
+    from zoneinfo import ZoneInfo  # few need it, and everybody would wait for it
+
+    return UTC if name == "UTC" else ZoneInfo(name)

@@ -10,7 +10,10 @@ __all__ = ["Watch", "Watcher"]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """How one Subject is watched: how often, when last, how long that took, what was missed."""
+    """How one Subject is watched: how often, when last, how long that took, what was missed.
+
+    `failed` looks came to nothing: not even a word that it cannot be seen could be remembered.
+    """
 
     subject: str
     interval_s: float
@@ -18,6 +21,7 @@ class Watch:
     last_s: float = 0.0
     looks: int = 0
     missed: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,7 +228,8 @@ class SubjectSettings:
 
     `targets` is asked anew at every look, because a repaired target may have moved. `secret` reads
     a file that holds one. `shell` runs commands where a target is, and `life` starts and ends its
-    processes; None where nobody can.
+    processes; None where nobody can. `judge` says what the gate thinks of a command that a look
+    would run by itself; without it nobody knows of any that it is harmless.
     """
 
     name: str
@@ -239,6 +240,7 @@ class SubjectSettings:
     secret: Callable[[str], str] = _no_secret
     shell: Shell | None = None
     life: Kill | None = None
+    judge: Callable[[Action], Verdict] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response, status
 from fastapi.exceptions import RequestValidationError
@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from operator_ratelimiter import __version__
 from operator_ratelimiter.body_limit import BodyLimit
 from operator_ratelimiter.node import Node, build_node
-from operator_ratelimiter.routes import check, management
+from operator_ratelimiter.routes import check, management, own
 from operator_ratelimiter.routes import status as status_routes
 from operator_ratelimiter.settings import Settings
 from operator_ratelimiter.store import StoreError
@@ -34,7 +34,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.node = build_node(settings)
-    for router in (check.router, management.router, status_routes.router):
+    for router in (check.router, management.router, own.router, status_routes.router):
         app.include_router(router)
     app.add_middleware(BodyLimit, body_bytes_max=settings.body_bytes_max)
     app.exception_handler(StoreError)(_answer_store_error)
@@ -46,7 +46,10 @@ def create_app(settings: Settings) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     node: Node = app.state.node
     settings = node.settings
-    heartbeat = asyncio.create_task(node.registry.keep_registered())
+    loops = [
+        asyncio.create_task(node.store.follow()),
+        asyncio.create_task(node.registry.keep_registered()),
+    ]
     log.info(
         "node %r started on %s with store %s, limit %d in %g s, %s",
         settings.name,
@@ -59,9 +62,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        heartbeat.cancel()
-        with suppress(asyncio.CancelledError):
-            await heartbeat
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
         await node.store.close()
         log.info("node %r stopped", settings.name)
 

@@ -3,19 +3,26 @@
 import argparse
 import math
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from operator_ratelimiter.settings import LIMIT_MAX, OnStoreLoss, Settings
+from operator_ratelimiter.configuration import read_configuration
+from operator_ratelimiter.settings import (
+    KEY_PREFIX_PATTERN,
+    LIMIT_MAX,
+    SECONDS_MAX,
+    OnStoreLoss,
+    Settings,
+)
 
 __all__ = ["parse_settings"]
 
 _STORE_SCHEMES = ("valkey", "valkeys", "redis", "rediss")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_KEY_PREFIX = re.compile(r"[A-Za-z0-9._:{}-]{1,64}")
-_SECONDS_MAX = 86_400.0
+_KEY_PREFIX = re.compile(KEY_PREFIX_PATTERN)
 # A caller never waits a second for a lost store, so the store gets a little less.
 _STORE_TIMEOUT_S_MAX = 0.9
 
@@ -24,6 +31,16 @@ def parse_settings(argv: Sequence[str] | None) -> Settings:
     """Read the command line; exits with a message when it makes no sense."""
     parser = _build_parser()
     options = vars(parser.parse_args(argv))
+    config_file: Path | None = options.get("config_file")
+    if config_file is not None:
+        # As if it had been said on the command line first, so that the same checks hold.
+        said = [
+            word
+            for name, value in read_configuration(config_file).items()
+            for word in (f"--{name.replace('_', '-')}", str(value))
+        ]
+        options = vars(parser.parse_args([*said, *(sys.argv[1:] if argv is None else argv)]))
+    options["sentinels"] = tuple(options["sentinels"])
     if options["registry_ttl_s"] <= options["heartbeat_s"]:
         parser.error("--registry-ttl-s must be greater than --heartbeat-s")
     password_file: Path | None = options.pop("store_password_file", None)
@@ -47,15 +64,31 @@ def _build_parser() -> argparse.ArgumentParser:
     add("--store", required=True, dest="store_url", type=_store_url, help="valkey://HOST:PORT/DB")
     add("--store-password-file", type=Path, help="file that holds the store's password")
     add("--store-timeout-s", type=_seconds(_STORE_TIMEOUT_S_MAX), help="wait for the store")
+    add(
+        "--sentinel",
+        dest="sentinels",
+        action="append",
+        type=_address,
+        metavar="HOST:PORT",
+        help="who knows the primary; may be said several times",
+    )
+    add("--sentinel-name", type=_matching(_NAME), help="what the sentinels call the primary")
+    add(
+        "--config",
+        dest="config_file",
+        type=Path,
+        help="JSON file with default_limit, window_s, key_prefix and on_store_loss",
+    )
     add("--key-prefix", type=_matching(_KEY_PREFIX), help="start of every name in the store")
     add("--default-limit", type=_whole(LIMIT_MAX), help="requests a window may hold")
-    add("--window-s", type=_seconds(_SECONDS_MAX), help="length of the sliding window")
-    add("--heartbeat-s", type=_seconds(_SECONDS_MAX), help="time between signs of life")
-    add("--registry-ttl-s", type=_seconds(_SECONDS_MAX), help="silence that makes a node down")
+    add("--window-s", type=_seconds(SECONDS_MAX), help="length of the sliding window")
+    add("--heartbeat-s", type=_seconds(SECONDS_MAX), help="time between signs of life")
+    add("--registry-ttl-s", type=_seconds(SECONDS_MAX), help="silence that makes a node down")
     add("--on-store-loss", choices=[*OnStoreLoss], help="what a check answers without a store")
     # Settings says each default once; taking them all also carries those without an option.
     defaults = {each.name: each.default for each in fields(Settings)}
     parser.set_defaults(**{k: v for k, v in defaults.items() if v is not MISSING})
+    parser.set_defaults(sentinels=[])
     return parser
 
 
@@ -72,6 +105,13 @@ def _store_url(text: str) -> str:
         # The text may hold a password, so the message does not repeat it.
         raise argparse.ArgumentTypeError("must look like valkey://HOST:PORT/DB")
     return text
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
+        raise argparse.ArgumentTypeError(f"{text!r} does not look like HOST:PORT")
+    return host.strip("[]"), int(port)
 
 
 def _matching(pattern: re.Pattern[str]) -> Callable[[str], str]:

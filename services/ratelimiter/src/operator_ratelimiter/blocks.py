@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from operator_ratelimiter.scan import Listing, collect
-from operator_ratelimiter.settings import Settings
+from operator_ratelimiter.settings import Live
 from operator_ratelimiter.store import Store
 
 __all__ = ["Block", "Blocks"]
@@ -22,10 +22,13 @@ class Block:
 class Blocks:
     """Reads and writes blocks; every method raises StoreError."""
 
-    def __init__(self, settings: Settings, store: Store) -> None:
-        self._settings = settings
-        self._hash = settings.names.blocks
+    def __init__(self, live: Live, store: Store) -> None:
+        self._live = live
         self._store = store
+
+    @property
+    def _hash(self) -> str:
+        return self._live.names.blocks
 
     async def get_all(self, keys: Sequence[str]) -> list[Block]:
         """Whether each of `keys` is blocked, in their order."""
@@ -51,8 +54,10 @@ class Blocks:
         """The blocked keys, at most `items_max`."""
 
         async def page(cursor: int) -> tuple[int, list[Block]]:
-            count = self._settings.scan_page_keys
+            count = self._live.settings.scan_page_keys
             following, fields = await self._store.ask("HSCAN", self._hash, cursor, "COUNT", count)
             return following, [Block(key, True, reason) for key, reason in fields.items()]
 
-        return await collect(page, items_max=items_max, pages_max=self._settings.scan_pages_max)
+        return await collect(
+            page, items_max=items_max, pages_max=self._live.settings.scan_pages_max
+        )

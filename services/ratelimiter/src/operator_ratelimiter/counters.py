@@ -1,5 +1,6 @@
 """Counters: how full the windows are now, read without changing them."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from operator_ratelimiter.blocks import Blocks
 from operator_ratelimiter.limits import Limits
 from operator_ratelimiter.scan import Listing, collect
-from operator_ratelimiter.settings import Settings
+from operator_ratelimiter.settings import Live
 from operator_ratelimiter.store import Command, Store
 
 __all__ = ["Counter", "Counters"]
@@ -30,9 +31,8 @@ class Counter:
 class Counters:
     """Reads and resets windows; every method raises StoreError."""
 
-    def __init__(self, settings: Settings, store: Store, limits: Limits, blocks: Blocks) -> None:
-        self._settings = settings
-        self._names = settings.names
+    def __init__(self, live: Live, store: Store, limits: Limits, blocks: Blocks) -> None:
+        self._live = live
         self._store = store
         self._limits = limits
         self._blocks = blocks
@@ -48,20 +48,32 @@ class Counters:
 
     async def count(self) -> int:
         """How many counters exist, as far as the scan may look."""
-        pages = self._settings.scan_pages_max
-        keys = await self._keys(items_max=pages * self._settings.scan_page_keys)
+        pages = self._live.settings.scan_pages_max
+        keys = await self._keys(items_max=pages * self._live.settings.scan_page_keys)
         return len(keys.items)
 
     async def reset(self, key: str) -> int:
         """Empty the window of `key`; returns how many requests it held."""
-        window = self._names.window(key)
+        window = self._live.names.window(key)
         held, _ = await self._store.ask_all([("ZCARD", window), ("DEL", window)])
         return int(held)
 
+    async def expire(self, *, items_max: int) -> int:
+        """Let every window without an expiry end after one window; returns how many there were."""
+        keys = await self._keys(items_max=items_max)
+        if not keys.items:
+            return 0
+        window_ms = math.ceil(self._live.settings.window_us / 1000)
+        answers = await self._store.ask_all(
+            # NX: only where there is none, so that no window lives longer than before.
+            [("PEXPIRE", self._live.names.window(key), window_ms, "NX") for key in keys.items]
+        )
+        return sum(map(int, answers))
+
     async def _keys(self, *, items_max: int) -> Listing[str]:
-        prefix = self._names.window_prefix
+        prefix = self._live.names.window_prefix
         pattern = re.sub(r"([\\*?\[\]^-])", r"\\\1", prefix) + "*"
-        count = self._settings.scan_page_keys
+        count = self._live.settings.scan_page_keys
 
         async def page(cursor: int) -> tuple[int, list[str]]:
             following, names = await self._store.ask(
@@ -69,16 +81,18 @@ class Counters:
             )
             return following, [name.removeprefix(prefix) for name in names]
 
-        return await collect(page, items_max=items_max, pages_max=self._settings.scan_pages_max)
+        return await collect(
+            page, items_max=items_max, pages_max=self._live.settings.scan_pages_max
+        )
 
     async def _describe(self, keys: Sequence[str]) -> list[Counter]:
         if not keys:
             return []
         second, microsecond = await self._store.ask("TIME")
         # Requests that left the window stay stored until the next check: they no longer count.
-        oldest_us = second * 1_000_000 + microsecond - self._settings.window_us
+        oldest_us = second * 1_000_000 + microsecond - self._live.settings.window_us
         commands: list[Command] = []
-        for window in map(self._names.window, keys):
+        for window in map(self._live.names.window, keys):
             commands += [("ZCOUNT", window, f"({oldest_us}", "+inf"), ("PTTL", window)]
         answers = await self._store.ask_all(commands)
         limits = await self._limits.get_all(keys)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from operator_ratelimiter.scan import Listing, collect
-from operator_ratelimiter.settings import Settings
+from operator_ratelimiter.settings import Live
 from operator_ratelimiter.store import Store
 
 __all__ = ["Limit", "Limits"]
@@ -23,10 +23,13 @@ class Limit:
 class Limits:
     """Reads and writes the limits of single keys; every method raises StoreError."""
 
-    def __init__(self, settings: Settings, store: Store) -> None:
-        self._settings = settings
-        self._hash = settings.names.limits
+    def __init__(self, live: Live, store: Store) -> None:
+        self._live = live
         self._store = store
+
+    @property
+    def _hash(self) -> str:
+        return self._live.names.limits
 
     async def get(self, key: str) -> Limit:
         """The limit that holds for `key` now."""
@@ -41,26 +44,33 @@ class Limits:
 
     async def put(self, key: str, limit: int) -> Limit:
         """Give `key` its own limit."""
-        await self._store.ask("HSET", self._hash, key, limit)
+        # Written twice, so that a limit that somebody else wrote can be told from ours.
+        declared = self._live.names.declared_limits
+        await self._store.ask_all(
+            [("HSET", self._hash, key, limit), ("HSET", declared, key, limit)]
+        )
         return Limit(key, limit, "key")
 
     async def delete(self, key: str) -> Limit:
         """Let the default hold for `key` again."""
-        await self._store.ask("HDEL", self._hash, key)
+        declared = self._live.names.declared_limits
+        await self._store.ask_all([("HDEL", self._hash, key), ("HDEL", declared, key)])
         return self._limit(key, None)
 
     async def listing(self, *, items_max: int) -> Listing[Limit]:
         """The keys that have a limit of their own, at most `items_max`."""
 
         async def page(cursor: int) -> tuple[int, list[Limit]]:
-            count = self._settings.scan_page_keys
+            count = self._live.settings.scan_page_keys
             following, fields = await self._store.ask("HSCAN", self._hash, cursor, "COUNT", count)
             return following, [self._limit(key, value) for key, value in fields.items()]
 
-        return await collect(page, items_max=items_max, pages_max=self._settings.scan_pages_max)
+        return await collect(
+            page, items_max=items_max, pages_max=self._live.settings.scan_pages_max
+        )
 
     def _limit(self, key: str, value: str | None) -> Limit:
         # The same test as in window.lua, so that what is shown is what is enforced.
         if value is not None and value.isascii() and value.isdigit():
             return Limit(key, int(value), "key")
-        return Limit(key, self._settings.default_limit, "default")
+        return Limit(key, self._live.settings.default_limit, "default")

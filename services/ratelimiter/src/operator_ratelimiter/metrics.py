@@ -32,6 +32,33 @@ class Metrics:
             buckets=_BUCKETS_S,
             registry=self._registry,
         )
+        undecided = Counter(
+            "ratelimiter_requests_undecided",
+            "Requests that the store did not decide, by what their callers were answered.",
+            ["answer"],
+            registry=self._registry,
+        )
+        self._undecided = {each: undecided.labels(each) for each in ("allowed", "refused")}
+        self._turned_away = Counter(
+            "ratelimiter_requests_turned_away",
+            "Requests that came while this node was drained.",
+            registry=self._registry,
+        )
+        self._degraded = Gauge(
+            "ratelimiter_degraded",
+            "1 when this node answers checks without its store, 0 when the store decides.",
+            registry=self._registry,
+        )
+        self._draining = Gauge(
+            "ratelimiter_draining",
+            "1 when this node takes no checks because somebody drained it.",
+            registry=self._registry,
+        )
+        self._moves = Gauge(
+            "ratelimiter_store_moves",
+            "How often this node followed the primary to another store.",
+            registry=self._registry,
+        )
         self._node_up = Gauge(
             "ratelimiter_node_up",
             "1 when this node can reach its store, 0 when it cannot.",
@@ -48,8 +75,27 @@ class Metrics:
         self._checked[result].inc()
         self._duration_s.observe(duration_s)
 
-    def render(self, *, node_up: bool, active_counters: int | None) -> bytes:
+    def count_undecided(self, *, allowed: bool) -> None:
+        """Count one check that was answered without the store."""
+        self._undecided["allowed" if allowed else "refused"].inc()
+
+    def count_turned_away(self) -> None:
+        """Count one check that came while the node was drained."""
+        self._turned_away.inc()
+
+    def render(
+        self,
+        *,
+        node_up: bool,
+        active_counters: int | None,
+        degraded: bool,
+        draining: bool,
+        moves: int,
+    ) -> bytes:
         """The text a Prometheus server reads."""
         self._node_up.set(int(node_up))
         self._active_counters.set(math.nan if active_counters is None else active_counters)
+        self._degraded.set(int(degraded))
+        self._draining.set(int(draining))
+        self._moves.set(moves)
         return generate_latest(self._registry)

@@ -12,8 +12,9 @@ from operator_ratelimiter.latency import RecentLatency
 from operator_ratelimiter.limits import Limits
 from operator_ratelimiter.metrics import Metrics
 from operator_ratelimiter.registry import Registry
-from operator_ratelimiter.settings import Settings
+from operator_ratelimiter.settings import Live, Settings
 from operator_ratelimiter.store import Store
+from operator_ratelimiter.tally import Tally
 from operator_ratelimiter.window import Window
 
 __all__ = ["CurrentNode", "Node", "build_node"]
@@ -23,7 +24,7 @@ __all__ = ["CurrentNode", "Node", "build_node"]
 class Node:
     """The parts of one node."""
 
-    settings: Settings
+    live: Live
     started_s: float
     store: Store
     window: Window
@@ -33,24 +34,32 @@ class Node:
     registry: Registry
     metrics: Metrics
     latency: RecentLatency
+    tally: Tally
+
+    @property
+    def settings(self) -> Settings:
+        """The settings as they are now."""
+        return self.live.settings
 
 
 def build_node(settings: Settings) -> Node:
     """Put a node together; nothing is connected yet."""
+    live = Live(settings)
     store = Store(settings)
-    limits = Limits(settings, store)
-    blocks = Blocks(settings, store)
+    limits = Limits(live, store)
+    blocks = Blocks(live, store)
     return Node(
-        settings=settings,
+        live=live,
         started_s=time.monotonic(),
         store=store,
-        window=Window(settings, store),
+        window=Window(live, store),
         limits=limits,
         blocks=blocks,
-        counters=Counters(settings, store, limits, blocks),
-        registry=Registry(settings, store),
+        counters=Counters(live, store, limits, blocks),
+        registry=Registry(live, store),
         metrics=Metrics(),
-        latency=RecentLatency(),
+        latency=RecentLatency(span_s=settings.latency_span_s),
+        tally=Tally(live),
     )
 
 

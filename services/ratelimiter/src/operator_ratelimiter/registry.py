@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 
 from operator_ratelimiter import __version__
-from operator_ratelimiter.settings import Settings
+from operator_ratelimiter.settings import Live
 from operator_ratelimiter.store import Store, StoreError
 
 __all__ = ["NodeRecord", "Registry"]
@@ -24,20 +24,26 @@ class NodeRecord:
     default_limit: int | None = None
     window_s: float | None = None
     on_store_loss: str | None = None
+    draining: bool | None = None
 
 
 class Registry:
     """Keeps this node registered and tells which nodes are up."""
 
-    def __init__(self, settings: Settings, store: Store) -> None:
-        self._settings = settings
-        self._hash = settings.names.registry
+    def __init__(self, live: Live, store: Store) -> None:
+        self._live = live
         self._store = store
+        # Why this node takes no checks at the moment; None when it does.
+        self.draining: str | None = None
+
+    @property
+    def _hash(self) -> str:
+        return self._live.names.registry
 
     async def keep_registered(self) -> None:
         """Send heartbeats until cancelled, sooner again while the store does not take them."""
-        settings = self._settings
         while True:
+            settings = self._live.settings
             try:
                 await self.beat()
             except StoreError:
@@ -47,7 +53,7 @@ class Registry:
 
     async def beat(self) -> None:
         """Write this node's record, stamped with the store's clock; raises StoreError."""
-        settings = self._settings
+        settings = self._live.settings
         record = {
             "last_heartbeat_s": await self._store_time_s(),
             "address": settings.address,
@@ -55,6 +61,7 @@ class Registry:
             "default_limit": settings.default_limit,
             "window_s": settings.window_s,
             "on_store_loss": settings.on_store_loss.value,
+            "draining": self.draining is not None,
         }
         await self._store.ask("HSET", self._hash, settings.name, json.dumps(record))
         self._store.forget_refusal()
@@ -63,7 +70,7 @@ class Registry:
         """Every node ever registered, by name; a silent one is down, not gone."""
         now_s = await self._store_time_s()
         records: dict[str, str] = await self._store.ask("HGETALL", self._hash)
-        ttl_s = self._settings.registry_ttl_s
+        ttl_s = self._live.settings.registry_ttl_s
         return [
             read_record(name, text, now_s=now_s, ttl_s=ttl_s)
             for name, text in sorted(records.items())
@@ -91,6 +98,7 @@ def read_record(name: str, text: str, *, now_s: float, ttl_s: float) -> NodeReco
             default_limit=stored["default_limit"],
             window_s=stored["window_s"],
             on_store_loss=stored["on_store_loss"],
+            draining=stored.get("draining", False),
         )
     except (ValueError, KeyError, TypeError):
         return NodeRecord(name=name, up=False)

@@ -2,12 +2,27 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from urllib.parse import urlsplit
 
-__all__ = ["KEY_CHARS_MAX", "LIMIT_MAX", "KeyNames", "OnStoreLoss", "Settings"]
+__all__ = [
+    "CHANGEABLE",
+    "KEY_CHARS_MAX",
+    "KEY_PREFIX_PATTERN",
+    "LIMIT_MAX",
+    "SECONDS_MAX",
+    "KeyNames",
+    "Live",
+    "OnStoreLoss",
+    "Settings",
+]
 
 KEY_CHARS_MAX = 256
+KEY_PREFIX_PATTERN = r"^[A-Za-z0-9._:{}-]{1,64}$"
 LIMIT_MAX = 1_000_000
+SECONDS_MAX = 86_400.0
+# What a manager may change while a node runs, and what a configuration file may hold.
+CHANGEABLE = ("default_limit", "window_s", "key_prefix", "on_store_loss")
 
 
 class OnStoreLoss(StrEnum):
@@ -32,6 +47,11 @@ class KeyNames:
     def limits(self) -> str:
         """The hash of key to its own limit."""
         return f"{self.prefix}:limits"
+
+    @property
+    def declared_limits(self) -> str:
+        """The hash of key to the limit that a manager gave it last."""
+        return f"{self.prefix}:limits-declared"
 
     @property
     def blocks(self) -> str:
@@ -67,6 +87,14 @@ class Settings:
     store_timeout_s: float = 0.8
     store_retry_s: float = 1.0
     store_connections_max: int = 64
+    # Who knows which store is the primary; without any the store is the one that was named.
+    sentinels: tuple[tuple[str, int], ...] = ()
+    sentinel_name: str = "limiter"
+    sentinel_poll_s: float = 1.0
+    sentinel_timeout_s: float = 0.5
+    latency_span_s: int = 15
+    config_file: Path | None = None
+    tally_keys_max: int = 5000
     http_connections_max: int = 1024
     body_bytes_max: int = 16_384
     shutdown_s: int = 2
@@ -93,3 +121,15 @@ class Settings:
         """Where the store is, without any credential."""
         parts = urlsplit(self.store_url)
         return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+class Live:
+    """The settings as they are now: a manager may change some of them while the node runs."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @property
+    def names(self) -> KeyNames:
+        """The names of this node's keys in the store."""
+        return self.settings.names

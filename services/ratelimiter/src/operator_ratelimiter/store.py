@@ -8,20 +8,24 @@ StoreError
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 from valkey.asyncio import Valkey
-from valkey.commands.core import AsyncScript
 from valkey.exceptions import ConnectionError as ValkeyConnectionError
-from valkey.exceptions import InvalidResponse, ValkeyError
+from valkey.exceptions import InvalidResponse, ReadOnlyError, ValkeyError
 from valkey.exceptions import TimeoutError as ValkeyTimeoutError
 
+from operator_ratelimiter.sentinels import Address, Sentinels
 from operator_ratelimiter.settings import Settings
 
 __all__ = ["Command", "Store", "StoreError", "StoreLost", "StoreRefused"]
 
 log = logging.getLogger(__name__)
 
+_PORT = 6379
+_DOUBT_S = 0.1
 Command = tuple[str | int, ...]
 T = TypeVar("T")
 
@@ -45,39 +49,43 @@ class _Pipeline(Protocol):
     async def __aexit__(self, *error: object) -> None: ...
 
 
+class _Script(Protocol):
+    async def __call__(
+        self, keys: Sequence[str], args: Sequence[str | int], client: "_Client"
+    ) -> Any: ...
+
+
 class _Client(Protocol):
     async def execute_command(self, *command: str | int) -> Any: ...
     def pipeline(self, transaction: bool) -> _Pipeline: ...
-    def register_script(self, script: str) -> AsyncScript: ...
+    def register_script(self, script: str) -> Any: ...
     async def aclose(self) -> None: ...
 
 
 class Store:
-    """A pooled connection that knows whether the store answers, and says so once per change."""
+    """A pooled connection that knows whether the store answers, and says so once per change.
+
+    With sentinels it follows the primary: `follow` asks them regularly, and at once when the store
+    is lost or says that it is only a replica.
+    """
 
     def __init__(self, settings: Settings) -> None:
-        self._client: _Client = Valkey.from_url(
-            settings.store_url,
-            password=settings.store_password,
-            client_name=settings.name,
-            max_connections=settings.store_connections_max,
-            # The time limit around each call replaces the client's own: that one goes through
-            # asyncio.wait_for, which on Python 3.11 can swallow our cancellation and hang.
-            socket_timeout=None,
-            decode_responses=True,
-            encoding_errors="replace",
-            # Naming the library would cost a further exchange on every new connection.
-            lib_name=None,
-            lib_version=None,
-        )
+        self._settings = settings
+        self._sentinels = Sentinels(settings) if settings.sentinels else None
+        parts = urlsplit(settings.store_url)
+        self._at: Address = (parts.hostname or "", parts.port or _PORT)
+        self._client = self._open(settings.store_url)
         # The pool raises when it is empty; waiting for a slot keeps a burst exact instead.
         self._slots = asyncio.Semaphore(settings.store_connections_max)
         self._timeout_s = settings.store_timeout_s
-        self._address = settings.store_address
+        self.address = settings.store_address
+        self.moves = 0
+        self._doubt = asyncio.Event()
         self._answers: bool | None = None
         self._trying = False
         self._lost: str | None = "not asked yet"
         self._refused: str | None = None
+        self._undecided: str | None = None
 
     @property
     def connected(self) -> bool:
@@ -85,13 +93,34 @@ class Store:
         return self._answers is True
 
     @property
+    def degraded(self) -> bool:
+        """Whether checks are answered without the store, as far as the last one tells."""
+        return not self.connected or self._undecided is not None
+
+    @property
     def error(self) -> str | None:
         """Why the store is of no use now, or None when it is."""
-        return self._lost or self._refused
+        return self._lost or self._refused or self._undecided
 
-    def script(self, text: str) -> AsyncScript:
+    def script(self, text: str) -> _Script:
         """Prepare a Lua script for `evaluate`; the store need not be there yet."""
-        return self._client.register_script(text)
+        script: _Script = self._client.register_script(text)
+        return script
+
+    async def follow(self) -> None:
+        """Go where the primary is, until cancelled; returns at once without sentinels."""
+        if self._sentinels is None:
+            return
+        while True:
+            found = await self._sentinels.primary(self._at)
+            if found != self._at:
+                await self._move(found)
+            self._doubt.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.sentinel_poll_s):
+                    await self._doubt.wait()
+                    # Whoever is in doubt stays so for a while; the sentinels are not flooded.
+                    await asyncio.sleep(_DOUBT_S)
 
     async def ask(self, *command: str | int) -> Any:
         """Run one command; raises StoreError."""
@@ -102,10 +131,19 @@ class Store:
         return await self._call(lambda: self._run_all(commands))
 
     async def evaluate(
-        self, script: AsyncScript, *, keys: Sequence[str], args: Sequence[str | int]
+        self, script: _Script, *, keys: Sequence[str], args: Sequence[str | int]
     ) -> Any:
         """Run a prepared script atomically; raises StoreError."""
-        return await self._call(lambda: script(keys=list(keys), args=args))
+        # The script may have been prepared for a store that is not the primary any more.
+        try:
+            answer = await self._call(
+                lambda: script(keys=list(keys), args=args, client=self._client)
+            )
+        except StoreError as error:
+            self._undecided = str(error)
+            raise
+        self._undecided = None
+        return answer
 
     async def ping(self) -> bool:
         """Ask for a sign of life; the answer is also in `connected` and `error`."""
@@ -118,12 +156,47 @@ class Store:
     def forget_refusal(self) -> None:
         """Take note that the store accepts writes again."""
         if self._refused is not None:
-            log.info("store %s accepts writes again", self._address)
-        self._refused = None
+            log.info("store %s accepts writes again", self.address)
+        self._refused = self._undecided = None
 
     async def close(self) -> None:
         """Close every connection."""
         await self._client.aclose()
+        if self._sentinels is not None:
+            await self._sentinels.close()
+
+    def _open(self, url: str) -> _Client:
+        settings = self._settings
+        client: _Client = Valkey.from_url(
+            url,
+            password=settings.store_password,
+            client_name=settings.name,
+            max_connections=settings.store_connections_max,
+            # The time limit around each call replaces the client's own: that one goes through
+            # asyncio.wait_for, which on Python 3.11 can swallow our cancellation and hang.
+            socket_timeout=None,
+            decode_responses=True,
+            encoding_errors="replace",
+            # Naming the library would cost a further exchange on every new connection.
+            lib_name=None,
+            lib_version=None,
+        )
+        return client
+
+    async def _move(self, found: Address) -> None:
+        """Use another store from now on; calls under way at the old one end as they may."""
+        host, port = found
+        parts = urlsplit(self._settings.store_url)
+        credentials, at, _ = parts.netloc.rpartition("@")
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        old, self._at = self._client, found
+        self._client = self._open(urlunsplit(parts._replace(netloc=f"{credentials}{at}{place}")))
+        log.warning("the primary is now %s, and no longer %s", place, self.address)
+        self.address = f"{place}{parts.path}"
+        self.moves += 1
+        self._answers, self._lost = None, "not asked yet"
+        self._refused = self._undecided = None
+        await old.aclose()
 
     async def _run_all(self, commands: Sequence[Command]) -> list[Any]:
         async with self._client.pipeline(transaction=True) as pipeline:
@@ -144,14 +217,17 @@ class Store:
             self._trying = False
 
     async def _bounded(self, ask: Callable[[], Awaitable[T]]) -> T:
+        asked = self._client
         try:
             async with asyncio.timeout(self._timeout_s), self._slots:
                 value = await ask()
         except TimeoutError as error:
-            raise self._note_lost(f"no answer within {self._timeout_s} s") from error
+            raise self._note_lost(asked, f"no answer within {self._timeout_s} s") from error
         except (ValkeyConnectionError, ValkeyTimeoutError, InvalidResponse, OSError) as error:
-            raise self._note_lost(_in_words(error)) from error
+            raise self._note_lost(asked, _in_words(error)) from error
         except ValkeyError as error:
+            if isinstance(error, ReadOnlyError):
+                self._doubt.set()
             self._note_answer()
             raise self._note_refused(_in_words(error)) from error
         self._note_answer()
@@ -159,18 +235,21 @@ class Store:
 
     def _note_answer(self) -> None:
         if not self._answers:
-            log.info("store %s answers", self._address)
+            log.info("store %s answers", self.address)
         self._answers, self._lost = True, None
 
-    def _note_lost(self, reason: str) -> StoreLost:
+    def _note_lost(self, asked: _Client, reason: str) -> StoreLost:
+        if asked is not self._client:
+            return StoreLost(reason)  # about a store that is not the primary any more
+        self._doubt.set()
         if self._answers is not False:
-            log.error("store %s is lost: %s", self._address, reason)
+            log.error("store %s is lost: %s", self.address, reason)
         self._answers, self._lost = False, reason
         return StoreLost(reason)
 
     def _note_refused(self, reason: str) -> StoreRefused:
         if self._refused is None:
-            log.error("store %s refuses: %s", self._address, reason)
+            log.error("store %s refuses: %s", self.address, reason)
         self._refused = reason
         return StoreRefused(reason)
 

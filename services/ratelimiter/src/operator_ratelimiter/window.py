@@ -5,7 +5,7 @@ import secrets
 from dataclasses import dataclass
 from importlib.resources import files
 
-from operator_ratelimiter.settings import Settings
+from operator_ratelimiter.settings import Live
 from operator_ratelimiter.store import Store
 
 __all__ = ["Decision", "Window"]
@@ -25,25 +25,26 @@ class Decision:
 class Window:
     """Decides requests in one round trip, exactly, however many nodes ask at once."""
 
-    def __init__(self, settings: Settings, store: Store) -> None:
-        self._settings = settings
-        self._names = settings.names
+    def __init__(self, live: Live, store: Store) -> None:
+        self._live = live
         self._store = store
         self._script = store.script(files(__package__).joinpath("window.lua").read_text())
         # The node's name in each member tells an inspector who allowed the request; the random
         # part keeps members of an earlier process with the same name apart.
-        self._origin = f"{settings.name}:{secrets.token_hex(6)}"
+        self.process = secrets.token_hex(6)
+        self._origin = f"{live.settings.name}:{self.process}"
         self._sequence = itertools.count()
 
     async def check(self, key: str) -> Decision:
         """Decide one request to `key` and count it when allowed; raises StoreError."""
+        names, settings = self._live.names, self._live.settings
         allowed, limit, remaining, reset_us, blocked = await self._store.evaluate(
             self._script,
-            keys=[self._names.window(key), self._names.limits, self._names.blocks],
+            keys=[names.window(key), names.limits, names.blocks],
             args=[
                 key,
-                self._settings.default_limit,
-                self._settings.window_us,
+                settings.default_limit,
+                settings.window_us,
                 f"{self._origin}:{next(self._sequence)}",
             ],
         )

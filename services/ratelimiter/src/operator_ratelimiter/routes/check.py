@@ -30,14 +30,22 @@ class CheckBody(BaseModel):
 @router.post("/check")
 async def check(body: CheckBody, node: CurrentNode) -> JSONResponse:
     """Decide one request: 200 when allowed, 429 when not, by the loss mode without a store."""
+    if node.registry.draining is not None:
+        node.metrics.count_turned_away()
+        return turned_away(node.settings.name)
     started_s = time.perf_counter()
     result: CheckResult
     try:
         decision = await node.window.check(body.key)
     except StoreError:
-        result, answer = "error", undecided(node.settings.on_store_loss)
+        on_store_loss = node.settings.on_store_loss
+        result, answer = "error", undecided(on_store_loss)
+        allowed = on_store_loss is OnStoreLoss.FAIL_OPEN
+        node.tally.add(body.key, allowed=allowed, limit=None)
+        node.metrics.count_undecided(allowed=allowed)
     else:
         result, answer = "allowed" if decision.allowed else "denied", decided(decision)
+        node.tally.add(body.key, allowed=decision.allowed, limit=decision.limit)
     duration_s = time.perf_counter() - started_s
     node.metrics.count_check(result, duration_s)
     node.latency.add(duration_s)
@@ -73,3 +81,9 @@ def undecided(on_store_loss: OnStoreLoss) -> JSONResponse:
         headers["Retry-After"] = "1"
     body = {"allowed": allowed, "limit": None, "remaining": None, "reset_s": None}
     return JSONResponse(body, 200 if allowed else 503, headers)
+
+
+def turned_away(name: str) -> JSONResponse:
+    """The answer of a node that is drained: another one will serve."""
+    detail = f"node {name!r} is drained; ask another one"
+    return JSONResponse({"detail": detail}, 503, {"Retry-After": "1"})

@@ -1,4 +1,4 @@
-"""For managers: nodes, counters, limits and blocks."""
+"""For managers: nodes, counters, limits and blocks in the store that all nodes share."""
 
 import logging
 from dataclasses import dataclass
@@ -65,6 +65,13 @@ class CounterReset:
 
 
 @dataclass(frozen=True, slots=True)
+class CountersExpired:
+    """How many windows would have stayed for ever, and no longer do."""
+
+    expired: int
+
+
+@dataclass(frozen=True, slots=True)
 class LimitList:
     """The keys with a limit of their own, and the limit of all others."""
 
@@ -107,6 +114,14 @@ async def reset_counter(key: KeyInPath, node: CurrentNode) -> CounterReset:
     removed = await node.counters.reset(key)
     log.info("counter of %r reset, %d requests removed", key, removed)
     return CounterReset(key, removed)
+
+
+@router.post("/counters/expire")
+async def expire_counters(node: CurrentNode, items_max: ItemsMax = 1000) -> CountersExpired:
+    """Let windows that would stay for ever end after one window."""
+    expired = await node.counters.expire(items_max=items_max)
+    log.info("%d counters without an expiry have one now", expired)
+    return CountersExpired(expired)
 
 
 @router.get("/limits")

@@ -2,13 +2,15 @@
 
 import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from operator_ratelimiter import __version__
 from operator_ratelimiter.node import CurrentNode, Node
 from operator_ratelimiter.store import StoreError
+from operator_ratelimiter.tally import KeyTally
 
 __all__ = ["router"]
 
@@ -17,14 +19,40 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHealth:
-    """This node about itself; it answers, so it is up, whatever its store does."""
+    """This node about itself; it answers, so it is up, whatever its store does.
+
+    `process` is what its members in the windows are marked with. `draining` is why it takes no
+    checks, None when it does. `degraded` says that checks are answered without the store.
+    """
 
     name: str
-    status: Literal["up"]
+    status: Literal["up", "draining"]
+    process: str
+    version: str
     store_connected: bool
     store_error: str | None
+    store_address: str
+    store_moves: int
+    degraded: bool
+    draining: str | None
     uptime_s: float
     p99_check_ms: float | None
+    default_limit: int
+    window_s: float
+    key_prefix: str
+    on_store_loss: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTally:
+    """What this node was asked and allowed itself, by its own memory; `complete` when all of it."""
+
+    name: str
+    process: str
+    window_s: float
+    asked: int
+    complete: bool
+    keys: list[KeyTally]
 
 
 @router.get("/health")
@@ -32,13 +60,41 @@ async def health(node: CurrentNode) -> NodeHealth:
     """This node's state, with a fresh look at the store that is bounded in time."""
     connected = await node.store.ping()
     p99_s = node.latency.quantile_s(0.99)
+    settings, draining = node.settings, node.registry.draining
     return NodeHealth(
-        name=node.settings.name,
-        status="up",
+        name=settings.name,
+        status="up" if draining is None else "draining",
+        process=node.window.process,
+        version=__version__,
         store_connected=connected,
         store_error=node.store.error,
+        store_address=node.store.address,
+        store_moves=node.store.moves,
+        degraded=node.store.degraded,
+        draining=draining,
         uptime_s=round(time.monotonic() - node.started_s, 3),
         p99_check_ms=None if p99_s is None else round(p99_s * 1000, 3),
+        default_limit=settings.default_limit,
+        window_s=settings.window_s,
+        key_prefix=settings.key_prefix,
+        on_store_loss=settings.on_store_loss.value,
+    )
+
+
+@router.get("/tally")
+async def tally(
+    node: CurrentNode, items_max: Annotated[int, Query(alias="limit", ge=1, le=1000)] = 100
+) -> NodeTally:
+    """The busiest keys of this node within the window; needs no store."""
+    found = node.tally.listing(items_max=items_max)
+    asked = node.tally.asked()
+    return NodeTally(
+        name=node.settings.name,
+        process=node.window.process,
+        window_s=node.settings.window_s,
+        asked=asked,
+        complete=not node.tally.dropped and sum(each.asked for each in found) == asked,
+        keys=found,
     )
 
 
@@ -46,7 +102,13 @@ async def health(node: CurrentNode) -> NodeHealth:
 async def metrics(node: CurrentNode) -> Response:
     """This node's metrics in the Prometheus text format."""
     active_counters = await _count_counters(node)
-    text = node.metrics.render(node_up=node.store.connected, active_counters=active_counters)
+    text = node.metrics.render(
+        node_up=node.store.connected,
+        active_counters=active_counters,
+        degraded=node.store.degraded,
+        draining=node.registry.draining is not None,
+        moves=node.store.moves,
+    )
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 

@@ -1,0 +1,115 @@
+"""What this node itself was asked and allowed of late, in its own memory, with or without a store.
+
+A watcher holds the tallies of all nodes against the windows in the store: what was allowed and is
+not counted, or counted and never allowed, shows as a difference.
+"""
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from operator_ratelimiter.settings import Live
+
+__all__ = ["KeyTally", "Tally"]
+
+# A window is remembered in so many slices; a count is at most two slices too low.
+_SLICES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyTally:
+    """One key within the window that ends now: asked, allowed, and allowed without the store.
+
+    `limit` is the highest that this node was told for it in that time, None when nobody told.
+    """
+
+    key: str
+    asked: int
+    allowed: int
+    uncounted: int
+    limit: int | None
+
+
+@dataclass(slots=True)
+class _Slice:
+    number: int
+    asked: int = 0
+    allowed: int = 0
+    uncounted: int = 0
+    limit: int = -1
+
+
+class Tally:
+    """Counts by key in bounded memory; the key that was asked for longest ago is dropped first."""
+
+    def __init__(self, live: Live, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._live = live
+        self._clock = clock
+        self._keys: OrderedDict[str, deque[_Slice]] = OrderedDict()
+        self._dropped_at: int | None = None
+
+    @property
+    def dropped(self) -> bool:
+        """Something that lies within the window is not known any more."""
+        at = self._dropped_at
+        return at is not None and at > self._slice_now() - _SLICES
+
+    def add(self, key: str, *, allowed: bool, limit: int | None) -> None:
+        """Note one check; `limit` is None when the store did not decide it."""
+        number = self._slice_now()
+        slices = self._keys.get(key)
+        if slices is None:
+            slices = self._keys[key] = deque(maxlen=_SLICES)
+            if len(self._keys) > self._live.settings.tally_keys_max:
+                _, lost = self._keys.popitem(last=False)
+                if _is_recent(lost, number):
+                    self._dropped_at = number
+        else:
+            self._keys.move_to_end(key)
+        if not slices or slices[-1].number != number:
+            slices.append(_Slice(number))
+        last = slices[-1]
+        last.asked += 1
+        last.allowed += allowed
+        last.uncounted += allowed and limit is None
+        last.limit = max(last.limit, -1 if limit is None else limit)
+
+    def clear(self) -> None:
+        """Forget everything, as when the window has another length."""
+        self._keys.clear()
+        self._dropped_at = self._slice_now()
+
+    def asked(self) -> int:
+        """How many checks of all keys are within the window."""
+        return sum(each.asked for each in self._all())
+
+    def listing(self, *, items_max: int) -> list[KeyTally]:
+        """The keys that were asked for within the window, the busiest first."""
+        return sorted(self._all(), key=lambda each: (-each.asked, each.key))[:items_max]
+
+    def _all(self) -> list[KeyTally]:
+        # One slice less than the window, so that no count is ever that of a longer time.
+        oldest = self._slice_now() - _SLICES + 1
+        found = []
+        for key, slices in self._keys.items():
+            recent = [each for each in slices if each.number > oldest]
+            if recent:
+                limit = max(each.limit for each in recent)
+                found.append(
+                    KeyTally(
+                        key=key,
+                        asked=sum(each.asked for each in recent),
+                        allowed=sum(each.allowed for each in recent),
+                        uncounted=sum(each.uncounted for each in recent),
+                        limit=None if limit < 0 else limit,
+                    )
+                )
+        return found
+
+    def _slice_now(self) -> int:
+        return int(self._clock() * _SLICES / self._live.settings.window_s)
+
+
+def _is_recent(slices: deque[_Slice], now: int) -> bool:
+    return bool(slices) and slices[-1].number > now - _SLICES

@@ -1,0 +1,286 @@
+"""Alerts from elsewhere: who may tell us, what they open, and what they mean for a subject."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from operator_protocols.domain.alert import Alert, AlertChange
+from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.domain.entry import Actor, Draft, Kind
+from operator_protocols.errors import ConfigError, NotFoundError, OperatorError, UsageError
+from operator_protocols.ports import Plugin, SubjectSettings
+from operator_sre.app.secrets import read_secret
+from operator_sre.triggers.reading import Told, UnreadableError, read_body
+from operator_sre.triggers.subject import AlertedSubject
+from operator_sre.triggers.trigger import Trigger
+from operator_sre.triggers.trust import SKEW_S_MAX, refusal
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = [
+    "BODY_BYTES_MAX",
+    "Answer",
+    "Receiver",
+    "alerted_plugin",
+    "list_alerts",
+    "refused_answer",
+]
+
+BODY_BYTES_MAX = 1 << 20
+LIST_MAX = 1000
+# Refusals of a trigger are told once, and then summed up no more often than this.
+REFUSED_EVERY_S = 60.0
+SIGNATURES_MAX = 10_000
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a sender is told: a status of HTTP, and a document."""
+
+    status: int
+    document: Mapping[str, object]
+
+
+def list_alerts(app: App, *, firing: bool, subject: str) -> Sequence[Alert]:
+    """The newest alerts first: those that fire, or those that are over as well."""
+    return app.store.alerts.find(firing=firing or None, subject=subject, limit=LIST_MAX)
+
+
+def alerted_plugin(app: App, name: str) -> Plugin:
+    """What knows a trigger whose alerts are about no subject: it sees them, and has no tools."""
+
+    def subject(settings: SubjectSettings) -> AlertedSubject:
+        return AlertedSubject(settings.name, app.store.alerts, clock=settings.clock)
+
+    return Plugin(
+        name=name,
+        sentence="alerts from elsewhere, about nothing that is watched here",
+        subject=subject,
+        notes="Only the alert is known. Say what it says, and hand it to a person.",
+    )
+
+
+def refused_answer(status: int, category: str, message: str, action: str) -> Answer:
+    """An error in the one form that programs know."""
+    told = {"category": category, "message": message, "next_action": action}
+    return Answer(status, {"error": told})
+
+
+class Receiver:
+    """Takes notifications of all triggers, files what they open, and goes on watching it."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._engine = app.engine()
+        self._triggers = {one.name: one for one in app.config.triggers}
+        self._refused: dict[str, _Refused] = {}
+        self._signed: OrderedDict[str, float] = OrderedDict()
+        self._due: dict[str, asyncio.Event] = {}
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """Where each trigger is told of alerts."""
+        return [f"/alerts/{name}" for name in self._triggers]
+
+    def check(self, host: str) -> None:
+        """UsageError with the first reason not to listen there."""
+        if not self._triggers:
+            raise UsageError(
+                "There are no triggers.", next_step="Add [triggers.NAME] to operator.toml."
+            )
+        known = {one.name for one in self._app.config.subjects}
+        for trigger in self._triggers.values():
+            _must_be_guarded(trigger, host)
+            if not trigger.subject and trigger.name in known:
+                raise ConfigError(
+                    f"Trigger {trigger.name!r} has the name of a subject.",
+                    next_step=f'Rename it, or add: subject = "{trigger.name}"',
+                )
+            self._must_make_sense(trigger)
+
+    def _must_make_sense(self, trigger: Trigger) -> None:
+        for file in filter(None, (trigger.token_file, trigger.hmac_file)):
+            if not read_secret(file):
+                raise ConfigError(f"The secret in {file!r} of trigger {trigger.name!r} is empty.")
+        if trigger.subject:
+            self._app.choose([trigger.subject])
+        names = [one.name for one in self._engine.pipeline.care(trigger.about).subject.invariants]
+        if trigger.invariant and trigger.invariant not in names:
+            raise NotFoundError(
+                f"{trigger.subject!r} has no invariant {trigger.invariant!r}.",
+                next_step=f"Invariants: {', '.join(names)}.",
+            )
+
+    async def receive(
+        self, name: str, headers: Mapping[str, str], body: bytes, *, sender: str
+    ) -> Answer:
+        """What one notification changed. It never raises for what is in it."""
+        trigger = self._triggers.get(name)
+        if trigger is None:
+            return refused_answer(
+                404,
+                ErrorCategory.POLICY_VALIDATION_FAILED,
+                "There is no such trigger.",
+                NextAction.FIX_CODE,
+            )
+        now = self._app.clock.now()
+        try:
+            why = refusal(trigger, headers, body, now_s=now.timestamp(), secret=read_secret)
+            if why:
+                return await self._refuse(trigger, why, sender)
+            return await self._take(trigger, headers, body, now)
+        except UnreadableError as error:
+            category = ErrorCategory.POLICY_VALIDATION_FAILED
+            return refused_answer(400, category, str(error), NextAction.FIX_CODE)
+        except OperatorError as error:
+            # The sender tries again: Alertmanager does so for every answer of 500 and above.
+            log.error("cannot take an alert: %s", error, extra={"subject": trigger.about})
+            message = "The alert could not be taken now; send it again."
+            return refused_answer(503, error.category, message, NextAction.RERUN)
+
+    async def run(self) -> None:
+        """File what comes, and watch what only triggers see, until cancelled."""
+        about = dict.fromkeys(one.about for one in self._triggers.values())
+        alone = dict.fromkeys(one.about for one in self._triggers.values() if not one.subject)
+        async with asyncio.TaskGroup() as group:
+            for subject in about:
+                self._due[subject] = asyncio.Event()
+                group.create_task(self._file(subject))
+            group.create_task(self._engine.watch(list(alone)))
+
+    async def _take(
+        self, trigger: Trigger, headers: Mapping[str, str], body: bytes, now: datetime
+    ) -> Answer:
+        told = read_body(trigger, body, at=now)
+        signature = headers.get(trigger.hmac_header.lower(), "") if trigger.hmac_file else ""
+        if signature and self._is_repeated(signature, now.timestamp()):
+            # Its sender may have missed our answer; and a replay changes nothing.
+            return _answer([], [])
+        alerts = [self._alert(trigger, one) for one in told]
+        changes = await self._app.store.alerts.take(alerts)
+        if signature:
+            self._signed[signature] = now.timestamp()
+        if any(change is not AlertChange.KNOWN for change in changes):
+            log.info("alerts of %s: %d", trigger.name, len(alerts), extra={"target": trigger.about})
+            if due := self._due.get(trigger.about):
+                due.set()
+        return _answer(alerts, changes)
+
+    def _is_repeated(self, signature: str, now_s: float) -> bool:
+        while self._signed and (
+            len(self._signed) > SIGNATURES_MAX
+            or next(iter(self._signed.values())) < now_s - 2 * SKEW_S_MAX
+        ):
+            self._signed.popitem(last=False)
+        return signature in self._signed
+
+    def _alert(self, trigger: Trigger, told: Told) -> Alert:
+        return Alert(
+            trigger=trigger.name,
+            fingerprint=told.fingerprint,
+            name=told.name,
+            subject=trigger.about,
+            target=self._target(trigger, told.place),
+            invariant=trigger.invariant or f"alert:{told.name}",
+            severity=told.severity,
+            summary=told.summary,
+            since=told.since,
+            firing=told.firing,
+            labels=told.labels,
+        )
+
+    def _target(self, trigger: Trigger, place: str) -> str:
+        """The part of the subject that is meant; all of it where none goes by that name."""
+        if not trigger.subject:
+            shown = "".join(one if one.isprintable() else "?" for one in place)[:120]
+            return shown or trigger.name
+        try:
+            targets = self._app.targets_of(trigger.subject)
+        except OperatorError:  # a rig that is not up
+            return trigger.subject
+        for target in targets:
+            if place in (target.name, f"{target.host}:{target.port}", *target.endpoints):
+                return target.name
+        return trigger.subject
+
+    async def _file(self, subject: str) -> None:
+        """Look at once when something was told; whatever comes meanwhile shares the next look."""
+        due = self._due[subject]
+        while True:
+            await due.wait()
+            due.clear()
+            try:
+                await self._engine.pipeline.watch(subject)
+            except OperatorError as error:  # the monitor files it at its next look
+                log.error("cannot look at %s: %s", subject, error)
+
+    async def _refuse(self, trigger: Trigger, why: str, sender: str) -> Answer:
+        known = self._refused.setdefault(trigger.name, _Refused())
+        if count := known.due(self._app.clock.monotonic()):
+            log.warning("%s was told by %s, but %s (%d times)", trigger.name, sender, why, count)
+            payload = {"trigger": trigger.name, "sender": sender, "reason": why, "count": count}
+            by = Actor(id=f"trigger:{trigger.name}", type="trigger")
+            await self._app.store.journal.append(Draft(Kind.TRIGGER_REFUSED, payload, actor=by))
+        return refused_answer(
+            401,
+            ErrorCategory.TRIGGER_AUTH_FAILED,
+            f"The notification was not taken: {why}.",
+            NextAction.SET_SECRET,
+        )
+
+
+@dataclass(slots=True)
+class _Refused:
+    """How often a trigger was refused since it was last told of."""
+
+    count: int = 0
+    told_at: float = field(default=float("-inf"))
+
+    def due(self, now_s: float) -> int:
+        """How many to tell of now; 0 while the last word is too young."""
+        self.count += 1
+        if now_s - self.told_at < REFUSED_EVERY_S:
+            return 0
+        count, self.count, self.told_at = self.count, 0, now_s
+        return count
+
+
+def _must_be_guarded(trigger: Trigger, host: str) -> None:
+    if trigger.guarded:
+        return
+    if not trigger.open:
+        raise ConfigError(
+            f"Trigger {trigger.name!r} trusts anybody.",
+            next_step="Add token_file or hmac_file; or open = 1, which is for loopback only.",
+        )
+    if not _is_loopback(host):
+        raise ConfigError(
+            f"Trigger {trigger.name!r} is open, and {host!r} is not loopback.",
+            next_step="Add token_file or hmac_file, or listen on 127.0.0.1.",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _answer(alerts: Sequence[Alert], changes: Sequence[AlertChange]) -> Answer:
+    counts = {change.value: list(changes).count(change) for change in AlertChange}
+    told = [
+        {"name": one.name, "target": one.target, "fingerprint": one.fingerprint, "change": change}
+        for one, change in zip(alerts, changes, strict=True)
+    ]
+    new = counts[AlertChange.FIRED] + counts[AlertChange.CLEARED]
+    return Answer(202 if new else 200, {**counts, "alerts": told})

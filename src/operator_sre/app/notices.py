@@ -1,0 +1,164 @@
+"""Notifying people: of what the ledger tells, without ever holding it up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from operator_protocols.domain.cursor import Cursor
+from operator_protocols.errors import MissingExtraError, OperatorError, UsageError
+from operator_sre.app.secrets import read_secret
+from operator_sre.notify.channel import AppriseChannel, channels_of
+from operator_sre.notify.follower import PREFIX, Follower, Terms
+from operator_sre.notify.notice import Message
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = [
+    "ChannelStatus",
+    "Tried",
+    "notify_status",
+    "run_notices",
+    "send_notices",
+    "send_test",
+]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatus:
+    """How one channel does. `holder` is the process that sends, `behind` what it has to look at.
+
+    `lost` notices could not be delivered since a message last was.
+    """
+
+    name: str
+    configured: bool
+    sent: int
+    failed: int
+    lost: int
+    behind: int
+    problem: str = ""
+    sent_at: datetime | None = None
+    failed_at: datetime | None = None
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What became of a test message."""
+
+    name: str
+    problem: str = ""
+
+
+def notify_status(app: App) -> Sequence[ChannelStatus]:
+    """Every channel that is configured, or that ever was sent to."""
+    names = [one.name for one in _channels(app)] if app.config.notices.urls_file else []
+    known = {one.name.removeprefix(PREFIX): one for one in app.store.cursors.find(PREFIX)}
+    newest = app.store.entries.newest(limit=1)
+    head = newest[0].seq if newest else 0
+    return [
+        _status(name, known.get(name), head, now=app.clock.now(), configured=name in names)
+        for name in [*names, *(name for name in known if name not in names)]
+    ]
+
+
+async def send_notices(app: App) -> None:
+    """Notify beside other work, until cancelled; whatever is wrong with it is only logged.
+
+    It returns at once where nobody is to be notified.
+    """
+    if not app.config.notices.urls_file:
+        return
+    try:
+        await run_notices(app)
+    except OperatorError as error:  # a ticket matters more than word of it
+        log.error("nobody is notified: %s", error)
+
+
+async def run_notices(app: App) -> None:
+    """Notify until cancelled. UsageError where nobody is to be notified."""
+    channels = _channels(app)
+    _must_be_installed()
+    from operator_sre.app.redaction import open_redactor
+
+    redactor = open_redactor(app.config)
+    asked, store = app.config.notices, app.store
+    terms = Terms(asked.events, asked.min_severity, asked.group_s, asked.per_hour_max)
+    # What is new by process: a lease is not to be taken for one's own after a restart.
+    holder = f"{app.doer.host}:{app.doer.process.pid}:{app.new_id()[:8]}"
+    async with asyncio.TaskGroup() as group:
+        for channel in channels:
+            follower = Follower(
+                channel=channel,
+                cursors=store.cursors,
+                entries=store.entries,
+                tickets=store.tickets,
+                approvals=store.approvals,
+                clock=app.clock,
+                holder=holder,
+                terms=terms,
+                redact=redactor.text,
+            )
+            group.create_task(follower.run())
+
+
+async def send_test(app: App) -> Sequence[Tried]:
+    """One test message to every channel, each tried once."""
+    channels = _channels(app)
+    _must_be_installed()
+    message = Message(
+        "Operator: this is a test",
+        "If you can read this, Operator can reach you here.\n\noperator notify status",
+    )
+    problems = await asyncio.gather(*(one.send(message) for one in channels))
+    return [Tried(one.name, why) for one, why in zip(channels, problems, strict=True)]
+
+
+def _channels(app: App) -> list[AppriseChannel]:
+    file = app.config.notices.urls_file
+    if not file:
+        raise UsageError(
+            "Nobody is to be notified.",
+            next_step='Add to operator.toml: [notify] urls_file = "FILE".',
+        )
+    channels = channels_of(read_secret(file))
+    if not channels:
+        raise UsageError(f"There is no address in {file!r}.", next_step="Write one on each line.")
+    return channels
+
+
+def _must_be_installed() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("apprise") is None:
+        raise MissingExtraError("notify", needed_for="Notifying people")
+
+
+def _status(
+    name: str, cursor: Cursor | None, head: int, *, now: datetime, configured: bool
+) -> ChannelStatus:
+    note = cursor.note if cursor else {}
+    return ChannelStatus(
+        name=name,
+        configured=configured,
+        sent=int(note.get("sent", 0)),
+        failed=int(note.get("failed", 0)),
+        lost=int(note.get("lost", 0)),
+        behind=max(0, head - cursor.seq) if cursor else 0,
+        problem=str(note.get("problem", "")),
+        sent_at=_moment(note.get("sent_at")),
+        failed_at=_moment(note.get("failed_at")),
+        holder=cursor.holder if cursor and cursor.until > now else "",
+    )
+
+
+def _moment(seconds: Any) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if isinstance(seconds, int | float) else None

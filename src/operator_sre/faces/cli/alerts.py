@@ -1,0 +1,70 @@
+"""`operator alerts`: what other watchers say."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.output import print_json, print_lines, print_table
+from operator_sre.faces.cli.running import run_until_stopped
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Alerts from other watchers.", no_args_is_help=True)
+
+
+@app.command()
+def serve(
+    context: typer.Context,
+    listen: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1:9094",
+    as_json: JsonOption = False,
+) -> None:
+    """Receive alerts by HTTP until stopped, and open tickets for them."""
+    from operator_sre.app.alerts import Receiver
+    from operator_sre.faces.receiver.serving import serve as serve_alerts
+
+    def ready(address: str) -> None:
+        urls = [f"http://{address}{path}" for path in receiver.paths]
+        if as_json:
+            print_json({"listening": urls}, line=True)
+        else:
+            print_lines([f"listening on {url}" for url in urls])
+
+    with opened(context) as home:
+        receiver = Receiver(home)
+        run_until_stopped(serve_alerts(receiver, listen, ready=ready))
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    every: Annotated[bool, typer.Option("--all", help="Those that are over as well.")] = False,
+    subject: Annotated[str, typer.Option(help="Only those of this subject.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """What fires now, newest first."""
+    from operator_sre.app.alerts import list_alerts
+    from operator_sre.app.wiring import look_at_app
+
+    with look_at_app(config_of(context)) as home:
+        found = list_alerts(home, firing=not every, subject=subject)
+    if as_json:
+        print_json({"alerts": found})
+    elif not found:
+        print_lines(["No alerts."])
+    else:
+        rows = [
+            (
+                "firing" if one.firing else "over",
+                one.severity,
+                f"{one.since:%m-%d %H:%M:%S}",
+                one.trigger,
+                one.target,
+                one.name,
+                one.summary,
+            )
+            for one in found
+        ]
+        print_table(("state", "severity", "since", "trigger", "target", "name", "summary"), rows)

@@ -1,0 +1,66 @@
+"""`operator notify`: tell people."""
+
+from __future__ import annotations
+
+import typer
+
+from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.output import print_json, print_lines, print_table
+from operator_sre.faces.cli.running import run_until_stopped
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Tell people what happens.", no_args_is_help=True)
+
+
+@app.command()
+def run(context: typer.Context) -> None:
+    """Notify until stopped. `operator monitor run` and `operator up` do so as well."""
+    from operator_sre.app.notices import run_notices
+
+    with opened(context) as home:
+        run_until_stopped(run_notices(home))
+
+
+@app.command("test")
+def send_test_message(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Send one test message to every address."""
+    from operator_sre.app.notices import send_test
+
+    with opened(context) as home:
+        results = run_until_stopped(send_test(home))
+    if as_json:
+        print_json({"channels": results})
+    else:
+        print_lines([f"{one.name}: {one.problem or 'sent'}" for one in results])
+    if any(one.problem for one in results):
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(context: typer.Context, as_json: JsonOption = False) -> None:
+    """What was sent to each address, and what could not be."""
+    from operator_sre.app.notices import notify_status
+    from operator_sre.app.wiring import look_at_app
+
+    with look_at_app(config_of(context)) as home:
+        found = notify_status(home)
+    if as_json:
+        print_json({"channels": found})
+    elif not found:
+        print_lines(["Nobody is to be notified."])
+    else:
+        rows = [
+            (
+                one.name,
+                one.sent,
+                one.failed,
+                one.lost,
+                one.behind,
+                one.holder or "nobody",
+                one.problem or ("ok" if one.configured else "not configured"),
+            )
+            for one in found
+        ]
+        head = ("channel", "sent", "failed", "lost", "behind", "sent by", "state")
+        print_table(head, rows)

@@ -1,0 +1,94 @@
+"""HTTP around the receiver: bounded bodies in, JSON out, never a traceback."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.errors import MissingExtraError
+from operator_sre.app.alerts import BODY_BYTES_MAX, Answer, Receiver, refused_answer
+from operator_sre.codec import to_json
+from operator_sre.faces.cli.output import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+__all__ = ["application"]
+
+BODY_S_MAX = 10.0
+
+
+def application(receiver: Receiver) -> Starlette:
+    """`POST /alerts/NAME` for every trigger, and `GET /healthz` for whoever balances load."""
+    try:
+        from starlette.applications import Starlette
+        from starlette.exceptions import HTTPException
+        from starlette.routing import Route
+    except ImportError as error:
+        raise MissingExtraError("alerts", needed_for="Receiving alerts") from error
+
+    async def take(request: Request) -> Response:
+        body = await _body(request)
+        if isinstance(body, Answer):
+            return _response(body)
+        headers = dict(request.headers)
+        sender = request.client.host if request.client else "somebody"
+        name = request.path_params["name"]
+        return _response(await receiver.receive(name, headers, body, sender=sender))
+
+    async def healthy(request: Request) -> Response:
+        return _response(Answer(200, {"status": "ok"}))
+
+    async def unknown(request: Request, error: Exception) -> Response:
+        status = getattr(error, "status_code", 500)
+        what = "That method is not known here." if status == 405 else "There is nothing here."
+        return _response(_wrong(status, f"{what} Alerts are sent by POST to /alerts/NAME."))
+
+    async def broken(request: Request, error: Exception) -> Response:
+        category = ErrorCategory.AGENT_RUNTIME_EXCEPTION
+        message = "Something unexpected happened; send it again."
+        return _response(refused_answer(500, category, message, NextAction.RERUN))
+
+    return Starlette(
+        routes=[
+            Route("/alerts/{name}", take, methods=["POST"]),
+            Route("/healthz", healthy, methods=["GET"]),
+        ],
+        exception_handlers={HTTPException: unknown, Exception: broken},
+    )
+
+
+async def _body(request: Request) -> bytes | Answer:
+    """The whole body, or what to answer when there is too much of it or it does not come."""
+    from starlette.requests import ClientDisconnect
+
+    too_much = _wrong(413, f"The body is larger than {BODY_BYTES_MAX} bytes.")
+    told = request.headers.get("content-length", "")
+    if told.isdigit() and int(told[:20]) > BODY_BYTES_MAX:
+        return too_much
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S_MAX):
+            async for part in request.stream():
+                body += part
+                if len(body) > BODY_BYTES_MAX:
+                    return too_much
+    except (TimeoutError, ClientDisconnect):
+        return _wrong(408, "The body did not come in time.")
+    return bytes(body)
+
+
+def _wrong(status: int, message: str) -> Answer:
+    return refused_answer(
+        status, ErrorCategory.POLICY_VALIDATION_FAILED, message, NextAction.FIX_CODE
+    )
+
+
+def _response(answer: Answer) -> Response:
+    from starlette.responses import JSONResponse
+
+    document = {"schema_version": SCHEMA_VERSION, **to_json(dict(answer.document))}
+    return JSONResponse(document, status_code=answer.status)

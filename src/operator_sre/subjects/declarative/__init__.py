@@ -1,0 +1,20 @@
+"""Any system, described in a file: targets, probes, invariants and levers."""
+
+from __future__ import annotations
+
+from operator_protocols.ports import Plugin
+from operator_sre.subjects.declarative.subject import DeclarativeSubject, targets_of, tools_of
+
+__all__ = ["plugin"]
+
+plugin = Plugin(
+    name="declarative",
+    sentence="Any system, described in a YAML file; without one, web servers.",
+    subject=DeclarativeSubject,
+    tools=tools_of,
+    targets=targets_of,
+    notes=(
+        "This system is described by its people in a file. Readings are named probe.value; its"
+        " levers are typed tools whose sentence says which command they run."
+    ),
+)

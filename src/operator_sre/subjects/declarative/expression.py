@@ -1,0 +1,319 @@
+"""Sentences that must hold, in CEL: read strictly, compiled once, evaluated over flat values.
+
+Every number is a double, here and in what probes read, so that `5 / 2` is 2.5 and nothing depends
+on whether a server wrote `200` or `200.0`. What an expression names is passed to it under names of
+our own: converting a table of values for each of them would cost more than evaluating it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from operator_protocols.domain.observation import Value
+from operator_sre.subjects.declarative.patterns import PatternError, pattern_of
+from operator_sre.subjects.declarative.table import nearest
+
+__all__ = [
+    "EXPRESSION_CHARACTERS_MAX",
+    "Expression",
+    "ExpressionError",
+    "Reference",
+    "compiled",
+]
+
+EXPRESSION_CHARACTERS_MAX = 1000
+FUNCTIONS = ("double", "has", "size", "string")
+METHODS = ("contains", "endsWith", "matches", "size", "startsWith")
+OTHERS = "targets"
+MIXED = "it compares or computes what is not of one kind"
+_LITERALS = ("true", "false", "in")
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<text>[rR]?"(?:[^"\\\n]|\\.)*"|[rR]?'(?:[^'\\\n]|\\.)*')
+    |(?P<number>(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.]))
+    |(?P<word>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<sign>&&|\|\||==|!=|<=|>=|[-+*/<>!?:()\[\],.])
+    )""",
+    re.VERBOSE,
+)
+
+
+class ExpressionError(ValueError):
+    """What is wrong with an expression, in one sentence."""
+
+
+class _Program(Protocol):
+    """A compiled expression."""
+
+    def execute(self, context: dict[str, Any]) -> Any:
+        """Its value."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A value that an expression names: a field of a probe, at another target when one is named."""
+
+    probe: str
+    field: str
+    target: str = ""
+
+    @property
+    def reading(self) -> str:
+        """What it is called among the readings of its target."""
+        return f"{self.probe}.{self.field}"
+
+    def __str__(self) -> str:
+        where = f'{OTHERS}["{self.target}"].' if self.target else ""
+        return f"{where}{self.reading}"
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A compiled expression and what it names. `asked` are only tested for being there.
+
+    `needed` are the variables with the values without which nothing can be said, `optional` those
+    whose absence the expression itself asks for. `kinds` and `alike` are what CEL would let pass:
+    a number never equals a text, so that `status != "500"` would hold for ever.
+    """
+
+    text: str
+    program: _Program
+    needed: tuple[tuple[str, Reference], ...]
+    optional: tuple[tuple[str, Reference], ...]
+    asked: tuple[tuple[str, Reference], ...]
+    kinds: tuple[tuple[str, type], ...] = ()
+    alike: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """Everything that it names, once."""
+        named = (*self.needed, *self.optional, *self.asked)
+        return tuple(dict.fromkeys(reference for _, reference in named))
+
+    def evaluate(self, values: dict[str, Value]) -> bool:
+        """Whether it holds for variables by name; ExpressionError where that makes no sense."""
+        for name, kind in self.kinds:
+            if name in values and values[name].__class__ is not kind:
+                raise ExpressionError(MIXED)
+        for one, other in self.alike:
+            if values.get(one).__class__ is not values.get(other).__class__:
+                raise ExpressionError(MIXED)
+        try:
+            found = self.program.execute(values)
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise ExpressionError(_told(error)) from error
+        if found is not True and found is not False:
+            raise ExpressionError(f"it gives {found!r:.60}, which is neither true nor false")
+        return found
+
+
+def compiled(text: str, known: Callable[[Reference], str]) -> Expression:
+    """An expression ready to be evaluated. `known` says what is wrong with a reference, or ""."""
+    import cel
+
+    if len(text) > EXPRESSION_CHARACTERS_MAX:
+        raise ExpressionError(f"it is longer than {EXPRESSION_CHARACTERS_MAX} characters")
+    reader = _Reader(_tokens(text), known)
+    try:
+        cel.compile(text)
+    except (ValueError, RuntimeError) as error:
+        raise ExpressionError(_syntax(error)) from error
+    words = reader.rewritten()
+    kinds, alike = _compared(words)
+    tested = set(reader.asked)
+    variables = reader.variables.items()
+    return Expression(
+        text=text,
+        program=cel.compile(" ".join(words)),
+        needed=tuple((name, one) for one, name in variables if one not in tested),
+        optional=tuple((name, one) for one, name in variables if one in tested),
+        asked=tuple((name, one) for one, name in reader.asked.items()),
+        kinds=kinds,
+        alike=alike,
+    )
+
+
+def _compared(
+    words: list[str],
+) -> tuple[tuple[tuple[str, type], ...], tuple[tuple[str, str], ...]]:
+    """What is tested for being equal: variables with a kind of literal, and with each other."""
+    kinds: dict[tuple[str, type], None] = {}
+    alike: dict[tuple[str, str], None] = {}
+    for place in range(1, len(words) - 1):
+        left, sign, right = words[place - 1 : place + 2]
+        if sign == "in":
+            right = words[place + 2] if right == "[" else ""
+        elif sign not in ("==", "!="):
+            continue
+        elif words[place + 2 : place + 3] == ["."]:
+            continue  # what a method says of it is compared, not the value
+        one, other = _kind(left), _kind(right)
+        if one is Reference and other is Reference:
+            alike[left, right] = None
+        elif one is Reference and other is not None:
+            kinds[left, other] = None
+        elif other is Reference and one is not None:
+            kinds[right, one] = None
+    return tuple(kinds), tuple(alike)
+
+
+def _kind(word: str) -> type | None:
+    """What a word of a rewritten expression is: a kind of literal, or a Reference."""
+    if word in ("true", "false"):
+        return bool
+    if word[:1] in "vh" and word[1:].isdecimal():
+        return Reference
+    if word[:1] in ("'", '"') or word[:2] in ("r'", 'r"', "R'", 'R"'):
+        return str
+    return float if word[:1].isdecimal() else None
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    place, end = 0, len(text.rstrip())
+    while place < end:
+        match = _TOKEN.match(text, place)
+        if match is None:
+            rest = text[place:].lstrip()
+            raise ExpressionError(f"{rest[:12]!r} is not read in it{_hint(rest)}")
+        assert match.lastgroup is not None
+        found.append((match.lastgroup, match[match.lastgroup]))
+        place = match.end()
+    if not found:
+        raise ExpressionError("there is nothing in it")
+    return found
+
+
+def _hint(rest: str) -> str:
+    if rest.startswith("%"):
+        return ": every number is a double, which has no remainder"
+    if rest.startswith(("=", "&", "|")):
+        return ": it is '==', '&&' or '||'"
+    return ""
+
+
+class _Reader:
+    """Walks through the tokens of an expression and writes it anew with variables of our own."""
+
+    def __init__(self, tokens: list[tuple[str, str]], known: Callable[[Reference], str]) -> None:
+        self._tokens = tokens
+        self._known = known
+        self._place = 0
+        self.variables: dict[Reference, str] = {}
+        self.asked: dict[Reference, str] = {}
+
+    def rewritten(self) -> list[str]:
+        """The words of the expression as it is compiled."""
+        words: list[str] = []
+        while self._place < len(self._tokens):
+            words += self._next()
+        return words
+
+    def _next(self) -> list[str]:
+        kind, text = self._take()
+        if kind == "number":
+            return [repr(float(text))]
+        if kind == "word":
+            return [self._word(text)]
+        if text == "." and self._peek()[0] == "word":
+            return [".", self._method()]
+        return [text]
+
+    def _word(self, word: str) -> str:
+        if word in _LITERALS:
+            return word
+        if word == "has":
+            return self._has()
+        if word in FUNCTIONS and self._peek()[1] == "(":
+            return word
+        return self._variable(self._reference(word), self.variables, "v")
+
+    def _has(self) -> str:
+        """`has(probe.field)` becomes a variable that is true or false."""
+        self._expect("(", "has() takes one value, such as has(page.status)")
+        kind, word = self._take()
+        if kind != "word":
+            raise ExpressionError("has() takes one value, such as has(page.status)")
+        reference = self._reference(word)
+        self._expect(")", "has() takes one value, such as has(page.status)")
+        return self._variable(reference, self.asked, "h")
+
+    def _reference(self, word: str) -> Reference:
+        target = ""
+        if word == OTHERS:
+            how = f'another target is named as {OTHERS}["name"].probe.value'
+            self._expect("[", how)
+            kind, quoted = self._take()
+            if kind != "text" or "\\" in quoted:
+                raise ExpressionError(how)
+            target = quoted[1:-1]
+            self._expect("]", how)
+            self._expect(".", how)
+            kind, word = self._take()
+        if self._peek()[1] != ".":
+            known = (*FUNCTIONS, *_LITERALS)
+            hint = nearest(word, known) if self._peek()[1] == "(" else ""
+            raise ExpressionError(f"{word!r} is not known; a value is probe.field. {hint}".strip())
+        self._take()
+        kind, field = self._take()
+        reference = Reference(word, field if kind == "word" else "", target)
+        if problem := self._known(reference):
+            raise ExpressionError(problem)
+        return reference
+
+    def _method(self) -> str:
+        _, name = self._take()
+        if name not in METHODS or self._peek()[1] != "(":
+            raise ExpressionError(f"{name!r} is not known here. {nearest(name, METHODS)}")
+        if name == "matches":
+            self._pattern()
+        return name
+
+    def _pattern(self) -> None:
+        """A pattern stands in the expression itself, so that it is known to be harmless."""
+        after = self._tokens[self._place + 1 : self._place + 3]
+        if len(after) < 2 or after[0][0] != "text" or after[1][1] != ")":
+            raise ExpressionError("matches() takes one pattern in quotes")
+        quoted = after[0][1]
+        raw = quoted[0] in "rR"
+        pattern = quoted[2:-1] if raw else quoted[1:-1].replace("\\\\", "\\")
+        try:
+            pattern_of(pattern)
+        except PatternError as error:
+            raise ExpressionError(f"{pattern[:40]!r} is no pattern: {error}") from error
+
+    def _variable(self, reference: Reference, among: dict[Reference, str], letter: str) -> str:
+        return among.setdefault(reference, f"{letter}{len(among)}")
+
+    def _take(self) -> tuple[str, str]:
+        token = self._peek()
+        self._place += 1
+        return token
+
+    def _peek(self) -> tuple[str, str]:
+        inside = self._place < len(self._tokens)
+        return self._tokens[self._place] if inside else ("end", "")
+
+    def _expect(self, sign: str, otherwise: str) -> None:
+        if self._take()[1] != sign:
+            raise ExpressionError(otherwise)
+
+
+def _syntax(error: Exception) -> str:
+    """What the parser says, without the expression and its own drawing."""
+    found = re.search(r"ERROR: <input>:\d+:(\d+): (?:Syntax error: )?([^\n]{1,100})", str(error))
+    if found is None:
+        return "it cannot be read"
+    return f"at character {found[1]}: {found[2].partition(' expecting ')[0]}"
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ArithmeticError):
+        return "it divides by zero, or its numbers are too large"
+    if isinstance(error, TypeError):
+        return MIXED
+    return f"it cannot be computed: {str(error).splitlines()[0][:80] if str(error) else error!r}"

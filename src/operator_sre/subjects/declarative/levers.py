@@ -1,0 +1,160 @@
+"""Levers as typed tools: a command of a description, run where its target runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from operator_protocols.domain.action import Action, Argument, Outcome, Result
+from operator_protocols.domain.category import FailureCategory
+from operator_protocols.domain.tool import Parameter, ParameterType, ToolSource, ToolSpec
+from operator_protocols.errors import OperatorError
+from operator_protocols.ports import Job, SubjectSettings
+from operator_sre.subjects.declarative.commands import UNREACHABLE, placed, refusal
+from operator_sre.subjects.declarative.description import Lever, speaks_of
+
+__all__ = ["LeverTool", "Preparation", "spec_of"]
+
+VALUE_CHARACTERS_MAX = 200
+WRONG = 2
+
+
+class _Unfit(Exception):
+    """Why a call makes no sense."""
+
+
+def spec_of(lever: Lever) -> ToolSpec:
+    """What a mind, the gate and people are told of it; the command is a part of that.
+
+    So whoever is asked reads what will run, and a permit does not outlive a change of it.
+    """
+    target = Parameter("target", "the target that it is done to", infers="target")
+    return ToolSpec(
+        name=lever.tool,
+        sentence=f"{lever.sentence.rstrip('.')}. It runs: {lever.command}",
+        parameters=(target, *lever.parameters),
+        risk=lever.risk,
+        changes=True,
+        reversible=lever.reversible,
+        source=ToolSource.SUBJECT,
+        idempotent=lever.idempotent,
+        undo=lever.undo,
+        expected=lever.expected,
+        timeout_s=lever.timeout_s,
+        ends=lever.ends,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What is added to a call that is proposed; `flaws` are why nobody needs to be asked."""
+
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    expected: str = ""
+    flaws: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeverTool:
+    """One lever, ready to be pulled."""
+
+    lever: Lever
+    settings: SubjectSettings
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What a mind and the gate are told of it."""
+        return spec_of(self.lever)
+
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        """Run its command at the target. A failure is a Result."""
+        shell = self.settings.shell
+        if shell is None:
+            return _failed("No command can be run here.", FailureCategory.RUNTIME)
+        try:
+            action = self._action(arguments)
+        except _Unfit as error:
+            return _failed(str(error), FailureCategory.SYNTAX)
+        if why := refusal(action, self.settings, reviewed=True):
+            return Result(Outcome.REFUSED, stderr=f"{self.lever.name}: {why}")
+        target = next(one for one in self.settings.targets() if one.name == action.target)
+        limited = replace(job, timeout_s=min(job.timeout_s, self.lever.timeout_s))
+        try:
+            result = await shell.run(await placed(action, target, shell), limited)
+        except UNREACHABLE as error:
+            return Result(Outcome.REFUSED, stderr=f"It cannot be run there: {error}")
+        if result.ok and not result.stdout.strip():
+            return replace(result, stdout=f"{self.lever.name} ran at {action.target}")
+        return result
+
+    async def prepare(self, arguments: Mapping[str, Argument]) -> Preparation:
+        """What speaks against it before anybody is asked: that its command never runs."""
+        try:
+            action = self._action(arguments)
+        except _Unfit as error:
+            return Preparation(flaws=(str(error),))
+        why = refusal(action, self.settings, reviewed=True)
+        return Preparation(flaws=(f"{why.rstrip('.')}.",) if why else ())
+
+    async def recover(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        """What became of a call whose operator is gone; it starts nothing."""
+        shell = self.settings.shell
+        try:
+            action = self._action(arguments)
+            if shell is not None:
+                return await shell.recover(action, job)
+        except (_Unfit, *UNREACHABLE) as error:
+            return Result(Outcome.UNKNOWN, stderr=str(error))
+        return Result(Outcome.UNKNOWN, stderr="Nobody here can tell what became of it.")
+
+    def _action(self, arguments: Mapping[str, Argument]) -> Action:
+        """The command for these arguments; _Unfit with the first that makes no sense."""
+        known = {one.name: one for one in self.spec.parameters}
+        for name in arguments:
+            if name not in known:
+                raise _Unfit(f"{self.lever.tool} takes {', '.join(known)}, not {name[:40]!r}.")
+        given: dict[str, str] = {}
+        for parameter in self.lever.parameters:
+            value = arguments.get(parameter.name, parameter.default)
+            given[parameter.name] = _word(parameter, value)
+        wanted = arguments.get("target")
+        try:
+            targets = [one for one in self.settings.targets() if speaks_of(self.lever.on, one)]
+        except OperatorError as error:
+            raise _Unfit(str(error)) from error
+        for target in targets:
+            if target.name == wanted:
+                return self.lever.command.action(target, given)
+        names = ", ".join(one.name for one in targets[:10])
+        raise _Unfit(f"{self.lever.tool} is for {names or 'no target'}, not {wanted!r:.60}.")
+
+
+def _word(parameter: Parameter, value: Argument) -> str:
+    """A value as one word of a command. It is never taken for an option, nor split."""
+    what = f"{parameter.name!r}"
+    match parameter.type:
+        case ParameterType.INTEGER if isinstance(value, int) and not isinstance(value, bool):
+            word = str(value)
+        case ParameterType.NUMBER if isinstance(value, int | float) and not isinstance(value, bool):
+            word = f"{value:g}"
+        case ParameterType.BOOLEAN if isinstance(value, bool):
+            return "true" if value else "false"
+        case ParameterType.STRING if isinstance(value, str):
+            word = value
+        case _:
+            raise _Unfit(f"{what} has to be of the type {parameter.type}.")
+    if isinstance(value, int | float):
+        low, high = parameter.minimum, parameter.maximum
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise _Unfit(f"{what} has to be {low} to {high}.")
+    elif parameter.choices and word not in parameter.choices:
+        raise _Unfit(f"{what} is one of: {', '.join(parameter.choices)}.")
+    elif not parameter.choices and (word.startswith("-") or not word.isprintable() or not word):
+        raise _Unfit(f"{what} may not be empty, begin with '-', or hold what is not printable.")
+    if len(word) > VALUE_CHARACTERS_MAX:
+        raise _Unfit(f"{what} is longer than {VALUE_CHARACTERS_MAX} characters.")
+    return word
+
+
+def _failed(why: str, category: FailureCategory) -> Result:
+    return Result(Outcome.RAN, exit_code=WRONG, stderr=why, category=category)

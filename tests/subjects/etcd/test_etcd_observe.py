@@ -1,0 +1,264 @@
+"""Looking at members that misbehave, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from operator_protocols.domain.observation import Observation
+from operator_protocols.domain.target import Access, Target
+from operator_protocols.errors import ObservationError
+from operator_protocols.ports import SubjectSettings
+from operator_sre.clock import SystemClock
+from operator_sre.subjects.etcd.client import Etcd
+from operator_sre.subjects.etcd.members import KIND
+from operator_sre.subjects.etcd.subject import EtcdCluster
+from tests.contract.servers import (
+    Behave,
+    closes,
+    floods,
+    hangs,
+    http,
+    resets,
+    says,
+    serving,
+    unused_port,
+)
+
+pytestmark = pytest.mark.asyncio
+
+TIMEOUT_S = 2.0
+STATUS = {
+    "header": {"member_id": "5", "revision": "9", "raft_term": "2"},
+    "version": "3.5.1",
+    "dbSize": "1000",
+    "dbSizeInUse": "900",
+    "leader": "5",
+    "raftIndex": "40",
+    "raftTerm": "2",
+    "raftAppliedIndex": "40",
+}
+LISTED = {"members": [{"ID": "5", "name": "a", "peerURLs": ["http://127.0.0.1:1"]}]}
+ANSWERS: dict[str, Any] = {
+    "/v3/maintenance/status": STATUS,
+    "/v3/cluster/member/list": LISTED,
+    "/v3/kv/range": {"header": {}},
+    "/v3/kv/txn": {"header": {}},
+    "/v3/lease/grant": {"ID": "77", "TTL": "60", "header": {"raft_term": "2"}},
+    "/v3/lease/timetolive": {"TTL": "59", "header": {"raft_term": "2"}},
+}
+
+
+def _settings(*targets: Target, **options: Any) -> SubjectSettings:
+    return SubjectSettings(
+        "shop", lambda: targets, SystemClock(), TIMEOUT_S, options, secret=_secret
+    )
+
+
+def _secret(path: str) -> str:
+    known = {"password": "hunter2", "token": "a-token"}
+    if path not in known:
+        raise ObservationError(f"The secret in {path!r} cannot be read here.")
+    return known[path]
+
+
+async def _look(*targets: Target, **options: Any) -> Observation:
+    return await EtcdCluster(_settings(*targets, **options)).observe()
+
+
+def etcd(
+    answers: Mapping[str, Any] = ANSWERS,
+    *,
+    token: str = "",
+    asked: list[tuple[str, dict[str, Any]]] | None = None,
+) -> Behave:
+    """A member that says this; with a `token` it answers nobody without it."""
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := (await reader.readuntil(b"\r\n\r\n")).decode().lower():
+            path = head.split(" ")[1]
+            length = next((x for x in head.split("\r\n") if x.startswith("content-length")), ":0")
+            body = await reader.readexactly(int(length.split(":")[1]))
+            said = json.loads(body or b"{}")
+            if asked is not None:
+                asked.append((path, said))
+            status, answer = 200, answers.get(path)
+            if path == "/v3/auth/authenticate":
+                right = said == {"name": "root", "password": "hunter2"}
+                status, answer = (200, {"token": token}) if right else (400, {"message": "no"})
+            elif token and path.startswith("/v3/") and f"authorization: {token}\r" not in head:
+                status, answer = 401, {"message": "invalid auth token", "code": 16}
+            elif answer is None:
+                status, answer = 404, {"message": "Not Found", "code": 5}
+            content = json.dumps(answer).encode()
+            writer.write(
+                f"HTTP/1.1 {status} X\r\ncontent-length: {len(content)}\r\n\r\n".encode() + content
+            )
+            await writer.drain()
+
+    async def quietly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await behave(reader, writer)
+        except asyncio.IncompleteReadError:
+            return
+
+    return quietly
+
+
+async def test_a_member_is_seen_with_its_readings() -> None:
+    async with serving(etcd()) as port:
+        seen = (await _look(Target("a", KIND, port=port))).of("a")
+    assert seen.problem == ""
+    wanted = {
+        "reachable": True,
+        "member_id": "5",
+        "is_leader": True,
+        "leader": "a",
+        "raft_term": 2,
+        "lag": 0,
+        "quorum": True,
+        "read_error": "",
+        "write_error": "",
+        "lease_left_s": 60,
+        "alarms": "",
+        "db_bytes": 1000,
+    }
+    assert {name: seen.readings.get(name) for name in wanted} == wanted
+    # Without metrics nobody knows its quota, nor whom it reaches.
+    assert seen.readings.get("quota_ratio") is None
+    assert seen.readings["peers_lost"] == ""  # it is alone
+
+
+async def test_a_quota_can_be_given_where_metrics_do_not_tell() -> None:
+    async with serving(etcd()) as port:
+        seen = (await _look(Target("a", KIND, port=port), quota_bytes=2_000)).of("a")
+    assert seen.readings["quota_ratio"] == 0.5
+
+
+async def test_nothing_is_written_where_that_is_switched_off() -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+    async with serving(etcd(asked=asked)) as port:
+        await _look(Target("a", KIND, port=port), write_probe=False, lease_ttl_s=0)
+    paths = {path for path, _ in asked}
+    assert not paths & {"/v3/kv/txn", "/v3/kv/put", "/v3/lease/grant"}
+
+
+async def test_the_write_that_is_tried_changes_nothing() -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+    async with serving(etcd(asked=asked)) as port:
+        await _look(Target("a", KIND, port=port))
+    (tried,) = [body for path, body in asked if path == "/v3/kv/txn"]
+    assert "/v3/kv/put" not in {path for path, _ in asked}
+    # No key has a version below 0.
+    assert [(one["target"], one["result"], one["version"]) for one in tried["compare"]] == [
+        ("VERSION", "LESS", "0")
+    ]
+
+
+DOWN: list[tuple[str, Behave, str]] = [
+    ("hangs", hangs, "in time"),
+    ("closes", closes, ""),
+    ("resets", resets, ""),
+    ("floods", floods, ""),
+    ("says garbage", says(b"+PONG\r\n"), ""),
+    ("is no etcd", http(200, "hello"), "not etcd"),
+    ("is no etcd either", says(b"HTTP/1.1 501 No\r\ncontent-length: 2\r\n\r\nhi"), "not etcd"),
+]
+
+
+@pytest.mark.parametrize(("how", "behave", "why"), DOWN, ids=[one[0] for one in DOWN])
+async def test_one_that_does_not_answer_as_etcd_is_down(how: str, behave: Behave, why: str) -> None:
+    async with serving(behave) as port, serving(etcd()) as other:
+        look = await _look(Target("a", KIND, port=other), Target("b", KIND, port=port))
+    assert look.of("b").readings["reachable"] is False
+    assert why in str(look.of("b").readings["error"])
+    # And it hides nobody.
+    assert look.of("a").readings["reachable"] is True
+    assert look.of("a").readings["read_error"] == ""
+
+
+PROBLEMS: list[tuple[str, Behave, str]] = [
+    ("refuses", http(403, {"message": "permission denied"}), "permission denied"),
+    ("says nothing", http(200, {}), "which member"),
+    ("says other things", http(200, {"header": 5, "leader": []}), "which member"),
+]
+
+
+@pytest.mark.parametrize(("how", "behave", "why"), PROBLEMS, ids=[one[0] for one in PROBLEMS])
+async def test_one_that_cannot_be_understood_is_unknown(how: str, behave: Behave, why: str) -> None:
+    async with serving(behave) as port:
+        seen = (await _look(Target("a", KIND, port=port))).of("a")
+    assert why in seen.problem
+    assert "reachable" not in seen.readings
+
+
+async def test_another_endpoint_is_tried_where_the_first_is_dead() -> None:
+    with unused_port() as dead:
+        async with serving(etcd()) as port:
+            target = Target("a", KIND, port=dead, endpoints=(f"127.0.0.1:{port}",))
+            seen = (await _look(target)).of("a")
+    assert seen.readings["reachable"] is True
+
+
+async def test_a_target_without_a_port_or_of_another_kind_is_seen() -> None:
+    look = await _look(Target("a", KIND), Target("b", "store", port=1))
+    assert "no port" in str(look.of("a").readings["error"])
+    assert "'store' is not known" in look.of("b").problem
+    with pytest.raises(ObservationError):
+        await _look()
+
+
+async def test_a_password_becomes_a_token_that_is_used_again() -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+    access = Access(user="root", password_file="password")
+    async with serving(etcd(token="t0k3n", asked=asked)) as port:
+        target = Target("a", KIND, port=port, access=access)
+        subject = EtcdCluster(_settings(target))
+        seen = (await subject.observe()).of("a")
+        assert (seen.problem, seen.readings["read_error"]) == ("", "")
+        first = len([path for path, _ in asked if path == "/v3/auth/authenticate"])
+        await subject.observe()
+        again = len([path for path, _ in asked if path == "/v3/auth/authenticate"])
+    assert first >= 1
+    assert again == first
+    assert "hunter2" not in repr(seen)
+
+
+async def test_a_token_that_is_not_taken_any_more_is_asked_for_anew() -> None:
+    access = Access(user="root", password_file="password")
+    async with serving(etcd(token="new")) as port:
+        settings = _settings(target := Target("a", KIND, port=port, access=access))
+        tokens = {"a": "old"}
+        async with Etcd(settings, tokens) as client:
+            assert (await client.ask(target, "maintenance/status")).ok
+    assert tokens == {"a": "new"}
+
+
+async def test_a_token_in_a_file_is_sent_as_it_is() -> None:
+    access = Access(token_file="token")
+    async with serving(etcd(token="a-token")) as port:
+        seen = (await _look(Target("a", KIND, port=port, access=access))).of("a")
+    assert seen.readings["reachable"] is True
+
+
+async def test_files_that_are_missing_are_a_problem_and_no_error(tmp_path: Path) -> None:
+    tls = Access(tls=True, ca_file=str(tmp_path / "none.pem"))
+    user = Access(user="root", password_file="nowhere")
+    async with serving(etcd(token="x")) as port:
+        look = await _look(
+            Target("a", KIND, port=port, access=tls), Target("b", KIND, port=port, access=user)
+        )
+    assert "cannot speak to it" in look.of("a").problem
+    assert look.of("b").problem
+
+
+async def test_who_does_not_speak_tls_where_it_should_is_down() -> None:
+    async with serving(etcd()) as port:
+        target = Target("a", KIND, port=port, access=Access(tls=True))
+        seen = (await _look(target)).of("a")
+    assert seen.readings["reachable"] is False

@@ -1,0 +1,155 @@
+"""The rig of PostgreSQL is data without secrets in the open, and its application is obedient."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.promises import broken_promises
+from operator_sre.lab.faults import _scene
+from operator_sre.plugins import find_plugin
+from operator_sre.subjects.postgres import faults_inside, plugin
+from operator_sre.subjects.postgres.causes import CAUSES
+from operator_sre.subjects.postgres.client import STATE_FILE, WORK_FILE, Client, main
+from operator_sre.subjects.postgres.faults import FAULTS
+from operator_sre.subjects.postgres.faults_inside import Deed
+from operator_sre.subjects.postgres.login import PASSWORDS_FILE
+from operator_sre.subjects.postgres.rig import (
+    BILLING,
+    CONFIG_FILE,
+    OWNER_FILE,
+    PRIMARY,
+    RENEW_FILE,
+    REPLICA,
+    SHOP,
+    SUPERUSER,
+    rig,
+)
+from operator_sre.subjects.postgres.scenes import (
+    answer,
+    append_setting,
+    has_setting,
+    leave,
+    owner_of,
+    password_of,
+    remove_setting,
+    renew,
+    work,
+)
+from operator_sre.subjects.postgres.tools import postgres_tools
+from tests.subjects.postgres.watching import Watch
+
+HELD = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'billing'"
+
+
+def _passwords(spec: object) -> set[str]:
+    return set(re.findall(r"\b[0-9a-f]{32}\b", str(spec)))
+
+
+def test_passwords_lie_in_files_only_and_differ_from_rig_to_rig() -> None:
+    spec = rig()
+    passwords = _passwords(spec)
+    assert len(passwords) == 5
+    assert not passwords & _passwords(rig())
+    assert spec.load is not None
+    for process in spec.processes:
+        open_words = (process.argv, process.env, process.prepare, process.ready_argv)
+        assert not _passwords(open_words)
+    assert not _passwords((spec.load.dsn, spec.load.statement))
+
+
+def test_servers_are_unprivileged_linked_and_have_volumes() -> None:
+    processes = {one.name: one for one in rig().processes}
+    assert set(processes) == {PRIMARY, REPLICA, BILLING}
+    for name in (PRIMARY, REPLICA):
+        one = processes[name]
+        assert (one.unprivileged, one.linked, one.volume_mb) == (True, True, 400)
+        assert {CONFIG_FILE, OWNER_FILE, PASSWORDS_FILE} <= set(one.files)
+        assert SUPERUSER in one.files[OWNER_FILE]
+        assert SUPERUSER not in one.files[PASSWORDS_FILE]
+    assert SHOP in processes[BILLING].files[PASSWORDS_FILE]
+    assert RENEW_FILE in processes[REPLICA].files["start.sh"]
+
+
+def test_every_deed_belongs_to_a_fault() -> None:
+    deeds = [one for one in vars(faults_inside).values() if isinstance(one, Deed)]
+    named = {
+        *(faults_inside.BAD_CONFIGURATION.inject, faults_inside.CONFIGURATION_DRIFT.inject),
+        *(faults_inside.CONNECTIONS_EXHAUSTED.inject, faults_inside.IDLE_IN_TRANSACTION.inject),
+        *(faults_inside.LOCK_CONTENTION.inject, faults_inside.MISSING_INDEX.inject),
+        *(faults_inside.REPLAY_CONFLICT.inject, faults_inside.REPLAY_PAUSE.inject),
+        *(faults_inside.RESTART_PENDING.inject, faults_inside.SLOT_LEFT.inject),
+        *(faults_inside.VACUUM_OFF.inject, faults_inside.WRONG_CREDENTIAL.inject),
+        faults_inside.WRONG_PROMOTION.inject,
+    }
+    assert {one.inject for one in deeds} == named
+    assert named <= {fault.inject for fault in FAULTS}
+
+
+def test_no_cause_has_the_name_of_a_fault() -> None:
+    assert not {cause.name for cause in CAUSES} & {fault.name for fault in FAULTS}
+    assert plugin.causes == CAUSES
+    assert plugin.tools is postgres_tools
+
+
+@pytest.mark.asyncio
+async def test_the_plug_in_keeps_what_every_plug_in_promises() -> None:
+    assert await broken_promises(find_plugin("postgres")) == []
+
+
+@pytest.mark.asyncio
+async def test_no_process_of_the_rig_shows_a_password(watch: Watch, rig_directory: Path) -> None:
+    passwords = _passwords((rig_directory / "rig.json").read_text())
+    assert len(passwords) == 5
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = file.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        assert not any(password in words for password in passwords), words
+
+
+@pytest.mark.asyncio
+async def test_the_application_does_its_work_once(watch: Watch) -> None:
+    scene = _scene(watch.rig, PRIMARY)
+    primary = scene.of(PRIMARY)
+    await watch.until(lambda seen, found: True)
+    before = await answer(primary, HELD)
+    notes = await work(scene, [{"server": PRIMARY, "statements": ["SELECT 1"]}] * 2)
+    home = Path(scene.of(BILLING).data_dir)
+    assert json.loads((home / STATE_FILE).read_text())["id"] == notes["work"]
+    assert json.loads((home / WORK_FILE).read_text())["id"] == notes["work"]
+    assert await answer(primary, HELD) == before + 2
+    async with owner_of(primary) as session:
+        await session.ask(
+            "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, 5000))"
+            " FROM pg_stat_activity WHERE application_name = 'billing' AND query = 'SELECT 1'"
+        )
+    assert await answer(primary, HELD) == before
+    await leave(scene)
+    await watch.healthy()
+    assert await answer(primary, HELD) == before
+
+
+@pytest.mark.asyncio
+async def test_what_an_application_was_told_before_its_start_is_past(tmp_path: Path) -> None:
+    (tmp_path / "servers.json").write_text('{"primary": "1"}')
+    (tmp_path / WORK_FILE).write_text('{"id": "old", "sessions": [{"server": "primary"}]}')
+    client = Client(tmp_path)
+    assert client._done == "old"
+    with pytest.raises(SystemExit):
+        main()
+
+
+@pytest.mark.asyncio
+async def test_lines_of_settings_come_and_go(watch: Watch) -> None:
+    target = watch.target(REPLICA)
+    append_setting(target, "work_mem = '7MB'")
+    assert has_setting(target, "work_mem = '7MB'")
+    remove_setting(target, "work_mem = '7MB'")
+    assert not has_setting(target, "work_mem = '7MB'")
+    assert password_of(target, SUPERUSER)
+    assert callable(renew)

@@ -1,0 +1,266 @@
+"""A connection to a server is bounded, and every way in which it fails means the right thing."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.target import Access, Target
+from operator_protocols.errors import MissingExtraError
+from operator_protocols.ports import SubjectSettings
+from operator_sre.app.secrets import read_secret
+from operator_sre.clock import SystemClock
+from operator_sre.subjects.postgres import session as sessions
+from operator_sre.subjects.postgres.login import Login
+from operator_sre.subjects.postgres.sections import OF_OTHERS
+from operator_sre.subjects.postgres.session import (
+    Refusal,
+    RefusedError,
+    Session,
+    driver,
+    opened,
+    places_of,
+)
+from operator_sre.subjects.postgres.subject import CLIENT, SERVER, Postgres
+from tests.contract.servers import unused_port
+from tests.subjects.postgres.watching import QUICK, Watch
+
+pytestmark = pytest.mark.asyncio
+
+TIMEOUT_S = 2.0
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def _serving(answer: Answer) -> AsyncIterator[int]:
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            await answer(reader, writer)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await server.wait_closed()
+
+
+def _refusing(code: str, message: str) -> Answer:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1024)
+        fields = f"SFATAL\0C{code}\0M{message}\0\0".encode()
+        writer.write(b"E" + struct.pack("!I", len(fields) + 4) + fields)
+        await writer.drain()
+
+    return answer
+
+
+async def _garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1024)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 1000)
+    await writer.drain()
+
+
+async def _silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+async def _mute_after_login(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Lets everybody in, and never answers a statement."""
+    await reader.read(1024)
+    version = b"server_version\x0018.1\x00"
+    writer.write(b"R" + struct.pack("!II", 8, 0))
+    writer.write(b"S" + struct.pack("!I", len(version) + 4) + version)
+    writer.write(b"K" + struct.pack("!III", 12, 5, 6))
+    writer.write(b"Z" + struct.pack("!I", 5) + b"I")
+    await writer.drain()
+    await asyncio.Event().wait()
+
+
+async def _refusal(port: int | None, **more: object) -> RefusedError:
+    target = Target("a", SERVER, port=port, **more)  # type: ignore[arg-type]
+    with pytest.raises(RefusedError) as caught:
+        async with opened(target, Login("u", "s3cret"), timeout_s=TIMEOUT_S):
+            pass
+    assert "s3cret" not in caught.value.sentence
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "kind"),
+    [
+        ("53300", "lo siento, ya hay demasiados clientes", Refusal.FULL),
+        ("53300", "sorry, too many clients already", Refusal.FULL),
+        ("57P03", "das Datenbanksystem startet", Refusal.NOT_NOW),
+        ("28P01", "authentification par mot de passe", Refusal.DENIED),
+        ("28000", "no pg_hba.conf entry", Refusal.DENIED),
+        ("3D000", 'database "x" does not exist', Refusal.DENIED),
+        ("53200", "out of memory", Refusal.GONE),
+    ],
+)
+async def test_a_refusal_means_what_its_code_says_in_every_language(
+    code: str, message: str, kind: Refusal
+) -> None:
+    async with _serving(_refusing(code, message)) as port:
+        assert (await _refusal(port)).kind is kind
+
+
+async def test_whoever_is_not_there_is_gone() -> None:
+    with unused_port() as dead:
+        refused = await _refusal(dead)
+        assert (refused.kind, "refused" in refused.sentence) == (Refusal.GONE, True)
+    assert (await _refusal(None)).kind is Refusal.GONE
+    for answer in (_garbage, _silence):
+        async with _serving(answer) as port:
+            begun = time.monotonic()
+            assert (await _refusal(port)).kind is Refusal.GONE
+            assert time.monotonic() - begun < 2 * TIMEOUT_S + 5.0
+
+
+async def test_a_server_that_falls_silent_delays_nobody() -> None:
+    async with _serving(_mute_after_login) as port:
+        targets = (Target("a", SERVER, port=port), Target("b", CLIENT))
+        settings = SubjectSettings("pg", lambda: targets, SystemClock(), 0.5, {})
+        begun = time.monotonic()
+        seen = await Postgres(settings).observe()
+        assert time.monotonic() - begun < 8.0
+    assert seen.of("a").readings["up"] is False
+    assert "in time" in str(seen.of("a").readings["error"])
+    assert seen.of("b").problem
+
+
+async def test_the_next_address_is_tried_when_the_first_is_dead(watch: Watch) -> None:
+    alive = watch.target("primary")
+    with unused_port() as dead:
+        moved = Target(
+            "a",
+            SERVER,
+            port=dead,
+            endpoints=("nonsense", f"127.0.0.1:{alive.port}"),
+            data_dir=alive.data_dir,
+        )
+        assert places_of(moved) == [("127.0.0.1", dead), ("127.0.0.1", alive.port)]
+        settings = SubjectSettings(
+            "pg", lambda: (moved,), SystemClock(), 5.0, QUICK, secret=read_secret
+        )
+        seen = await Postgres(settings).observe()
+    assert seen.of("a").readings["role"] == "primary"
+
+
+async def test_what_a_server_says_counts_for_more_than_silence_elsewhere() -> None:
+    async with _serving(_refusing("53300", "full")) as full:
+        with unused_port() as dead:
+            refused = await _refusal(full, endpoints=(f"127.0.0.1:{dead}",))
+    assert refused.kind is Refusal.FULL
+
+
+async def test_a_wrong_password_is_not_a_dead_server(watch: Watch, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2\n")
+    access = Access(user="operator", password_file=str(secret))
+    target = Target("a", SERVER, port=watch.target("primary").port, access=access)
+    settings = SubjectSettings("pg", lambda: (target,), SystemClock(), 5.0, {}, secret=read_secret)
+    subject = Postgres(settings)
+    seen = await subject.observe()
+    assert "does not let us in" in seen.of("a").problem
+    assert "hunter2" not in repr(seen)
+    told = [one for each in subject.invariants for one in each.check(seen)]
+    assert {one.health for one in told} == {Health.UNKNOWN}
+
+
+async def test_a_role_that_may_little_sees_little_and_says_so(watch: Watch, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("pw\n")
+    async with watch.owner("primary") as owner:
+        await owner.do("CREATE ROLE guest LOGIN PASSWORD 'pw'")
+    try:
+        access = Access(user="guest", password_file=str(secret))
+        target = Target("a", SERVER, port=watch.target("primary").port, access=access)
+        settings = SubjectSettings(
+            "pg", lambda: (target,), SystemClock(), 5.0, {}, secret=read_secret
+        )
+        subject = Postgres(settings)
+        seen = await subject.observe()
+        readings = seen.of("a").readings
+        assert (readings["up"], readings["role"]) == (True, "primary")
+        assert "pg_file_settings" in str(readings["blind_files"])
+        found = {
+            one.invariant: one.health for each in subject.invariants for one in each.check(seen)
+        }
+        assert found["server_down"] is Health.HEALTHY
+        assert found["bad_configuration"] is Health.UNKNOWN
+        for name in ("idle_in_transaction", "locks_waiting", "connections_near_limit"):
+            assert found[name] is Health.UNKNOWN
+        assert all(f"blind_{name}" in readings for name in OF_OTHERS)
+        async with watch.hurt("connections_exhausted", "primary"):
+            full = await Postgres(settings).observe()
+            assert full.of("a").readings["exhausted"] is True
+            assert full.of("a").readings["up"] is True
+    finally:
+        async with watch.owner("primary") as owner:
+            await owner.do("DROP ROLE guest")
+    await watch.healthy()
+
+
+async def test_whoever_looks_cannot_write(watch: Watch) -> None:
+    target = watch.target("primary")
+    from operator_sre.subjects.postgres.login import login_of
+
+    login = login_of(watch.settings, target)
+    assert login.user == "operator"
+    async with opened(target, login, timeout_s=5.0) as session:
+        assert isinstance(session, Session)
+        assert await session.ask("SHOW application_name") == "operator"
+        assert await session.ask("SHOW statement_timeout") == "5s"
+        with pytest.raises(driver().Error):
+            await session.do("UPDATE accounts SET balance = 0")
+        with pytest.raises(driver().Error):
+            await session.do("CREATE TEMP TABLE x (y int)")
+
+
+async def test_encryption_is_asked_for_by_name() -> None:
+    access = Access(
+        tls=True, ca_file="/ca", certificate_file="/c", key_file="/k", server_name="db.example"
+    )
+    words = await sessions._words(
+        "127.0.0.1", 5432, Login("u", "p", "d", access), 3.0, read_only=True
+    )
+    assert words["sslmode"] == "verify-full"
+    assert (words["sslrootcert"], words["sslcert"], words["sslkey"]) == ("/ca", "/c", "/k")
+    assert (words["host"], words["hostaddr"]) == ("db.example", "127.0.0.1")
+    plain = await sessions._words("h", 1, Login("u"), 3.0, read_only=False)
+    assert plain["sslmode"] == "disable"
+    assert "read_only" not in str(plain["options"])
+    assert "password" not in plain
+
+
+async def test_without_the_driver_it_is_said_which_extra_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingExtraError, match="postgres"):
+        driver()
+    settings = SubjectSettings("pg", lambda: (Target("a", SERVER, port=1),), SystemClock(), 1.0, {})
+    seen = await Postgres(settings).observe()
+    assert "extra 'postgres'" in seen.of("a").problem
