@@ -24,7 +24,7 @@ from pathlib import Path
 from operator_sre.lab.ports import choose_ports
 from operator_sre.subjects.ratelimiter.rig import server_path
 
-NODES, KEYS, LIMIT, WINDOW_S = 3, 200, 40, 600
+NODES, KEYS, LIMIT, WINDOW_S = 3, 200, 20, 600
 GOAL_PER_S, GOAL_P99_MS = 1_000.0, 50.0
 READY_S_MAX = 20.0
 
@@ -36,14 +36,18 @@ def running() -> Iterator[list[int]]:
         names = ["store", *(f"node-{at}" for at in range(NODES))]
         store, *ports = choose_ports(names).values()
         commands = [
-            [server_path(), "--port", str(store), "--bind", "127.0.0.1", "--save", "", "--dir"]
-            + [folder, "--loglevel", "warning"]
-        ]
-        commands += [
-            [sys.executable, "-m", "operator_ratelimiter", "--name", f"node-{at}"]
-            + ["--port", str(port), "--store", f"valkey://127.0.0.1:{store}/0"]
-            + ["--default-limit", str(LIMIT), "--window-s", str(WINDOW_S)]
-            for at, port in enumerate(ports)
+            (
+                *(server_path(), "--port", str(store), "--bind", "127.0.0.1", "--save", ""),
+                *("--dir", folder, "--loglevel", "warning"),
+            ),
+            *(
+                (
+                    *(sys.executable, "-m", "operator_ratelimiter", "--name", f"node-{at}"),
+                    *("--port", str(port), "--store", f"valkey://127.0.0.1:{store}/0"),
+                    *("--default-limit", str(LIMIT), "--window-s", str(WINDOW_S)),
+                )
+                for at, port in enumerate(ports)
+            ),
         ]
         with Path(folder, "log").open("ab") as log:
             started = [subprocess.Popen(command, stdout=log, stderr=log) for command in commands]
@@ -76,7 +80,6 @@ class Load:
         self.waits_s: list[float] = []
         self.statuses: Counter[int] = Counter()
         self.allowed: Counter[str] = Counter()
-        self.late_s = 0.0
         self._rate = rate_per_s
         self._begun = time.perf_counter()
         self._ends = self._begun + seconds

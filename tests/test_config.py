@@ -97,6 +97,8 @@ GOOD: dict[str, tuple[str, object]] = {
     "metrics": ("127.0.0.1:9464", "127.0.0.1:9464"),
     "heartbeat_url_file": ("/srv/heartbeat", "/srv/heartbeat"),
     "heartbeat_s": ("10", 10.0),
+    "history_days": ("30", 30.0),
+    "history_looks": ("500", 500.0),
     "log_format": ("json", "json"),
     "log_level": ("error", "error"),
     "anthropic_api_key": ("sk-1", "sk-1"),

@@ -24,9 +24,11 @@ from operator_protocols.ports import (
     Runs,
     Search,
     Sessions,
+    Silences,
     StandingRules,
     Switch,
     Tickets,
+    Watchers,
     WorkflowClaims,
     Workflows,
 )
@@ -73,6 +75,10 @@ class Ports(Protocol):
     def conditions(self) -> Conditions: ...
     @property
     def observations(self) -> Observations: ...
+    @property
+    def silences(self) -> Silences: ...
+    @property
+    def watchers(self) -> Watchers: ...
     @property
     def workflows(self) -> Workflows: ...
     @property

@@ -24,6 +24,7 @@ BROKEN = Condition(
     detail='it says "no"\n\ud800',
 )
 WELL = replace(BROKEN, target="node-2", health=Health.HEALTHY, broken_since=None, detail="")
+FLAPS = replace(BROKEN, breaks=(NOON, NOON + timedelta(minutes=1), NOON + timedelta(minutes=2)))
 
 
 async def test_conditions_come_back_as_they_were(ports: Ports) -> None:
@@ -51,7 +52,15 @@ async def test_subjects_do_not_mix(ports: Ports) -> None:
     assert [one.subject for one in ports.conditions.of("bank")] == ["bank"]
 
 
+async def test_what_is_forgotten_is_gone_and_nothing_else(ports: Ports) -> None:
+    await ports.conditions.update([BROKEN, WELL, replace(BROKEN, subject="bank")])
+    await ports.conditions.forget([BROKEN, replace(WELL, target="nosuch")])
+    await ports.conditions.forget([])
+    assert list(ports.conditions.of("shop")) == [WELL]
+    assert len(ports.conditions.of("bank")) == 1
+
+
 async def test_conditions_survive_a_reopened_database(home: Home) -> None:
-    await home.open().conditions.update([BROKEN, WELL])
+    await home.open().conditions.update([FLAPS, WELL])
     home.close()
-    assert set(home.open().conditions.of("shop")) == {BROKEN, WELL}
+    assert set(home.open().conditions.of("shop")) == {FLAPS, WELL}

@@ -34,6 +34,22 @@ async def test_the_newest_look_comes_first(ports: Ports) -> None:
     assert list(ports.observations.newest("shop", limit=2)) == [_look(3), _look(2)]
 
 
+async def test_looks_behind_a_moment_come_in_their_order(ports: Ports) -> None:
+    for number in (4, 1, 3, 2):
+        await ports.observations.add(_look(number))
+    await ports.observations.add(_look(5, "bank"))
+    after = NOON + timedelta(seconds=1)
+    assert list(ports.observations.after("shop", after, limit=9)) == [_look(2), _look(3), _look(4)]
+    assert list(ports.observations.after("shop", after, limit=2)) == [_look(2), _look(3)]
+
+
+async def test_figures_that_are_no_numbers_come_back(ports: Ports) -> None:
+    strange = {"up": float("inf"), "down": float("-inf"), "big": 2**53 + 1}
+    await ports.observations.add(Observation("shop", NOON, (Seen("node-1", strange),)))
+    (found,) = ports.observations.newest("shop", limit=1)
+    assert found.seen[0].readings == strange
+
+
 async def test_subjects_do_not_mix(ports: Ports) -> None:
     await ports.observations.add(_look(1, "shop"))
     await ports.observations.add(_look(2, "bank"))

@@ -13,7 +13,17 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.errors import NotFoundError, PortTakenError, RigError
-from operator_protocols.ports import Abilities, Ability
+from operator_protocols.ports import (
+    Abilities,
+    Ability,
+    Cut,
+    Fill,
+    Kill,
+    Limit,
+    Occupy,
+    Pause,
+    Slow,
+)
 from operator_sre.lab.abilities import Breakable
 from operator_sre.lab.handle import Handle, manifest_of
 from operator_sre.lab.limits import AVAILABLE, lower, lowered, raise_again
@@ -47,7 +57,8 @@ async def _asked(rig: Rig, name: str, path: str) -> bool:
 
 
 def test_a_rig_can_do_all_that_faults_are_made_of(town: Rig) -> None:
-    assert isinstance(town, Abilities)
+    for part in (Abilities, Kill, Pause, Cut, Slow, Fill, Limit, Occupy):
+        assert isinstance(town, part)
     assert isinstance(town, Breakable)
     assert isinstance(town, Handle)
     assert manifest_of(town.directory) == town.manifest()

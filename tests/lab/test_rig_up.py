@@ -15,6 +15,7 @@ import pytest
 
 from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
 from operator_protocols.errors import NotFoundError, PortTakenError, RigError
+from operator_sre.lab.claiming import alone_in, take
 from operator_sre.lab.layout import LOAD, own_home
 from operator_sre.lab.manifest import HOST
 from operator_sre.lab.ports import choose_ports
@@ -198,6 +199,18 @@ async def test_of_two_who_start_the_same_rig_one_wins(tmp_path: Path) -> None:
     assert "up already" in str(error)
     assert all(each.state is RunState.RUNNING for each in rig.status().processes)
     await rig.down()
+
+
+@pytest.mark.asyncio
+async def test_a_directory_is_taken_by_one_at_a_time(tmp_path: Path) -> None:
+    directory = tmp_path / "rig"
+    async with alone_in(tmp_path):
+        assert take(rig_spec(1), directory) is False
+        assert names_in(tmp_path) == ["rig"]
+    with pytest.raises(RigError, match="up already"):
+        take(rig_spec(1), directory)
+    await retire(directory)
+    assert names_in(tmp_path) == []
 
 
 @pytest.mark.asyncio

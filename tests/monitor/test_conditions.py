@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Finding, Observation, Sighting
 from operator_protocols.ports import Condition
-from operator_sre.monitor import advance, violations_of
+from operator_sre.monitor import advance, departed, violations_of
 from tests.contract.clock import NOON
 from tests.contract.plants import Up
 
@@ -145,3 +145,20 @@ def test_what_no_invariant_knows_has_the_grace_of_blindness() -> None:
     late = violations_of(conditions, now=_at(1), invariants={}, blind_grace_s=6.0)
     assert (len(early), len(late)) == (0, 1)
     assert late[0].severity is Severity.WARNING
+
+
+def test_what_is_no_more_is_forgotten_unless_it_was_broken() -> None:
+    well = _condition(HEALTHY, None)
+    lost = _condition(UNKNOWN, 5.0)
+    gone = departed([well, lost], targets=["other"], invariants=["up"])
+    assert gone == (well,)
+    assert departed([well, lost], targets=["n"], invariants=["up"]) == ()
+    assert departed([well, lost], targets=["n"], invariants=["other"]) == (well, lost)
+
+
+def test_what_stays_the_same_is_the_same_thing() -> None:
+    first = advance((), _look(0, HEALTHY))
+    again = advance(
+        first, Sighting(Observation("shop", _at(1)), (Finding("up", "n", HEALTHY, "at 0"),))
+    )
+    assert again[0] is first[0]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.errors import ObservationError
-from operator_sre.monitor import OBSERVABLE, Monitor, Watched
+from operator_protocols.ports import Condition
+from operator_sre.monitor import OBSERVABLE, Monitor, Watched, sight
 from operator_sre.store import open_store
 from operator_sre.tickets import Desk
 from tests.contract.clock import HeldClock
@@ -260,3 +263,60 @@ async def test_a_subject_that_cannot_name_its_targets_does_not_end_the_watch(
         watched = await monitor.watch(watch.plant)
     assert watched.targets == ()
     assert [one.key for one in watched.violations] == ["shop/shop/observable"]
+
+
+async def test_a_target_that_vanishes_is_forgotten_unless_it_was_broken(watch: _Watch) -> None:
+    watch.plant.up["node-1"] = False
+    await watch.looks(2)
+    plant = Plant(watch.clock, needs={"node-3": ()})
+    watch.plant = plant
+    watched = await watch.look()
+    known = {(one.target, one.invariant): one.health for one in watched.conditions}
+    assert ("node-2", "up") not in known
+    assert known["node-1", "up"] is Health.UNKNOWN
+    assert {one.target for one in watch.store.conditions.of("shop")} == {"shop", "node-1", "node-3"}
+    assert watch.tickets() == [(TicketState.OPEN, ["shop/node-1/up"])]
+
+
+async def test_only_what_changes_is_written(watch: _Watch) -> None:
+    await watch.look()
+    written: list[int] = []
+
+    class Counting:
+        """The store's own conditions, and how many were written each time."""
+
+        of = watch.store.conditions.of
+        forget = watch.store.conditions.forget
+
+        async def update(self, conditions: Sequence[Condition]) -> None:
+            written.append(len(conditions))
+            await watch.store.conditions.update(conditions)
+
+    monitor = Monitor(
+        clock=watch.clock,
+        conditions=Counting(),
+        observations=watch.store.observations,
+        timeout_s=TIMEOUT_S,
+        blind_grace_s=0.0,
+    )
+    await monitor.watch(watch.plant)
+    watch.plant.up["node-1"] = False
+    await monitor.watch(watch.plant)
+    assert written == [0, 1]
+
+
+async def test_a_look_that_does_not_stop_when_it_is_told_to_is_left_behind(
+    watch: _Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = asyncio.Event()
+
+    async def stubborn() -> Observation:
+        while not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await released.wait()
+        return Observation("shop", watch.clock.now())
+
+    monkeypatch.setattr(watch.plant, "observe", stubborn)
+    sighting, _ = await sight(watch.plant, watch.clock, timeout_s=TIMEOUT_S)
+    assert "took longer" in sighting.observation.problem
+    released.set()

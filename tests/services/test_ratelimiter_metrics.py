@@ -105,6 +105,29 @@ def test_a_duration_is_forgotten_after_the_span() -> None:
     assert latency.quantile_s(0.99) is None
 
 
+def test_what_was_slow_once_is_not_sustained_and_what_stays_slow_is() -> None:
+    clock = Clock()
+    latency = RecentLatency(clock=clock)
+    for second in range(16):
+        clock.now_s = 1000.0 + second
+        latency.add(0.5 if second in (3, 4, 5) else 0.001)
+    assert latency.sustained_s(0.99) == pytest.approx(0.001, rel=0.05)
+    for second in range(16, 30):
+        clock.now_s = 1000.0 + second
+        latency.add(0.5)
+    assert latency.sustained_s(0.99) == pytest.approx(0.5, rel=0.05)
+    clock.now_s += 4
+    latency.add(0.001)
+    assert latency.sustained_s(0.99) == pytest.approx(0.001, rel=0.05)
+
+
+def test_too_few_checks_say_nothing_of_what_is_sustained() -> None:
+    latency = RecentLatency(clock=Clock())
+    assert latency.sustained_s(0.99) is None
+    latency.add(0.5)
+    assert latency.sustained_s(0.99) is None
+
+
 def test_no_duration_at_all_is_unknown_and_a_zero_is_a_number() -> None:
     latency = RecentLatency()
     assert latency.quantile_s(0.99) is None

@@ -23,9 +23,11 @@ from operator_protocols.ports import (
     Sealer,
     Sessions,
     Signer,
+    Silences,
     StandingRules,
     Switch,
     Tickets,
+    Watchers,
     WorkflowClaims,
     Workflows,
 )
@@ -60,8 +62,10 @@ def test_every_stored_noun_meets_its_port(tmp_path: Path) -> None:
         Sealed: store.sealed,
         StandingRules: store.standing,
         Sessions: store.sessions,
+        Silences: store.silences,
         Switch: store.switch,
         Tickets: store.tickets,
+        Watchers: store.watchers,
         WorkflowClaims: store.workflow_claims,
         Workflows: store.workflows,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.errors import ConflictError
 from operator_protocols.ports import Condition
 from operator_sre.store import Store, open_store
-from operator_sre.tickets import Desk
+from operator_sre.tickets import INCIDENTS_MAX, Desk, incidents_of, needs_of
 from tests.contract.clock import NOON, HeldClock
 from tests.contract.samples import escalated, proof, resolved, violation
 
@@ -250,3 +251,70 @@ async def test_a_ticket_that_changed_hands_is_not_closed(store: Store, desk: Des
     with pytest.raises(ConflictError):
         await desk.close(seen, None, reason="late")
     assert [one.state for one in store.tickets.find()] == [TicketState.RESOLVED]
+
+
+async def test_what_needs_a_tickets_target_joins_it_though_that_is_not_broken_now(
+    store: Store, desk: Desk
+) -> None:
+    await desk.file([violation("store")], TARGETS)
+    (grown,) = await desk.file([violation("node-1")], TARGETS)
+    assert grown.id == 1
+    assert _filed(store) == [["store", "node-1"]]
+
+
+async def test_what_a_tickets_target_needs_joins_it_though_that_is_not_broken_now(
+    store: Store, desk: Desk
+) -> None:
+    await desk.file([violation("node-1")], TARGETS)
+    await desk.file([violation("store")], TARGETS)
+    assert _filed(store) == [["node-1", "store"]]
+
+
+async def test_what_needs_an_escalated_tickets_target_has_one_of_its_own(
+    store: Store, desk: Desk
+) -> None:
+    (first,) = await desk.file([violation("store")], TARGETS)
+    await store.leases.end(first, escalated(first))
+    (second,) = await desk.file([violation("node-1")], TARGETS)
+    assert second.id != first.id
+
+
+async def test_what_has_nothing_to_do_with_a_ticket_does_not_join_it(
+    store: Store, desk: Desk
+) -> None:
+    await desk.file([violation("node-1")], TARGETS)
+    await desk.file([violation("node-2")], TARGETS)
+    assert _filed(store) == [["node-1"], ["node-2"]]
+
+
+async def test_a_flood_is_one_ticket(store: Store, desk: Desk) -> None:
+    targets = [Target(f"n-{number:03}", "node") for number in range(INCIDENTS_MAX + 1)]
+    few, many = targets[:-1], targets
+    assert len(incidents_of([violation(one.name) for one in few], few)) == INCIDENTS_MAX
+    (ticket,) = await desk.file([violation(one.name) for one in many], many)
+    assert len(ticket.violations) == INCIDENTS_MAX + 1
+    assert list(await desk.file([violation(one.name) for one in many], many)) == []
+
+
+async def test_a_flood_is_filed_in_no_time(store: Store, desk: Desk) -> None:
+    """Each step once over all of them, and not once for each of them."""
+    hub = Target("hub", "hub")
+    targets = [hub, *(Target(f"n-{one}", "node", depends_on=("hub",)) for one in range(3000))]
+    begun = time.process_time()
+    await desk.file([violation(one.name) for one in targets], targets)
+    assert time.process_time() - begun < 10.0
+    assert needs_of({"n-1"}, targets) == {"n-1": frozenset({"hub"})}
+
+
+async def test_flapping_is_said_once_in_the_ticket_that_holds_it(store: Store) -> None:
+    desk = Desk(
+        tickets=store.tickets, leases=store.leases, stable_s=STABLE_S, journal=store.journal
+    )
+    await desk.file([violation("node-1"), violation("node-2")], TARGETS)
+    breaks = tuple(NOON - timedelta(seconds=second) for second in (30, 20, 10))
+    flaps = Condition("shop", "node_down", "node-1", Health.BROKEN, NOON, NOON, "", breaks)
+    for _ in range(3):
+        await desk.flag("shop", [flaps, *_well("node-2")], NOON)
+    assert [one.flapping for one in store.tickets.find()] == [True, False]
+    told = [one for one in store.entries.after(0, limit=9) if one.kind is Kind.TICKET_FLAPPING]
+    assert [one.payload["violations"] for one in told] == [["shop/node-1/node_down"]]

@@ -33,6 +33,9 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/triggers/subject.py:WithAlerts.observe": (
         "whatever a plug-in raises, nothing was seen, and alerts count all the same"
     ),
+    "src/operator_sre/subjects/declarative/subject.py:DeclarativeSubject._look": (
+        "what one target sends must not blind us for all others; it is unknown, with the reason"
+    ),
     "src/operator_sre/store/commit.py:Committer._apply": (
         "the error belongs to the one who waits for this change, who raises it"
     ),
@@ -57,6 +60,7 @@ SLEEPS: dict[str, str] = {
     "tests/services/conftest.py:_until": "polls a condition until its deadline",
     "tests/services/test_ratelimiter_window.py:Round._call": "the pace of a caller is the input",
     "tests/services/test_ratelimiter_window.py:Round._kill": "the moment of death is the input",
+    "tests/subjects/etcd/looks.py:Watch.until": "polls a condition until its deadline",
     "tests/subjects/postgres/watching.py:eventually": "polls a condition until its deadline",
 }
 

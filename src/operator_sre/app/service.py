@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from operator_sre.app.workflows import follow_workflows
 from operator_sre.config import reread_subjects
 
 if TYPE_CHECKING:
-    from operator_sre.engine import LocalEngine
     from operator_sre.monitor import WatchStats
 
 __all__ = ["agent", "monitor", "up"]
@@ -59,7 +58,7 @@ async def _watch_every(app: App, stats: WatchStats | None) -> None:
     while True:
         known = app.subjects()
         engine = app.engine(stats)
-        able = [name for name in known if _can_be_had(engine, name)]
+        able = [name for name in known if _can_be_had(engine.pipeline.care, name)]
         if not able:
             log.warning("There is no subject to watch; waiting for one.")
         watching = asyncio.ensure_future(engine.watch(able))
@@ -71,10 +70,10 @@ async def _watch_every(app: App, stats: WatchStats | None) -> None:
         log.info("subjects changed: %s", ", ".join(app.subjects()) or "none")
 
 
-def _can_be_had(engine: LocalEngine, subject: str) -> bool:
+def _can_be_had(care: Callable[[str], object], subject: str) -> bool:
     """One that cannot must not keep the others from being watched; `operator health` names it."""
     try:
-        engine.pipeline.care(subject)
+        care(subject)
     except OperatorError as error:
         log.error("%s cannot be watched: %s", subject, error)
         return False

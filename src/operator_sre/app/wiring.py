@@ -270,13 +270,16 @@ class App:
 
         plugin = self.plugin_of(name)
         hands = self.hands(name)
+        subject = plugin.subject(hands.settings)
+        # What a subject itself has to say comes beside what holds for all of its plug-in.
+        notes = (plugin.notes, str(getattr(subject, "notes", "")).strip())
         return Care(
-            subject=self._told(plugin.subject(hands.settings)),
+            subject=self._told(subject),
             gate=hands.gate,
             executor=hands.executor,
             propose=hands.propose,
             causes=plugin.causes,
-            notes=plugin.notes,
+            notes="\n".join(note for note in notes if note),
         )
 
     def is_alerted(self, subject: str) -> bool:
@@ -319,10 +322,10 @@ class App:
             self.clock,
             self.config.number("timeout_s"),
             options.get(name, {}),
-            secret=read_secret,
-            shell=shell,
-            life=life,
-            judge=judging(self.rules),
+            read_secret,
+            shell,
+            life,
+            judging(self.rules),
         )
 
     def hands(self, name: str) -> Hands:

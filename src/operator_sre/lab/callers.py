@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import socket
-import struct
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from operator_sre.lab.manifest import HOST
+from operator_sre.lab.sockets import Ends, callers_sockets
 from operator_sre.processes.identity import tree_of
 from operator_sre.processes.supervision import read_state
 
 __all__ = ["callers"]
 
-# How the kernel is asked about one socket, see sock_diag(7).
-NETLINK_SOCK_DIAG = 4
-SOCK_DIAG_BY_FAMILY = 20
-NLM_F_REQUEST = 1
-HEADER = struct.Struct("=IHHII")
-ALL_STATES = 0xFFFF_FFFF
-NO_COOKIE = b"\xff" * 8
-INODE_AT = 68
-ANSWER_BYTES_MAX = 4096
-KERNEL_S_MAX = 1.0
-
-# The near port of a caller, and the port that it called.
-Ends = tuple[int, int]
-
 
 def callers(directory: Path, names: Collection[str], ends: Iterable[Ends]) -> dict[Ends, str]:
     """The names of those processes of a rig that hold these connections; strangers have none."""
-    sockets = _sockets(frozenset(ends))
+    sockets = callers_sockets(ends)
     found: dict[Ends, str] = {}
     if not sockets:
         return found
@@ -42,50 +25,6 @@ def callers(directory: Path, names: Collection[str], ends: Iterable[Ends]) -> di
             found.update((sockets[each], name) for each in held)
             if len(found) == len(sockets):
                 return found
-    return found
-
-
-def _sockets(ends: frozenset[Ends]) -> dict[str, Ends]:
-    """The connections by the name that the kernel gives to the caller's socket."""
-    try:
-        found = _from_kernel(ends)
-    except OSError:
-        found = _from_table(ends)
-    return {f"socket:[{inode}]": each for inode, each in found.items() if inode}
-
-
-def _from_kernel(ends: Iterable[Ends]) -> dict[int, Ends]:
-    """Asked one by one, because a table of all connections of a machine may be long."""
-    found: dict[int, Ends] = {}
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
-        kernel.settimeout(KERNEL_S_MAX)
-        for here, there in ends:
-            loopback = socket.inet_aton(HOST) + bytes(12)
-            wanted = struct.pack(">HH", here, there) + loopback + loopback
-            wanted += struct.pack("=I", 0) + NO_COOKIE
-            body = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, ALL_STATES)
-            length = HEADER.size + len(body) + len(wanted)
-            head = HEADER.pack(length, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0)
-            kernel.send(head + body + wanted)
-            answer = kernel.recv(ANSWER_BYTES_MAX)
-            _, kind, _, _, _ = HEADER.unpack_from(answer)
-            if kind == SOCK_DIAG_BY_FAMILY:
-                found[struct.unpack_from("=I", answer, HEADER.size + INODE_AT)[0]] = (here, there)
-            elif struct.unpack_from("=i", answer, HEADER.size)[0] != -errno.ENOENT:
-                raise OSError("the kernel does not tell")
-    return found
-
-
-def _from_table(ends: frozenset[Ends]) -> dict[int, Ends]:
-    found: dict[int, Ends] = {}
-    for table in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError):
-            for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
-                fields = line.split()
-                here = int(fields[1].rpartition(":")[2], 16)
-                there = int(fields[2].rpartition(":")[2], 16)
-                if (here, there) in ends:
-                    found[int(fields[9])] = (here, there)
     return found
 
 

@@ -25,7 +25,7 @@ from operator_sre.lab.wires import Wire
 
 __all__ = ["Links", "main"]
 
-LOOK_S = 0.025
+LOOK_S = 0.05
 BACKLOG = 512
 WIRES_MAX = 20_000
 

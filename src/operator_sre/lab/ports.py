@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import RigError
 from operator_sre.lab.manifest import HOST
+from operator_sre.lab.sockets import listeners
 from operator_sre.processes.identity import tree_of
 
 __all__ = ["ChoosePorts", "choose_ports", "listening", "listens", "taken"]
@@ -25,7 +26,6 @@ HIGHEST = 32_000
 TRIES_MAX = 2_000
 _KERNEL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _WELL_KNOWN = frozenset({20160, 20180, 26257, 26379, 27017, 27018, 27019, 28015, 29092})
-_LISTENING = "0A"
 
 
 def choose_ports(names: Sequence[str]) -> dict[str, int]:
@@ -61,7 +61,7 @@ def taken(port: int) -> bool:
 def listens(process: Process, port: int) -> bool | None:
     """Whether this process or one of its descendants listens there; None where none can tell."""
     try:
-        sockets = _listeners(port)
+        sockets = {name for each, name in listeners() if each == port}
     except OSError:
         return None
     if not sockets:
@@ -73,30 +73,9 @@ def listens(process: Process, port: int) -> bool | None:
 def listening() -> frozenset[int] | None:
     """Every port on which somebody listens; None where nobody can tell."""
     try:
-        return frozenset(port for port, _ in _listening())
+        return frozenset(port for port, _ in listeners())
     except OSError:
         return None
-
-
-def _listeners(port: int) -> set[str]:
-    """The sockets that listen on a port, by the name that the kernel gives them."""
-    return {name for each, name in _listening() if each == port}
-
-
-def _listening() -> Iterator[tuple[int, str]]:
-    """Every socket that listens: its port and its name. OSError where there is no such table."""
-    for table in ("tcp", "tcp6"):
-        path = Path(f"/proc/self/net/{table}")
-        if table == "tcp6" and not path.exists():
-            return
-        with path.open() as lines:
-            next(lines, None)
-            for line in lines:
-                fields = line.split(None, 10)
-                # Those who listen come first, and everybody else may be many.
-                if fields[3] != _LISTENING:
-                    break
-                yield int(fields[1].rpartition(":")[2], 16), f"socket:[{fields[9]}]"
 
 
 def _sockets_of(pid: int) -> set[str]:

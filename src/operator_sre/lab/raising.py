@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import PortTakenError, RigError
+from operator_sre.lab.claiming import alone_in, take
 from operator_sre.lab.layout import LOAD, Layout, own_home, port_keys
 from operator_sre.lab.load import STATS_FILE
 from operator_sre.lab.manifest import (
     MANIFEST_FILE,
-    Manifest,
     Volumes,
     read_manifest,
     write_manifest,
@@ -31,14 +29,13 @@ from operator_sre.lab.readiness import wait_linked, wait_links, wait_ready
 from operator_sre.lab.volumes import mount_volumes, sized
 from operator_sre.processes.control import Control, Launched, base_environment, launch, reap
 from operator_sre.processes.files import last_line
-from operator_sre.processes.identity import alive, process_of
+from operator_sre.processes.identity import alive
 from operator_sre.processes.mounts import unmount_below
 from operator_sre.processes.supervision import read_state, write_orders
 
 __all__ = ["raise_rig", "retire", "start_process"]
 
 ATTEMPTS_MAX = 3
-LOCK_S_MAX = 5.0
 LOAD_READY_S_MAX = 10.0
 HELD_S_MAX = 5.0
 POLL_S = 0.01
@@ -85,58 +82,11 @@ async def retire(directory: Path) -> None:
 async def _claim(spec: RigSpec, directory: Path) -> None:
     """Make the directory ours; RigError when it is in use, by a rig or by anybody else."""
     directory.parent.mkdir(parents=True, exist_ok=True)
-    async with _locked(directory.parent):
-        left_over = _take(spec, directory)
+    async with alone_in(directory.parent):
+        left_over = take(spec, directory)
     if left_over:
         await _end(directory)
         _clear(directory)
-
-
-def _take(spec: RigSpec, directory: Path) -> bool:
-    """Write our manifest into a directory that nobody uses; True when a dead rig lies there."""
-    me = process_of(os.getpid())
-    if me is None:
-        raise RigError("The lab cannot see its own process.")
-    before = read_manifest(directory)
-    if before is not None and before.live:
-        raise RigError(
-            f"A rig of {before.spec.subject!r} is up already in {str(directory)!r}.",
-            next_step="Use it, or end it with: operator lab down",
-        )
-    directory.mkdir(mode=0o700, exist_ok=True)
-    if before is None and not all(map(_is_draft, directory.iterdir())):
-        raise RigError(
-            f"{str(directory)!r} is not empty and is not a rig.",
-            next_step="Choose another directory; nothing was touched.",
-        )
-    # What a dead rig has elsewhere must not be forgotten before it is removed.
-    homes = {} if before is None else before.homes
-    write_manifest(directory, Manifest(spec, datetime.now(UTC), me, homes=homes))
-    return before is not None
-
-
-def _is_draft(path: Path) -> bool:
-    """A manifest that somebody was killed over while writing it."""
-    return path.name.startswith(f".{MANIFEST_FILE}.")
-
-
-@contextlib.asynccontextmanager
-async def _locked(directory: Path) -> AsyncIterator[None]:
-    """Be alone in a directory for a moment, without leaving a file there."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    ends = time.monotonic() + LOCK_S_MAX
-    try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > ends:
-                    raise RigError(f"Somebody else holds {str(directory)!r} locked.") from None
-            await asyncio.sleep(POLL_S)
-        yield
-    finally:
-        os.close(handle)
 
 
 async def _attempts(

@@ -185,7 +185,7 @@ class Nursery:
                 return await ended
         except TimeoutError:
             raise RigError(
-                f"{argv[0]!r} of {order.name!r} did not end within {seconds:.0f} s."
+                f"{argv[0]!r} of {order.name!r} did not end within {seconds:.1f} s."
             ) from None
         finally:
             if process.pid in self._errands:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTENT_TYPE", "Channel", "Figures", "exposition"]
 
+Rows = Iterable[tuple[tuple[str, ...], float]]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -58,107 +59,93 @@ def exposition(figures: Callable[[], Figures]) -> bytes:
 
 
 def _families(now: Figures) -> Iterator[Metric]:
-    from prometheus_client.core import (
-        CounterMetricFamily,
-        GaugeMetricFamily,
-        HistogramMetricFamily,
-    )
+    yield _gauge("build_info", "Which operator this is.", ("version",), [((now.version,), 1)])
+    yield from _looking(now)
+    yield from _standing(now)
+    yield from _happened(now.ledger)
+    yield from _told(now)
 
-    def family(kind: Any, name: str, text: str, labels: Sequence[str], rows: Any) -> Metric:
-        made = kind(f"operator_{name}", text, labels=labels)
-        for words, value in rows:
-            made.add_metric([str(word) for word in words], value)
-        metric: Metric = made
-        return metric
 
-    def counter(name: str, text: str, labels: Sequence[str], rows: Any) -> Metric:
-        return family(CounterMetricFamily, name, text, labels, rows)
+def _family(kind: Any, name: str, text: str, labels: Sequence[str], rows: Rows) -> Metric:
+    made = kind(f"operator_{name}", text, labels=labels)
+    for words, value in rows:
+        made.add_metric([str(word) for word in words], value)
+    metric: Metric = made
+    return metric
 
-    def gauge(name: str, text: str, labels: Sequence[str], rows: Any) -> Metric:
-        return family(GaugeMetricFamily, name, text, labels, rows)
 
-    def one(name: str, text: str, value: int | None) -> Iterator[Metric]:
-        if value is not None:
-            yield gauge(name, text, (), [((), value)])
+def _counter(name: str, text: str, labels: Sequence[str], rows: Rows) -> Metric:
+    from prometheus_client.core import CounterMetricFamily
 
-    looks = now.looks.subjects
-    yield gauge("build_info", "Which operator this is.", ("version",), [((now.version,), 1)])
-    yield counter("looks", "Looks.", ("subject",), [((n,), c.looks) for n, c in looks.items()])
-    yield counter(
-        "looks_missed",
-        "Looks that were due and did not begin.",
-        ("subject",),
-        [((n,), c.missed) for n, c in looks.items()],
-    )
-    yield counter(
-        "looks_failed",
-        "Looks that came to nothing.",
-        ("subject",),
-        [((n,), c.failed) for n, c in looks.items()],
-    )
-    yield gauge(
-        "look_last_timestamp_seconds",
-        "When the last look came to its end.",
-        ("subject",),
-        [((n,), c.last_at_s) for n, c in looks.items()],
-    )
+    return _family(CounterMetricFamily, name, text, labels, rows)
+
+
+def _gauge(name: str, text: str, labels: Sequence[str], rows: Rows) -> Metric:
+    from prometheus_client.core import GaugeMetricFamily
+
+    return _family(GaugeMetricFamily, name, text, labels, rows)
+
+
+def _looking(now: Figures) -> Iterator[Metric]:
+    """How watching goes."""
+    from prometheus_client.core import HistogramMetricFamily
+
+    looks, by = now.looks.subjects, ("subject",)
+    yield _counter("looks", "Looks.", by, [((n,), c.looks) for n, c in looks.items()])
+    missed = [((n,), c.missed) for n, c in looks.items()]
+    yield _counter("looks_missed", "Looks that were due and did not begin.", by, missed)
+    failed = [((n,), c.failed) for n, c in looks.items()]
+    yield _counter("looks_failed", "Looks that came to nothing.", by, failed)
+    last = [((n,), c.last_at_s) for n, c in looks.items()]
+    yield _gauge("look_last_timestamp_seconds", "When the last look ended.", by, last)
     took = HistogramMetricFamily(
-        "operator_look_duration_seconds", "How long looks take.", labels=("subject",)
+        "operator_look_duration_seconds", "How long looks take.", labels=by
     )
     for name, counted in looks.items():
         took.add_metric([name], _cumulative(counted.buckets), counted.sum_s)
     yield took
-    yield gauge(
-        "subject_health",
-        "1 for the health that a subject has.",
-        ("subject", "health"),
-        [((n, h), int(h is now.health[n])) for n in now.health for h in Health],
-    )
-    yield gauge("tickets", "Live tickets.", ("state", "severity"), [*now.tickets.items()])
-    yield from one("approvals_pending", "Requests that wait for a person.", now.approvals)
-    yield from one("ledger_head_seq", "The number of the newest entry.", now.head)
-    yield from one("index_behind_entries", "Entries that cannot be searched yet.", now.behind)
-    yield gauge(
-        "alerts_firing",
-        "Alerts from elsewhere.",
-        ("trigger",),
-        [((n,), c) for n, c in now.firing.items()],
-    )
-    told = now.ledger
-    yield counter(
-        "ticket_events", "Tickets, by what became of them.", ("event",), _single(told.tickets)
-    )
-    yield counter("runs", "Runs that ended.", ("outcome",), _single(told.runs))
-    yield counter("commands", "Commands that ended.", ("outcome", "level"), told.commands.items())
-    yield counter(
-        "refusals", "Commands that were not permitted.", ("level",), _single(told.refusals)
-    )
-    yield counter("alerts", "Alerts from elsewhere.", ("trigger", "change"), told.alerts.items())
-    yield counter(
-        "triggers_refused",
-        "Notifications that were not trusted.",
-        ("trigger",),
-        _single(told.untrusted),
-    )
-    yield counter(
-        "store_errors", "Times the store could not be read.", (), [((), now.store_errors)]
-    )
-    yield counter(
-        "notifications",
-        "Messages to people.",
-        ("channel", "outcome"),
-        [
-            ((c.name, word), value)
-            for c in now.channels
-            for word, value in (("sent", c.sent), ("failed", c.failed))
-        ],
-    )
-    yield gauge(
-        "notifications_lost",
-        "Notices that could not be delivered since a message last was.",
-        ("channel",),
-        [((c.name,), c.lost) for c in now.channels],
-    )
+
+
+def _standing(now: Figures) -> Iterator[Metric]:
+    """How things stand."""
+    health = [((n, h), int(h is now.health[n])) for n in now.health for h in Health]
+    what = "1 for the health that a subject has."
+    yield _gauge("subject_health", what, ("subject", "health"), health)
+    yield _gauge("tickets", "Live tickets.", ("state", "severity"), now.tickets.items())
+    yield _gauge("alerts_firing", "Alerts from elsewhere.", ("trigger",), _single(now.firing))
+    for name, text, value in (
+        ("approvals_pending", "Requests that wait for a person.", now.approvals),
+        ("ledger_head_seq", "The number of the newest entry.", now.head),
+        ("index_behind_entries", "Entries that cannot be searched yet.", now.behind),
+    ):
+        if value is not None:
+            yield _gauge(name, text, (), [((), value)])
+    errors = [((), now.store_errors)]
+    yield _counter("store_errors", "Times the store could not be read.", (), errors)
+
+
+def _happened(told: LedgerCounts) -> Iterator[Metric]:
+    """What the ledger tells."""
+    what = "Tickets, by what became of them."
+    yield _counter("ticket_events", what, ("event",), _single(told.tickets))
+    yield _counter("runs", "Runs that ended.", ("outcome",), _single(told.runs))
+    yield _counter("commands", "Commands that ended.", ("outcome", "level"), told.commands.items())
+    what = "Commands that were not permitted."
+    yield _counter("refusals", what, ("level",), _single(told.refusals))
+    yield _counter("alerts", "Alerts from elsewhere.", ("trigger", "change"), told.alerts.items())
+    what = "Notifications that were not trusted."
+    yield _counter("triggers_refused", what, ("trigger",), _single(told.untrusted))
+
+
+def _told(now: Figures) -> Iterator[Metric]:
+    """What became of messages to people."""
+    sent = [((c.name, "sent"), c.sent) for c in now.channels]
+    failed = [((c.name, "failed"), c.failed) for c in now.channels]
+    both = ("channel", "outcome")
+    yield _counter("notifications", "Messages to people.", both, [*sent, *failed])
+    what = "Notices that could not be delivered since a message last was."
+    lost = [((c.name,), c.lost) for c in now.channels]
+    yield _gauge("notifications_lost", what, ("channel",), lost)
 
 
 def _single(counts: Mapping[str, int]) -> list[tuple[tuple[str], int]]:

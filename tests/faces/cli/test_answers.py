@@ -25,7 +25,7 @@ from tests.faces.cli.sentences import Bad, one_sentence
 
 def test_lab_status_names_all_that_a_person_needs_to_break_it(lived: Home) -> None:
     rig = lived.rig()
-    assert list(rig) == ["store", "node-1", "node-2", "node-3"]
+    assert set(rig) >= {"store", "node-1", "node-2", "node-3"}
     for target in rig.values():
         assert target["state"] == "running"
         assert is_alive(target["pid"])

@@ -12,7 +12,7 @@ from operator_sre.lab.faults import broken, heal, inject, is_over, unavailable
 from tests.lab.matrix.stage import Case, Stage, Stages, cases
 
 CASES = cases()
-SMOKE = ("ratelimiter-node_kill", "ratelimiter-node_pause", "ratelimiter-store_kill")
+SMOKE = ("ratelimiter-node_kill", "ratelimiter-node_cut", "ratelimiter-limit_drift")
 OVER_S_MAX = 20.0
 
 
@@ -79,14 +79,17 @@ def test_there_are_faults_and_their_names_differ() -> None:
     assert len({one.id for one in CASES}) == len(CASES)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda one: one.id)
-def test_every_fault_says_what_it_breaks_and_whom(case: Case) -> None:
-    fault = case.fault
-    assert fault.breaks, "a fault that breaks nothing is known by nothing"
-    assert len(set(fault.breaks)) == len(fault.breaks)
-    assert fault.kind
-    assert fault.sentence[0].isupper()
-    assert fault.sentence.endswith(".")
+def test_every_fault_says_what_it_breaks_and_whom() -> None:
+    wrong = [
+        one.id
+        for one in CASES
+        if not one.fault.breaks
+        or len(set(one.fault.breaks)) != len(one.fault.breaks)
+        or not one.fault.kind
+        or not one.fault.sentence[:1].isupper()
+        or not one.fault.sentence.endswith(".")
+    ]
+    assert wrong == []
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -43,7 +43,7 @@ targets: {{t: {{kind: k, port: 77}}}}
 probes: {{it: {{command: {probe}}}}}
 invariants: {{i: {{holds: "{holds}"}}}}
 """
-    return described(folder, text, shell=shell, timeout_s=10.0)
+    return described(folder, text, commands=shell, timeout_s=10.0)
 
 
 async def test_what_a_command_says_becomes_values(tmp_path: Path, shell: Shell) -> None:
@@ -164,7 +164,7 @@ levers:
 def levers(folder: Path, shell: Shell | None) -> dict[str, Tool]:
     (folder / "restart.sh").write_text('echo "$@" >> done\n')
     (folder / "scale.sh").write_text('printf "[%s]" "$@"\n')
-    tools = described(folder, LEVERS, shell=shell).tools
+    tools = described(folder, LEVERS, commands=shell).tools
     return {tool.spec.name: tool for tool in tools}
 
 
@@ -172,7 +172,7 @@ async def test_a_lever_is_a_typed_tool_that_says_what_it_runs(tmp_path: Path) ->
     tools = levers(tmp_path, None)
     assert set(tools) == {"restart_node", "stop", "scale", "label", "wipe"}
     spec = tools["restart_node"].spec
-    assert spec.sentence == "Start it anew. It runs: sh restart.sh '{target}' '{port}'"
+    assert spec.sentence == "Start it anew: it runs `sh restart.sh '{target}' '{port}'`."
     assert (spec.risk, spec.changes, spec.reversible) == (Risk.LOW, True, True)
     assert (spec.ends, spec.undo, spec.timeout_s) == (("process_dead",), "stop", 5.0)
     assert spec.source is ToolSource.SUBJECT
@@ -291,7 +291,7 @@ levers: {{note: {{command: [touch, "{tmp_path}/{{target}}"]}}}}
         LocalShell(programs), lambda: tried.targets, Remotes(programs, spool, ssh=settings)
     )
     assert isinstance(shells, Placing)
-    tried.shell = shells
+    tried.commands = shells
     yield tried
     await shells.aclose()
 

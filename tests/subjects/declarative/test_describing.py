@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 import tomllib
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from operator_sre.app.describing import (
     try_description,
     write_description,
 )
+from operator_sre.app.wiring import look_at_app
 from operator_sre.config import Config, load_config
 from operator_sre.faces.cli.subjects import app as subjects_app
 from operator_sre.faces.cli.subjects_init import init, try_out
@@ -147,10 +149,19 @@ def test_every_lever_is_judged_as_it_would_be(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists(), "trying leaves nothing behind"
 
 
+def test_the_notes_of_a_description_reach_whoever_thinks(tmp_path: Path) -> None:
+    write_description(config_in(tmp_path), "shop", "web", folder=tmp_path)
+    with look_at_app(config_in(tmp_path)) as app:
+        care = app.care("shop")
+    assert "what it must never lose" in care.notes
+    assert care.notes.startswith("This system is described")
+
+
 def test_a_rate_is_looked_for_twice(tmp_path: Path) -> None:
     file = tmp_path / "it.yaml"
+    (tmp_path / "pid").write_text(str(os.getpid()))
     file.write_text(
-        "name: a\ntargets: {t: {kind: k}}\nprobes: {it: {process: {pattern: python}}}\n"
+        "name: a\ntargets: {t: {kind: k}}\nprobes: {it: {process: {pid_file: pid}}}\n"
         "invariants: {i: {holds: it.cpu_percent < 1000000}}\n"
     )
     trial = asyncio.run(try_description(config_in(tmp_path), file))

@@ -17,6 +17,13 @@ from tests.e2e.waiting import eventually
 from tests.subjects.declarative.trying import Tried, described
 
 pytestmark = pytest.mark.asyncio
+# Uses a third of a second of the processor, says so, and sleeps.
+BUSY = """
+import pathlib, sys, time
+while time.process_time() < 0.3: pass
+pathlib.Path(sys.argv[1], "busy").touch()
+time.sleep(300)
+"""
 
 
 def looking(folder: Path, probe: str, holds: str, *, more: str = "") -> Tried:
@@ -89,6 +96,18 @@ async def test_a_process_is_found_by_its_file_and_by_its_words(
         assert "it.cpu_percent" not in readings, "one look shows no rate"
         tried.clock.advance(10.0)
         assert await tried.health() is Health.HEALTHY
+    # One more comes; nobody takes the time it had used before for a burst.
+    with _started(BUSY, tmp_path) as busy:
+        eventually((tmp_path / "busy").exists, "it was busy")
+        tried.clock.advance(1.0)
+        readings = (await tried.seen()).readings
+        busy.kill()
+    assert readings["it.count"] == 2
+    percent = readings["it.cpu_percent"]
+    assert isinstance(percent, float)
+    assert percent < 20
+    tried.clock.advance(10.0)
+    assert await tried.health() is Health.HEALTHY, "and one less is no counter set back"
 
 
 async def test_a_process_that_stopped_or_ended_is_told_apart(
@@ -115,15 +134,20 @@ async def test_a_target_knows_its_process_by_its_pid_file(
     tmp_path: Path, sleeper: subprocess.Popen[bytes]
 ) -> None:
     tried = looking(tmp_path, "{file: {path: it.pid}}", "it.exists", more=", pid_file: it.pid")
-    process = tried.targets[0].process
-    assert process is not None
-    assert process.pid == sleeper.pid
+    assert _pid_of(tried) == sleeper.pid
     # A file older than the process that has its number now is about somebody else.
     os.utime(tmp_path / "it.pid", (1_000_000, 1_000_000))
-    assert tried.targets[0].process is None
+    assert _pid_of(tried) is None
     (tmp_path / "it.pid").write_text("nonsense")
-    assert tried.targets[0].process is None
+    assert _pid_of(tried) is None
     (tmp_path / "it.pid").write_text("999999999")
-    gone = tried.targets[0].process
-    assert gone is not None, "that it is gone is worth knowing"
-    assert gone.pid == 999_999_999
+    assert _pid_of(tried) == 999_999_999, "that it is gone is worth knowing"
+
+
+def _started(code: str, folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", code, str(folder)])
+
+
+def _pid_of(tried: Tried) -> int | None:
+    process = tried.targets[0].process
+    return process.pid if process is not None else None

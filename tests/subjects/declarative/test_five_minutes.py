@@ -9,8 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -123,7 +124,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 def test_a_reader_comes_from_nothing_to_a_repaired_failure(reader: Reader) -> None:
     with unused_port() as port:
         steps = blocks(port)
-    waits = {
+    waits: dict[str, Callable[[], bool]] = {
         "operator subjects test": lambda: _listens(port),
         "kill": reader.looked,
         "operator tickets list": lambda: "resolved" in reader.running[0].said,
@@ -132,7 +133,7 @@ def test_a_reader_comes_from_nothing_to_a_repaired_failure(reader: Reader) -> No
     for block in steps:
         for begin, ready in waits.items():
             if block.text.startswith(begin):
-                eventually(lambda ready=ready: ready() or None, f"before {begin}", within_s=60.0)
+                eventually(partial(_true, ready), f"before {begin}", within_s=60.0)
                 pids.append(reader.pid)
         reader.follow(block)
     assert len(pids) == len(waits), "every step was there"
@@ -144,6 +145,10 @@ def test_a_reader_comes_from_nothing_to_a_repaired_failure(reader: Reader) -> No
     assert "restart_node" in told.partition("the shop is not open")[2]
     assert pids[1] != reader.pid
     assert _listens(port)
+
+
+def _true(ready: Callable[[], bool]) -> bool | None:
+    return ready() or None
 
 
 def _listens(port: int) -> bool:

@@ -43,7 +43,7 @@ class Server:
             return None
 
     def end(self) -> None:
-        self.client.close()
+        self.client.connection_pool.disconnect()
         self.process.kill()
         self.process.wait(10.0)
 

@@ -29,7 +29,7 @@ class Tried:
     """One description in a folder, asked through its plug-in and nothing else."""
 
     file: Path
-    shell: Shell | None = None
+    commands: Shell | None = None
     timeout_s: float = 3.0
     judge: Callable[[Action], Verdict] | None = judge
     clock: HeldClock = field(default_factory=HeldClock)
@@ -50,9 +50,10 @@ class Tried:
             self.clock,
             self.timeout_s,
             self.options,
-            secret=read_secret,
-            shell=self.shell,
-            judge=self.judge,
+            read_secret,
+            self.commands,
+            None,
+            self.judge,
         )
 
     @property

@@ -203,7 +203,8 @@ def test_an_option_that_makes_no_sense_is_told_in_a_sentence(options: dict[str, 
 
 def test_invariants_say_what_they_mean_and_are_patient_where_leaders_change() -> None:
     found = {one.name: one for one in invariants_of(Options())}
-    assert all(isinstance(one, MemberInvariant) and one.sentence for one in found.values())
+    assert all(one.sentence.endswith(".") for one in found.values())
+    assert {type(one) for one in found.values()} == {MemberInvariant}
     assert found["member_down"].severity is Severity.CRITICAL
     patient = ("quorum_lost", "no_leader", "peer_unreachable", "slow_read", "slow_write")
     assert all(found[name].grace_s >= 5.0 for name in patient)

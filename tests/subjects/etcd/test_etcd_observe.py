@@ -164,7 +164,6 @@ DOWN: list[tuple[str, Behave, str]] = [
     ("hangs", hangs, "in time"),
     ("closes", closes, ""),
     ("resets", resets, ""),
-    ("floods", floods, ""),
     ("says garbage", says(b"+PONG\r\n"), ""),
     ("is no etcd", http(200, "hello"), "not etcd"),
     ("is no etcd either", says(b"HTTP/1.1 501 No\r\ncontent-length: 2\r\n\r\nhi"), "not etcd"),
@@ -185,6 +184,7 @@ async def test_one_that_does_not_answer_as_etcd_is_down(how: str, behave: Behave
 PROBLEMS: list[tuple[str, Behave, str]] = [
     ("refuses", http(403, {"message": "permission denied"}), "permission denied"),
     ("says nothing", http(200, {}), "which member"),
+    ("floods", floods(b"HTTP/1.1 200 OK\r\n\r\n"), "too long"),
     ("says other things", http(200, {"header": 5, "leader": []}), "which member"),
 ]
 

@@ -71,7 +71,8 @@ def test_numbers_of_64_bits_come_as_texts() -> None:
     assert number({"a": "15849727064860997524"}, "a") == 15849727064860997524
     assert number({"a": 7}, "a") == 7
     assert number({}, "a") == 0
-    assert [number({"a": odd}, "a") for odd in (True, None, [], "x", "9" * 30)] == [0] * 5
+    odd: list[object] = [True, None, [], "x", "9" * 30]
+    assert [number({"a": one}, "a") for one in odd] == [0] * 5
     assert encoded("a") == encoded(b"a") == "YQ=="
 
 

@@ -118,10 +118,11 @@ async def test_the_application_does_its_work_once(watch: Watch) -> None:
     primary = scene.of(PRIMARY)
     await watch.until(lambda seen, found: True)
     before = await answer(primary, HELD)
-    notes = await work(scene, [{"server": PRIMARY, "statements": ["SELECT 1"]}] * 2)
+    await work(scene, "one", [{"server": PRIMARY, "statements": ["SELECT 1"]}] * 2)
+    await work(scene, "two", [{"server": REPLICA, "statements": ["SELECT 1"]}])
     home = Path(scene.of(BILLING).data_dir)
-    assert json.loads((home / STATE_FILE).read_text())["id"] == notes["work"]
-    assert json.loads((home / WORK_FILE).read_text())["id"] == notes["work"]
+    assert json.loads((home / STATE_FILE).read_text()) == ["one", "two"]
+    assert set(json.loads((home / WORK_FILE).read_text())) == {"one", "two"}
     assert await answer(primary, HELD) == before + 2
     async with owner_of(primary) as session:
         await session.ask(
@@ -129,7 +130,9 @@ async def test_the_application_does_its_work_once(watch: Watch) -> None:
             " FROM pg_stat_activity WHERE application_name = 'billing' AND query = 'SELECT 1'"
         )
     assert await answer(primary, HELD) == before
-    await leave(scene)
+    await leave(scene, "one")
+    assert await answer(scene.of(REPLICA), HELD) == 1
+    await leave(scene, "two")
     await watch.healthy()
     assert await answer(primary, HELD) == before
 
@@ -137,9 +140,9 @@ async def test_the_application_does_its_work_once(watch: Watch) -> None:
 @pytest.mark.asyncio
 async def test_what_an_application_was_told_before_its_start_is_past(tmp_path: Path) -> None:
     (tmp_path / "servers.json").write_text('{"primary": "1"}')
-    (tmp_path / WORK_FILE).write_text('{"id": "old", "sessions": [{"server": "primary"}]}')
+    (tmp_path / WORK_FILE).write_text('{"old": [{"server": "primary"}]}')
     client = Client(tmp_path)
-    assert client._done == "old"
+    assert client._jobs == {"old": []}
     with pytest.raises(SystemExit):
         main()
 

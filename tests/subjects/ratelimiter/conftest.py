@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -84,7 +83,6 @@ class Stage:
             if condition(broken):
                 return observation
             assert time.monotonic() < ends, broken
-            await asyncio.sleep(0.2)
 
     async def until_breaks(self, invariant: str, target: str) -> Seen:
         """Look until this is broken there; what was seen of it."""

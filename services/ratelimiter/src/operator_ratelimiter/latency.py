@@ -10,6 +10,8 @@ __all__ = ["RecentLatency"]
 # Each bucket is 5 % wider than the one before, so a quantile is at most 5 % too high.
 _GROWTH = 1.05
 _SMALLEST_S = 0.000_01
+_STRETCH_S = 4
+_STRETCHES = 3
 
 
 class RecentLatency:
@@ -29,18 +31,38 @@ class RecentLatency:
 
     def quantile_s(self, share: float) -> float | None:
         """The duration that `share` of the recent ones stayed within; None without any."""
-        oldest = int(self._clock()) - self._span_s
         buckets: Counter[int] = Counter()
-        for second, counts in self._slices:
-            if second > oldest:
-                buckets.update(counts)
-        wanted = math.ceil(share * buckets.total())
-        seen = 0
-        for bucket in sorted(buckets):
-            seen += buckets[bucket]
-            if seen >= wanted:
-                return _upper_edge_s(bucket)
-        return None
+        for _, counts in self._recent():
+            buckets.update(counts)
+        return _quantile_s(buckets, share)
+
+    def sustained_s(self, share: float) -> float | None:
+        """The lowest quantile of the last few stretches with checks: high only if all of them are.
+
+        A start, or one moment without a processor, makes single checks slow; this tells that from
+        slowness that stays. None while there were too few stretches.
+        """
+        stretches: dict[int, Counter[int]] = {}
+        for second, counts in self._recent():
+            stretches.setdefault(second // _STRETCH_S, Counter()).update(counts)
+        last = [stretches[number] for number in sorted(stretches)[-_STRETCHES:]]
+        if len(last) < _STRETCHES:
+            return None
+        return min(_quantile_s(buckets, share) or 0.0 for buckets in last)
+
+    def _recent(self) -> list[tuple[int, Counter[int]]]:
+        oldest = int(self._clock()) - self._span_s
+        return [(second, counts) for second, counts in self._slices if second > oldest]
+
+
+def _quantile_s(buckets: Counter[int], share: float) -> float | None:
+    wanted = math.ceil(share * buckets.total())
+    seen = 0
+    for bucket in sorted(buckets):
+        seen += buckets[bucket]
+        if seen >= wanted:
+            return _upper_edge_s(bucket)
+    return None
 
 
 def _bucket(duration_s: float) -> int:

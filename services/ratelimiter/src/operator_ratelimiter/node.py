@@ -58,7 +58,7 @@ def build_node(settings: Settings) -> Node:
         counters=Counters(live, store, limits, blocks),
         registry=Registry(live, store),
         metrics=Metrics(),
-        latency=RecentLatency(span_s=settings.latency_span_s),
+        latency=RecentLatency(),
         tally=Tally(live),
     )
 

@@ -92,7 +92,6 @@ class Settings:
     sentinel_name: str = "limiter"
     sentinel_poll_s: float = 1.0
     sentinel_timeout_s: float = 0.5
-    latency_span_s: int = 15
     config_file: Path | None = None
     tally_keys_max: int = 5000
     http_connections_max: int = 1024

@@ -40,6 +40,11 @@ class DeclaredInvariant:
     on: frozenset[str] = frozenset()
     kinds: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def sentence(self) -> str:
+        """What must hold, in the words of its file."""
+        return self.expression.text
+
     def check(self, observation: Observation) -> Iterable[Finding]:
         """Whether it holds at every target that it speaks of."""
         others = self._others(observation)

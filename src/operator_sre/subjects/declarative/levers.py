@@ -31,7 +31,7 @@ def spec_of(lever: Lever) -> ToolSpec:
     target = Parameter("target", "the target that it is done to", infers="target")
     return ToolSpec(
         name=lever.tool,
-        sentence=f"{lever.sentence.rstrip('.')}. It runs: {lever.command}",
+        sentence=f"{lever.sentence.rstrip('.')}: it runs `{lever.command}`.",
         parameters=(target, *lever.parameters),
         risk=lever.risk,
         changes=True,

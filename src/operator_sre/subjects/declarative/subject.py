@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -44,6 +45,7 @@ class DeclarativeSubject:
         self._links = Links()
         self.name = settings.name
         self.invariants: Sequence[Invariant] = self._description.invariants
+        self.notes = self._description.notes
 
     def targets(self) -> Sequence[Target]:
         """Its parts as they are now."""
@@ -54,19 +56,21 @@ class DeclarativeSubject:
         targets = self.targets()
         if not targets:
             raise ObservationError(f"{self.name!r} has no targets to look at.")
-        at_once = asyncio.Semaphore(_at_once())
+        pace, links = _Pace(), self._links.anew()
         try:
-            seen = await asyncio.gather(*(self._seen(target, at_once) for target in targets))
+            seen = await asyncio.gather(*(self._seen(one, pace, links) for one in targets))
         finally:
-            await self._links.aclose()
+            await links.aclose()
         return Observation(self.name, self._settings.clock.now(), tuple(seen))
 
-    async def _seen(self, target: Target, at_once: asyncio.Semaphore) -> Seen:
+    async def _seen(self, target: Target, pace: _Pace, links: Links) -> Seen:
         probes = [one for one in self._description.probes if speaks_of(one.on, target)]
         if not probes:
             why = f"no probe looks at its kind {target.kind!r}"
             return Seen(target.name, {KIND: target.kind}, why)
-        found = await asyncio.gather(*(self._look(one, target, at_once) for one in probes))
+        places = [self._place(one, target, links) for one in probes]
+        looks = (self._look(*both, pace) for both in zip(probes, places, strict=True))
+        found = await asyncio.gather(*looks)
         readings: Readings = {KIND: target.kind}
         problems: list[str] = []
         for declared, (values, problem) in zip(probes, found, strict=True):
@@ -75,19 +79,42 @@ class DeclarativeSubject:
                 problems.append(f"{declared.name}: {problem}")
         return Seen(target.name, readings, "; ".join(problems)[:PROBLEM_CHARACTERS_MAX])
 
-    async def _look(
-        self, declared: DeclaredProbe, target: Target, at_once: asyncio.Semaphore
-    ) -> tuple[Readings, str]:
+    def _place(self, declared: DeclaredProbe, target: Target, links: Links) -> Place:
         timeout_s = min(declared.timeout_s or self._settings.timeout_s, self._settings.timeout_s)
-        place = Place(target, self._settings, timeout_s, self._links, declared.name)
-        async with at_once:
+        return Place(target, self._settings, timeout_s, links, declared.name)
+
+    async def _look(
+        self, declared: DeclaredProbe, place: Place, pace: _Pace
+    ) -> tuple[Readings, str]:
+        async with pace.turn():
             try:
-                async with asyncio.timeout(timeout_s + ENDING_S):
+                async with asyncio.timeout(place.timeout_s + ENDING_S):
                     return await declared.probe.look(place), ""
             except Blind as blind:
                 return {}, str(blind)
             except TimeoutError:
                 return {}, "looking at it took too long"
+            except Exception as error:  # noqa: BLE001  one target must not blind us for the others
+                return {}, f"looking at it broke: {type(error).__name__}"
+
+
+class _Pace:
+    """Lets many looks be under way, and begins one after the other.
+
+    If all began at once, each would be measured with the work that all others make for us.
+    """
+
+    def __init__(self) -> None:
+        self._under_way = asyncio.Semaphore(_at_once())
+        self._beginning = asyncio.Lock()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait until it may begin; whoever hangs delays nobody."""
+        async with self._under_way:
+            async with self._beginning:
+                await asyncio.sleep(0)  # what the others are waiting for comes first
+            yield
 
 
 def description_of(options: Mapping[str, Any]) -> Description:

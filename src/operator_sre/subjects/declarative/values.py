@@ -32,7 +32,7 @@ def plain(value: object) -> Value:
         try:
             found = float(value)
         except OverflowError:
-            found = math.copysign(math.inf, value)
+            found = math.inf if value > 0 else -math.inf
         if math.isnan(found):
             return None
         return max(-sys.float_info.max, min(sys.float_info.max, found))

@@ -207,10 +207,10 @@ class Etcd:
             claim = {"name": access.user, "password": password}
             place = f"{base}/v3/auth/authenticate"
             sent = await self._send(target, "POST", place, claim, {}, timeout_s)
-            token = _read(*sent[:2], 0.0, as_text=False).body.get("token")
-            self._tokens[target.name] = token if isinstance(token, str) else ""
-        token = self._tokens[target.name]
-        return {"authorization": token} if token else {}
+            given = _read(*sent[:2], 0.0, as_text=False).body.get("token")
+            self._tokens[target.name] = given if isinstance(given, str) else ""
+        known = self._tokens[target.name]
+        return {"authorization": known} if known else {}
 
     def _client(self, access: Access) -> httpx2.AsyncClient:
         if access not in self._clients:

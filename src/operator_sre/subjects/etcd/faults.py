@@ -25,13 +25,15 @@ from operator_sre.subjects.etcd.faults_space import COMPACTION_LAG, QUOTA_REACHE
 from operator_sre.subjects.etcd.members import KIND
 from operator_sre.subjects.etcd.place import data_dir
 from operator_sre.subjects.etcd.tools import etcd_tools
-from operator_sre.subjects.etcd.witness import settings_of, witness
+from operator_sre.subjects.etcd.witness import Witness, settings_of, witness
 
 __all__ = ["FAULTS"]
 
 FAR_S = 0.15
 SLOW_S = 0.4
 FILES_MAX = 16
+MEMORY_BYTES = 64 << 20
+HEAVY, HEAVY_BYTES = 8, 6 << 20
 SETTLE_S = 0.3
 DAMAGE_BYTES = 64 * 1024
 TRIES_MAX = 20
@@ -49,6 +51,26 @@ def _leading(fault: Fault, *, leads: bool) -> Fault:
         return await fault.inject(scene)
 
     return replace(fault, inject=inject)
+
+
+def _pressed(fault: Fault) -> Fault:
+    """The same fault, and requests that need what the target cannot have any more."""
+
+    async def inject(scene: Scene) -> Mapping[str, str]:
+        notes = await fault.inject(scene)
+        async with witness(scene) as sees:
+            for _ in range(TRIES_MAX):
+                await asyncio.gather(*(_heavy(sees, scene) for _ in range(HEAVY)))
+                if Ability.KILL in scene.rig.hurt(scene.target.name):
+                    break
+        return notes
+
+    return replace(fault, inject=inject)
+
+
+async def _heavy(sees: Witness, scene: Scene) -> None:
+    # It is read and unpacked before it is refused for its size, so that nothing is written.
+    await sees.put(scene.target, "shop/photo", bytes(HEAVY_BYTES))
 
 
 async def _damage(scene: Scene) -> Mapping[str, str]:
@@ -170,6 +192,7 @@ FAULTS: tuple[Fault, ...] = (
     replace(
         filled("disk_pressure", KIND, breaks=("disk_full", "member_down")), end=RightEnd.ESCALATED
     ),
+    _pressed(limited("memory_limit", KIND, breaks=("member_down",), memory_bytes=MEMORY_BYTES)),
     limited("file_descriptors", KIND, breaks=("member_down",), files=FILES_MAX),
     occupied("port_taken", KIND, breaks=("member_down",)),
     flooded("log_flood", KIND, breaks=("log_oversized",)),

@@ -79,20 +79,7 @@ def invariants_of(options: Options) -> Sequence[MemberInvariant]:
             grace_s=10.0,
             judge=lambda seen, _: _lag(seen, options),
         ),
-        MemberInvariant(
-            name="database_near_quota",
-            sentence="The database of a member has room below its quota.",
-            severity=warning,
-            grace_s=0.0,
-            judge=lambda seen, _: _quota(seen, options),
-        ),
-        MemberInvariant(
-            name="alarm_raised",
-            sentence="No member has raised an alarm.",
-            severity=critical,
-            grace_s=0.0,
-            judge=lambda seen, _: _alarm(seen),
-        ),
+        *_space(options),
         *_speed(options),
         MemberInvariant(
             name="peer_unreachable",
@@ -116,6 +103,25 @@ def invariants_of(options: Options) -> Sequence[MemberInvariant]:
             judge=lambda seen, all_: _lease(seen, all_, options),
         ),
         *_housekeeping(options),
+    )
+
+
+def _space(options: Options) -> Sequence[MemberInvariant]:
+    return (
+        MemberInvariant(
+            name="database_near_quota",
+            sentence="The database of a member has room below its quota.",
+            severity=Severity.WARNING,
+            grace_s=0.0,
+            judge=lambda seen, _: _quota(seen, options),
+        ),
+        MemberInvariant(
+            name="alarm_raised",
+            sentence="No member has raised an alarm.",
+            severity=Severity.CRITICAL,
+            grace_s=0.0,
+            judge=lambda seen, _: _alarm(seen),
+        ),
     )
 
 

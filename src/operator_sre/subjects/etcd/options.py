@@ -54,14 +54,14 @@ def options_from(given: Mapping[str, Any]) -> Options:
     return Options(**chosen)
 
 
-def _checked(name: str, value: object, default: object) -> object:
+def _checked(name: str, value: Any, default: object) -> object:
     if isinstance(default, bool):
         if isinstance(value, bool):
             return value
         raise ConfigError(f"{name!r} has to be true or false.")
     whole = isinstance(default, int)
-    wanted: type | Any = int if whole else int | float
-    if isinstance(value, bool) or not isinstance(value, wanted) or value < 0:
+    fits = isinstance(value, int) if whole else isinstance(value, int | float)
+    if isinstance(value, bool) or not fits or value < 0:
         kind = "a whole number" if whole else "a number"
         raise ConfigError(f"{name!r} has to be {kind} of 0 or more.")
     return value if whole else float(value)

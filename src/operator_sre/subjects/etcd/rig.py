@@ -13,7 +13,7 @@ from operator_sre.subjects.etcd.client import encoded
 from operator_sre.subjects.etcd.members import KIND
 from operator_sre.subjects.etcd.place import CONFIG_FILE
 
-__all__ = ["QUOTA_BYTES", "rig"]
+__all__ = ["QUOTA_BYTES", "rig", "server_path"]
 
 MEMBERS = ("member-1", "member-2", "member-3")
 QUOTA_BYTES = 32 << 20
@@ -47,7 +47,7 @@ log-level: warn
 
 def rig() -> RigSpec:
     """Members that know each other, and traffic. MissingExtraError without the extra `lab`."""
-    server = _server()
+    server = server_path()
     cluster = ",".join(f"{name}=http://127.0.0.1:{{{name}.port:peer}}" for name in MEMBERS)
     members = tuple(
         ProcessSpec(
@@ -72,7 +72,7 @@ def rig() -> RigSpec:
     return RigSpec("etcd", members, load)
 
 
-def _server() -> str:
+def server_path() -> str:
     """The etcd on PATH, else the one that comes with the wheel."""
     if on_path := shutil.which("etcd"):
         return on_path

@@ -57,7 +57,8 @@ class EtcdCluster:
             raise ObservationError(f"{self.name!r} has no targets to look at.")
         members = [target for target in targets if target.kind == KIND]
         async with Etcd(self._settings, self._tokens) as etcd:
-            cluster = Cluster(await asyncio.gather(*(glimpse_of(etcd, one) for one in members)))
+            glimpses = await asyncio.gather(*(glimpse_of(etcd, one) for one in members))
+            cluster = Cluster(glimpses)
             probed = await probe(
                 etcd,
                 cluster,
@@ -68,30 +69,38 @@ class EtcdCluster:
         if probed.hashes is not None:
             self._compare(cluster, probed)
         self._follow(cluster)
-        at = self._settings.clock.monotonic()
-        deaf = {one.target.name: self._hearing.deaf_to(one, at) for one in cluster.up}
-        lost = cluster.lost_peers(deaf)
-        quorum = cluster.quorum(probed.reads)
-        seen = []
-        for one in cluster.glimpses:
-            beside = await asyncio.to_thread(local_readings, one.target, down=not one.up)
-            whole: dict[str, Value] = {
-                "kind": KIND,
-                **self._disk(beside),
-                "quorum": quorum,
-                "voters": cluster.voters,
-                "healthy_voters": cluster.healthy_voters,
-            }
-            if one.up:
-                whole |= self._readings(one, cluster, probed)
-                whole["peers_lost"] = lost.get(one.target.name)
-            elif not one.problem:
-                strange = "what answers there is not etcd: " if one.status.strange else ""
-                whole |= {"reachable": False, "error": strange + one.status.error}
-            seen.append(Seen(one.target.name, whole, one.problem))
+        beside = await asyncio.gather(
+            *(asyncio.to_thread(local_readings, one.target, down=not one.up) for one in glimpses)
+        )
+        seen = self._seen(cluster, probed, beside)
         strange = [target for target in targets if target.kind != KIND]
         seen += [Seen(one.name, problem=f"its kind {one.kind!r} is not known") for one in strange]
         return Observation(self.name, self._settings.clock.now(), tuple(seen))
+
+    def _seen(
+        self, cluster: Cluster, probed: Probed, beside: Sequence[dict[str, Value]]
+    ) -> list[Seen]:
+        """What was seen of every member, with what holds for the whole cluster."""
+        at = self._settings.clock.monotonic()
+        deaf = {one.target.name: self._hearing.deaf_to(one, at) for one in cluster.up}
+        lost = cluster.lost_peers(deaf)
+        whole: dict[str, Value] = {
+            "kind": KIND,
+            "quorum": cluster.quorum(probed.reads),
+            "voters": cluster.voters,
+            "healthy_voters": cluster.healthy_voters,
+        }
+        seen = []
+        for one, local in zip(cluster.glimpses, beside, strict=True):
+            readings = {**whole, **self._disk(local)}
+            if one.up:
+                readings |= self._readings(one, cluster, probed)
+                readings["peers_lost"] = lost.get(one.target.name)
+            elif not one.problem:
+                stranger = "what answers there is not etcd: " if one.status.strange else ""
+                readings |= {"reachable": False, "error": stranger + one.status.error}
+            seen.append(Seen(one.target.name, readings, one.problem))
+        return seen
 
     def _readings(self, one: Glimpse, cluster: Cluster, probed: Probed) -> dict[str, Value]:
         readings: dict[str, Value] = {"reachable": True, **status_readings(one, cluster)}

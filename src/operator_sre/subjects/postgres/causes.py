@@ -11,11 +11,18 @@ from operator_protocols.domain.verdict import Risk
 __all__ = ["CAUSES"]
 
 _SERVER = ("server",)
-# What is seen of a server that answers and has something wrong inside.
+# What is seen of a server that answers and has something wrong inside. Whoever knocks at its port
+# without speaking its language is shown out without a word.
 _ALIVE: Mapping[str, Mapping[str, float]] = {
     "process": {"alive": 0.97, "dead": 0.01, "stopped": 0.01, "unknown": 0.01},
-    "port": {"answers": 0.96, "silent": 0.01, "refused": 0.01, "closed": 0.01, "unknown": 0.01},
+    "port": {"closed": 0.9, "answers": 0.07, "silent": 0.01, "refused": 0.01, "unknown": 0.01},
     "log": {"quiet": 0.55, "errors": 0.35, "ended": 0.05, "unknown": 0.05},
+}
+# One that serves nobody does not even do that.
+_HUNG: Mapping[str, Mapping[str, float]] = {
+    "process": {"alive": 0.97, "dead": 0.01, "stopped": 0.01, "unknown": 0.01},
+    "port": {"silent": 0.8, "refused": 0.16, "closed": 0.01, "answers": 0.02, "unknown": 0.01},
+    "log": {"quiet": 0.45, "errors": 0.45, "ended": 0.05, "unknown": 0.05},
 }
 
 
@@ -60,7 +67,22 @@ def _remedy(
     return Remedy(tool, sentence, trade_off, risk, reversible=False, arguments=arguments or {})
 
 
+_RESTART = _remedy(
+    "restart_node",
+    "start it again",
+    "its sessions are lost, and it is away for a moment",
+    Risk.MEDIUM,
+)
+
 CAUSES: tuple[Cause, ...] = (
+    Cause(
+        name="process_hung",
+        sentence="its process runs but serves nobody",
+        prior=0.1,
+        predicts=_HUNG,
+        remedies=(_RESTART,),
+        breaks=("server_down", "no_primary", "replica_detached", "replication_lag"),
+    ),
     _cause(
         "lock_held",
         "a session holds a lock that others wait for",
@@ -181,12 +203,7 @@ CAUSES: tuple[Cause, ...] = (
         "a setting was changed that only a restart brings into effect",
         0.3,
         ("settings_pending_restart",),
-        _remedy(
-            "restart_node",
-            "start it again",
-            "its sessions are lost, and it is away for a moment",
-            Risk.MEDIUM,
-        ),
+        _RESTART,
     ),
     _cause(
         "index_missing", "a large table has no index for what is asked", 0.3, ("missing_index",)

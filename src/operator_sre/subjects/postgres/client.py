@@ -1,8 +1,8 @@
 """An application of the rig, started as `python -m operator_sre.subjects.postgres.client`.
 
-It asks the primary something every second, and beside that does what `work.json` in its directory
-says, once for each id: it opens sessions, runs their statements, and keeps them open until it is
-told something else. A session that somebody ends is not opened again.
+It asks the primary something every second, and beside that does the jobs that `work.json` in its
+directory has, each once: it opens the sessions of a job, runs their statements, and keeps them open
+until the job is taken out again. A session that somebody ends is not opened again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from operator_sre.subjects.postgres.session import driver
 
 __all__ = ["STATE_FILE", "WORK_FILE", "Client", "main"]
 
-WORK_FILE, STATE_FILE = "work.json", "state.json"
+WORK_FILE = "work.json"
+STATE_FILE = "state.json"
 NAME, USER = "billing", "shop"
 LOOK_S, WORK_S = 0.1, 1.0
 CONNECT_S = 5
@@ -38,10 +39,8 @@ class Client:
         self._servers: Mapping[str, str] = json.loads(
             (directory / "servers.json").read_text(encoding="utf-8")
         )
-        self._sessions: list[asyncio.Task[None]] = []
-        self._open = 0
         # What was to be done before it was started anew is not its work any more.
-        self._done = self._work().get("id", "")
+        self._jobs: dict[str, list[asyncio.Task[None]]] = {name: [] for name in self._work()}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -62,23 +61,22 @@ class Client:
     async def _follow(self) -> None:
         while True:
             work = self._work()
-            if work.get("id", "") != self._done:
-                await self._begin(work)
+            for name in [one for one in self._jobs if one not in work]:
+                await _ended(self._jobs.pop(name))
+                self._tell()
+            for name in [one for one in work if one not in self._jobs]:
+                self._jobs[name] = []
+                await self._begin(self._jobs[name], work[name])
+                self._tell()
             await asyncio.sleep(LOOK_S)
 
-    async def _begin(self, work: Mapping[str, Any]) -> None:
-        """Leave what was done before, and open the sessions one after the other."""
-        for task in self._sessions:
-            task.cancel()
-        await asyncio.gather(*self._sessions, return_exceptions=True)
-        self._sessions, self._open = [], 0
-        for session in work.get("sessions", ()):
+    async def _begin(self, tasks: list[asyncio.Task[None]], sessions: Any) -> None:
+        """Open the sessions of a job one after the other."""
+        for session in sessions:
             begun = asyncio.Event()
             hold = self._hold(session["server"], session.get("statements", ()), begun)
-            self._sessions.append(asyncio.create_task(hold))
+            tasks.append(asyncio.create_task(hold))
             await begun.wait()
-        self._done = work.get("id", "")
-        self._tell()
 
     async def _hold(self, server: str, statements: list[str], begun: asyncio.Event) -> None:
         """One session: the last statement may take as long as it likes."""
@@ -86,7 +84,6 @@ class Client:
             async with await self._connect(server) as connection:
                 for statement in statements[:-1]:
                     await connection.execute(statement.encode())
-                self._open += 1
                 begun.set()
                 for statement in statements[-1:]:
                     await connection.execute(statement.encode())
@@ -119,8 +116,14 @@ class Client:
 
     def _tell(self) -> None:
         draft = self._directory / f".{STATE_FILE}"
-        draft.write_text(json.dumps({"id": self._done, "open": self._open}), encoding="utf-8")
+        draft.write_text(json.dumps(sorted(self._jobs)), encoding="utf-8")
         draft.replace(self._directory / STATE_FILE)
+
+
+async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _serve(directory: Path, port: int) -> None:

@@ -39,6 +39,11 @@ __all__ = [
 
 SLOT = "analytics"
 SESSIONS = 45
+# What the application calls its jobs.
+REPORT = "report"
+INVOICES = "invoices"
+REMINDERS = "reminders"
+EXPORT = "export"
 WAIT = "SELECT pg_sleep(86400)"
 DRIFT_LINE = "work_mem = '9MB'"
 BROKEN_LINE = "work_mem = '9 parsecs'"
@@ -60,16 +65,20 @@ class Deed:
     oracle: Oracle
 
 
-def _by_application(sessions: Sessions, sql: str, sentence: str) -> Deed:
+def _by_application(job: str, sessions: Sessions, sql: str, sentence: str) -> Deed:
     """Sessions of the application; over when `sql` counts none of them at the target."""
 
     async def inject(scene: Scene) -> Mapping[str, str]:
-        return await work(scene, sessions)
+        await work(scene, job, sessions)
+        return _NOTHING
+
+    async def heal(scene: Scene) -> None:
+        await leave(scene, job)
 
     async def oracle(scene: Scene) -> str:
         return _told(await answer(scene.target, sql), sentence)
 
-    return Deed(inject, leave, oracle)
+    return Deed(inject, heal, oracle)
 
 
 def _told(count: object, sentence: str) -> str:
@@ -172,11 +181,15 @@ _READER: Sessions = (
 
 
 async def _hold_replay(scene: Scene) -> Mapping[str, str]:
-    notes = await work(scene, _READER)
+    await work(scene, REPORT, _READER)
     async with owner_of(scene.of(PRIMARY)) as session:
         # A lock like that of a change of the table, which every replica has to take as well.
         await session.do("BEGIN; LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE; COMMIT")
-    return notes
+    return _NOTHING
+
+
+async def _release_replay(scene: Scene) -> None:
+    await leave(scene, REPORT)
 
 
 async def _is_held(scene: Scene) -> str:
@@ -285,7 +298,7 @@ async def _are_two(scene: Scene) -> str:
 
 WRONG_CREDENTIAL = Deed(_cut_login, _mend_login, _attached)
 REPLAY_PAUSE = Deed(_pause_replay, _resume_replay, _is_replaying)
-REPLAY_CONFLICT = Deed(_hold_replay, leave, _is_held)
+REPLAY_CONFLICT = Deed(_hold_replay, _release_replay, _is_held)
 SLOT_LEFT = Deed(_leave_slot, _drop_slot, _slot_is_left)
 MISSING_INDEX = Deed(_drop_index, _create_index, _lacks_index)
 VACUUM_OFF = Deed(_stop_vacuum, _vacuum, _is_unclean)
@@ -294,6 +307,7 @@ BAD_CONFIGURATION = _setting(BROKEN_LINE, loaded=True)
 CONFIGURATION_DRIFT = _setting(DRIFT_LINE, loaded=False)
 RESTART_PENDING = _restart_pending()
 LOCK_CONTENTION = _by_application(
+    INVOICES,
     (
         {
             "server": PRIMARY,
@@ -309,6 +323,7 @@ LOCK_CONTENTION = _by_application(
     "the lock on the table is held",
 )
 IDLE_IN_TRANSACTION = _by_application(
+    REMINDERS,
     (
         {
             "server": PRIMARY,
@@ -320,6 +335,7 @@ IDLE_IN_TRANSACTION = _by_application(
     "a session is idle in its transaction",
 )
 CONNECTIONS_EXHAUSTED = _by_application(
+    EXPORT,
     tuple({"server": PRIMARY, "statements": ["SELECT 1"]} for _ in range(SESSIONS)),
     "SELECT greatest(count(*) - 20, 0) FROM pg_stat_activity WHERE application_name = 'billing'",
     "the application holds most of the connections",

@@ -11,7 +11,8 @@ from operator_protocols.ports import SubjectSettings
 
 __all__ = ["ACTING", "PASSWORDS_FILE", "WATCHING", "Login", "home_of", "login_of", "password_in"]
 
-WATCHING, ACTING = "operator", "operator_acting"
+WATCHING = "operator"
+ACTING = "operator_acting"
 # Lines as libpq has them in its own file: host:port:database:user:password.
 PASSWORDS_FILE = "pgpass"
 DATABASE = "postgres"

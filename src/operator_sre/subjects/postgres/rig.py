@@ -24,8 +24,12 @@ __all__ = [
     "rig",
 ]
 
-PRIMARY, REPLICA, BILLING = "primary", "replica", "billing"
-SUPERUSER, REPLICATOR, SHOP = "postgres", "replicator", "shop"
+PRIMARY = "primary"
+REPLICA = "replica"
+BILLING = "billing"
+SUPERUSER = "postgres"
+REPLICATOR = "replicator"
+SHOP = "shop"
 CONFIG_FILE = "postgresql.conf"
 OWNER_FILE = "owner.pgpass"
 # Where this lies, the replica is made anew from the primary at its next start.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import secrets
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,28 +72,45 @@ def password_of(target: Target, user: str) -> str:
     return password_in((_home(target, OWNER_FILE) / OWNER_FILE).read_text(encoding="utf-8"), user)
 
 
-async def work(scene: Scene, sessions: Sessions) -> Mapping[str, str]:
+async def work(scene: Scene, job: str, sessions: Sessions) -> None:
     """Let the application open these sessions, and wait until it has."""
-    identity = secrets.token_hex(8)
-    record = {"id": identity, "sessions": list(sessions)}
     home = _home(scene.of(BILLING), "servers.json")
-    draft = home / f".{WORK_FILE}"
-    draft.write_text(json.dumps(record), encoding="utf-8")
-    draft.replace(home / WORK_FILE)
+    _order(home, {**_ordered(home), job: list(sessions)})
+    await _until(home, lambda done: job in done)
+
+
+async def leave(scene: Scene, job: str) -> None:
+    """Let the application close the sessions of a job, if need be by starting it anew."""
+    home = _home(scene.of(BILLING), "servers.json")
+    _order(home, {name: one for name, one in _ordered(home).items() if name != job})
+    try:
+        await _until(home, lambda done: job not in done)
+    except RigError:
+        await scene.rig.restart(BILLING)
+
+
+async def _until(home: Path, holds: Callable[[list[str]], bool]) -> None:
     ends = time.monotonic() + WORK_S_MAX
-    while _state(home).get("id") != identity:
+    while not holds(_done(home)):
         if time.monotonic() > ends:
             raise RigError(f"{BILLING} does not do what it was told.", next_step="Is it running?")
         await asyncio.sleep(POLL_S)
-    return {"work": identity}
 
 
-async def leave(scene: Scene) -> None:
-    """Let the application close its sessions, if need be by starting it anew."""
-    try:
-        await work(scene, [])
-    except RigError:
-        await scene.rig.restart(BILLING)
+def _order(home: Path, jobs: Mapping[str, object]) -> None:
+    draft = home / f".{WORK_FILE}"
+    draft.write_text(json.dumps(jobs), encoding="utf-8")
+    draft.replace(home / WORK_FILE)
+
+
+def _ordered(home: Path) -> dict[str, object]:
+    found = _json(home / WORK_FILE)
+    return found if isinstance(found, dict) else {}
+
+
+def _done(home: Path) -> list[str]:
+    found = _json(home / STATE_FILE)
+    return found if isinstance(found, list) else []
 
 
 def append_setting(target: Target, line: str) -> None:
@@ -133,9 +149,8 @@ def _home(target: Target, file: str) -> Path:
     return found
 
 
-def _state(home: Path) -> dict[str, Any]:
+def _json(file: Path) -> Any:
     try:
-        found = json.loads((home / STATE_FILE).read_text(encoding="utf-8"))
+        return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return None

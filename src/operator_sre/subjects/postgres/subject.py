@@ -28,7 +28,8 @@ from operator_sre.subjects.postgres.thresholds import thresholds_of
 
 __all__ = ["CLIENT", "SERVER", "Postgres"]
 
-SERVER, CLIENT = "server", "client"
+SERVER = "server"
+CLIENT = "client"
 WHY_CHARACTERS_MAX = 160
 NOT_A_MONITOR = "our role may not see what others do: GRANT pg_monitor to it"
 

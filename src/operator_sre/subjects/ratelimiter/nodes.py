@@ -36,7 +36,7 @@ NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 TEXT_CHARS_MAX = 300
 READINGS = (
     *("status", "store_connected", "store_error", "store_address", "store_moves", "degraded"),
-    *("draining", "p99_check_ms", "uptime_s", "process", "version"),
+    *("draining", "p99_check_ms", "p99_sustained_ms", "uptime_s", "process", "version"),
     *("default_limit", "window_s", "key_prefix", "on_store_loss"),
 )
 

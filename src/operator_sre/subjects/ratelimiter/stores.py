@@ -28,7 +28,7 @@ LIMITS_MAX = 500
 SUSPECTS_MAX = 20
 MEMBERS_MAX = 1000
 DRIFT_MAX = 5
-_WELL = ("PONG", "NOAUTH", "LOADING", "BUSY", "MASTERDOWN", "WRONGPASS", "NOPERM")
+_WELL = ("PONG", "NOAUTH", "LOADING", "BUSY", "MASTERDOWN", "WRONGPASS", "NOPERM", "MISCONF")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,8 @@ def _answered(target: Target, said: Reply, auth: Reply) -> StoreLook:
     if not word.startswith(_WELL):
         return StoreLook(Seen(target.name, {"kind": target.kind}, f"it answered {word!r} to PING"))
     readings: dict[str, Value] = {"kind": target.kind, "reachable": True}
-    if isinstance(said, Refusal):
+    # One that cannot write to its disk refuses a PING and answers everything else.
+    if isinstance(said, Refusal) and not word.startswith("MISCONF"):
         readings["refusal"] = said.text[:200]
         if isinstance(auth, Refusal):
             readings["refusal"] = auth.text[:200]

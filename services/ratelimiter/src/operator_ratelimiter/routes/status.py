@@ -22,7 +22,8 @@ class NodeHealth:
     """This node about itself; it answers, so it is up, whatever its store does.
 
     `process` is what its members in the windows are marked with. `draining` is why it takes no
-    checks, None when it does. `degraded` says that checks are answered without the store.
+    checks, None when it does. `degraded` says that checks are answered without the store. The
+    latency is that of the last minute; the sustained one is high only while it stays high.
     """
 
     name: str
@@ -37,6 +38,7 @@ class NodeHealth:
     draining: str | None
     uptime_s: float
     p99_check_ms: float | None
+    p99_sustained_ms: float | None
     default_limit: int
     window_s: float
     key_prefix: str
@@ -59,7 +61,6 @@ class NodeTally:
 async def health(node: CurrentNode) -> NodeHealth:
     """This node's state, with a fresh look at the store that is bounded in time."""
     connected = await node.store.ping()
-    p99_s = node.latency.quantile_s(0.99)
     settings, draining = node.settings, node.registry.draining
     return NodeHealth(
         name=settings.name,
@@ -73,7 +74,8 @@ async def health(node: CurrentNode) -> NodeHealth:
         degraded=node.store.degraded,
         draining=draining,
         uptime_s=round(time.monotonic() - node.started_s, 3),
-        p99_check_ms=None if p99_s is None else round(p99_s * 1000, 3),
+        p99_check_ms=_milliseconds(node.latency.quantile_s(0.99)),
+        p99_sustained_ms=_milliseconds(node.latency.sustained_s(0.99)),
         default_limit=settings.default_limit,
         window_s=settings.window_s,
         key_prefix=settings.key_prefix,
@@ -110,6 +112,10 @@ async def metrics(node: CurrentNode) -> Response:
         moves=node.store.moves,
     )
     return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 3)
 
 
 async def _count_counters(node: Node) -> int | None:

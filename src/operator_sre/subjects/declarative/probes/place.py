@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import importlib
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Access, Target
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Address",
     "Blind",
+    "Counted",
     "Links",
     "Place",
     "Probe",
@@ -38,6 +42,7 @@ T = TypeVar("T")
 Address = tuple[str, int]
 Readings = dict[str, Value]
 ERROR_CHARACTERS_MAX = 160
+APART_S_MIN = 0.2
 _OUR_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 _SILENT = "it does not answer in time"
 
@@ -46,13 +51,28 @@ class Blind(Exception):
     """It could not be looked at at all, so that nothing follows from it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a counter showed, when, and how fast it was then."""
+
+    at: float
+    value: float
+    rate: float | None
+
+
 class Links:
     """What is shared by the looks at one subject: trust, clients, and what was counted before."""
 
     def __init__(self) -> None:
         self._contexts: dict[tuple[object, ...], ssl.SSLContext] = {}
         self._clients: dict[int, httpx2.AsyncClient] = {}
-        self.counted: dict[tuple[str, ...], tuple[float, float]] = {}
+        self.counted: dict[tuple[str, ...], Counted] = {}
+
+    def anew(self) -> Links:
+        """The same trust and memory with connections of its own: two looks may overlap."""
+        made = Links()
+        made._contexts, made.counted = self._contexts, self.counted
+        return made
 
     def trust(self, access: Access) -> ssl.SSLContext:
         """Whom to trust when speaking TLS, made anew when one of its files has changed."""
@@ -71,8 +91,7 @@ class Links:
 
     def client(self, access: Access | None) -> httpx2.AsyncClient:
         """A client for one look; with no TLS asked for, none is trusted."""
-        import httpx2
-
+        httpx2 = _loaded()
         context = self.trust(access) if access is not None and access.tls else _NO_AUTHORITIES
         if id(context) not in self._clients:
             self._clients[id(context)] = httpx2.AsyncClient(
@@ -88,6 +107,15 @@ class Links:
         clients, self._clients = list(self._clients.values()), {}
         for client in clients:
             await client.aclose()
+
+
+@cache
+def _loaded() -> Any:
+    """The client, with all that it would load in the middle of the first look."""
+    for name in ("anyio._backends._asyncio", "h11", "httpcore2", "idna"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    return importlib.import_module("httpx2")
 
 
 # Loading the machine's certificate authorities, which a client does for itself otherwise, would
@@ -117,18 +145,29 @@ class Place:
         except ObservationError as error:
             raise Blind(str(error)) from error
 
-    def rate(self, field_name: str, value: float) -> Value:
+    def forget_others(self, names: Iterable[str]) -> None:
+        """Remember no counters of this probe but these."""
+        kept = set(names)
+        mine = (self.target.name, self.probe)
+        for key in [key for key in self.links.counted if key[:2] == mine and key[2] not in kept]:
+            del self.links.counted[key]
+
+    def rate(self, field_name: str, value: float) -> float | None:
         """How much a counter grew in a second since the last look; None at the first.
 
-        One that was set back has begun anew, and nobody knows how far it had come before.
+        One that was set back has begun anew, and nobody knows how far it had come before. Of two
+        looks at almost the same time the second says what the first said.
         """
         key = (self.target.name, self.probe, field_name)
         now = self.settings.clock.monotonic()
         before = self.links.counted.get(key)
-        self.links.counted[key] = (now, value)
-        if before is None or now <= before[0] or value < before[1]:
-            return None
-        return (value - before[1]) / (now - before[0])
+        if before is not None and now - before.at < APART_S_MIN:
+            return before.rate
+        rate = None
+        if before is not None and value >= before.value:
+            rate = (value - before.value) / (now - before.at)
+        self.links.counted[key] = Counted(now, value, rate)
+        return rate
 
 
 class Probe(Protocol):

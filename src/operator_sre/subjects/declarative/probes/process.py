@@ -56,7 +56,6 @@ class ProcessProbe:
         rows = await asyncio.to_thread(self._rows)
         if not rows:
             return down("there is no such process", alive=False, count=0)
-        cpu_s = sum(row.cpu_s for row in rows)
         readings: Readings = {
             "alive": True,
             "count": len(rows),
@@ -68,9 +67,13 @@ class ProcessProbe:
         open_files = [_open_files(row.pid) for row in rows]
         if None not in open_files:
             readings["open_files"] = sum(one for one in open_files if one is not None)
-        rate = place.rate("cpu_percent", cpu_s)
-        if isinstance(rate, float):
-            readings["cpu_percent"] = round(rate * 100, 2)
+        # Each by itself: one that came or went would make the sum of all jump.
+        used = {f"cpu of {row.pid} since {row.started}": row.cpu_s for row in rows}
+        rates = [place.rate(name, cpu_s) for name, cpu_s in used.items()]
+        place.forget_others(used)
+        known = [rate for rate in rates if rate is not None]
+        if known:
+            readings["cpu_percent"] = round(sum(known) * 100, 2)
         stopped = readings["state"] == "stopped"
         return checked(readings, "its process is stopped" if stopped else "")
 

@@ -1,0 +1,153 @@
+"""A real cluster under real faults, and what is seen of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from operator_protocols.domain.health import Health
+from operator_protocols.ports import RightEnd
+from operator_sre.lab.faults import is_over
+from operator_sre.subjects.etcd import plugin
+from operator_sre.subjects.etcd.client import Etcd, number
+from operator_sre.subjects.etcd.faults_space import COMPACTION_LAG, QUOTA_REACHED
+from operator_sre.subjects.etcd.lease import LeaseClock
+from operator_sre.subjects.etcd.probes import PROBE_KEY, read_from, write_to
+from operator_sre.subjects.etcd.rig import QUOTA_BYTES
+from tests.subjects.etcd.looks import Watch, fault_named
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(180)]
+
+
+async def test_all_of_a_healthy_cluster_is_seen(watch: Watch) -> None:
+    look = await watch.healthy()
+    readings = {one.target: one.readings for one in look.seen}
+    assert sum(one["is_leader"] is True for one in readings.values()) == 1
+    assert len({one["leader"] for one in readings.values()}) == 1
+    assert len({one["raft_term"] for one in readings.values()}) == 1
+    assert len({one["member_id"] for one in readings.values()}) == 3
+    for one in readings.values():
+        assert one["quota_bytes"] == QUOTA_BYTES
+        assert (one["voters"], one["healthy_voters"], one["quorum"]) == (3, 3, True)
+        assert (one["peers_lost"], one["alarms"], one["agrees"]) == ("", "", True)
+        assert isinstance(one["read_ms"], float)
+        assert isinstance(one["revision"], int)
+        assert one["learner"] is False
+        assert one["proposals_failed"] is not None
+        assert one["proposals_pending"] is not None
+    (leader,) = [one for one in readings.values() if one["is_leader"]]
+    assert isinstance(leader["write_ms"], float)
+    assert leader["lease_left_s"] is not None
+
+
+async def test_looking_leaves_no_key(watch: Watch) -> None:
+    target = watch.target(await watch.leader())
+    async with Etcd(watch.settings) as etcd:
+        written = await write_to(etcd, target)
+        read = await read_from(etcd, target)
+    # It was agreed on, and its condition did not hold.
+    assert written.ok, written.error
+    assert "succeeded" not in written.body
+    assert "kvs" not in read.body
+    assert await watch.value(target.name, PROBE_KEY) is None
+
+
+async def test_a_member_that_is_gone_hides_nobody(watch: Watch) -> None:
+    target = await watch.leader()
+    async with watch.breaking("leader_down", target):
+        look = await watch.broken("member_down", target)
+        others = [one.target for one in look.seen if one.target != target]
+
+        await watch.until(
+            lambda _, found: all(
+                one.health is Health.HEALTHY for (_, name), one in found.items() if name in others
+            )
+        )
+
+
+@pytest.mark.slow
+async def test_a_member_cut_from_its_peers_is_found_at_it_alone(watch: Watch) -> None:
+    target = await watch.follower()
+    async with watch.breaking("network_partition", target) as fault:
+        await watch.broken("no_leader", target)
+        await watch.broken("raft_lag", target)
+        look = await watch.broken("peer_unreachable", target)
+        lost = {one.target: one.readings.get("peers_lost") for one in look.seen}
+        assert [name for name, peers in lost.items() if peers] == [target]
+        assert fault.end is RightEnd.ESCALATED
+        assert await is_over(watch.rig, fault) != ""
+
+
+async def test_a_far_leader_is_mended_by_moving_it(watch: Watch) -> None:
+    target = await watch.follower()
+    async with watch.breaking("leader_far", target):
+        look = await watch.broken("slow_write", target)
+        assert look.of(target).readings["is_leader"] is True
+        heir = look.of(target).readings["successor"]
+        assert heir != target
+        result = await watch.use("move_leader", to=str(heir))
+        assert result.ok, result.stderr
+        await watch.until(
+            lambda _, found: (
+                {one.health for key, one in found.items() if key[0] in ("slow_write", "slow_read")}
+                == {Health.HEALTHY}
+            )
+        )
+
+
+async def test_a_lease_that_somebody_ends_early_is_told_until_its_time(watch: Watch) -> None:
+    leader = await watch.leader()
+    await watch.look()
+    said = await watch.ask(leader, "lease/leases")
+    ids = [number(one, "ID") for one in said.body["leases"]]
+    for id_ in ids:
+        await watch.ask(leader, "lease/revoke", ID=str(id_))
+    _, found = await watch.look()
+    assert found["leases_expire", leader].health is Health.BROKEN
+    assert "earlier" in found["leases_expire", leader].detail
+
+
+async def test_a_lease_that_somebody_keeps_alive_is_told(watch: Watch) -> None:
+    class Ahead:
+        """A clock that runs ahead of the one of the cluster."""
+
+        def __init__(self) -> None:
+            self.seconds = 0.0
+
+        def monotonic(self) -> float:
+            return self.seconds
+
+        now = watch.settings.clock.now
+        sleep = watch.settings.clock.sleep
+
+    clock = Ahead()
+    lease = LeaseClock(60, clock)
+    target = watch.target(await watch.leader())
+    async with Etcd(watch.settings) as etcd:
+        granted = await lease.look(etcd, target)
+        assert granted == {"lease_left_s": 60, "lease_error_s": 0.0}
+        clock.seconds = 30.0
+        late = await lease.look(etcd, target)
+        assert isinstance(late["lease_error_s"], float)
+        assert late["lease_error_s"] > 25.0
+
+
+async def test_the_faults_are_those_that_a_cluster_can_have() -> None:
+    names = {fault.name for fault in plugin.faults}
+    assert names >= {
+        *("node_kill", "node_pause", "leader_down", "quorum_lost", "latency", "leader_far"),
+        *("network_partition", "disk_pressure", "file_descriptors", "port_taken", "log_flood"),
+        *("data_damaged", "member_diverged", QUOTA_REACHED.name, COMPACTION_LAG.name),
+    }
+    assert fault_named("quorum_lost").end is RightEnd.ESCALATED
+
+
+@pytest.mark.slow
+async def test_a_member_whose_data_is_damaged_says_so_and_joins_anew(watch: Watch) -> None:
+    target = await watch.follower()
+    async with watch.breaking("data_damaged", target) as fault:
+        look = await watch.broken("member_down", target)
+        assert look.of(target).readings["data_damaged"] is True
+        result = await watch.use("replace_member", target=target)
+        assert result.ok, result.stderr
+        assert await is_over(watch.rig, fault) == ""
+        await watch.healthy()

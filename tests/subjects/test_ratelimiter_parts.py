@@ -1,0 +1,328 @@
+"""The parts of the rate limiter's plug-in: protocol, sums over all nodes, causes, tools."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import pytest
+
+from operator_protocols.domain.observation import Seen, Value
+from operator_protocols.domain.target import Access, Target
+from operator_protocols.domain.verdict import Risk
+from operator_protocols.ports import SubjectSettings
+from operator_sre.clock import SystemClock
+from operator_sre.plugins import find_plugin
+from operator_sre.subjects.ratelimiter import tool_specs
+from operator_sre.subjects.ratelimiter.causes import CAUSES
+from operator_sre.subjects.ratelimiter.faults import FAULTS
+from operator_sre.subjects.ratelimiter.faults_node import NODE_FAULTS
+from operator_sre.subjects.ratelimiter.faults_store import STORE_FAULTS, primary_of
+from operator_sre.subjects.ratelimiter.info import store_readings
+from operator_sre.subjects.ratelimiter.nodes import (
+    KeyTally,
+    NodeLook,
+    client_for,
+    headers_of,
+    look_at_node,
+    sentence,
+    unreachable,
+    url_of,
+)
+from operator_sre.subjects.ratelimiter.notes import NOTES
+from operator_sre.subjects.ratelimiter.resp import (
+    NonsenseError,
+    Refusal,
+    Wire,
+    addresses_of,
+    connected,
+)
+from operator_sre.subjects.ratelimiter.rig import NODES, SENTINELS, rig, server_path
+from operator_sre.subjects.ratelimiter.stores import (
+    SETTINGS,
+    Asking,
+    StoreLook,
+    look_at_store,
+    password_of,
+)
+from operator_sre.subjects.ratelimiter.talking import TalkError, api, command, in_path, role_of
+from operator_sre.subjects.ratelimiter.totals import (
+    COMMON,
+    common_of,
+    counted_by,
+    differences,
+    drift_of,
+    ghosts_of,
+    hot_key_of,
+    limits_of,
+    over_limit_of,
+    primary_among,
+    settings_of,
+)
+from tests.contract.servers import floods, hangs, http, says, serving, unused_port
+
+NOW_US = 1_000_000_000
+COMMON_READINGS: dict[str, Value] = {
+    "default_limit": 10,
+    "window_s": 20.0,
+    "key_prefix": "r",
+    "on_store_loss": "fail_open",
+}
+
+
+def _node(name: str, tally: dict[str, KeyTally] | None, **more: Value) -> NodeLook:
+    readings = {"kind": "node", "reachable": True, "process": f"p-{name}", "uptime_s": 99.0}
+    seen = Seen(name, {**readings, **COMMON_READINGS, **more})
+    asked = sum(row.asked for row in (tally or {}).values())
+    return NodeLook(seen, name, tally, asked, complete=True)
+
+
+def _store(counts: dict[str, int], **more: object) -> StoreLook:
+    look = StoreLook(Seen("store", {"kind": "store"}), NOW_US, counts=counts, counted=True)
+    return replace(look, **more)  # type: ignore[arg-type]
+
+
+def _allowed(count: int, *, uncounted: int = 0, limit: int | None = 10) -> KeyTally:
+    return KeyTally(count, count, uncounted, limit)
+
+
+def test_what_most_nodes_have_is_common_and_a_draw_is_nobodys() -> None:
+    one, two = _node("a", {}), _node("b", {}, default_limit=99)
+    assert common_of([one, one, two])["default_limit"] == 10
+    assert "default_limit" not in common_of([one, two])
+    assert set(common_of([one])) == set(COMMON)
+    odd = differences(two, common_of([one, one, two]), 3)
+    assert (odd["differs_default_limit"], odd["common_default_limit"]) == (True, 10)
+    assert (odd["differs_window_s"], odd["differs"]) == (False, True)
+    assert differences(one, common_of([one]), 1) == {}
+
+
+def test_counts_of_nodes_add_up_and_a_mute_one_makes_them_unknown() -> None:
+    one, two = _node("a", {"k": _allowed(5, uncounted=1)}), _node("b", {"k": _allowed(2)})
+    assert counted_by([one, two]) == {"k": 6}
+    assert counted_by([one, _node("c", None)]) is None
+    # Who lists only some keys may have counted this one as well.
+    assert counted_by([one, replace(two, tally={}, complete=False)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("stored", "members", "drift"),
+    [
+        (6, (), 0),
+        (11, (), 0),  # five may be on their way
+        (12, (("a:p-a:1", NOW_US),) * 12, 6),
+        (0, (), 6),
+        # Six came from a node that is gone, or from the process that a node was before.
+        (12, (*(("a:p-a:1", NOW_US),) * 6, *(("gone:x:1", NOW_US),) * 6), 0),
+        (12, (*(("a:p-a:1", NOW_US),) * 6, *(("a:old:1", NOW_US - 100_000_000),) * 6), 0),
+        # Somebody pretends to be a node that has run for longer than that.
+        (12, (*(("a:p-a:1", NOW_US),) * 6, *(("a:other:1", NOW_US),) * 6), 6),
+        (12, (*(("a:p-a:1", NOW_US),) * 6, *(("nobody:x:1", NOW_US),) * 6), 6),
+    ],
+)
+def test_drift_is_what_no_node_explains(
+    stored: int, members: tuple[tuple[str, int], ...], drift: int
+) -> None:
+    nodes = [
+        _node("a", {"k": _allowed(6)}),
+        NodeLook(Seen("gone", {"kind": "node", "reachable": False})),
+    ]
+    look = _store({"k": stored}, members={"k": members})
+    found = drift_of(look, nodes, counted_by(nodes))
+    assert (found["drift"], found["drifted"]) == (drift, drift > 0)
+    assert drift_of(look, nodes, None) == {}
+
+
+def test_a_ghost_is_what_all_nodes_together_allowed_beyond_the_limit() -> None:
+    common = dict(COMMON_READINGS)
+    one, two = _node("a", {"k": _allowed(6)}), _node("b", {"k": _allowed(5)})
+    found, culprits = ghosts_of([one, two], None, common)
+    assert (found["ghost_allowed"], found["ghost_key"], culprits) == (1, "k", frozenset())
+    # Without the store: whoever did not count is to blame.
+    open_ = _node("b", {"k": _allowed(5, uncounted=5, limit=None)})
+    assert ghosts_of([one, open_], None, common)[1] == {"b"}
+    # A limit that was lowered a moment ago makes no ghosts of what came before it.
+    lowered = _store({}, limits={"k": "3"})
+    assert ghosts_of([_node("a", {"k": _allowed(6)})], lowered, common)[0]["ghost_allowed"] == 0
+    elsewhere = _node("b", {"k": _allowed(5, limit=10)}, key_prefix="other")
+    tight = _node("a", {"k": _allowed(3, limit=3)})
+    found, culprits = ghosts_of([tight, elsewhere], lowered, common)
+    assert (found["ghost_allowed"], found["ghost_limit"], culprits) == (5, 3, {"b"})
+    assert ghosts_of([], None, common) == ({}, frozenset())
+
+
+def test_over_limit_hot_key_and_odd_limits() -> None:
+    look = _store({"a": 11, "b": 10, "c": 4}, limits={"c": "3"}, declared={"c": "3"})
+    found = over_limit_of(look, COMMON_READINGS)
+    assert (found["over_limit_keys"], found["over_limit_limit"]) == (2, 3)
+    assert over_limit_of(look, {}) == {}
+    assert limits_of(look)["limits_strange"] == 0
+    odd = limits_of(replace(look, limits={"c": "9"}))
+    assert (odd["limit_strange_key"], odd["limit_declared"]) == ("c", 3)
+    rows = {"a": KeyTally(60, 1, 0, 10), "b": KeyTally(50, 1, 0, 10)}
+    assert hot_key_of([_node("a", rows)]) == {"hot_key": "a", "hot_key_share": 0.545}
+    few = {"a": KeyTally(60, 1, 0, 10)}
+    assert hot_key_of([_node("a", few)])["hot_key_share"] == 0.0
+
+
+def test_the_primary_in_use_is_the_one_that_nodes_and_sentinels_name() -> None:
+    stores = [StoreLook(Seen(name, {"role": "primary"})) for name in ("store", "replica")]
+    places = {"store": "h:1", "replica": "h:2"}
+    node = _node("a", {}, store_address="h:2/0")
+    assert primary_among(stores, places, [node], []) == "replica"
+    assert primary_among(stores[:1], places, [node], []) == "store"
+    assert primary_among(stores, places, [], []) == ""
+    sentinel = StoreLook(Seen("sentinel-1", {"primary": "h:1"}))
+    assert primary_among(stores, places, [], [sentinel]) == "store"
+
+
+def test_two_stores_that_are_configured_differently_name_what_and_how() -> None:
+    one = StoreLook(Seen("a", {"setting_maxmemory": "1", "setting_appendonly": "yes"}))
+    two = StoreLook(Seen("b", {"setting_maxmemory": "9", "setting_appendonly": "yes"}))
+    assert "maxmemory" in SETTINGS
+    assert settings_of(one, [two]) == {
+        "settings_differ": True,
+        "differs_setting": "maxmemory",
+        "differs_value": "1",
+        "common_value": "9",
+        "common_maxmemory": "9",
+    }
+    assert settings_of(one, [one])["settings_differ"] is False
+    assert settings_of(one, []) == {}
+
+
+INFO = "# Server\r\nrole:master\r\nused_memory:50\r\nmaxmemory:0\r\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "config", "kind"),
+    [
+        ("", [], ""),
+        ("maxmemory:40\r\n", ["maxmemory-policy", "noeviction"], "memory"),
+        ("maxmemory:40\r\n", ["maxmemory-policy", "allkeys-lru"], ""),
+        ("paused_actions:write\r\n", [], "paused"),
+        ("min_slaves_good_slaves:1\r\n", ["min-replicas-to-write", "2"], "replicas"),
+        ("aof_last_write_status:err\r\n", [], "disk"),
+        ("role:slave\r\naof_last_write_status:err\r\n", [], ""),
+    ],
+)
+def test_why_a_store_takes_no_writes(more: str, config: list[str], kind: str) -> None:
+    found = store_readings(INFO + more, ["master"], list(config))
+    assert (found["refuses_kind"], found["refuses_writes"]) == (kind, bool(kind))
+    assert store_readings(Refusal("NOPERM"), None, None) == {}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        (b"?what\r\n", "what"),
+        (b"$99999999\r\n", "bytes"),
+        (b"*99999999\r\n", "answers"),
+        (b":x\r\n", "number"),
+        (b"*1\r\n" * 9 + b":1\r\n", "answers"),
+        (b"+half", "half"),
+    ],
+)
+async def test_an_answer_that_is_none_is_told_from_a_lost_connection(
+    said: bytes, word: str
+) -> None:
+    async with (
+        serving(says(said)) as port,
+        connected(Target("s", "store", port=port), connect_s=2.0) as (wire, _, _),
+    ):
+        assert isinstance(wire, Wire)
+        with pytest.raises(NonsenseError, match=word):
+            await wire.ask("PING")
+
+
+@pytest.mark.asyncio
+async def test_further_addresses_are_tried_when_the_first_does_not_answer() -> None:
+    well = {"status": "up", "store_connected": True, "name": "n"}
+    async with AsyncExitStack() as stack:
+        node = await stack.enter_async_context(serving(http(200, well)))
+        store = await stack.enter_async_context(serving(says(b"+PONG\r\n")))
+        dead = stack.enter_context(unused_port())
+        target = Target("n", "node", port=dead, endpoints=(f"127.0.0.1:{node}",))
+        assert addresses_of(target) == [("127.0.0.1", dead), ("127.0.0.1", node)]
+        async with client_for((target,), 2.0) as client:
+            look = await look_at_node(client, target, timeout_s=2.0, secret=str)
+        assert look.answers
+        other = Target("s", "store", port=dead, endpoints=(f"127.0.0.1:{store}",))
+        found = await look_at_store(other, Asking("r", 1.0), timeout_s=2.0, secret=str)
+        assert found.reading("reachable") is True
+
+
+@pytest.mark.asyncio
+async def test_whoever_does_not_do_what_it_is_asked_is_one_error() -> None:
+    async with AsyncExitStack() as stack:
+        silent = await stack.enter_async_context(serving(hangs))
+        wild = await stack.enter_async_context(serving(floods(b"x")))
+        refuses = await stack.enter_async_context(serving(says(b"-OOM no memory\r\n")))
+        angry = await stack.enter_async_context(serving(http(503, {"detail": "no store"})))
+        for port, word in ((silent, "within"), (wild, "nonsense"), (refuses, "OOM no memory")):
+            target = Target("s", "store", port=port)
+            with pytest.raises(TalkError, match=word):
+                await command(target, [("PING",)], secret=str, timeout_s=0.5)
+        with pytest.raises(TalkError, match="503: no store"):
+            await api(Target("n", "node", port=angry), "GET", "/nodes", secret=str)
+        assert await role_of(Target("s", "store", port=refuses), secret=str) == ""
+    assert in_path("a/b ?") == "a%2Fb%20%3F"
+
+
+def test_secrets_come_from_files_and_go_into_headers_only() -> None:
+    files = {"/pw": "open", "/token": "t0ken"}
+    basic = Target("n", "node", port=1, access=Access(user="me", password_file="/pw"))
+    assert headers_of(basic, files.__getitem__) == {"Authorization": "Basic bWU6b3Blbg=="}
+    bearer = Target("n", "node", port=1, access=Access(tls=True, token_file="/token"))
+    assert headers_of(bearer, files.__getitem__) == {"Authorization": "Bearer t0ken"}
+    assert url_of(bearer, "::1", 1) == "https://[::1]:1"
+    assert password_of(basic, files.__getitem__) == "open"
+    assert password_of(Target("s", "store"), files.__getitem__) == ""
+    assert unreachable("node", basic, sentence(ConnectionRefusedError())).readings["error"] == (
+        "127.0.0.1:1: connection refused"
+    )
+
+
+def test_causes_speak_of_the_world_and_their_remedies_are_tools() -> None:
+    plugin = find_plugin("ratelimiter")
+    assert plugin.tools is not None
+    settings = SubjectSettings("shop", list, SystemClock(), 1.0, {})
+    tools = {tool.spec.name: tool.spec for tool in plugin.tools(settings)}
+    invariants = {one.name for one in plugin.subject(settings).invariants}
+    kinds = {one.kind for one in rig().processes}
+    for cause in CAUSES:
+        assert set(cause.breaks) <= invariants
+        assert set(cause.kinds) <= kinds
+        for remedy in cause.remedies:
+            spec = tools[remedy.tool]
+            assert (remedy.risk, cause.name in (*spec.ends, "store_disk_unwritable")) == (
+                spec.risk,
+                True,
+            )
+            names = {one.name for one in spec.parameters}
+            assert set(remedy.arguments or {"target": ""}) <= names
+    ended = {name for spec in tools.values() for name in spec.ends}
+    assert ended <= {cause.name for cause in CAUSES}
+    for spec in tools.values():
+        assert spec.undo == "" or spec.undo in tools
+        assert spec.expected
+        assert spec.verify
+    assert tools["follow_primary"].risk is tools["fail_over"].risk is Risk.HIGH
+    assert {getattr(tool_specs, name).name for name in tool_specs.__all__} == set(tools)
+
+
+def test_every_fault_breaks_something_that_exists_and_no_process_tells_of_it() -> None:
+    plugin = find_plugin("ratelimiter")
+    settings = SubjectSettings("shop", list, SystemClock(), 1.0, {})
+    invariants = {one.name for one in plugin.subject(settings).invariants}
+    assert set(NODE_FAULTS) | set(STORE_FAULTS) <= set(FAULTS)
+    assert asyncio.iscoroutinefunction(primary_of)
+    for fault in FAULTS:
+        assert set(fault.breaks) <= invariants, fault.name
+    spec = rig()
+    assert {one.name for one in spec.processes} == {"store", "replica", *NODES, *SENTINELS}
+    assert all("PASSWORD" not in text for one in spec.processes for text in one.files.values())
+    assert server_path() in spec.processes[0].argv
+    assert "escalate" in NOTES
