@@ -44,6 +44,13 @@ BAD_KINDS = ("hangs", "drips", "resets", "garbage", "certificate")
 BAD_SHARE = 0.05
 # When others have our core for longer than this, the figures say nothing about us.
 BUSY_SHARE = 0.1
+_DESCRIPTION = """
+name: web
+probes:
+  page: {type: http, path: /}
+invariants:
+  answers: {holds: page.ok, severity: critical}
+"""
 _ANSWER = (
     b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
     b'content-length: 15\r\n\r\n{"status":"up"}'
@@ -214,7 +221,7 @@ class Watching:
             stable_s=10.0,
             journal=self._store.journal,
         )
-        self._subject = _subject(self._targets, clock)
+        self._subject = _subject(self._targets, clock, folder)
         self._stats = WatchStats()
         self._rounds = Rounds(
             look=self._look,
@@ -228,7 +235,7 @@ class Watching:
         self._figures = Figures()
 
     async def _look(self, name: str) -> None:
-        begun = time.monotonic()
+        begun, kinds = time.monotonic(), list(self._kinds)
         watched = await self._monitor.watch(self._subject)
         for ticket in await self._desk.file(watched.violations, watched.targets):
             for violation in ticket.violations:
@@ -237,14 +244,19 @@ class Watching:
         await self._desk.flag(name, watched.conditions, at)
         await self._desk.recover(name, watched.conditions, at)
         self._figures.look_s.append(time.monotonic() - begun)
-        self._judge(watched)
+        self._judge(watched, kinds)
 
-    def _judge(self, watched: Watched) -> None:
-        """Count good targets that are not seen as healthy, and bad ones that are."""
+    def _judge(self, watched: Watched, before: Sequence[str]) -> None:
+        """Count good targets that are not seen as healthy, and bad ones that are.
+
+        What died while it was looked at may have been seen either way.
+        """
         health = {
             one.target: one.health for one in watched.conditions if one.invariant != "observable"
         }
-        for target, kind in zip(self._targets, self._kinds, strict=True):
+        for target, kind, now in zip(self._targets, before, self._kinds, strict=True):
+            if kind != now:
+                continue
             well = health.get(target.name) is Health.HEALTHY
             self._figures.wrong += well is not (kind == "good")
 
@@ -289,9 +301,12 @@ def _target(number: int, kind: str, port: int) -> Target:
     return Target(f"web-{number}", "web", port=port, access=access)
 
 
-def _subject(targets: Sequence[Target], clock: SystemClock) -> Subject:
+def _subject(targets: Sequence[Target], clock: SystemClock, folder: Path) -> Subject:
+    file = folder / "web.yaml"
+    file.write_text(_DESCRIPTION)
     plugin: Plugin = import_module("operator_sre.subjects.declarative").plugin
-    return plugin.subject(SubjectSettings("web", lambda: targets, clock, TIMEOUT_S, {}))
+    options = {"file": str(file)}
+    return plugin.subject(SubjectSettings("web", lambda: targets, clock, TIMEOUT_S, options))
 
 
 def _waited_s() -> float:

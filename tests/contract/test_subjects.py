@@ -20,6 +20,7 @@ from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import ObservationError
 from operator_protocols.faults import killed
 from operator_protocols.ports import Invariant, Job, Plugin, Subject, SubjectSettings, Tool
+from operator_protocols.ports.breaking import Inject, Oracle
 from operator_protocols.promises import broken_promises
 from operator_sre.plugins import find_plugin, plugin_names
 from tests.contract.clock import HeldClock
@@ -174,6 +175,9 @@ LIARS: dict[str, tuple[Callable[[], Plugin], str]] = {
 
 async def test_an_honest_plug_in_breaks_no_promise() -> None:
     assert await broken_promises(HONEST) == []
+    inject: Inject = HONEST.faults[0].inject
+    oracle: Oracle = HONEST.faults[0].oracle
+    assert inject is not oracle
 
 
 @pytest.mark.parametrize("lie", LIARS)

@@ -4,6 +4,9 @@ __all__ = ["BROAD_EXCEPTS", "PRINTS", "SLEEPS", "WORDS"]
 
 # `path:function` -> why this is a boundary at which any error at all must be caught.
 BROAD_EXCEPTS: dict[str, str] = {
+    "protocols/src/operator_protocols/promises.py:_tool": (
+        "whatever a plug-in's tool raises, that it raises is the broken promise"
+    ),
     "src/operator_sre/executor/execute.py:Executor.execute": (
         "a tool that breaks must not leave its intent open; it is logged and unknown"
     ),
@@ -49,6 +52,7 @@ PRINTS: dict[str, str] = {}
 
 # `path:function` in tests -> why it waits for time instead of a condition.
 SLEEPS: dict[str, str] = {
+    "tests/contract/test_subjects.py:Honest.observe": "a look that takes too long is the input",
     "tests/crash/executing.py:Victim._approve": "a person who looks again until killed",
     "tests/crash/executing.py:forked": "waits for a process until its deadline",
     "tests/e2e/waiting.py:eventually": "polls a condition until its deadline",

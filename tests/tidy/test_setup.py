@@ -28,7 +28,7 @@ _DECLARED: list[dict[str, Any]] = [
         "project": {
             "name": "operator-sre",
             "dependencies": ["operator_protocols", "Fast.API[all] >= 1"],
-            "optional-dependencies": {"lab": ["server>=1"], "tui": ["screen; sys_platform"]},
+            "optional-dependencies": {"demo": ["server>=1"], "tui": ["screen; sys_platform"]},
         },
         "dependency-groups": {"dev": ["checker"], "install": ["uv<1"], "x": [{"include": "dev"}]},
     },
