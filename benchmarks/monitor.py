@@ -47,7 +47,7 @@ BUSY_SHARE = 0.1
 _DESCRIPTION = """
 name: web
 probes:
-  page: {type: http, path: /}
+  page: {http: {path: /}}
 invariants:
   answers: {holds: page.ok, severity: critical}
 """

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.waiting import eventually
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "operator-subject-redis"
 BIN = Path(sys.executable).parent
@@ -84,14 +86,19 @@ def test_its_own_suite_passes(installed: Mapping[str, str]) -> None:
 def test_it_is_watched_broken_and_healed_as_if_it_were_ours(operator: Operator) -> None:
     listed = json.loads(operator("subjects", "list", "--json").stdout)
     assert "redis" in json.dumps(listed)
-    assert operator("subjects", "check", "redis").returncode == 0
+
+    def healthy() -> bool:
+        return operator("subjects", "check", "redis").returncode == 0
+
+    # The replica follows a moment after both of them answer.
+    eventually(healthy, "health")
     broken = operator("lab", "break", "redis", "clients_wait", "--target", "primary")
     assert broken.returncode == 0, broken.stderr
     check = operator("subjects", "check", "redis")
     assert check.returncode == 1
     assert "its clients have to wait" in check.stdout
     assert operator("lab", "heal", "redis", "clients_wait").returncode == 0
-    assert operator("subjects", "check", "redis").returncode == 0
+    eventually(healthy, "health again")
 
 
 def test_the_snippets_of_its_guide_are_its_own_code() -> None:

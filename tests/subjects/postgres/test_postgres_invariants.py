@@ -10,6 +10,7 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Finding, Observation, Seen, Value
 from operator_protocols.errors import ConfigError
 from operator_protocols.ports import Invariant
+from operator_sre.subjects.postgres.causes import CAUSES
 from operator_sre.subjects.postgres.invariants import (
     ClientDown,
     NoPrimary,
@@ -27,6 +28,7 @@ from operator_sre.subjects.postgres.judging import (
     of_server,
     unknown,
 )
+from operator_sre.subjects.postgres.symptoms import SYMPTOMS, symptoms_of
 from operator_sre.subjects.postgres.thresholds import OTHER_OPTIONS, Thresholds, thresholds_of
 from tests.contract.clock import NOON
 
@@ -228,6 +230,24 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> N
     with pytest.raises(ConfigError):
         thresholds_of(options)
     assert "ignore" in OTHER_OPTIONS
+
+
+def test_symptoms_are_there_or_not_or_not_to_be_told() -> None:
+    well = symptoms_of(GOOD, Thresholds())
+    assert set(SYMPTOMS) == set(well)
+    assert not any(well.values())
+    assert symptoms_of({}, Thresholds()) == {}
+    ill = symptoms_of({"lock_wait_s": 6.0, "disk_free_ratio": 0.05}, Thresholds())
+    assert ill == {"locks_block": True, "disk_short": True}
+    held = {"hoarder_connections": 18, "connections_max": 34}
+    assert symptoms_of(held, Thresholds()) == {"connections_hoarded": True}
+
+
+def test_a_cause_shows_only_what_a_look_reads() -> None:
+    known = {*SYMPTOMS, *GOOD, *REPLICA, "connections_hoarded", "replay_paused", "replay_blocked"}
+    for cause in CAUSES:
+        assert set(cause.shows) <= known, cause.name
+        assert cause.shows
 
 
 def test_how_readings_become_judgements() -> None:

@@ -149,7 +149,9 @@ class Store:
         """Ask for a sign of life; the answer is also in `connected` and `error`."""
         try:
             await self.ask("PING")
-        except StoreError:
+        except StoreRefused:
+            return True  # one whose disk is full refuses even that, but it is there
+        except StoreLost:
             return False
         return True
 

@@ -82,6 +82,7 @@ CAUSES: tuple[Cause, ...] = (
         predicts=_HUNG,
         remedies=(_RESTART,),
         breaks=("server_down", "no_primary", "replica_detached", "replication_lag"),
+        shows={"up": False},
     ),
     _cause(
         "lock_held",
@@ -89,6 +90,7 @@ CAUSES: tuple[Cause, ...] = (
         0.3,
         ("locks_waiting", "long_transaction", "idle_in_transaction"),
         _terminate("blocking_pid", "that holds the lock"),
+        shows={"locks_block": True},
     ),
     _cause(
         "transaction_forgotten",
@@ -96,6 +98,7 @@ CAUSES: tuple[Cause, ...] = (
         0.3,
         ("idle_in_transaction", "dead_tuples"),
         _terminate("idle_transaction_pid", "that is idle in its transaction"),
+        shows={"transaction_idles": True},
     ),
     _cause(
         "transaction_long",
@@ -109,6 +112,7 @@ CAUSES: tuple[Cause, ...] = (
             Risk.LOW,
             {"pid": "{transaction_pid}"},
         ),
+        shows={"transaction_lasts": True, "locks_block": False},
     ),
     _cause(
         "connections_hoarded",
@@ -129,6 +133,7 @@ CAUSES: tuple[Cause, ...] = (
             Risk.MEDIUM,
             {"target": "{hoarder}"},
         ),
+        shows={"connections_hoarded": True},
     ),
     _cause(
         "slot_forgotten",
@@ -142,6 +147,7 @@ CAUSES: tuple[Cause, ...] = (
             Risk.HIGH,
             {"name": "{slot_name}"},
         ),
+        shows={"slot_unused": True},
     ),
     _cause(
         "replay_paused",
@@ -179,7 +185,13 @@ CAUSES: tuple[Cause, ...] = (
         ),
         shows={"role": "replica", "attached": False},
     ),
-    _cause("two_writers", "two servers take writes, each for itself", 0.3, ("two_primaries",)),
+    _cause(
+        "two_writers",
+        "two servers take writes, each for itself",
+        0.3,
+        ("two_primaries",),
+        shows={"role": "primary"},
+    ),
     _cause(
         "settings_edited",
         "its files of settings were changed and not loaded",
@@ -191,12 +203,14 @@ CAUSES: tuple[Cause, ...] = (
             "what was written into them takes effect",
             Risk.MEDIUM,
         ),
+        shows={"files_differ": True, "files_wrong": False},
     ),
     _cause(
         "settings_wrong",
         "its files of settings have an error, so that nothing of them is loaded",
         0.3,
         ("bad_configuration",),
+        shows={"files_wrong": True},
     ),
     _cause(
         "restart_needed",
@@ -204,12 +218,41 @@ CAUSES: tuple[Cause, ...] = (
         0.3,
         ("settings_pending_restart",),
         _RESTART,
+        shows={"restart_awaited": True},
     ),
     _cause(
-        "index_missing", "a large table has no index for what is asked", 0.3, ("missing_index",)
+        "index_missing",
+        "a large table has no index for what is asked",
+        0.3,
+        ("missing_index",),
+        shows={"rows_scanned": True},
     ),
-    _cause("vacuum_behind", "dead rows are not cleaned up", 0.2, ("dead_tuples",)),
-    _cause("disk_full", "its disk is nearly full", 0.2, ("disk_space", "server_down")),
-    _cause("way_slow", "messages to it take long on their way", 0.2, ("high_latency",)),
-    _cause("log_long", "something writes a lot into its log", 0.2, ("log_size",)),
+    _cause(
+        "vacuum_behind",
+        "dead rows are not cleaned up",
+        0.2,
+        ("dead_tuples",),
+        shows={"rows_dead": True},
+    ),
+    _cause(
+        "disk_full",
+        "its disk is nearly full",
+        0.2,
+        ("disk_space", "server_down"),
+        shows={"disk_short": True},
+    ),
+    _cause(
+        "way_slow",
+        "messages to it take long on their way",
+        0.2,
+        ("high_latency",),
+        shows={"answers_late": True},
+    ),
+    _cause(
+        "log_long",
+        "something writes a lot into its log",
+        0.2,
+        ("log_size",),
+        shows={"log_grown": True},
+    ),
 )

@@ -24,6 +24,7 @@ from operator_sre.subjects.postgres.session import (
     driver,
     opened,
 )
+from operator_sre.subjects.postgres.symptoms import symptoms_of
 from operator_sre.subjects.postgres.thresholds import thresholds_of
 
 __all__ = ["CLIENT", "SERVER", "Postgres"]
@@ -106,7 +107,7 @@ class Postgres:
         if isinstance(connections, int) and isinstance(most, int):
             readings["connections_ratio"] = round(connections / most, 3)
             readings["exhausted"] = connections >= most
-        return Seen(target.name, readings)
+        return Seen(target.name, {**readings, **symptoms_of(readings, self._thresholds)})
 
     def _scanned(self, name: str, said: Mapping[str, Any]) -> dict[str, Value]:
         """How many rows of large tables are read one by one, per second since the last look."""

@@ -16,7 +16,7 @@ from operator_protocols.faults import (
 )
 from operator_protocols.ports import Fault
 from operator_sre.subjects.ratelimiter.faults_node import NODE_FAULTS
-from operator_sre.subjects.ratelimiter.faults_store import STORE_FAULTS
+from operator_sre.subjects.ratelimiter.faults_store import STORE_FAULTS, with_work
 
 __all__ = ["FAULTS"]
 
@@ -26,7 +26,7 @@ DELAY_S = 0.06
 # A node holds more than that already, so it can accept nobody new.
 FILES = 8
 # Room for some seconds of writes; with none at all it could not be told who took the last of it.
-LEFT_BYTES = 64 << 10
+LEFT_BYTES = 16 << 10
 # Less than a store that holds anything has.
 MEMORY_BYTES = 16 << 20
 
@@ -34,6 +34,13 @@ _BEHIND_A_NODE = ("store", "replica", "sentinel")
 _latency = slowed(
     "latency", "node", breaks=("high_latency",), delay_s=DELAY_S, others=("store", "replica")
 )
+_memory_limit = limited(
+    *("memory_limit", "replica"),
+    breaks=("redis_disconnected", "replication"),
+    memory_bytes=MEMORY_BYTES,
+)
+# Whether a process that may have no more memory notices is up to what it is asked to do.
+_memory_limit = replace(_memory_limit, inject=with_work(_memory_limit.inject))
 
 FAULTS: tuple[Fault, ...] = (
     killed("node_kill", "node", breaks=("node_down",)),
@@ -54,12 +61,7 @@ FAULTS: tuple[Fault, ...] = (
     cut_off("replica_cut", "replica", breaks=("replication",), others=("store",)),
     filled("disk_pressure", "store", breaks=("store_refuses_writes",), left_bytes=LEFT_BYTES),
     limited("file_limit", "node", breaks=("node_down",), files=FILES),
-    limited(
-        "memory_limit",
-        "replica",
-        breaks=("redis_disconnected", "replication"),
-        memory_bytes=MEMORY_BYTES,
-    ),
+    _memory_limit,
     occupied("port_taken", "node", breaks=("node_down",)),
     flooded("log_flood", "node", breaks=("log_size",)),
     *NODE_FAULTS,

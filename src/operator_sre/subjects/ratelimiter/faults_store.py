@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import RigError
 from operator_protocols.ports import Fault, RightEnd, Scene
+from operator_protocols.ports.breaking import Heal, Inject, Oracle
 from operator_sre.subjects.ratelimiter.resp import Reply
 from operator_sre.subjects.ratelimiter.rig import CONFIGURATION, PRIMARY_NAME
 from operator_sre.subjects.ratelimiter.talking import TalkError, command, role_of
 
-__all__ = ["STORE_FAULTS", "ask", "primary_of", "read_file"]
+__all__ = ["STORE_FAULTS", "ask", "primary_of", "read_file", "with_work"]
 
 PREFIX = str(CONFIGURATION["key_prefix"])
 PAUSE_MS = 3_600_000
 DAY_US = 86_400_000_000
 FEW_BYTES = 1 << 20
+WORK_BYTES = 32 << 20
 STRANGE_MEMBERS = 40
 ENDLESS_KEYS = 8
 REPLICAS_TOO_MANY = 3
@@ -47,6 +50,18 @@ async def primary_of(scene: Scene) -> Target:
     if len(found) != 1:
         raise RigError(f"{len(found)} stores are primaries now.", next_step="Heal the rig first.")
     return found[0]
+
+
+def with_work(inject: Inject) -> Inject:
+    """The same, and then the store is asked something that needs memory."""
+
+    async def injected(scene: Scene) -> Mapping[str, str]:
+        notes = await inject(scene)
+        with contextlib.suppress(RigError):
+            await ask(scene.target, "ECHO", "x" * WORK_BYTES)
+        return notes
+
+    return injected
 
 
 def _setting(name: str, sentence: str, setting: str, value: str, breaks: tuple[str, ...]) -> Fault:
@@ -196,14 +211,14 @@ def _store(
     name: str,
     sentence: str,
     breaks: tuple[str, ...],
-    inject: Callable[..., object],
-    heal: Callable[..., object],
-    oracle: Callable[..., object],
+    inject: Inject,
+    heal: Heal,
+    oracle: Oracle,
     *,
     kind: str = "store",
     end: RightEnd = RightEnd.MITIGATED,
 ) -> Fault:
-    return Fault(name, sentence, kind, breaks, inject, heal, oracle, end)  # type: ignore[arg-type]
+    return Fault(name, sentence, kind, breaks, inject, heal, oracle, end)
 
 
 STORE_FAULTS: tuple[Fault, ...] = (

@@ -6,6 +6,7 @@ import json
 import platform
 import secrets
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -57,6 +58,7 @@ sentinel monitor PRIMARY 127.0.0.1 {store.port} 2
 sentinel auth-pass PRIMARY PASSWORD
 sentinel down-after-milliseconds PRIMARY 4000
 sentinel failover-timeout PRIMARY 8000
+sentinel known-replica PRIMARY 127.0.0.1 {replica.port}
 """
 
 
@@ -69,6 +71,8 @@ def rig() -> RigSpec:
         _store("store", "store", _STORE, server, password),
         _store("replica", "replica", _STORE + _REPLICA, server, password, needs=("store",)),
     )
+    # They would find each other within seconds; told of each other, they are of use at once.
+    ids = {name: secrets.token_hex(20) for name in SENTINELS}
     sentinels = tuple(
         ProcessSpec(
             name=name,
@@ -76,11 +80,10 @@ def rig() -> RigSpec:
             argv=(server, "{dir}/sentinel.conf", "--sentinel"),
             depends_on=("store", "replica"),
             linked=True,
-            files={"sentinel.conf": _written(_SENTINEL, name, password)},
+            files={"sentinel.conf": _written(_SENTINEL, name, password) + _fellows(name, ids)},
         )
         for name in SENTINELS
     )
-    # The traffic is there first, so that callers see a start as they would see any other moment.
     load = LoadSpec(kind="node", path="/check", body={"key": "tenant-{n}"}, rate_per_s=RATE_PER_S)
     nodes = tuple(_node(name, password) for name in NODES)
     return RigSpec("ratelimiter", (*stores, *sentinels, *nodes), load)
@@ -120,6 +123,16 @@ def _node(name: str, password: str) -> ProcessSpec:
             "store-password": password + "\n",
         },
     )
+
+
+def _fellows(name: str, ids: Mapping[str, str]) -> str:
+    """Who a sentinel is, and who the others are."""
+    others = [
+        f"sentinel known-sentinel {PRIMARY_NAME} 127.0.0.1 {{{other}.port}} {identity}\n"
+        for other, identity in ids.items()
+        if other != name
+    ]
+    return f"sentinel myid {ids[name]}\n" + "".join(others)
 
 
 def _written(text: str, name: str, password: str) -> str:

@@ -28,7 +28,9 @@ LIMITS_MAX = 500
 SUSPECTS_MAX = 20
 MEMBERS_MAX = 1000
 DRIFT_MAX = 5
-_WELL = ("PONG", "NOAUTH", "LOADING", "BUSY", "MASTERDOWN", "WRONGPASS", "NOPERM", "MISCONF")
+# Whoever says one of these is there, and of the last ones more can be asked.
+_SHUT = ("NOAUTH", "WRONGPASS", "NOPERM", "LOADING")
+_WELL = ("PONG", *_SHUT, "BUSY", "MASTERDOWN", "MISCONF", "OOM")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ async def look_at_store(
             async with connected(target, password=password, connect_s=timeout_s) as (wire, _, auth):
                 look = _answered(target, await wire.ask("PING"), auth)
                 found.append(look)
-                if look.seen.problem or "refusal" in look.seen.readings:
+                refusal = str(look.reading("refusal") or "")
+                if look.seen.problem or refusal.startswith(_SHUT):
                     return look
                 await _details(wire, target, asking, found)
     except TimeoutError:
