@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from operator_protocols.domain.action import Argument
 from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.domain.verdict import Risk
-from operator_protocols.ports import SubjectSettings
+from operator_protocols.ports import Job, SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.plugins import find_plugin
 from operator_sre.subjects.ratelimiter import tool_specs
@@ -313,6 +314,18 @@ def test_causes_speak_of_the_world_and_their_remedies_are_tools() -> None:
         assert spec.verify
     assert tools["follow_primary"].risk is tools["fail_over"].risk is Risk.HIGH
     assert {getattr(tool_specs, name).name for name in tool_specs.__all__} == set(tools)
+
+
+@pytest.mark.asyncio
+async def test_a_limiter_without_parts_refuses_every_tool_in_a_sentence() -> None:
+    plugin = find_plugin("ratelimiter")
+    assert plugin.tools is not None
+    settings = SubjectSettings("shop", list, SystemClock(), 1.0, {})
+    fitting: dict[str, Argument] = {"setting": "maxmemory", "limit": 1, "key": "a", "value": "1"}
+    for tool in plugin.tools(settings):
+        needed = [one.name for one in tool.spec.parameters if one.required]
+        result = await tool.call({name: fitting.get(name, "x") for name in needed}, Job("job"))
+        assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1), tool.spec.name
 
 
 def test_every_fault_breaks_something_that_exists_and_no_process_tells_of_it() -> None:

@@ -87,6 +87,9 @@ def test_what_holds(text: str) -> None:
         ("page.latency_ms < 12.5", "page.latency_ms is 12.5"),
         ("page.five / page.zero < 1", "page.five is 5, page.zero is 0"),
         ("!page.up", "page.up is true"),
+        # Decided by what was seen, whatever the other side would have said.
+        ("!page.up && page.missing < 500", "page.up is true"),
+        ("page.missing < 500 && !page.up", "page.up is true"),
     ],
 )
 def test_what_does_not_hold_is_told_with_its_values(text: str, detail: str) -> None:

@@ -72,17 +72,18 @@ class Stage:
             if finding.health is Health.BROKEN
         }
 
-    async def until(
-        self, condition: Callable[[Places], bool], *, within_s: float = 45.0
+    async def until_seen(
+        self, condition: Callable[[Observation], bool], *, within_s: float = 60.0
     ) -> Observation:
-        """Look until what is broken is what is waited for."""
+        """Look until what is seen is what is waited for."""
         ends = time.monotonic() + within_s
-        while True:
-            observation = await self.look()
-            broken = self.broken(observation)
-            if condition(broken):
-                return observation
-            assert time.monotonic() < ends, broken
+        while not condition(observation := await self.look()):
+            assert time.monotonic() < ends, (self.broken(observation), observation)
+        return observation
+
+    async def until(self, condition: Callable[[Places], bool]) -> Observation:
+        """Look until what is broken is what is waited for."""
+        return await self.until_seen(lambda observation: condition(self.broken(observation)))
 
     async def until_breaks(self, invariant: str, target: str) -> Seen:
         """Look until this is broken there; what was seen of it."""

@@ -8,6 +8,7 @@ import pytest
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Observation
 from operator_protocols.ports import Job
 from tests.subjects.ratelimiter.conftest import Stage
 
@@ -188,6 +189,7 @@ async def test_arguments_that_make_no_sense_are_one_sentence(stage: Stage) -> No
         ("drain_node", {"target": "store"}, "no node 'store'"),
         ("set_store_setting", {"target": "store", "setting": "dir", "value": "/"}, "is one of"),
         ("follow_primary", {"target": "store"}, "follows nobody"),
+        ("update_limit", {"key": "a", "limit": -1}, "422"),
     ):
         result = await stage.tools[tool].call(arguments, Job("job"))
         assert result.exit_code == 1
@@ -216,18 +218,26 @@ async def test_after_a_failover_names_stay_and_roles_move(stage: Stage) -> None:
     # Nodes follow by themselves; only the dead store is still broken.
     nodes = {("redis_disconnected", f"node-{number}") for number in "123"}
 
-    def moved(broken: set[tuple[str, str]]) -> bool:
-        return not broken & nodes and ("redis_disconnected", "store") in broken
+    def moved(observation: Observation) -> bool:
+        readings = observation.of("replica").readings
+        followed = readings.get("role") == "primary" and readings.get("in_use") is True
+        return followed and not stage.broken(observation) & nodes
 
-    observation = await stage.until(moved, within_s=60)
-    replica = observation.of("replica")
-    assert (replica.readings["role"], replica.readings["in_use"]) == ("primary", True)
+    observation = await stage.until_seen(moved)
+    assert ("redis_disconnected", "store") in stage.broken(observation)
     await stage.rig.restart("store")
-    observation = await stage.until(
-        lambda broken: (
-            not {name for name, _ in broken}
-            & {"redis_disconnected", "primary_count", "replication", "counter_drift"}
-        ),
-        within_s=60,
+    await stage.until_seen(lambda seen: seen.of("store").readings.get("role") == "replica")
+    await stage.until_holds("redis_disconnected", "primary_count", "replication", "counter_drift")
+
+
+@pytest.mark.slow
+async def test_a_person_can_let_the_replica_take_over(stage: Stage) -> None:
+    await stage.until_holds("sentinel_view", "replication", "primary_count")
+    before = next(
+        name
+        for name in ("store", "replica")
+        if (await stage.look()).of(name).readings.get("in_use") is True
     )
-    assert observation.of("store").readings["role"] == "replica"
+    await stage.call("fail_over")
+    await stage.until_seen(lambda seen: seen.of(before).readings.get("role") == "replica")
+    await stage.until_holds("redis_disconnected", "primary_count", "replication")

@@ -100,7 +100,8 @@ class Expression:
             if name in values and values[name].__class__ is not kind:
                 raise ExpressionError(MIXED)
         for one, other in self.alike:
-            if values.get(one).__class__ is not values.get(other).__class__:
+            both = one in values and other in values
+            if both and values[one].__class__ is not values[other].__class__:
                 raise ExpressionError(MIXED)
         try:
             found = self.program.execute(values)

@@ -69,19 +69,27 @@ class DeclaredInvariant:
     def _judged(self, seen: Seen, others: Mapping[str, Readings]) -> tuple[Health, str]:
         expression, readings = self.expression, seen.readings
         values: dict[str, Value] = {}
+        missing: Reference | None = None
         for variable, one in expression.needed:
             value = (others.get(one.target, {}) if one.target else readings).get(one.reading)
             if value is None:
-                return Health.UNKNOWN, _unseen(one, seen, others)
-            values[variable] = float(value) if value.__class__ is int else value
+                missing = missing or one
+            else:
+                values[variable] = float(value) if value.__class__ is int else value
         if expression.asked:
             _add(expression, readings, others, values)
         try:
-            if expression.evaluate(values):
-                return Health.HEALTHY, ""
+            holds = expression.evaluate(values)
         except ExpressionError as error:
+            if missing is not None:
+                return Health.UNKNOWN, _unseen(missing, seen, others)
             shown = _shown(expression, readings, others)
             return Health.UNKNOWN, f"{expression.text!r} says nothing: {error} ({shown})"
+        if holds and missing is not None:
+            return Health.UNKNOWN, _unseen(missing, seen, others)
+        if holds:
+            return Health.HEALTHY, ""
+        # What is known decides it: `up && status < 500` is broken where nothing is up.
         return Health.BROKEN, self._detail(seen, others)
 
     def _detail(self, seen: Seen, others: Mapping[str, Readings]) -> str:

@@ -56,19 +56,16 @@ class DeclarativeSubject:
         targets = self.targets()
         if not targets:
             raise ObservationError(f"{self.name!r} has no targets to look at.")
-        pace, links = _Pace(), self._links.anew()
-        try:
-            seen = await asyncio.gather(*(self._seen(one, pace, links) for one in targets))
-        finally:
-            await links.aclose()
+        pace = _Pace()
+        seen = await asyncio.gather(*(self._seen(one, pace) for one in targets))
         return Observation(self.name, self._settings.clock.now(), tuple(seen))
 
-    async def _seen(self, target: Target, pace: _Pace, links: Links) -> Seen:
+    async def _seen(self, target: Target, pace: _Pace) -> Seen:
         probes = [one for one in self._description.probes if speaks_of(one.on, target)]
         if not probes:
             why = f"no probe looks at its kind {target.kind!r}"
             return Seen(target.name, {KIND: target.kind}, why)
-        places = [self._place(one, target, links) for one in probes]
+        places = [self._place(one, target) for one in probes]
         looks = (self._look(*both, pace) for both in zip(probes, places, strict=True))
         found = await asyncio.gather(*looks)
         readings: Readings = {KIND: target.kind}
@@ -79,9 +76,9 @@ class DeclarativeSubject:
                 problems.append(f"{declared.name}: {problem}")
         return Seen(target.name, readings, "; ".join(problems)[:PROBLEM_CHARACTERS_MAX])
 
-    def _place(self, declared: DeclaredProbe, target: Target, links: Links) -> Place:
+    def _place(self, declared: DeclaredProbe, target: Target) -> Place:
         timeout_s = min(declared.timeout_s or self._settings.timeout_s, self._settings.timeout_s)
-        return Place(target, self._settings, timeout_s, links, declared.name)
+        return Place(target, self._settings, timeout_s, self._links, declared.name)
 
     async def _look(
         self, declared: DeclaredProbe, place: Place, pace: _Pace

@@ -155,7 +155,7 @@ CAUSES: tuple[Cause, ...] = (
         0.2,
         ("replication_lag",),
         _remedy("resume_replay", "let it replay", "what was kept back appears", Risk.LOW),
-        shows={"replay_paused": True},
+        shows={"role": "replica", "replay_paused": True},
     ),
     _cause(
         "replay_blocked",
@@ -163,14 +163,14 @@ CAUSES: tuple[Cause, ...] = (
         0.2,
         ("replication_lag", "long_transaction", "idle_in_transaction"),
         _terminate("replay_blocked_by", "that the replay waits for"),
-        shows={"replay_blocked": True},
+        shows={"role": "replica", "replay_blocked": True},
     ),
     _cause(
         "upstream_unreachable",
         "it cannot reach its primary, or is not let in there",
         0.2,
         ("replica_detached", "replication_lag"),
-        shows={"attached": False},
+        shows={"role": "replica", "attached": False},
     ),
     _cause(
         "primary_lost",

@@ -172,6 +172,7 @@ class _Hands:
         return _done(f"{store.name} is a replica of {place} now")
 
     async def fail_over(self, arguments: Arguments) -> Result:
+        why = ""
         for sentinel in self._of_kinds("sentinel"):
             try:
                 (said,) = await command(

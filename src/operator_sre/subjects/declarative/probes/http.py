@@ -7,9 +7,14 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from operator_protocols.domain.observation import Value
+from operator_sre.subjects.declarative.probes.exchange import (
+    Answer,
+    Request,
+    UnaskableError,
+    exchange,
+)
 from operator_sre.subjects.declarative.probes.place import (
     Address,
     Blind,
@@ -19,16 +24,12 @@ from operator_sre.subjects.declarative.probes.place import (
     checked,
     down,
     first_answer,
-    sentence_of,
 )
 from operator_sre.subjects.declarative.table import Table
 from operator_sre.subjects.declarative.taking import Taken, taken_in
 from operator_sre.subjects.declarative.values import document_of, path_of, pick, plain
 
-if TYPE_CHECKING:
-    import httpx2
-
-__all__ = ["KEYS", "HttpProbe", "authority", "authorization", "failure_of", "read_http"]
+__all__ = ["KEYS", "HttpProbe", "authorization", "read_http"]
 
 BODY_BYTES_MAX = 256 * 1024
 STATUSES = ("2xx", "3xx")
@@ -37,17 +38,6 @@ METHODS = ("GET", "HEAD", "OPTIONS", "POST")
 _SECRET_HEADERS = ("authorization", "proxy-authorization", "cookie", "x-api-key")
 KEYS = ("method", "path", "port", "headers", "header_files", "body", "expect", "read", "reviewed")
 _DAY_S = 86400.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What came back, as much of it as is read."""
-
-    status: int
-    body: bytes
-    took_ms: float
-    certificate_days: Value
-    cut: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +63,28 @@ class HttpProbe:
 
     async def look(self, place: Place) -> Readings:
         """Ask the first address that answers."""
-        headers = self._headers(place)
-        client = place.links.client(place.target.access)
+        headers, access = self._headers(place), place.access
+        trust = place.links.trust(access) if access.tls else None
 
-        async def ask(address: Address) -> _Answer:
-            return await self._ask(client, address, headers, place)
+        async def ask(address: Address) -> tuple[Answer, float]:
+            return await self._ask(address, headers, trust, access.server_name)
 
         addresses = addresses_of(place.target, self.port)
-        answer, problem, address = await first_answer(addresses, place.timeout_s, ask)
-        if answer is None:
+        found, problem, address = await first_answer(addresses, place.timeout_s, ask)
+        if found is None:
             return down(problem)
+        answer, took_ms = found
         readings: Readings = {
             "status": answer.status,
-            "latency_ms": round(answer.took_ms, 3),
+            "latency_ms": round(took_ms, 3),
             "bytes": len(answer.body),
             "endpoint": f"{address[0]}:{address[1]}",
         }
-        if answer.certificate_days is not None:
-            readings["certificate_days"] = answer.certificate_days
+        if (days := _days_left(answer.certificate)) is not None:
+            readings["certificate_days"] = days
         document = document_of(answer.body) if self.json or self.taken.paths else None
         readings |= self.taken.found(document, answer.body)
-        return checked(readings, self._disappointed(answer, document, readings))
+        return checked(readings, self._disappointed(answer.status, took_ms, document, readings))
 
     def _headers(self, place: Place) -> dict[str, str]:
         headers = {"user-agent": "operator", **self.headers, **authorization(place)}
@@ -102,42 +93,19 @@ class HttpProbe:
         return headers
 
     async def _ask(
-        self,
-        client: httpx2.AsyncClient,
-        address: Address,
-        headers: Mapping[str, str],
-        place: Place,
-    ) -> _Answer:
-        import httpx2
-
-        scheme = "https" if place.access.tls else "http"
-        name = place.access.server_name
+        self, address: Address, headers: Mapping[str, str], trust: ssl.SSLContext | None, name: str
+    ) -> tuple[Answer, float]:
+        request = Request(self.method, self.path, headers, self.body.encode(), BODY_BYTES_MAX)
         begun = time.perf_counter()
-        body, days = bytearray(), None
         try:
-            async with client.stream(
-                self.method,
-                f"{scheme}://{authority(address)}{self.path}",
-                headers=dict(headers),
-                content=self.body.encode() or None,
-                extensions={"sni_hostname": name} if name else {},
-            ) as answer:
-                days = _days_left(answer)
-                async for part in answer.aiter_bytes():
-                    body += part
-                    if len(body) > BODY_BYTES_MAX:
-                        break
-        except (httpx2.TransportError, httpx2.DecodingError) as error:
-            raise failure_of(error) from error
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-            raise Blind(f"it cannot be asked: {type(error).__name__}") from error
-        took_ms = (time.perf_counter() - begun) * 1000
-        kept = bytes(body[:BODY_BYTES_MAX])
-        return _Answer(answer.status_code, kept, took_ms, days, len(body) > BODY_BYTES_MAX)
+            answer = await exchange(address, request, trust=trust, server_name=name)
+        except UnaskableError as error:
+            raise Blind(f"it cannot be asked: {error}") from error
+        return answer, (time.perf_counter() - begun) * 1000
 
-    def _disappointed(self, answer: _Answer, document: object, readings: Readings) -> str:
+    def _disappointed(self, code: int, took_ms: float, document: object, readings: Readings) -> str:
         """What is not as it is expected, or ""."""
-        status = str(answer.status)
+        status = str(code)
         if not any(one in (status, f"{status[0]}xx") for one in self.statuses):
             return f"it answered {status}, not {' or '.join(self.statuses)}"
         for text, (path, wanted) in self.json.items():
@@ -146,8 +114,8 @@ class HttpProbe:
                 return f"{text} is {found!r}, not {wanted!r}"
         if readings.get("matched") is False:
             return "its body does not match"
-        if self.latency_ms_max is not None and answer.took_ms > self.latency_ms_max:
-            return f"it took {answer.took_ms:.0f} ms, not {self.latency_ms_max:g}"
+        if self.latency_ms_max is not None and took_ms > self.latency_ms_max:
+            return f"it took {took_ms:.0f} ms, not {self.latency_ms_max:g}"
         return ""
 
 
@@ -228,48 +196,9 @@ def authorization(place: Place) -> dict[str, str]:
     return {}
 
 
-def authority(address: Address) -> str:
-    """An address as a URL has it."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _days_left(answer: httpx2.Response) -> Value:
-    """How long its certificate is still good for; None without one."""
-    stream = answer.extensions.get("network_stream")
-    spoken = stream.get_extra_info("ssl_object") if stream is not None else None
-    until = (spoken.getpeercert() or {}).get("notAfter") if spoken is not None else None
+def _days_left(certificate: Mapping[str, object] | None) -> Value:
+    """How long a certificate is still good for; None without one."""
+    until = (certificate or {}).get("notAfter")
     if not isinstance(until, str):
         return None
     return round((ssl.cert_time_to_seconds(until) - time.time()) / _DAY_S, 2)
-
-
-def failure_of(error: httpx2.RequestError) -> OSError:
-    """What a client could not do, as the operating system would have said it."""
-    import httpx2
-
-    match error:
-        case httpx2.TimeoutException():
-            return TimeoutError()
-        case httpx2.ConnectError():
-            return OSError(_why(error))
-        case httpx2.ReadError() | httpx2.WriteError():
-            return OSError("it closed the connection")
-        case httpx2.RemoteProtocolError() if "disconnected" in str(error):
-            return OSError("it closed the connection")
-    return OSError("it does not speak HTTP as expected")
-
-
-def _why(error: BaseException) -> str:
-    """What lies below an error of the client."""
-    below: BaseException | None = error
-    for _ in range(8):
-        if below is None:
-            break
-        if isinstance(below, ssl.SSLError | ConnectionError):
-            return sentence_of(below)
-        below = below.__cause__ or below.__context__
-    text = str(error).lower()
-    if "certificate verify failed" in text:
-        return f"its certificate is not trusted: {text.partition('failed: ')[2]}"
-    return "connection refused" if "all connection attempts" in text or "refused" in text else text

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
-import importlib
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import ObservationError
 
 if TYPE_CHECKING:
-    import httpx2
-
     from operator_protocols.ports import SubjectSettings
 
 __all__ = [
@@ -32,6 +27,7 @@ __all__ = [
     "Probe",
     "Readings",
     "addresses_of",
+    "authority",
     "checked",
     "down",
     "first_answer",
@@ -61,18 +57,11 @@ class Counted:
 
 
 class Links:
-    """What is shared by the looks at one subject: trust, clients, and what was counted before."""
+    """What is shared by the looks at one subject: whom to trust, and what was counted before."""
 
     def __init__(self) -> None:
         self._contexts: dict[tuple[object, ...], ssl.SSLContext] = {}
-        self._clients: dict[int, httpx2.AsyncClient] = {}
         self.counted: dict[tuple[str, ...], Counted] = {}
-
-    def anew(self) -> Links:
-        """The same trust and memory with connections of its own: two looks may overlap."""
-        made = Links()
-        made._contexts, made.counted = self._contexts, self.counted
-        return made
 
     def trust(self, access: Access) -> ssl.SSLContext:
         """Whom to trust when speaking TLS, made anew when one of its files has changed."""
@@ -88,39 +77,6 @@ class Links:
         except (OSError, ssl.SSLError) as error:
             raise Blind(f"its certificates cannot be read: {error}") from error
         return self._contexts[key]
-
-    def client(self, access: Access | None) -> httpx2.AsyncClient:
-        """A client for one look; with no TLS asked for, none is trusted."""
-        httpx2 = _loaded()
-        context = self.trust(access) if access is not None and access.tls else _NO_AUTHORITIES
-        if id(context) not in self._clients:
-            self._clients[id(context)] = httpx2.AsyncClient(
-                verify=context,
-                trust_env=False,
-                timeout=None,
-                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
-            )
-        return self._clients[id(context)]
-
-    async def aclose(self) -> None:
-        """Let go of every connection."""
-        clients, self._clients = list(self._clients.values()), {}
-        for client in clients:
-            await client.aclose()
-
-
-@cache
-def _loaded() -> Any:
-    """The client, with all that it would load in the middle of the first look."""
-    for name in ("anyio._backends._asyncio", "h11", "httpcore2", "idna"):
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    return importlib.import_module("httpx2")
-
-
-# Loading the machine's certificate authorities, which a client does for itself otherwise, would
-# cost more than a whole look.
-_NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +151,12 @@ def addresses_of(target: Target, port: int | None = None) -> list[Address]:
     if not found:
         raise Blind("it has no port to ask at")
     return found
+
+
+def authority(address: Address) -> str:
+    """An address as a URL has it."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def first_answer(

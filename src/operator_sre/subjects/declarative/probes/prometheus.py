@@ -11,7 +11,8 @@ from urllib.parse import quote, urlsplit
 
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Access, Target
-from operator_sre.subjects.declarative.probes.http import authority, authorization, failure_of
+from operator_sre.subjects.declarative.probes.exchange import Request, UnaskableError, exchange
+from operator_sre.subjects.declarative.probes.http import authorization
 from operator_sre.subjects.declarative.probes.place import (
     Address,
     Blind,
@@ -106,33 +107,18 @@ class PrometheusProbe:
 
 async def _got(place: Place, address: Address, path: str) -> bytes:
     """The body of an answer that is a success."""
-    import httpx2
-
-    client = place.links.client(place.target.access)
-    scheme = "https" if place.access.tls else "http"
-    body = bytearray()
+    access = place.access
+    request = Request("GET", path, authorization(place), b"", BODY_BYTES_MAX)
+    trust = place.links.trust(access) if access.tls else None
     try:
-        async with client.stream(
-            "GET",
-            f"{scheme}://{authority(address)}{path}",
-            headers=authorization(place),
-            extensions=_sni(place.access),
-        ) as answer:
-            if answer.status_code != 200:
-                raise OSError(f"it answered {answer.status_code}")
-            async for part in answer.aiter_bytes():
-                body += part
-                if len(body) > BODY_BYTES_MAX:
-                    raise OSError(f"its metrics are longer than {BODY_BYTES_MAX} bytes")
-    except httpx2.TransportError as error:
-        raise failure_of(error) from error
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-        raise Blind(f"it cannot be asked: {type(error).__name__}") from error
-    return bytes(body)
-
-
-def _sni(access: Access) -> dict[str, str]:
-    return {"sni_hostname": access.server_name} if access.server_name else {}
+        answer = await exchange(address, request, trust=trust, server_name=access.server_name)
+    except UnaskableError as error:
+        raise Blind(f"it cannot be asked: {error}") from error
+    if answer.status != 200:
+        raise OSError(f"it answered {answer.status}")
+    if answer.cut:
+        raise OSError(f"its metrics are longer than {BODY_BYTES_MAX} bytes")
+    return answer.body
 
 
 def _sums(text: str, samples: Mapping[str, Sample]) -> dict[str, float]:
