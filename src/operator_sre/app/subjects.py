@@ -13,7 +13,7 @@ from operator_protocols.domain.tool import ToolSource
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Subject
 from operator_sre.app.health import SubjectHealth, health_of
-from operator_sre.app.wiring import App
+from operator_sre.app.wiring import App, notes_of
 
 __all__ = [
     "SubjectLine",
@@ -127,7 +127,7 @@ def show_subject(app: App, name: str) -> SubjectView:
         ),
         faults=tuple(FaultLine(one.name, one.sentence, one.breaks) for one in plugin.faults),
         causes=tuple(one.name for one in plugin.causes),
-        notes=plugin.notes,
+        notes=notes_of(plugin, subject),
         state=health_of(app, chosen),
     )
 

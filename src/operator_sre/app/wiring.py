@@ -20,6 +20,7 @@ from operator_protocols.ports import (
     CapabilityChecker,
     Clock,
     Kill,
+    Noted,
     PermissionChecker,
     Plugin,
     Shell,
@@ -75,6 +76,7 @@ __all__ = [
     "Restored",
     "look_at_app",
     "maintenance_of",
+    "notes_of",
     "open_app",
 ]
 
@@ -271,15 +273,13 @@ class App:
         plugin = self.plugin_of(name)
         hands = self.hands(name)
         subject = plugin.subject(hands.settings)
-        # What a subject itself has to say comes beside what holds for all of its plug-in.
-        notes = (plugin.notes, str(getattr(subject, "notes", "")).strip())
         return Care(
             subject=self._told(subject),
             gate=hands.gate,
             executor=hands.executor,
             propose=hands.propose,
             causes=plugin.causes,
-            notes="\n".join(note for note in notes if note),
+            notes=notes_of(plugin, subject),
         )
 
     def is_alerted(self, subject: str) -> bool:
@@ -403,6 +403,12 @@ class App:
             budget=budget_of(self.rules()),
             care=care,
         )
+
+
+def notes_of(plugin: Plugin, subject: Subject) -> str:
+    """What holds for all subjects of a plug-in, and what this one has to say itself."""
+    own = subject.notes if isinstance(subject, Noted) else ""
+    return "\n".join(note.strip() for note in (plugin.notes, own) if note.strip())
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import pytest
 
 from operator_protocols.domain.health import Health
 from operator_protocols.errors import ConfigError, NotFoundError, UsageError
+from operator_protocols.ports import Noted
 from operator_sre.app.describing import (
     KINDS,
     LeverView,
@@ -25,7 +26,8 @@ from operator_sre.app.describing import (
     try_description,
     write_description,
 )
-from operator_sre.app.wiring import look_at_app
+from operator_sre.app.subjects import show_subject
+from operator_sre.app.wiring import look_at_app, notes_of
 from operator_sre.config import Config, load_config
 from operator_sre.faces.cli.subjects import app as subjects_app
 from operator_sre.faces.cli.subjects_init import init, try_out
@@ -153,6 +155,11 @@ def test_the_notes_of_a_description_reach_whoever_thinks(tmp_path: Path) -> None
     write_description(config_in(tmp_path), "shop", "web", folder=tmp_path)
     with look_at_app(config_in(tmp_path)) as app:
         care = app.care("shop")
+        plugin = app.plugin_of("shop")
+        subject = plugin.subject(app.hands("shop").settings)
+        assert isinstance(subject, Noted)
+        assert notes_of(plugin, subject) == care.notes
+        assert show_subject(app, "shop").notes == care.notes
     assert "what it must never lose" in care.notes
     assert care.notes.startswith("This system is described")
 

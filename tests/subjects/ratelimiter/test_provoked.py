@@ -233,11 +233,8 @@ async def test_after_a_failover_names_stay_and_roles_move(stage: Stage) -> None:
 @pytest.mark.slow
 async def test_a_person_can_let_the_replica_take_over(stage: Stage) -> None:
     await stage.until_holds("sentinel_view", "replication", "primary_count")
-    before = next(
-        name
-        for name in ("store", "replica")
-        if (await stage.look()).of(name).readings.get("in_use") is True
-    )
+    seen = (await stage.look()).seen
+    before = next(one.target for one in seen if one.readings.get("in_use") is True)
     await stage.call("fail_over")
     await stage.until_seen(lambda seen: seen.of(before).readings.get("role") == "replica")
     await stage.until_holds("redis_disconnected", "primary_count", "replication")

@@ -27,6 +27,7 @@ __all__ = [
     "Invariant",
     "Job",
     "Model",
+    "Noted",
     "PermissionChecker",
     "Plugin",
     "Sealer",
@@ -99,6 +100,16 @@ class Subject(Protocol):
 
     async def observe(self) -> Observation:
         """Look once. Raises ObservationError when nothing can be seen at all."""
+        ...
+
+
+@runtime_checkable
+class Noted(Protocol):
+    """A subject that has to say something of its own, beside what its plug-in says of all."""
+
+    @property
+    def notes(self) -> str:
+        """What a mind has to know of this one."""
         ...
 
 

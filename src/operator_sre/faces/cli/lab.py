@@ -268,7 +268,8 @@ def _hurt(one: BrokenView) -> str:
 def _next(view: RigView, here: str) -> list[str]:
     if not view.faults:
         return []
-    more = f"or: {', '.join(view.faults[1:])}; " if view.faults[1:] else ""
+    others = len(view.faults) - 1
+    more = f"or {others} other ways: operator lab faults {view.subject}{here}; " if others else ""
     heal = [f"heal it:   operator lab heal {view.subject}{here}"] if view.broken else []
     return [
         f"break it:  operator lab break {view.subject} {view.faults[0]}{here}",
