@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from operator_ratelimiter.logs import Sparse
 from operator_ratelimiter.settings import Live, Settings
 from operator_ratelimiter.tally import KeyTally, Tally
 
@@ -177,6 +179,18 @@ def test_the_tally_has_a_bound_and_says_when_it_was_reached() -> None:
     assert (before, tally.dropped) == (False, True)
     tally.clear()
     assert tally.asked() == 0
+
+
+def test_what_is_said_over_and_over_is_written_once_in_a_while() -> None:
+    now = [5.0]
+    sparse = Sparse(clock=lambda: now[0])
+
+    def passes(message: str) -> bool:
+        return sparse.filter(logging.makeLogRecord({"msg": message}))
+
+    assert [passes("no files"), passes("no files"), passes("other")] == [True, False, True]
+    now[0] += 11
+    assert passes("no files")
 
 
 def test_counters_without_an_expiry_get_one_and_no_other_is_touched(rig: Rig) -> None:

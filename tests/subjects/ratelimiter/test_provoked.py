@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from operator_protocols.domain.action import Action
+from operator_protocols.domain.action import Action, Argument
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
 from operator_protocols.ports import Job
@@ -183,14 +183,15 @@ async def test_a_node_whose_password_is_wrong_says_so(stage: Stage) -> None:
 
 
 async def test_arguments_that_make_no_sense_are_one_sentence(stage: Stage) -> None:
-    for tool, arguments, word in (
+    cases: tuple[tuple[str, dict[str, Argument], str], ...] = (
         ("reset_counter", {}, "needs the argument 'key'"),
         ("reset_counter", {"key": "a", "how": "fast"}, "no argument 'how'"),
         ("drain_node", {"target": "store"}, "no node 'store'"),
         ("set_store_setting", {"target": "store", "setting": "dir", "value": "/"}, "is one of"),
         ("follow_primary", {"target": "store"}, "follows nobody"),
         ("update_limit", {"key": "a", "limit": -1}, "422"),
-    ):
+    )
+    for tool, arguments, word in cases:
         result = await stage.tools[tool].call(arguments, Job("job"))
         assert result.exit_code == 1
         assert word in result.stderr
