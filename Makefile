@@ -19,6 +19,9 @@ unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
 named := $(if $(filter file,$(origin PYTHON)),,--python "$(PYTHON)")
 setup := .ci/setup_venv.py $(named)
 
+# Tests that share a rig are for one process.
+spread = -n $(WORKERS) --dist loadgroup
+
 # $(call ready,LEVEL): milliseconds when .venv is in place, otherwise an install.
 ready = .venv/bin/python -E -S $(setup) --check $(1) 2>/dev/null \
 	|| { $(fit) && "$(PYTHON)" -E -s $(setup) $(1); }
@@ -61,7 +64,7 @@ check: lint
 
 test: lint
 	@sh tests/tools/sshd.sh
-	@echo '== tests' && .venv/bin/python -m pytest -q -n $(WORKERS) tests $(ARGS)
+	@echo '== tests' && .venv/bin/python -m pytest -q $(spread) tests $(ARGS)
 
 test-system: lint
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -71,16 +74,15 @@ test-system: lint
 		echo 'Not root, or no apt-get: nothing is installed, skips are failures all the same.'; \
 	fi
 	@echo '== tests, no skips' \
-		&& OPERATOR_FORBID_SKIPS=1 .venv/bin/python -m pytest -q -n $(WORKERS) tests $(ARGS)
+		&& OPERATOR_FORBID_SKIPS=1 .venv/bin/python -m pytest -q $(spread) tests $(ARGS)
 
 test-crash: lint
 	@echo '== rough treatment' \
 		&& .venv/bin/python -m pytest -q -n $(WORKERS) tests/crash -m slow $(ARGS)
 
-# The faults of one subject share a rig, so that they are for one process.
 test-faults: lint
-	@echo '== every fault of every rig' && .venv/bin/python -m pytest -q -n $(WORKERS) \
-		--dist loadgroup tests/lab/matrix -m slow $(ARGS)
+	@echo '== every fault of every rig' && .venv/bin/python -m pytest -q $(spread) \
+		tests/lab tests/services tests/subjects -m slow $(ARGS)
 
 tables:
 	@$(call ready,all)

@@ -56,7 +56,31 @@ class _Skips:
             terminalreporter.write_line(f"{_FORBID_SKIPS}=1: a skip is a failure", red=True)
 
 
+# Whose tests share a rig for as long as a worker lives: one worker for each of them.
+_SHARED = (
+    "tests/lab/matrix",
+    "tests/subjects/etcd",
+    "tests/subjects/postgres",
+    "tests/subjects/ratelimiter",
+)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        place = item.path.relative_to(config.rootpath).as_posix()
+        for folder in _SHARED:
+            if place.startswith(f"{folder}/") and item.get_closest_marker("xdist_group") is None:
+                item.add_marker(pytest.mark.xdist_group(folder))
+    if "slow" in config.option.markexpr:
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes minutes; runs with `-m slow` only")
     # A worker of xdist sends its reports to the controller, which counts each once.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Skips(), "operator-skips")

@@ -9,7 +9,7 @@ import pytest
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.permit import Approval
-from operator_protocols.domain.tool import ToolState
+from operator_protocols.domain.tool import ToolSource, ToolState
 from operator_protocols.errors import NotFoundError, UsageError
 from operator_sre.app.executing import execute_command, foresee_command, hands_for
 from operator_sre.app.hands import MACHINE
@@ -42,7 +42,10 @@ def _policy(folder: Path, text: str) -> None:
 async def test_every_subject_has_the_tools_of_the_machine(tmp_path: Path) -> None:
     with opened(tmp_path, SUBJECTS) as app:
         offered = list_tools(app)
-        assert [one.spec for one in list_tools(app, "shop")] == [one.spec for one in offered]
+        of_shop = [one.spec for one in list_tools(app, "shop")]
+        everywhere = [one.spec for one in offered]
+        assert of_shop[: len(everywhere)] == everywhere
+        assert {one.source for one in of_shop[len(everywhere) :]} == {ToolSource.SUBJECT}
         registry = registry_of(app, app.programs, list, ())
         assert registry.specs == tuple(one.spec for one in offered)
         assert app.hands(MACHINE).registry.specs == registry.specs

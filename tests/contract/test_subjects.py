@@ -177,7 +177,8 @@ async def test_an_honest_plug_in_breaks_no_promise() -> None:
     assert await broken_promises(HONEST) == []
     inject: Inject = HONEST.faults[0].inject
     oracle: Oracle = HONEST.faults[0].oracle
-    assert inject is not oracle
+    assert callable(inject)
+    assert callable(oracle)
 
 
 @pytest.mark.parametrize("lie", LIARS)

@@ -15,19 +15,6 @@ from tests.store.life import Estate
 __all__ = ["estate"]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes minutes; runs with `-m slow` only")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "slow" in config.option.markexpr:
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in slow]
-
-
 @pytest.fixture(params=sorted(STORES))
 def estate(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Estate]:
     """A place for a store in each database, and a clock that runs."""

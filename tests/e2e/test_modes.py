@@ -55,8 +55,8 @@ def test_observe_proposes_changes_nothing_and_sees_a_person_heal_it(rigged: Home
     assert not is_alive(victim["pid"])
     assert [one.id for one in rigged.tickets() if one.id > ticket.id] == [], "no second ticket"
 
-    healed = rigged.ask("lab", "heal", "ratelimiter", "node_kill", "--target", "node-1")
-    assert healed["target"] == "node-1"
+    healed = rigged.ask("lab", "restart", "ratelimiter", "--target", "node-1")
+    assert healed["restarted"] == ["node-1"]
     eventually(lambda: _resolved(rigged, ticket.id), "the monitor sees that it recovered")
     after = Story(rigged, ticket.id)
     proof = after.one("ticket_resolved")["proof"]
@@ -116,7 +116,7 @@ def test_a_rejection_is_final_and_its_reason_is_told(rigged: Home) -> None:
     down = rigged.rig()["node-3"]
     assert (down["pid"], down["state"]) == (victim["pid"], "exited")
     assert rigged.ask("approvals", "list")["approvals"] == []
-    rigged.ask("lab", "heal", "ratelimiter", "node_kill", "--target", "node-3")
+    rigged.ask("lab", "restart", "ratelimiter", "--target", "node-3")
     eventually(lambda: _resolved(rigged, ticket.id), "the monitor sees that it recovered")
     assert running.end() == 128 + signal.SIGTERM
 

@@ -80,7 +80,10 @@ class _Line:
         """Send a request and return what comes back within a moment; TimeoutError for silence."""
         self._socket.settimeout(SILENT_S)
         self._socket.sendall(REQUEST)
-        return self._socket.recv(4096)
+        said = self._socket.recv(4096)
+        while not said.endswith(b"ok"):  # the answer may come in parts
+            said += self._socket.recv(4096)
+        return said
 
     def ends(self) -> bool:
         """Whether it is closed by the other side."""

@@ -20,8 +20,10 @@ PROTOCOLS = [
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_a_port_has_at_most_four_verbs(kind: type) -> None:
-    verbs = [name for name, member in vars(kind).items() if inspect.isfunction(member)]
-    own = [name for name in verbs if not name.startswith("_")]
+    # What it can only be asked for counts where there is nothing to do.
+    members = {name: it for name, it in vars(kind).items() if not name.startswith("_")}
+    verbs = [name for name, member in members.items() if inspect.isfunction(member)]
+    own = verbs or [name for name, member in members.items() if isinstance(member, property)]
     assert 1 <= len(own) <= 4, own
 
 

@@ -58,6 +58,7 @@ def _hands(
     tools = (*given, *_brought(app, settings))
     registry = registry_of(app, programs, targets, tools)
     latest: list[Policy] = []
+    bounded = profile is Profile.LAB
 
     def policy() -> Policy:
         now = targets()
@@ -65,7 +66,7 @@ def _hands(
             mode=app.mode_of(name),
             profile=profile,
             tools=registry.specs,
-            boundary_tools=frozenset(tool.spec.name for tool in tools),
+            boundary_tools=frozenset(tool.spec.name for tool in tools if bounded),
             boundary_targets=frozenset(target.name for target in now),
             book=app.rules(),
         )

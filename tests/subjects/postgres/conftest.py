@@ -18,19 +18,6 @@ from tests.subjects.postgres.watching import Watch
 __all__ = ["rig_directory", "watch"]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes minutes; runs with `-m slow` only")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "slow" in config.option.markexpr:
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in slow]
-
-
 @pytest.fixture(scope="session")
 def rig_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A rig that is up; it ends with the tests, and leaves nothing."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.following import with_entries
+from operator_sre.faces.cli.options import JsonLinesOption, JsonOption, config_of, opened
 from operator_sre.faces.cli.output import print_json, print_lines, print_table
 from operator_sre.faces.cli.running import run_until_stopped
 
@@ -14,12 +15,12 @@ app = typer.Typer(help="Tell people what happens.", no_args_is_help=True)
 
 
 @app.command()
-def run(context: typer.Context) -> None:
+def run(context: typer.Context, as_json: JsonLinesOption = False) -> None:
     """Notify until stopped. `operator monitor run` and `operator up` do so as well."""
     from operator_sre.app.notices import run_notices
 
     with opened(context) as home:
-        run_until_stopped(run_notices(home))
+        run_until_stopped(with_entries(home, run_notices(home), as_json=as_json))
 
 
 @app.command("test")

@@ -22,6 +22,7 @@ from operator_sre.subjects.etcd.probes import read_from
 __all__ = ["NO_QUORUM", "Deed", "Done", "EtcdTool", "Refusal", "look_at"]
 
 POLL_S = 0.1
+SETTLE_S = 15.0
 NO_QUORUM = (
     "The cluster has no quorum, so nothing of it is changed: forcing it would risk what the members"
     " that are gone still hold. Bring them back, or let a person decide."
@@ -118,6 +119,21 @@ class Deed:
             category = FailureCategory.RUNTIME if answer.reached else FailureCategory.NETWORK
             raise Refusal(f"{one.target.name} did not do it: {answer.error}.", category)
         return answer
+
+    async def ask_settled(self, one: Glimpse, path: str, body: Mapping[str, object]) -> Answer:
+        """The same, again and again while it says that members have not been connected for long.
+
+        A cluster changes its members only when all that answer have done so for some seconds.
+        """
+        deadline = asyncio.get_running_loop().time() + SETTLE_S
+        while True:
+            try:
+                return await self.ask(one, path, body)
+            except Refusal as refusal:
+                late = asyncio.get_running_loop().time() >= deadline
+                if late or "unhealthy cluster" not in str(refusal):
+                    raise
+            await asyncio.sleep(POLL_S)
 
     async def again(self) -> Cluster:
         """The cluster as it is now."""

@@ -128,7 +128,7 @@ async def _remove(deed: Deed, name: str, url: str) -> None:
         return
     if not others:
         raise Refusal(f"Nobody is left who could remove {name}.", FailureCategory.RESOURCE)
-    await deed.ask(others[0], "cluster/member/remove", {"ID": str(entry.id)})
+    await deed.ask_settled(others[0], "cluster/member/remove", {"ID": str(entry.id)})
 
 
 async def _add(deed: Deed, url: str) -> tuple[Member, ...]:
@@ -140,7 +140,7 @@ async def _add(deed: Deed, url: str) -> tuple[Member, ...]:
     cluster = await deed.until(has_leader)
     if _entry(cluster.members, url) is not None or cluster.speaker is None:
         return cluster.members
-    answer = await deed.ask(cluster.speaker, "cluster/member/add", {"peerURLs": [url]})
+    answer = await deed.ask_settled(cluster.speaker, "cluster/member/add", {"peerURLs": [url]})
     return members_from(answer.body)
 
 
