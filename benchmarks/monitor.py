@@ -212,7 +212,7 @@ class Watching:
             clock=clock,
             conditions=self._store.conditions,
             observations=self._store.observations,
-            timeout_s=3 * TIMEOUT_S,
+            timeout_s=max(3 * TIMEOUT_S, plan.interval_s),
             blind_grace_s=2 * plan.interval_s,
         )
         self._desk = Desk(

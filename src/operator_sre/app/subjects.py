@@ -152,7 +152,7 @@ async def check_subject(app: App, names: Sequence[str]) -> Sequence[Sighting]:
     """Look once and check every invariant; nothing is remembered."""
     from operator_sre.monitor import sight
 
-    timeout_s = app.config.number("timeout_s") * 3
+    timeout_s = app.config.look_s
     found = []
     for name in app.choose(names):
         sighting, _ = await sight(subject_of(app, name), app.clock, timeout_s=timeout_s)

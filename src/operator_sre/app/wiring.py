@@ -292,7 +292,8 @@ class App:
 
         if not any(one.subject == subject.name for one in self.config.triggers):
             return subject
-        timeout_s = 2 * self.config.number("timeout_s")
+        # Less than a look may take in all: alerts count also where the rest cannot be seen.
+        timeout_s = self.config.look_s * 2 / 3
         return WithAlerts(subject, self.store.alerts, clock=self.clock, timeout_s=timeout_s)
 
     def plugin_of(self, name: str) -> Plugin:
@@ -377,7 +378,7 @@ class App:
                 clock=self.clock,
                 conditions=store.conditions,
                 observations=store.observations,
-                timeout_s=config.number("timeout_s") * 3,
+                timeout_s=config.look_s,
                 blind_grace_s=2 * interval_s,
                 quiet=lambda subject: silences_now(self, subject),
                 blind_graces={name: 2 * config.interval_of(name) for name in self.subjects()},

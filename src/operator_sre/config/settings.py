@@ -146,6 +146,11 @@ class Config:
         return Mode(self.values["mode"])
 
     @property
+    def look_s(self) -> float:
+        """How long a look at a whole subject may take: one with many targets takes its time."""
+        return max(3 * self.number("timeout_s"), self.number("interval_s"))
+
+    @property
     def stable_s(self) -> float:
         """How long a repair must hold: two intervals, at least 5 s, unless it is set."""
         return float(self.values["stable_s"] or max(5.0, 2 * self.values["interval_s"]))

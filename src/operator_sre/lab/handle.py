@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from operator_protocols.domain.rig import ProcessSpec
-from operator_protocols.domain.target import Process, Target
+from operator_protocols.domain.target import Access, Process, Target
 from operator_protocols.errors import NotFoundError, RigError
 from operator_sre.lab.layout import LINKS, LOAD, Layout
 from operator_sre.lab.manifest import HOST, Manifest, read_manifest
@@ -167,6 +167,21 @@ def _target(layout: Layout, spec: ProcessSpec, child: Child | None) -> Target:
         process=None if child is None else child.process,
         log=str(layout.log(spec.name)),
         data_dir=str(layout.data(spec)),
+        access=_access(layout, spec),
+    )
+
+
+def _access(layout: Layout, spec: ProcessSpec) -> Access | None:
+    """How it wants to be spoken to, with its files where they are."""
+    if spec.access is None:
+        return None
+    return replace(
+        spec.access,
+        ca_file=layout.fill(spec, spec.access.ca_file),
+        certificate_file=layout.fill(spec, spec.access.certificate_file),
+        key_file=layout.fill(spec, spec.access.key_file),
+        password_file=layout.fill(spec, spec.access.password_file),
+        token_file=layout.fill(spec, spec.access.token_file),
     )
 
 

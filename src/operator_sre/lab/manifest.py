@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from operator_protocols.domain.rig import LoadShape, LoadSpec, ProcessSpec, RigSpec
-from operator_protocols.domain.target import Process
+from operator_protocols.domain.target import Access, Process
 from operator_protocols.errors import NotFoundError, RigError
 from operator_sre.processes.files import write_atomically
 from operator_sre.processes.identity import alive
@@ -118,4 +118,5 @@ def _process(record: Mapping[str, Any]) -> ProcessSpec:
     names = ("argv", "depends_on", "ready_argv", "ports")
     lists = {name: tuple(record[name]) for name in names}
     prepare = tuple(tuple(argv) for argv in record["prepare"])
-    return ProcessSpec(**{**record, **lists, "prepare": prepare})
+    access = None if record["access"] is None else Access(**record["access"])
+    return ProcessSpec(**{**record, **lists, "prepare": prepare, "access": access})

@@ -18,7 +18,7 @@ from tests.subjects.etcd.looks import Watch
 __all__ = ["rig_directory", "watch"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rig_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A rig that is up; it ends with the tests, and leaves nothing."""
     directory = tmp_path_factory.mktemp("etcd") / "rig"

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from operator_protocols.domain.target import Access
+
 __all__ = ["LoadShape", "LoadSpec", "ProcessSpec", "RigSpec"]
 
 
@@ -13,10 +15,10 @@ __all__ = ["LoadShape", "LoadSpec", "ProcessSpec", "RigSpec"]
 class ProcessSpec:
     """One process of a rig.
 
-    Blanks in `argv`, `env`, `files`, `prepare` and `ready_argv`: `{port}` and `{port:NAME}` are the
-    ports it listens on itself, `{OTHER.port}` and `{OTHER.port:NAME}` are where OTHER is reached
-    (itself too, when it is named), `{dir}` is its own directory, `{volume}` the directory for its
-    data, `{OTHER.dir}` the directory of OTHER.
+    Blanks in `argv`, `env`, `files`, `prepare`, `ready_argv` and the paths of `access`: `{port}`
+    and `{port:NAME}` are the ports it listens on itself, `{OTHER.port}` and `{OTHER.port:NAME}` are
+    where OTHER is reached (itself too, when it is named), `{dir}` is its own directory, `{volume}`
+    the directory for its data, `{OTHER.dir}` the directory of OTHER.
 
     `ports` names further ports. What is `linked` is reached by everybody else through links that
     the lab can cut and slow down, on all its ports. `files` (path below `{dir}` -> text) are
@@ -40,6 +42,7 @@ class ProcessSpec:
     prepare: tuple[tuple[str, ...], ...] = ()
     volume_mb: int = 0
     unprivileged: bool = False
+    access: Access | None = None
 
 
 class LoadShape(StrEnum):

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
+from operator_protocols.domain.target import Access
 from operator_protocols.errors import MissingExtraError
 
 __all__ = ["NODES", "SENTINELS", "rig", "server_path"]
@@ -25,6 +26,7 @@ CONFIGURATION = {
     "key_prefix": "ratelimiter",
     "on_store_loss": "fail_open",
 }
+PASSWORD_FILE = "password"
 VOLUME_MB = 64
 RATE_PER_S = 30.0
 
@@ -99,7 +101,8 @@ def _store(
         depends_on=needs,
         linked=True,
         volume_mb=VOLUME_MB,
-        files={"store.conf": _written(text, name, password), "password": password + "\n"},
+        files={"store.conf": _written(text, name, password), PASSWORD_FILE: password + "\n"},
+        access=Access(password_file=f"{{dir}}/{PASSWORD_FILE}"),
     )
 
 

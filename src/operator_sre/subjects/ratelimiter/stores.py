@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Target
@@ -97,11 +96,9 @@ async def look_at_store(
 
 
 def password_of(target: Target, secret: Callable[[str], str]) -> str:
-    """Its password; in a rig it lies in a file beside its log."""
-    if target.access is not None and target.access.password_file:
-        return secret(target.access.password_file)
-    beside = Path(target.log).parent / "password" if target.log else None
-    return secret(str(beside)) if beside is not None and beside.is_file() else ""
+    """Its password, or "" where it needs none."""
+    path = target.access.password_file if target.access is not None else ""
+    return secret(path) if path else ""
 
 
 def _answered(target: Target, said: Reply, auth: Reply) -> StoreLook:

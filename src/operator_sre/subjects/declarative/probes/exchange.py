@@ -105,6 +105,8 @@ class _Exchange(asyncio.Protocol):
         self.answered: asyncio.Future[tuple[int, bytes, bool]] = (
             asyncio.get_running_loop().create_future()
         )
+        # Whoever waited may have given up before there was an answer, or the lack of one.
+        self.answered.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
