@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 ARGS ?=
-WORKERS ?= 3
+WORKERS ?= 4
 DEBIAN_PACKAGES := bubblewrap busybox-static docker.io openssh-client openssh-server procps \
 	strace tmux util-linux
 
@@ -19,8 +19,8 @@ unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
 named := $(if $(filter file,$(origin PYTHON)),,--python "$(PYTHON)")
 setup := .ci/setup_venv.py $(named)
 
-# Tests that share a rig are for one process.
-spread = -n $(WORKERS) --dist loadgroup
+# Tests of one file share a rig, so that they are for one process; the long ones come first.
+spread = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # $(call ready,LEVEL): milliseconds when .venv is in place, otherwise an install.
 ready = .venv/bin/python -E -S $(setup) --check $(1) 2>/dev/null \
@@ -81,8 +81,8 @@ test-crash: lint
 		&& .venv/bin/python -m pytest -q -n $(WORKERS) tests/crash -m slow $(ARGS)
 
 test-faults: lint
-	@echo '== every fault of every rig' && .venv/bin/python -m pytest -q $(spread) \
-		tests/lab tests/services tests/subjects -m slow $(ARGS)
+	@echo '== every fault of every rig' && .venv/bin/python -m pytest -q -n $(WORKERS) \
+		--dist loadgroup tests/lab tests/services tests/subjects tests/e2e -m slow $(ARGS)
 
 tables:
 	@$(call ready,all)

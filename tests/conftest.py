@@ -56,24 +56,7 @@ class _Skips:
             terminalreporter.write_line(f"{_FORBID_SKIPS}=1: a skip is a failure", red=True)
 
 
-# Tests of one file share a rig here, and in the folders that follow all tests share one.
-_RIGS = ("tests/e2e", "tests/faces", "tests/lab", "tests/subjects")
-_SHARED = ("tests/lab/matrix", "tests/services")
-
-
-def _group_of(place: str) -> str:
-    """Which tests are for the same worker, so that what they share is started once."""
-    for folder in _SHARED:
-        if place.startswith(f"{folder}/"):
-            return folder
-    return place if place.startswith(_RIGS) else ""
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        group = _group_of(item.path.relative_to(config.rootpath).as_posix())
-        if group and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(group))
     if "slow" in config.option.markexpr:
         return
     slow = [item for item in items if item.get_closest_marker("slow")]

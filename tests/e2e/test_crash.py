@@ -90,7 +90,11 @@ def _at_random(entries: list[Entry]) -> bool:
 
 @pytest.mark.parametrize(
     ("target", "moment"),
-    [("node-1", _at_random), ("node-2", _intends_repair), ("node-3", _has_repaired)],
+    [
+        pytest.param("node-1", _at_random, marks=pytest.mark.slow),
+        ("node-2", _intends_repair),
+        pytest.param("node-3", _has_repaired, marks=pytest.mark.slow),
+    ],
     ids=["at a random moment", "in the middle of the repair", "before the proof"],
 )
 def test_another_agent_goes_on_after_kill_nine(
@@ -121,7 +125,7 @@ def test_another_agent_goes_on_after_kill_nine(
 
 @pytest.mark.parametrize(
     ("target", "nobody_there"),
-    [("node-1", False), ("node-2", True)],
+    [pytest.param("node-1", False, marks=pytest.mark.slow), ("node-2", True)],
     ids=["answered after the restart", "answered while no agent lives"],
 )
 def test_a_request_outlives_the_agent_that_made_it(

@@ -40,7 +40,11 @@ def _left_as_it_was(demo: Terminal) -> None:
     assert "Traceback" not in demo.shown
 
 
-@pytest.mark.parametrize("moment", [STARTING, BROKEN], ids=["while it starts", "when it is broken"])
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param(STARTING, marks=pytest.mark.slow), BROKEN],
+    ids=["while it starts", "when it is broken"],
+)
 def test_ctrl_c_ends_it_cleanly(demo: Terminal, folder: Path, moment: str) -> None:
     demo.shows(moment)
     demo.press_ctrl_c()
@@ -50,6 +54,7 @@ def test_ctrl_c_ends_it_cleanly(demo: Terminal, folder: Path, moment: str) -> No
     _left_as_it_was(demo)
 
 
+@pytest.mark.slow
 def test_an_impatient_ctrl_c_ends_it_as_cleanly(demo: Terminal, folder: Path) -> None:
     demo.shows(STARTED)
     assert demo.ended(pressing=True) == 130
@@ -67,7 +72,11 @@ def test_sigterm_ends_it_cleanly(demo: Terminal, folder: Path) -> None:
     _left_as_it_was(demo)
 
 
-@pytest.mark.parametrize("moment", [STARTING, STARTED], ids=["while it starts", "when it is up"])
+@pytest.mark.parametrize(
+    "moment",
+    [STARTING, pytest.param(STARTED, marks=pytest.mark.slow)],
+    ids=["while it starts", "when it is up"],
+)
 def test_kill_nine_takes_its_rig_along(demo: Terminal, folder: Path, moment: str) -> None:
     demo.shows(moment)
     eventually(lambda: len(processes_of(folder)) > 1, "the rig begins to start")
