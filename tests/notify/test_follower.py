@@ -248,6 +248,18 @@ async def test_of_several_followers_one_sends(store: Store, clock: LeapingClock)
     assert wire.titles == ["ticket 1 opened (critical): a: node_down: [gone]"]
 
 
+async def test_a_store_that_is_closed_keeps_nobody_from_stopping(
+    store: Store, clock: LeapingClock
+) -> None:
+    task = asyncio.ensure_future(_follower(store, clock, Wire()).run())
+    await eventually(lambda: store.cursors.find())
+    store.close()
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=20)
+    assert done
+    assert task.cancelled()
+
+
 async def test_whoever_lost_the_lease_sends_nothing_more(store: Store, clock: LeapingClock) -> None:
     wire, stale = Wire(), await _claimed(store)
     clock.advance(LEASE_S + 1)

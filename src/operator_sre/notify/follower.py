@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -82,7 +83,10 @@ class Follower:
                 cursor = await self.step(cursor)
                 await self.clock.sleep(POLL_S)
         finally:
-            await self.cursors.release(cursor)
+            # Where even that cannot be written the lease ends by itself. It must not hide that we
+            # were cancelled: whoever stops us would wait for ever.
+            with contextlib.suppress(OperatorError):
+                await self.cursors.release(cursor)
 
     async def step(self, cursor: Cursor) -> Cursor:
         """Send what is due, if anything is; where the cursor is afterwards."""
