@@ -82,7 +82,7 @@ test-crash: lint
 
 test-faults: lint
 	@echo '== every fault of every rig' && .venv/bin/python -m pytest -q -n $(WORKERS) \
-		--dist loadgroup tests/lab tests/services tests/subjects tests/e2e -m slow $(ARGS)
+		--dist loadgroup tests/app tests/e2e tests/lab tests/services tests/subjects -m slow $(ARGS)
 
 tables:
 	@$(call ready,all)

@@ -44,7 +44,7 @@ from operator_sre.plugins import find_plugin
 from tests.app.home import opened
 from tests.processes.waiting import eventually
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 NAME = "ratelimiter"
 FAULTS = find_plugin(NAME).faults

@@ -30,7 +30,7 @@ from tests.contract.servers import (
 )
 from tests.processes.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 

@@ -12,7 +12,7 @@ from operator_sre.lab.faults import broken, heal, inject, is_over, unavailable
 from tests.lab.matrix.stage import Case, Stage, Stages, cases
 
 CASES = cases()
-SMOKE = ("ratelimiter-node_kill", "ratelimiter-node_cut", "ratelimiter-limit_drift")
+SMOKE = ("etcd-node_kill", "postgres-node_kill", "ratelimiter-limit_drift")
 OVER_S_MAX = 20.0
 
 

@@ -25,7 +25,7 @@ from operator_sre.subjects.etcd.tools import (
 )
 from tests.subjects.etcd.looks import Watch
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow, pytest.mark.timeout(180)]
 
 SPECS = (COMPACT, DEFRAGMENT, DISARM_ALARM, FREE_SPACE, MOVE_LEADER, REPLACE_MEMBER)
 BIG = encoded(bytes(200_000))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.subjects.postgres.watching import Watch
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 # Kept for long runs: what they show is shown by the tests of the tools too, or takes seconds.
 SLOW = pytest.mark.slow

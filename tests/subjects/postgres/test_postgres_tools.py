@@ -16,7 +16,7 @@ from operator_sre.subjects.postgres import specs
 from operator_sre.subjects.postgres.scenes import append_setting, remove_setting
 from tests.subjects.postgres.watching import Watch, eventually
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
 
 async def test_the_session_that_blocks_is_ended_and_everybody_goes_on(watch: Watch) -> None:

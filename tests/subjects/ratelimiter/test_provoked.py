@@ -12,7 +12,11 @@ from operator_protocols.domain.observation import Observation
 from operator_protocols.ports import Job
 from tests.subjects.ratelimiter.conftest import Stage
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+]
 
 
 async def test_the_store_and_everything_in_it(stage: Stage) -> None:
