@@ -10,7 +10,7 @@ DEBIAN_PACKAGES := bubblewrap busybox-static docker.io openssh-client openssh-se
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint test-system test-crash test-faults tables lock clean
+.PHONY: help demo test check lint test-system test-crash test-faults test-slow tables lock clean
 
 # Another project's Python settings must not reach into this one.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -44,6 +44,7 @@ help:
 	@echo 'make test-system  as root on Debian: install what tests could miss, then forbid skips'
 	@echo 'make test-crash   writers and operators killed 900 times (minutes)'
 	@echo 'make test-faults  every fault of every rig: it breaks what it says, and heals (minutes)'
+	@echo 'make test-slow    all that takes long, the two above among it (half an hour)'
 	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
 	@echo 'make clean        remove .venv and what tools left behind'
@@ -83,6 +84,10 @@ test-crash: lint
 test-faults: lint
 	@echo '== every fault of every rig' && .venv/bin/python -m pytest -q -n $(WORKERS) \
 		--dist loadgroup tests/app tests/e2e tests/lab tests/services tests/subjects -m slow $(ARGS)
+
+test-slow: lint
+	@echo '== all that takes long' && .venv/bin/python -m pytest -q -n $(WORKERS) \
+		--dist loadgroup tests -m slow $(ARGS)
 
 tables:
 	@$(call ready,all)

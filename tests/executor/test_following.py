@@ -136,9 +136,8 @@ async def test_what_somebody_else_ended_meanwhile_was_not_the_commands_fault(
         Action.shell(f"touch {go}.ready; while ! test -e {go}; do :; done; kill -TERM $$")
     )
     await eventually(Path(f"{go}.ready").exists)
-    turned = asyncio.ensure_future(bench.store.switch.turn_on(by="ada", reason=""))
+    await bench.store.switch.turn_on(by="ada", reason="")
     go.touch()
-    await turned
     result, _ = await task
     assert result.outcome is Outcome.CANCELLED
     assert KILLED in result.stderr

@@ -61,7 +61,10 @@ def _run(
     )
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "xdist"])
+_ALONE_AND_SPREAD = [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("options", _ALONE_AND_SPREAD, ids=["alone", "xdist"])
 def test_skips_are_listed_by_reason(tmp_path: Path, options: tuple[str, ...]) -> None:
     files = {"test_a.py": _SKIPPING, "test_b.py": _MODULE_SKIP}
     done = _run(tmp_path, *options, files=files, OPERATOR_FORBID_SKIPS="0")
@@ -74,7 +77,7 @@ def test_skips_are_listed_by_reason(tmp_path: Path, options: tuple[str, ...]) ->
     ]
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("options", _ALONE_AND_SPREAD, ids=["alone", "xdist"])
 def test_skips_can_be_forbidden(tmp_path: Path, options: tuple[str, ...]) -> None:
     done = _run(tmp_path, *options, files={"test_a.py": _SKIPPING}, OPERATOR_FORBID_SKIPS="1")
     assert done.returncode == 1, done.stdout
