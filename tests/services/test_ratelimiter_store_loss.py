@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.services.conftest import NodeProcess, Rig
 
 # A node answers within one second; a busy test machine gets some more.
-IN_TIME_S = 5.0
+IN_TIME_S = 2.0
 
 
 def connected(node: NodeProcess) -> bool:

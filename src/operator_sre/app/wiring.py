@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.target import Doer, Process
 from operator_protocols.domain.verdict import Mode
-from operator_protocols.errors import NotFoundError, UsageError
 from operator_protocols.ports import (
     CapabilityChecker,
     Clock,
@@ -248,23 +247,9 @@ class App:
 
     def choose(self, named: Sequence[str]) -> list[str]:
         """The subjects that were named, or the only one there is."""
-        known = self.subjects()
-        listing = f"Subjects here: {', '.join(known) or 'none'}."
-        start = "Start one with: operator lab up ratelimiter"
-        for name in named:
-            if name not in known and name not in plugin_names():
-                raise NotFoundError(f"There is no subject {name!r}.", next_step=listing)
-            if name not in known:
-                raise NotFoundError(f"{name!r} is not configured and has no rig.", next_step=start)
-        if named:
-            return list(dict.fromkeys(named))
-        if len(known) == 1:
-            return known
-        if not known:
-            raise UsageError("There is no subject to watch.", next_step=start)
-        raise UsageError(
-            "There are several subjects.", next_step=f"Name one with --subject: {', '.join(known)}."
-        )
+        from operator_sre.app.choosing import chosen
+
+        return chosen(named, known=self.subjects(), installed=plugin_names())
 
     def care(self, name: str) -> Care:
         """Everything needed to care for a subject."""
