@@ -193,6 +193,20 @@ async def test_cancellation_leaves_no_process(name: str, times: int, tmp_path: P
     assert gone(pids_in(pids))
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize("turns", range(10))
+async def test_a_start_can_be_cancelled_at_any_moment(turns: int, tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    task = asyncio.create_task(_run(STUBBORN["ignores TERM"], env={"PIDS": str(note)}))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=20.0)
+    assert done == {task}
+    assert task.cancelled()
+    assert gone(pids_in(note))
+
+
 _FLOOD = """
 import asyncio, resource
 from operator_sre.processes.run import run

@@ -25,6 +25,8 @@ NOT_FOUND = 127
 # How long the pipes may stay open after the command has ended, and after its tree was ended.
 DRAIN_S_MAX = 0.1
 SETTLE_S_MAX = 0.1
+# How long a start that is not wanted any more is waited for; it is ended in any case.
+START_S_MAX = 1.0
 
 
 Watch = Callable[[int, bytes], None]
@@ -98,12 +100,16 @@ async def run(
     # It begins with our own mark, if we have one: whoever runs us can end what we run.
     mark = f"{os.environ.get(MARK, '')}{secrets.token_hex(8)}."
     pipes = _Pipes(output_bytes_max, watch)
+    spawning = asyncio.ensure_future(
+        _spawn(argv, pipes, cwd=cwd, env={**env, MARK: mark}, piped=bool(stdin))
+    )
     try:
-        transport = await _spawn(argv, pipes, cwd=cwd, env={**env, MARK: mark}, piped=bool(stdin))
+        # asyncio waits for ever where a start is cancelled between the fork and its pipes.
+        transport = await asyncio.shield(spawning)
     except (OSError, ValueError) as problem:
         return _not_run(problem, argv, cwd=cwd, duration_s=time.monotonic() - begun)
     except asyncio.CancelledError:
-        Tree(None, mark=mark).kill()
+        await _take_back(spawning, Tree(None, mark=mark))
         raise
     root = _root(transport.get_pid())
     tree = Tree(root, mark=mark)
@@ -144,6 +150,18 @@ async def _spawn(
         start_new_session=True,
     )
     return transport
+
+
+async def _take_back(spawning: asyncio.Future[asyncio.SubprocessTransport], tree: Tree) -> None:
+    """End what nobody waits for any more, as soon as it has started."""
+
+    def end(spawned: asyncio.Future[asyncio.SubprocessTransport]) -> None:
+        tree.kill()
+        if not spawned.cancelled() and spawned.exception() is None:
+            spawned.result().close()
+
+    spawning.add_done_callback(end)
+    await asyncio.wait([spawning], timeout=START_S_MAX)
 
 
 def _root(pid: int) -> Process:
