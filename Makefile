@@ -13,7 +13,7 @@ DEBIAN_PACKAGES := bubblewrap busybox-static docker.io openssh-client openssh-se
 .PHONY: help demo test check lint test-system test-crash test-faults test-slow tables lock clean
 
 # Another project's Python settings must not reach into this one.
-unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
+unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 # A Python named by the user (make demo PYTHON=python3.12) must be the one of .venv.
 named := $(if $(filter file,$(origin PYTHON)),,--python "$(PYTHON)")

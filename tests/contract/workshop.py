@@ -63,7 +63,7 @@ class Script:
     async def answer(self, ask: Ask) -> Answer:
         """The answer of this turn; silence when the script is over."""
         self.asked.append(ask)
-        turn = Budget().turns_max - ask.left.turns_max - 1
+        turn = len(ask.turns)
         return self._turns[turn] if turn < len(self._turns) else Answer("I have no more to say", ())
 
 

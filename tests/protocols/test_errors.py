@@ -29,6 +29,7 @@ EXPECTED = {
     "PortTakenError": (1, "harness_health_failed", "rerun"),
     "PermitError": (3, "policy_denied", "review_policy_patch"),
     "AuthorityError": (3, "policy_denied", "ask_user"),
+    "ModelError": (1, "agent_runtime_exception", "rerun"),
     "ObservationError": (1, "harness_health_failed", "ask_user"),
 }
 

@@ -11,6 +11,7 @@ OperatorError                      one sentence, the next step, a category, an e
 │   └── LedgerDamagedError         the chain does not verify; the message names the entry
 ├── RigError                       the lab cannot start, reach or end a rig
 │   └── PortTakenError             another process took the port first; choosing anew may help
+├── ModelError                     a mind does not answer, or not in a way that can be used
 ├── ExecutorError                  what starts commands, or where they run, cannot be reached
 ├── PermitError                    a permit is used, expired, or not for this action (exit 3)
 ├── AuthorityError                 whoever asks may not do this (exit 3)
@@ -31,6 +32,7 @@ __all__ = [
     "LedgerDamagedError",
     "MissingExtraError",
     "MissingPluginError",
+    "ModelError",
     "NotFoundError",
     "ObservationError",
     "OperatorError",
@@ -126,6 +128,22 @@ class ExecutorError(OperatorError):
 
     category = ErrorCategory.AGENT_RUNTIME_EXCEPTION
     next_action = NextAction.RERUN
+
+
+class ModelError(OperatorError):
+    """A mind does not answer, or not in a way that can be used.
+
+    `wait_s` is how long it asked us to wait; `lasting` when asking again cannot help.
+    """
+
+    next_action = NextAction.RERUN
+
+    def __init__(
+        self, message: str, *, next_step: str = "", wait_s: float = 0.0, lasting: bool = False
+    ) -> None:
+        super().__init__(message, next_step=next_step)
+        self.wait_s = wait_s
+        self.lasting = lasting
 
 
 class PermitError(OperatorError):

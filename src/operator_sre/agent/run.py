@@ -17,8 +17,11 @@ from operator_protocols.domain.run import (
     Diagnose,
     Escalate,
     Finish,
+    Misuse,
     Prove,
+    Spent,
     Step,
+    Turn,
     Want,
 )
 
@@ -46,10 +49,10 @@ class Run:
         self.briefing = briefing
         self.conclusion: Conclusion | None = None
         self.steps: list[Step] = []
+        self.turns: list[Turn] = []
         self._budget = budget
         self._seconds = seconds
         self._started = seconds()
-        self._turns = 0
         self._told: tuple[Reply, int | None] = (None, None)
         self._loop = self._think()
 
@@ -72,11 +75,12 @@ class Run:
 
     def _think(self) -> Generator[Want, None, None]:
         while (spent := self._spent()) is None:
-            self._turns += 1
-            yield Ask(self.briefing, tuple(self.steps), self._left())
+            yield Ask(self.briefing, tuple(self.steps), self._left(), tuple(self.turns))
             answer = self._told[0]
-            if isinstance(answer, Answer):
-                yield from self._follow(answer)
+            answer = answer if isinstance(answer, Answer) else Answer("", ())
+            begun = len(self.steps)
+            yield from self._follow(answer)
+            self.turns.append(Turn(answer, tuple(self.steps[begun:])))
             if self.conclusion is not None:
                 return
         reason = f"The budget is used up ({spent}); nothing is proven."
@@ -94,6 +98,8 @@ class Run:
                     yield from self._prove(Prove(call.summary))
                 case Escalate():
                     self.conclusion = Conclusion(None, call.reason)
+                case Misuse():
+                    self.steps.append(Step(call, Result(Outcome.REFUSED, stderr=call.why)))
             if self.conclusion is not None or self._proof_failed_just_now():
                 return  # whatever else the mind had planned rests on a world that has changed
 
@@ -127,12 +133,15 @@ class Run:
         return sum(isinstance(step.want, Act) for step in self.steps)
 
     def _left(self) -> Budget:
+        spent = sum((turn.answer.spent for turn in self.turns), Spent())
         return replace(
             self._budget,
-            turns_max=self._budget.turns_max - self._turns,
+            turns_max=self._budget.turns_max - len(self.turns),
             commands_max=self._budget.commands_max - self._commands(),
             seconds_max=self._budget.seconds_max - (self._seconds() - self._started),
             attempts_max=self._budget.attempts_max - self._attempts(),
+            tokens_max=self._budget.tokens_max - spent.tokens,
+            usd_max=self._budget.usd_max - spent.usd,
         )
 
     def _spent(self) -> str | None:
@@ -143,4 +152,8 @@ class Run:
             return f"{self._budget.commands_max} commands"
         if left.seconds_max <= 0:
             return f"{self._budget.seconds_max:g} s"
+        if left.tokens_max <= 0:
+            return f"{self._budget.tokens_max} tokens"
+        if left.usd_max <= 0:
+            return f"{self._budget.usd_max:g} dollars"
         return None

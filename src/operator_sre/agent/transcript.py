@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from operator_protocols.domain.action import Action
-from operator_protocols.domain.run import Answer, Call, Diagnose, Escalate, Finish
+from operator_protocols.domain.run import Answer, Call, Diagnose, Escalate, Finish, Misuse, Spent
 from operator_sre.codec import from_json, to_json
 
 __all__ = ["answer_from", "answer_payload"]
@@ -16,6 +16,7 @@ _CALLS: dict[str, type[Call]] = {
     "diagnose": Diagnose,
     "finish": Finish,
     "escalate": Escalate,
+    "misuse": Misuse,
 }
 _NAMES = {kind: name for name, kind in _CALLS.items()}
 
@@ -23,10 +24,13 @@ _NAMES = {kind: name for name, kind in _CALLS.items()}
 def answer_payload(answer: Answer) -> dict[str, Any]:
     """The answer as JSON; each call says what it is."""
     calls = [{"call": _NAMES[type(call)], "with": to_json(call)} for call in answer.calls]
-    return {"reasoning": answer.reasoning, "calls": calls}
+    told = {"reasoning": answer.reasoning, "calls": calls, "spent": to_json(answer.spent)}
+    return told if not answer.by else {**told, "by": answer.by, "note": answer.note}
 
 
 def answer_from(payload: Mapping[str, Any]) -> Answer:
     """The answer that was written down."""
     calls = tuple(from_json(_CALLS[one["call"]], one["with"]) for one in payload["calls"])
-    return Answer(payload["reasoning"], calls)
+    spent = from_json(Spent, payload.get("spent", {}))
+    by, note = payload.get("by", ""), payload.get("note", "")
+    return Answer(payload["reasoning"], calls, spent, by, note)

@@ -121,6 +121,8 @@ def budget_of(book: Rulebook) -> Budget:
         commands_max=int(told.get("commands_max", default.commands_max)),
         seconds_max=told.get("seconds_max", default.seconds_max),
         attempts_max=int(told.get("attempts_max", default.attempts_max)),
+        tokens_max=int(told.get("tokens_max", default.tokens_max)),
+        usd_max=told.get("usd_max", default.usd_max),
     )
 
 

@@ -25,9 +25,14 @@ __all__ = [
     "Diagnose",
     "Escalate",
     "Finish",
+    "LogTail",
+    "Misuse",
     "Prove",
     "RunRecord",
+    "Spent",
     "Step",
+    "Trend",
+    "Turn",
     "Want",
 ]
 
@@ -40,22 +45,67 @@ class Budget:
     commands_max: int = 60
     seconds_max: float = 900.0
     attempts_max: int = 3
+    tokens_max: int = 200_000
+    usd_max: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What thinking cost."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    usd: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """All of them."""
+        return self.tokens_in + self.tokens_out
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            self.usd + other.usd,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One thing that was done in this Run, in order, with the ledger entry that records it."""
 
-    want: Act | Diagnose | Prove
+    want: Act | Diagnose | Misuse | Prove
     result: Result | Proof | None
     seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """How one reading of a target went over the last while: the oldest, the newest, the bounds."""
+
+    target: str
+    reading: str
+    looks: int
+    first: float
+    last: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class LogTail:
+    """The newest lines of a target's log, oldest first."""
+
+    target: str
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
     """Everything a mind is given. Texts in it that came from outside are data, not instructions.
 
-    `health` is the health of the ticket's own violations in `observation`.
+    `health` is the health of the ticket's own violations in `observation`. `trends` and `logs` are
+    of the last half hour.
     """
 
     ticket: Ticket
@@ -66,6 +116,8 @@ class Briefing:
     causes: tuple[Cause, ...]
     notes: str = ""
     observation_seq: int | None = None
+    trends: tuple[Trend, ...] = ()
+    logs: tuple[LogTail, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +141,51 @@ class Escalate:
     reason: str
 
 
-Call = Action | Diagnose | Finish | Escalate
+@dataclass(frozen=True, slots=True)
+class Misuse:
+    """A call that makes no sense: nothing is done, and the mind is told why."""
+
+    name: str
+    arguments: str
+    why: str
+
+
+Call = Action | Diagnose | Escalate | Finish | Misuse
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One turn of a mind: what it thinks and what it calls, in order."""
+    """One turn of a mind: what it thinks and what it calls, in order.
+
+    `by` is who spoke, where it is not the mind that was asked, and `note` says why.
+    """
 
     reasoning: str
     calls: tuple[Call, ...]
+    spent: Spent = Spent()
+    by: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One answer with what became of its calls, in their order; those never begun are missing."""
+
+    answer: Answer
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the Model for its next turn; `left` is what remains of the Budget."""
+    """Ask the Model for its next turn; `left` is what remains of the Budget.
+
+    `steps` are those of all `turns`, for a mind that does not care who said what.
+    """
 
     briefing: Briefing
     steps: tuple[Step, ...]
     left: Budget
+    turns: tuple[Turn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ _SIGNS = ("network", "star", "loose", "sends")
 _KINDS = KINDS.keys() | {"command", "line"}
 _LONG = re.compile(r"(--?[^=\[:]+)(?:(\[[=:](.+)\])|[=:](.+))?")
 Table = Mapping[str, Any]
+_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def sources() -> dict[str, Table]:
@@ -61,7 +62,7 @@ def sources() -> dict[str, Table]:
 
 def tables_in(text: str) -> dict[str, Table]:
     """The tables of one file; every value is a text, so that `true` may be the name of a tool."""
-    loaded = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes nothing but texts
+    loaded = yaml.load(text, Loader=_LOADER)  # noqa: S506 - it makes nothing but texts
     return {name: table or {} for name, table in (loaded or {}).items()}
 
 

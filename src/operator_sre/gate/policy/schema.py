@@ -31,6 +31,8 @@ BUDGETS: Mapping[str, tuple[float, float]] = {
     "commands_max": (1, 1000),
     "seconds_max": (1, 86400),
     "attempts_max": (1, 20),
+    "tokens_max": (1, 1_000_000_000),
+    "usd_max": (0.001, 1_000_000),
 }
 LIMITS: Mapping[str, tuple[float, float]] = {
     "changes_per_hour": (0, 100_000),
