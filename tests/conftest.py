@@ -1,10 +1,11 @@
 """What holds for every test: a clean environment, loopback only, and an honest list of skips."""
 
+import gc
 import os
 import socket
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -54,6 +55,18 @@ class _Skips:
             terminalreporter.write_line(f"{count:5}  {reason}")
         if os.environ.get(_FORBID_SKIPS) == "1":
             terminalreporter.write_line(f"{_FORBID_SKIPS}=1: a skip is a failure", red=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    # What is collected stays until the end. To look for garbage in it takes as long as to collect
+    # it, and would be done again and again in every test.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

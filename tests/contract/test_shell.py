@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
@@ -24,7 +25,8 @@ from operator_sre.executor.transports.local import LocalShell
 from operator_sre.executor.transports.places import Container, Host
 from operator_sre.executor.transports.remote import RemoteShell
 from operator_sre.executor.transports.ssh import SshSettings, SshWire
-from tests.engines.dockerd import docker_engine
+from tests.engines.dockerd import Engine, docker_engine
+from tests.every import every
 from tests.executor.jobs import new_job, run_in
 from tests.executor.transports.sshd import Sshd, serving_ssh
 from tests.executor.transports.stand_in_kubectl import POD, stand_in_kubectl
@@ -67,14 +69,23 @@ def _kubectl(request: pytest.FixtureRequest, folder: Path) -> Make:
     return lambda: RemoteShell(KubectlWire(POD, programs, kubectl=kubectl), "there", spool)
 
 
-def _docker(request: pytest.FixtureRequest, folder: Path) -> Make:
-    engine = docker_engine(request.config)
-    request.addfinalizer(engine.clean)
+@pytest.fixture(scope="module")
+def container(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Client]]:
+    """One container for all tests, which sees the folder of each of them."""
+    engine = Engine(docker_engine(pytestconfig).socket)
+    folder = tmp_path_factory.getbasetemp()
     binds = {"Binds": [f"{folder}:{folder}"], "Init": False}
-    container = engine.run("sleep", "600", HostConfig=binds, Env=["IMAGE_SECRET=hunter2"])
-    client = Client(Address(socket=engine.socket))
+    made = engine.run("sleep", "3600", HostConfig=binds, Env=["IMAGE_SECRET=hunter2"])
+    yield made, Client(Address(socket=engine.socket))
+    engine.clean()
+
+
+def _docker(request: pytest.FixtureRequest, folder: Path) -> Make:
+    made, client = request.getfixturevalue("container")
     spool = Spool(folder / "home" / "spool")
-    return lambda: RemoteShell(DockerWire(Container(container), client), "there", spool)
+    return lambda: RemoteShell(DockerWire(Container(made), client), "there", spool)
 
 
 PLACES = {
@@ -115,7 +126,7 @@ async def _run(shell: Shell, command: str, **changes: float | str) -> Result:
     return await run_in(shell, replace(Action.shell(command), **changes))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@every(
     ("command", "code", "category"),
     [
         ("true", 0, None),
@@ -143,7 +154,7 @@ async def test_both_streams_are_kept_even_when_all_is_well(shell: Shell) -> None
     assert (result.exit_code, result.stdout, result.stderr) == (0, "out\n", "careful\n")
     assert (result.stdout_bytes, result.stderr_bytes) == (4, 8)
     assert not result.truncated
-    assert 0 < result.duration_s < 10
+    assert 0 < result.duration_s < 60
 
 
 async def test_a_program_gets_its_words_as_they_are(shell: Shell) -> None:
@@ -164,17 +175,17 @@ async def test_no_quote_in_a_command_breaks_out_of_it(shell: Shell, tmp_path: Pa
 
 
 async def test_a_command_that_takes_too_long_is_ended(shell: Shell) -> None:
-    result = await _run(shell, "echo begun; sleep 60", timeout_s=1.0)
+    result = await _run(shell, "echo begun; sleep 300", timeout_s=1.0)
     assert (result.outcome, result.exit_code) == (Outcome.TIMED_OUT, 124)
     assert result.category is FailureCategory.TIMEOUT
     assert result.stdout == "begun\n"
-    assert 1.0 <= result.duration_s < 10
+    assert 1.0 <= result.duration_s < 60
 
 
 async def test_a_time_out_ends_the_whole_tree(shell: Shell, witness: Witness) -> None:
     result = await _run(shell, f"{witness.line}{STUBBORN}trap '' TERM; {FOREVER}", timeout_s=1.0)
     assert result.outcome is Outcome.TIMED_OUT
-    assert result.duration_s < 12
+    assert result.duration_s < 60
     assert not witness.is_held()
 
 
@@ -232,7 +243,7 @@ async def test_a_command_has_no_input_to_wait_for(shell: Shell) -> None:
     assert (await _run(shell, "cat", timeout_s=20.0)).ok
 
 
-@pytest.mark.parametrize("command", ["", "\x00", "\ud800", "'", "echo " + "x" * 300_000])
+@every("command", ["", "\x00", "\ud800", "'", "echo " + "x" * 300_000])
 async def test_nothing_that_is_asked_for_raises(shell: Shell, command: str) -> None:
     assert (await _run(shell, command)).outcome is Outcome.RAN
 
@@ -339,7 +350,8 @@ async def test_what_is_left_behind_does_not_keep_a_command(shell: Shell, tmp_pat
     result = await _run(shell, f"({left}) & echo done", timeout_s=30.0)
     asked.touch()
     assert (result.outcome, result.stdout) == (Outcome.RAN, "done\n")
-    assert result.left or "sleep" in str(result.data.get("left"))
+    # Its sleep may have just ended; the shell around it has not.
+    assert result.left or re.search(r"\d:(ba|da)?sh\b", str(result.data.get("left")))
 
 
 async def test_many_commands_at_once_do_not_mix(shell: Shell) -> None:

@@ -70,7 +70,7 @@ def test_an_operator_killed_at_each_step_leaves_the_truth(tmp_path: Path) -> Non
 
 @pytest.mark.timeout(300)
 def test_an_operator_killed_at_any_moment_leaves_the_truth(tmp_path: Path) -> None:
-    for one in _rounds(tmp_path, 7, 8, "random", "random", "random", "both"):
+    for one in _rounds(tmp_path, 7, 4, "random", "random", "random", "both"):
         _check(one)
 
 
@@ -86,7 +86,7 @@ def _check_script(told: dict[str, Any]) -> str:
 
 @pytest.mark.timeout(300)
 def test_an_operator_killed_while_a_script_runs_leaves_no_box(tmp_path: Path) -> None:
-    told = {_check_script(one) for one in _rounds(tmp_path, 3, 5, "script")}
+    told = {_check_script(one) for one in _rounds(tmp_path, 3, 3, "script")}
     assert told <= {"ran", "cancelled", "not begun"}, "the runner lives and knows"
 
 

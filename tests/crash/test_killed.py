@@ -67,7 +67,7 @@ def _live_and_die(estate: Estate, times: int) -> None:
 
 
 def test_writers_that_are_killed_lose_nothing_they_acknowledged(estate: Estate) -> None:
-    _live_and_die(estate, 15)
+    _live_and_die(estate, 8)
 
 
 @pytest.mark.slow

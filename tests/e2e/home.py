@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from http.client import HTTPConnection
+from io import BufferedWriter
 from pathlib import Path
+from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
 from typing import Any
 
 from operator_protocols.domain.entry import Entry, Kind
@@ -19,23 +20,15 @@ from operator_sre.clock import SystemClock
 from operator_sre.store import Store, open_store
 from tests.e2e.census import processes_of
 from tests.e2e.waiting import eventually
-from tests.e2e.warm import Done, Warm
+from tests.e2e.warm import OPERATOR, Done, Forked, Warm
 from tests.processes.runners import end_runner
 
 __all__ = ["OPERATOR", "Home", "Json", "Running", "answers", "run_operator"]
 
-OPERATOR = Path(sys.executable).with_name("operator")
 COMMAND_S_MAX = 60.0
 END_S_MAX = 20.0
 # Quick, so that a test is; every figure is one that a user may set.
 PACE = {"OPERATOR_STABLE_S": "1", "OPERATOR_TIMEOUT_S": "2", "OPERATOR_INTERVAL_S": "0.4"}
-
-# What only looks is asked of a warm process; whatever acts is started as a person starts it.
-LOOKING = {("tickets", "list"), ("tickets", "show"), ("audit", "list"), ("audit", "show")} | {
-    ("audit", "verify"),
-    ("approvals", "list"),
-    ("lab", "status"),
-}
 
 Json = dict[str, Any]
 
@@ -50,7 +43,7 @@ def run_operator(
         [OPERATOR, *words],
         cwd=cwd,
         env=env,
-        stdin=subprocess.DEVNULL,
+        stdin=DEVNULL,
         capture_output=True,
         timeout=COMMAND_S_MAX,
         check=False,
@@ -62,19 +55,10 @@ def run_operator(
 class Running:
     """A process that goes on until it is ended; its log lines are kept in a file."""
 
-    def __init__(self, words: list[str], *, cwd: Path, environ: Mapping[str, str]) -> None:
-        number = len(list(cwd.glob("process-*.log")))
-        self._log = cwd / f"process-{number}.log"
-        with self._log.open("wb") as output:
-            self._popen = subprocess.Popen(
-                words,
-                cwd=cwd,
-                env={**os.environ, **environ},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        self.pid = self._popen.pid
+    def __init__(self, popen: Popen[bytes] | Forked, log: Path) -> None:
+        self._popen = popen
+        self._log = log
+        self.pid = popen.pid
 
     @property
     def said(self) -> str:
@@ -92,7 +76,7 @@ class Running:
             os.kill(self.pid, number)
         try:
             return self._popen.wait(END_S_MAX)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             self._popen.kill()
             self._popen.wait(END_S_MAX)
             raise AssertionError(f"signal {number} did not end it: {self.said}") from None
@@ -108,24 +92,18 @@ class Home:
         self._running: list[Running] = []
 
     def run(self, *words: str, **environ: str) -> Done:
-        """Run a command on this home to its end."""
+        """Run a command on this home to its end, in a process that is warm."""
         line = (*words, "--home", str(self.path))
-        return run_operator(*line, cwd=self.cwd, environ={**PACE, **environ})
-
-    def look(self, *words: str) -> Done:
-        """Run a command that changes nothing, in a warm process."""
-        line = (*words, "--home", str(self.path))
-        return self._warm.run(*line, cwd=self.cwd, environ={**os.environ, **PACE})
+        return self._warm.run(*line, cwd=self.cwd, environ={**os.environ, **PACE, **environ})
 
     def ask(self, *words: str) -> Json:
         """What a command answers with --json, when it succeeds."""
-        line = (*words, "--json")
-        done = self.look(*line) if words[:2] in LOOKING else self.run(*line)
+        done = self.run(*words, "--json")
         assert done.code == 0, done
         return done.json
 
     def start(self, *words: str, **environ: str) -> Running:
-        """Start a command that goes on."""
+        """Start a command that goes on, as a person starts it."""
         return self.start_process(self.line(*words), **environ)
 
     def line(self, *words: str) -> list[str]:
@@ -134,7 +112,23 @@ class Home:
 
     def start_process(self, words: list[str], **environ: str) -> Running:
         """Start any process that ends with this home."""
-        running = Running(words, cwd=self.cwd, environ={**PACE, **environ})
+        env = {**os.environ, **PACE, **environ}
+        with self._new_log() as log:
+            popen = Popen(words, cwd=self.cwd, env=env, stdin=DEVNULL, stdout=log, stderr=STDOUT)
+        return self._kept(Running(popen, Path(log.name)))
+
+    def fork(self, *words: str, **environ: str) -> Running:
+        """Start a command that goes on, where its start is not what is tested."""
+        env = {**os.environ, **PACE, **environ}
+        with self._new_log() as log:
+            to, line = log.fileno(), self.line(*words)[1:]
+            forked = self._warm.start(*line, cwd=self.cwd, environ=env, out=to, err=to)
+        return self._kept(Running(forked, Path(log.name)))
+
+    def _new_log(self) -> BufferedWriter:
+        return (self.cwd / f"process-{len(self._running)}.log").open("wb")
+
+    def _kept(self, running: Running) -> Running:
         self._running.append(running)
         return running
 
@@ -187,7 +181,7 @@ class Home:
         for running in self._running:
             running.end(signal.SIGKILL)
         if (self.path / "lab").exists():
-            self.look("lab", "down", "ratelimiter")
+            self.run("lab", "down", "ratelimiter")
         if "store" in self.__dict__:
             self.store.close()
         end_runner(self.path / "runner")
@@ -199,7 +193,7 @@ class Home:
 
 def answers(target: Json) -> bool:
     """A node says that it is up."""
-    connection = HTTPConnection(target["host"], target["port"], timeout=5)
+    connection = HTTPConnection(target["host"], target["port"], timeout=20)
     try:
         connection.request("GET", "/health")
         return connection.getresponse().status == 200

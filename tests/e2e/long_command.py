@@ -26,7 +26,7 @@ def main(home: str, pids: str) -> None:
     """Run it to its end."""
     config = load_config(flags={"home": home}, environ={}, cwd=Path(home).parent)
     with open_app(config) as app:
-        outcome = asyncio.run(_run(app, f"echo $$ > {pids}; sleep 60 & echo $! >> {pids}; wait"))
+        outcome = asyncio.run(_run(app, f"echo $$ > {pids}; sleep 300 & echo $! >> {pids}; wait"))
     sys.stdout.write(f"{outcome}\n")
 
 

@@ -1,4 +1,4 @@
-"""`operator demo` to its end: on a terminal, in a pipe and as JSON, all at the same time."""
+"""`operator demo` to its end: in a pipe, on a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -32,13 +32,20 @@ ESCAPE = "\x1b"
 
 
 @dataclass(frozen=True, slots=True)
+class Piped:
+    """A demo that ran in a pipe, and where it was."""
+
+    folder: Path
+    done: subprocess.CompletedProcess[bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class Shows:
-    """Three demos that ran at once, and where they were."""
+    """Two demos that ran at once, and where they were."""
 
     folder: Path
     terminal: Terminal
     terminal_code: int
-    piped: subprocess.CompletedProcess[bytes]
     events: list[Json]
     json_code: int
 
@@ -68,28 +75,37 @@ def _environ(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def shows(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Iterator[Shows]:
-    """A demo on a terminal, one in a pipe and one as JSON in a home with a past, all at once."""
-    folder = tmp_path_factory.mktemp("shows")
+def piped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Piped]:
+    """A demo in a pipe, while something else listens where Redis would."""
+    folder = tmp_path_factory.mktemp("piped")
     environ = _environ(folder)
     words = [str(OPERATOR), "demo"]
-    home = str(_lived_in(folder, warm))
     with ExitStack() as stack:
         taken = stack.enter_context(socket.socket())
         with suppress(OSError):  # whoever has it already serves the test as well
             taken.bind(("127.0.0.1", REDIS_PORT))
             taken.listen()
+        demo = _start(stack, words, folder, environ)
+        out, err = demo.communicate(timeout=DEMO_S_MAX)
+        yield Piped(folder, subprocess.CompletedProcess(words, demo.returncode, out, err))
+
+
+@pytest.fixture(scope="module")
+def shows(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Iterator[Shows]:
+    """A demo on a terminal and one as JSON in a home with a past, both at once."""
+    folder = tmp_path_factory.mktemp("shows")
+    environ = _environ(folder)
+    words = [str(OPERATOR), "demo"]
+    home = str(_lived_in(folder, warm))
+    with ExitStack() as stack:
         terminal = Terminal(words, cwd=folder, environ=environ)
         stack.callback(terminal.close)
-        piped = _start(stack, words, folder, environ)
         as_json = _start(stack, [*words, "--json", "--home", home], folder, environ)
-        out, err = piped.communicate(timeout=DEMO_S_MAX)
         lines, _ = as_json.communicate(timeout=DEMO_S_MAX)
         yield Shows(
             folder=folder,
             terminal=terminal,
             terminal_code=terminal.ended(),
-            piped=subprocess.CompletedProcess(words, piped.returncode, out, err),
             events=[json.loads(line) for line in lines.decode().splitlines()],
             json_code=as_json.returncode,
         )
@@ -110,10 +126,10 @@ def _start(
     return process
 
 
-def test_in_a_pipe_it_is_plain_lines_in_the_order_of_the_journey(shows: Shows) -> None:
-    assert shows.piped.returncode == 0
-    assert shows.piped.stderr == b""
-    text = shows.piped.stdout.decode()
+def test_in_a_pipe_it_is_plain_lines_in_the_order_of_the_journey(piped: Piped) -> None:
+    assert piped.done.returncode == 0
+    assert piped.done.stderr == b""
+    text = piped.done.stdout.decode()
     assert not [letter for letter in text if not letter.isprintable() and letter != "\n"]
     told = re.findall(r"(?m)^ *[0-9.]+ s  (\w+)", text)
     assert list(dict.fromkeys(told)) == STEPS
@@ -124,8 +140,8 @@ def test_in_a_pipe_it_is_plain_lines_in_the_order_of_the_journey(shows: Shows) -
     assert "chain whole" in text
 
 
-def test_the_commands_it_names_at_its_end_work(shows: Shows) -> None:
-    text = shows.piped.stdout.decode()
+def test_the_commands_it_names_at_its_end_work(piped: Piped) -> None:
+    text = piped.done.stdout.decode()
     named = [line.split()[1:] for line in text.partition("Look further:")[2].split("\n") if line]
     assert [words[:2] for words in named] == [
         ["tickets", "show"],
@@ -136,10 +152,11 @@ def test_the_commands_it_names_at_its_end_work(shows: Shows) -> None:
     assert all(Path(line.split()[0]).name == "operator" for line in lines)
     assert all(shutil.which(line.split()[0]) for line in lines)
     for words in named:
-        done = run_operator(*words, cwd=shows.folder, environ={})
+        done = run_operator(*words, cwd=piped.folder, environ={})
         assert (done.code, done.err) == (0, "")
 
 
+@pytest.mark.slow
 def test_as_json_every_line_is_a_document_and_the_last_one_is_the_end(shows: Shows) -> None:
     assert shows.json_code == 0
     assert {event["schema_version"] for event in shows.events} == {"1.0.0"}
@@ -154,6 +171,7 @@ def test_as_json_every_line_is_a_document_and_the_last_one_is_the_end(shows: Sho
     assert ending["load"]["ok"] > 0
 
 
+@pytest.mark.slow
 def test_a_home_with_a_past_tells_the_story_of_today(shows: Shows) -> None:
     ending = shows.events[-1]["ending"]
     assert ending["ticket"]["id"] == 2
@@ -161,6 +179,7 @@ def test_a_home_with_a_past_tells_the_story_of_today(shows: Shows) -> None:
     assert [event["event"] for event in shows.events].count("ticket_resolved") == 1
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_is_coloured_and_leaves_the_terminal_as_it_was(shows: Shows) -> None:
     shown = shows.terminal.shown
     assert shows.terminal_code == 0
@@ -170,13 +189,22 @@ def test_on_a_terminal_it_is_coloured_and_leaves_the_terminal_as_it_was(shows: S
     assert shows.terminal.attributes() == shows.terminal.before
 
 
-def test_it_leaves_no_process_and_does_not_touch_the_users_own_state(shows: Shows) -> None:
-    assert processes_of(shows.folder) == {}
-    assert not (shows.folder / "state").exists()
-    homes = list((shows.folder / "tmp").iterdir())
-    assert len(homes) == 2, "the record of each that had no home of its own"
-    assert all((home / "operator.db").is_file() for home in homes)
-    assert [left for home in homes for left in (home / "lab").iterdir()] == []
+def test_it_leaves_no_process_and_does_not_touch_the_users_own_state(piped: Piped) -> None:
+    _left_nothing_else(piped.folder)
+
+
+@pytest.mark.slow
+def test_neither_does_a_demo_that_is_shown_in_another_way(shows: Shows) -> None:
+    _left_nothing_else(shows.folder)
+
+
+def _left_nothing_else(folder: Path) -> None:
+    """There is one new home, and nothing beside the record in it."""
+    assert processes_of(folder) == {}
+    assert not (folder / "state").exists()
+    (home,) = (folder / "tmp").iterdir()
+    assert (home / "operator.db").is_file()
+    assert list((home / "lab").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ def test_a_killed_node_is_diagnosed_restarted_and_proven(watched: Home) -> None:
     assert answers(now)
 
 
+@pytest.mark.slow
 def test_a_paused_node_is_resumed_and_goes_on_as_the_same_process(watched: Home) -> None:
     victim, story = _hurt(watched, "node-2", signal.SIGSTOP)
     diagnosis = story.check_diagnosis(cause="process_paused", target="node-2")
@@ -73,6 +74,7 @@ def test_a_paused_node_is_resumed_and_goes_on_as_the_same_process(watched: Home)
     assert answers(now)
 
 
+@pytest.mark.slow
 def test_a_killed_store_is_one_ticket_that_names_the_store_as_root(watched: Home) -> None:
     victim, story = _hurt(watched, "store", signal.SIGKILL)
     assert story.ticket["target"] == "store"

@@ -1,6 +1,7 @@
 """How much runs without a person: observe proposes, approve waits, and a person has the last word.
 
-All tests of this file share a rig, and each hurts a node of its own.
+All tests of this file share a rig, and each hurts a node of its own. That nothing runs before the
+answer is seen by `test_crash.py` too, whenever the quick tests run.
 """
 
 from __future__ import annotations
@@ -8,12 +9,16 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.ticket import Ticket, TicketState
 from tests.e2e.census import is_alive
 from tests.e2e.home import Home, Json, answers
 from tests.e2e.story import Story
 from tests.e2e.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 
 def _kill(home: Home, target: str, *states: TicketState) -> tuple[Json, Ticket]:

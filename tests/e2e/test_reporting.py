@@ -13,6 +13,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from operator_protocols.domain.ticket import TicketState
 from tests.contract.samples import violation
 from tests.e2e.home import Home
@@ -89,6 +91,7 @@ def test_a_monitor_notifies_people_serves_its_figures_and_beats(home: Home) -> N
         assert (channel["sent"], channel["failed"], channel["holder"]) == (1, 0, "")
 
 
+@pytest.mark.slow
 def test_a_notifier_that_is_killed_while_sending_tells_it_again_and_says_so(home: Home) -> None:
     with sink() as people:
         _configured(home, NOTIFY, people.url())
@@ -116,6 +119,7 @@ def test_a_notifier_that_is_killed_while_sending_tells_it_again_and_says_so(home
         assert "node-2" in people.titles[2]
 
 
+@pytest.mark.slow
 def test_a_notifier_that_fails_stops_no_ticket_and_is_seen(home: Home) -> None:
     with sink() as people:
         people.refuse = 1000

@@ -70,6 +70,7 @@ def test_it_needs_nothing_of_ours_but_the_protocols(installed: Mapping[str, str]
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.slow
 def test_its_own_suite_passes(installed: Mapping[str, str]) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider"]
     done = subprocess.run(

@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from operator_protocols.domain.ticket import TicketState
 from tests.e2e.census import processes_of
 from tests.e2e.home import Home
@@ -14,6 +16,7 @@ from tests.e2e.waiting import eventually
 from tests.processes.runners import end_runner
 
 
+@pytest.mark.slow
 def test_an_agent_waits_on_an_empty_home_for_a_monitor_to_file_something(home: Home) -> None:
     agent = home.start("agent", "start", "--mode", "execute")
     eventually((home.path / "operator.db").exists, "the agent makes the store")
@@ -48,4 +51,4 @@ def _down(home: Home, directory: Path) -> None:
     end_runner(home.path / "runner")
     assert processes_of(home.path) == {}
     assert not directory.exists()
-    assert home.look("lab", "down", "ratelimiter").code == 0
+    assert home.run("lab", "down", "ratelimiter").code == 0

@@ -8,6 +8,8 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from operator_protocols.domain.ticket import Ticket, TicketState
 from tests.e2e.home import Home
 from tests.e2e.stand_in import free_port, stand_in
@@ -68,6 +70,7 @@ def test_nonsense_in_place_of_a_node_closes_nothing_and_is_a_break_itself(home: 
     assert monitor.runs
 
 
+@pytest.mark.slow
 def test_a_node_that_never_finishes_its_answer_does_not_hide_the_others(home: Home) -> None:
     slow, dead = free_port(), free_port()
     _configure(home, slow=slow, dead=dead)
@@ -88,6 +91,7 @@ def test_a_node_that_never_finishes_its_answer_does_not_hide_the_others(home: Ho
     assert [(one["ticket"], one["target"]) for one in opened] == [(1, "slow"), (2, "dead")]
 
 
+@pytest.mark.slow
 def test_an_unreadable_rig_keeps_its_ticket_open_and_its_monitor_alive(home: Home) -> None:
     home.ask("lab", "up", "ratelimiter")
     running = home.up("observe")

@@ -1,24 +1,55 @@
-"""The real command line in a process that is warm: the same `main`, without a new Python each time.
+"""A real program in a process of its own, forked from one that has loaded everything already.
 
-Run as a script it serves: one JSON request a line, one JSON answer a line, until its input ends.
+All that is saved is the start of Python. Run as a script it serves: each request is one packet
+with the channels of the program, its answers are its pid and, at its end, its exit code.
 """
 
 from __future__ import annotations
 
-import io
+import atexit
+import gc
 import json
 import os
 import select
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from pkgutil import iter_modules
+from typing import Any, NoReturn
 
-__all__ = ["Done", "Warm", "serve"]
+__all__ = ["Done", "Forked", "Warm", "serve"]
 
+OPERATOR = Path(sys.executable).with_name("operator")
+COMMAND = "operator_sre.faces.cli.main"
 ANSWER_S_MAX = 60.0
+PACKET_BYTES_MAX = 150_000
+# What programs load when they are asked; the command also what is named after a noun.
+LOADED = {
+    COMMAND: (
+        "cryptography.hazmat.primitives.asymmetric.ed25519",
+        "operator_sre.executor.tools.standard",
+        "operator_sre.faces.cli.logs",
+        "operator_sre.subjects.ratelimiter",
+        "pydantic.type_adapter",
+        "re2",
+        "typer._adapters",
+    ),
+    "operator_ratelimiter.__main__": (
+        "operator_ratelimiter.app",
+        "uvicorn.lifespan.on",
+        "uvicorn.loops.auto",
+        "uvicorn.protocols.http.auto",
+        "uvicorn.protocols.websockets.auto",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,64 +68,160 @@ class Done:
         return document
 
 
-class Warm:
-    """A process that runs one line after another as the command does."""
+class Forked:
+    """A program that was started, as far as `subprocess.Popen` would tell of it."""
 
-    def __init__(self) -> None:
-        self._popen = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+    def __init__(self, answers: socket.socket) -> None:
+        self._answers = answers
+        self._code: int | None = None
+        self.pid = self._next(ANSWER_S_MAX)
+
+    def poll(self) -> int | None:
+        """Its exit code, once it has ended."""
+        if self._code is None and select.select([self._answers], [], [], 0)[0]:
+            self.wait(0)
+        return self._code
+
+    def wait(self, timeout: float) -> int:
+        """Its exit code, when it ends in time."""
+        if self._code is None:
+            self._code = self._next(timeout)
+            self._answers.close()
+        return self._code
+
+    def send_signal(self, number: int) -> None:
+        """Signal it, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it."""
+        self.send_signal(signal.SIGKILL)
+
+    def _next(self, within_s: float) -> int:
+        ready, _, _ = select.select([self._answers], [], [], within_s)
+        if not ready:
+            raise subprocess.TimeoutExpired("operator", within_s)
+        return int(self._answers.recv(PACKET_BYTES_MAX))
+
+
+class Warm:
+    """A process from which a program is forked: the command, or the `main` of a module."""
+
+    def __init__(self, program: str = COMMAND) -> None:
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            words = [sys.executable, __file__, str(theirs.fileno()), program]
+            self._popen = subprocess.Popen(words, pass_fds=[theirs.fileno()])
 
     def run(self, *words: str, cwd: Path, environ: Mapping[str, str]) -> Done:
         """Run one line to its end, with this environment and nothing else of ours."""
-        assert self._popen.stdin is not None
-        assert self._popen.stdout is not None
-        request = {"words": words, "cwd": str(cwd), "environ": dict(environ)}
-        self._popen.stdin.write(json.dumps(request).encode() + b"\n")
-        self._popen.stdin.flush()
-        ready, _, _ = select.select([self._popen.stdout], [], [], ANSWER_S_MAX)
-        assert ready, f"not within {ANSWER_S_MAX:g} s: {words}"
-        done = Done(**json.loads(self._popen.stdout.readline()))
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            forked = self.start(
+                *words, cwd=cwd, environ=environ, out=out.fileno(), err=err.fileno()
+            )
+            try:
+                code = forked.wait(ANSWER_S_MAX)
+            finally:
+                forked.kill()
+            out.seek(0)
+            err.seek(0)
+            done = Done(code, out.read().decode(), err.read().decode())
         assert "Traceback" not in done.out + done.err, done.err
         return done
 
+    def start(
+        self, *words: str, cwd: Path, environ: Mapping[str, str], out: int, err: int
+    ) -> Forked:
+        """Start one line whose channels are these files."""
+        request = json.dumps({"words": words, "cwd": str(cwd), "environ": dict(environ)}).encode()
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, Path(os.devnull).open("rb") as nothing:
+            channels = [nothing.fileno(), out, err, theirs.fileno()]
+            socket.send_fds(self._requests, [request], channels)
+        return Forked(mine)
+
     def close(self) -> None:
         """End the process."""
+        self._requests.close()
         with self._popen:
-            self._popen.kill()
+            self._popen.wait(ANSWER_S_MAX)
 
 
-def serve() -> None:
-    """Answer requests until there are no more."""
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    for line in sys.stdin.buffer:
-        request = json.loads(line)
-        os.chdir(request["cwd"])
-        os.environ.clear()
-        os.environ.update(request["environ"])
-        answers.write(json.dumps(asdict(_answer(request["words"]))).encode() + b"\n")
+def serve(number: int, program: str) -> None:
+    """Fork the program for each request, until there are no more."""
+    _load(program)
+    gc.freeze()
+    with socket.socket(fileno=number) as requests:
+        while True:
+            packet, channels, _, _ = socket.recv_fds(requests, PACKET_BYTES_MAX, 4)
+            if not packet:
+                return
+            if os.fork() == 0:
+                requests.close()
+                break
+            for channel in channels:
+                os.close(channel)
+            _reap()
+    _mind(program, packet, channels)
 
 
-def _answer(words: list[str]) -> Done:
-    from operator_sre.faces.cli import main
+def _load(program: str) -> None:
+    names = [program, *LOADED[program]]
+    if program == COMMAND:
+        from operator_sre import app
+        from operator_sre.faces.cli.main import NOUNS
 
-    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    sys.stdout, sys.stderr = out, err
-    code: object = 0
+        names += NOUNS.values()
+        names += [f"{app.__name__}.{module.name}" for module in iter_modules(app.__path__)]
+    for name in names:
+        import_module(name)
+
+
+def _reap() -> None:
+    """Let those go that have ended, without waiting for the others."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
+
+
+def _mind(program: str, packet: bytes, channels: list[int]) -> None:
+    """Fork the program itself, and tell its pid and its exit code."""
+    *streams, answers = channels
+    pid = os.fork()
+    if pid == 0:
+        os.close(answers)
+        _become(program, json.loads(packet), streams)
+    with socket.socket(fileno=answers) as told, suppress(BrokenPipeError):
+        told.send(str(pid).encode())
+        _, status = os.waitpid(pid, 0)
+        told.send(str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
+
+
+def _become(program: str, request: dict[str, Any], streams: list[int]) -> NoReturn:
+    """Be the program: with its channels, its folder, its environment and its words."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environ"])
+    sys.argv = [str(OPERATOR), *request["words"]]
     try:
-        main(words)
+        sys.exit(import_module(program).main(request["words"]))
     except SystemExit as end:
-        code = end.code
-    finally:
-        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-    return Done(code if isinstance(code, int) else 1, _text(out), _text(err))
-
-
-def _text(said: io.TextIOWrapper) -> str:
-    said.flush()
-    assert isinstance(said.buffer, io.BytesIO)
-    return said.buffer.getvalue().decode()
+        # Python's own end, but for taking apart what was loaded, which nobody would notice.
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 1)
 
 
 if __name__ == "__main__":
-    serve()
+    serve(int(sys.argv[1]), sys.argv[2])

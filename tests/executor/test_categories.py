@@ -14,6 +14,7 @@ from operator_protocols.domain.action import Outcome
 from operator_protocols.domain.category import FailureCategory
 from operator_sre.executor.categories import category_of, named_exit
 from operator_sre.executor.transports.local import ENVIRONMENT, SHELL
+from tests.every import every
 
 TIMEOUT, PERMISSION = FailureCategory.TIMEOUT, FailureCategory.PERMISSION
 MISSING, SYNTAX = FailureCategory.NOT_FOUND, FailureCategory.SYNTAX
@@ -197,7 +198,7 @@ SAID: tuple[tuple[str, int, FailureCategory], ...] = (
 )
 
 
-@pytest.mark.parametrize(("said", "code", "why"), SAID, ids=[one[0].strip() for one in SAID])
+@every(("said", "code", "why"), SAID)
 def test_what_a_tool_says_counts_after_its_exit_code(
     said: str, code: int, why: FailureCategory
 ) -> None:

@@ -15,6 +15,9 @@ from tests.executor.docker.impostor import ID, answer, listening, says
 
 pytestmark = pytest.mark.asyncio
 
+# What a busy machine may add; the one that hangs does so for ever.
+SLACK_S = 30.0
+
 
 async def test_without_docker_it_is_said(tmp_path: Path) -> None:
     address = Address(socket=str(tmp_path / "none.sock"))
@@ -65,7 +68,7 @@ async def test_a_docker_that_does_not_answer_is_not_waited_for(said: bytes, hang
         ended = await end_containers("home", Address(socket=path))
     assert ended.ended == ()
     assert ended.note.startswith("docker did not answer: ")
-    assert time.monotonic() - begun < ANSWER_S_MAX
+    assert time.monotonic() - begun < ANSWER_S_MAX + SLACK_S
 
 
 async def test_containers_that_stay_are_named() -> None:

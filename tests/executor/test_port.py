@@ -56,7 +56,7 @@ async def test_a_port_that_accepts_and_says_nothing_is_silent(
     async with serving(hangs) as port:
         result = await _check(port)
     assert result.data == {"port": "silent"}
-    assert 0.2 <= result.duration_s < 1.5
+    assert 0.2 <= result.duration_s < 20
 
 
 async def test_a_port_that_does_not_even_accept_is_silent(

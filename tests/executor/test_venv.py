@@ -23,6 +23,7 @@ from operator_sre.executor.venv import (
     with_venv,
 )
 from operator_sre.gate import Policy, judge
+from tests.every import every
 from tests.executor.jobs import run_in
 
 
@@ -143,13 +144,13 @@ NOT_WARNED = (
 )
 
 
-@pytest.mark.parametrize("command", WARNED)
+@every("command", WARNED)
 def test_python_without_one_is_warned_of(command: str) -> None:
     assert "--venv '/srv/my app/.venv'" in warning_for(command, "/srv/my app/.venv")
     assert "python3 -m venv .venv" in warning_for(command, "")
 
 
-@pytest.mark.parametrize("command", NOT_WARNED, ids=lambda command: command[:40])
+@every("command", NOT_WARNED)
 def test_what_needs_none_is_left_alone(command: str) -> None:
     assert warning_for(command, "/srv/.venv") == ""
 

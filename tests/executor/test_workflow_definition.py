@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
-
 from operator_protocols.domain.action import Urgency
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Risk
@@ -14,6 +12,7 @@ from operator_protocols.domain.workflow import Workflow
 from operator_sre.executor.workflows import Mistake, read_workflow
 from operator_sre.executor.workflows.definition import STEPS_MAX
 from operator_sre.executor.workflows.places import FILE_BYTES_MAX, Document, parse_document
+from tests.every import every
 
 RESTART = ToolSpec(
     "restart_node",
@@ -122,7 +121,7 @@ def _number(text: str) -> int:
     return int(text.rstrip(","))
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "says"),
     [
         ("", "has to be a table"),

@@ -23,6 +23,7 @@ from operator_sre.executor.workflows.references import (
     references_of,
     sampled,
 )
+from tests.every import every
 
 BASH = ("bash", "--norc", "--noprofile", "-c")
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
@@ -132,7 +133,7 @@ def test_a_line_in_which_data_could_be_code_is_refused(pieces: list[str], text: 
         assert not (Path(folder) / MARK).exists(), made.command
 
 
-@pytest.mark.parametrize(
+@every(
     ("line", "says"),
     [
         (f"echo '{HOLE}'", "inside of quotes"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +11,13 @@ from operator_protocols.domain.action import Action
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Level, Risk, Verdict
 from operator_sre.gate import Policy, judge, safer, warm
-from operator_sre.gate.grammar.compile import examples, sources
+from operator_sre.gate.grammar.compile import FOLDER, examples, sources, tables_in
 from operator_sre.gate.risk import risk_of, score_of
+from tests.every import every, expect_each
 from tests.gate.cases import BLOCKED, NOT_SAFE, SAFE, SECRETS
 
 POLICY = Policy()
+TABLES = sorted((FOLDER / "tools").glob("*.yaml"))
 
 
 def verdict_on(command: str, cwd: str = "/srv/app") -> Verdict:
@@ -22,7 +25,7 @@ def verdict_on(command: str, cwd: str = "/srv/app") -> Verdict:
     return judge(replace(Action.shell(command), cwd=cwd), POLICY)
 
 
-@pytest.mark.parametrize("command", SAFE)
+@every("command", SAFE)
 def test_what_only_reads_is_safe(command: str) -> None:
     verdict = verdict_on(command)
     assert verdict.level is Level.SAFE, verdict.explanation
@@ -32,32 +35,38 @@ def test_what_only_reads_is_safe(command: str) -> None:
     assert not verdict.sensitive
 
 
-@pytest.mark.parametrize("command", NOT_SAFE)
+@every("command", NOT_SAFE)
 def test_one_step_further_it_is_not(command: str) -> None:
     verdict = verdict_on(command)
     assert verdict.level is not Level.SAFE
     assert verdict.risk is not Risk.LOW
 
 
-@pytest.mark.parametrize("command", SECRETS)
+@every("command", SECRETS)
 def test_secrets_are_not_shown_without_a_person(command: str) -> None:
     assert verdict_on(command).level is not Level.SAFE
 
 
-@pytest.mark.parametrize("command", BLOCKED)
+@every("command", BLOCKED)
 def test_what_destroys_never_runs(command: str) -> None:
     verdict = verdict_on(command)
     assert verdict.level is Level.BLOCKED, verdict.rules
     assert verdict.risk >= Risk.HIGH
 
 
-TABLES = sorted(examples(sources()))
+@pytest.mark.parametrize("file", TABLES, ids=lambda file: file.stem)
+def test_every_example_of_a_tool_table_holds(file: Path) -> None:
+    def holds(command: str, safe: bool) -> None:
+        verdict = verdict_on(command)
+        assert (verdict.level is Level.SAFE) is safe, verdict.explanation
+
+    expect_each(examples(tables_in(file.read_text(encoding="utf-8"))), holds)
 
 
-@pytest.mark.parametrize(("command", "safe"), TABLES)
-def test_every_example_of_a_tool_table_holds(command: str, safe: bool) -> None:
-    verdict = verdict_on(command)
-    assert (verdict.level is Level.SAFE) is safe, verdict.explanation
+def test_no_example_of_a_tool_table_is_forgotten() -> None:
+    texts = (file.read_text(encoding="utf-8") for file in TABLES)
+    asked = [example for text in texts for example in examples(tables_in(text))]
+    assert sorted(asked) == sorted(examples(sources()))
 
 
 def test_a_verdict_explains_itself() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.verdict import Level
 from operator_sre.gate import Policy, judge
+from tests.every import every
 from tests.gate.mutations import HARMFUL, HARMLESS, WAYS, dressed_up
 
 POLICY = Policy()
@@ -26,7 +27,7 @@ def test_the_harmless_ones_are_safe(command: str) -> None:
     assert level_of(command) is Level.SAFE
 
 
-@pytest.mark.parametrize("command", HARMFUL)
+@every("command", HARMFUL)
 def test_every_single_way_to_dress_a_harmful_command_up_fails(command: str) -> None:
     luck = random.Random(command)
     safe = [way for way in WAYS if level_of(WAYS[way](command, luck)) is Level.SAFE]

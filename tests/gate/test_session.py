@@ -11,6 +11,7 @@ from operator_protocols.domain.session import Deed
 from operator_protocols.domain.verdict import Risk
 from operator_sre.gate.session import SCORES, WINDOW_S, classify, weigh
 from tests.contract.clock import NOON
+from tests.every import every
 
 SLOWLY_S = 40.0
 LOOK = "uptime"
@@ -45,7 +46,7 @@ def test_what_nobody_knows_weighs_three() -> None:
     assert _score("frobnicate --hard") == 3
 
 
-@pytest.mark.parametrize(
+@every(
     ("command", "name"),
     [
         ("docker restart web", "docker_restart"),

@@ -19,7 +19,7 @@ from tests.processes.waiting import eventually, gone, pids_in
 TIMEOUT_S = 0.8
 GRACE_S = 0.3
 # What a busy machine may add; the promise itself is measured in benchmarks/.
-SLACK_S = 5.0
+SLACK_S = 30.0
 
 
 async def _run(
@@ -171,7 +171,7 @@ async def test_a_grandchild_that_holds_the_pipe_does_not_hold_us(tmp_path: Path)
     argv = [sys.executable, "-c", _ESCAPE + "print('over')"]
     done = await _run(argv, env={"PIDS": str(tmp_path / "pids")})
     assert (done.exit_code, done.stdout) == (0, b"over\n")
-    assert done.duration_s < 5
+    assert done.duration_s < SLACK_S  # it would sleep for 300
     assert len(pids_in(tmp_path / "pids")) == 2
     assert gone(pids_in(tmp_path / "pids"))
 
@@ -190,7 +190,8 @@ async def test_cancellation_leaves_no_process(name: str, times: int, tmp_path: P
     with pytest.raises(asyncio.CancelledError):
         await task
     assert time.monotonic() - begun < GRACE_S + SLACK_S
-    assert gone(pids_in(pids))
+    # Killed twice over, it may take a busy machine a moment; by itself it would take 300 s.
+    await eventually(lambda: gone(pids_in(pids)))
 
 
 @pytest.mark.asyncio
@@ -201,10 +202,10 @@ async def test_a_start_can_be_cancelled_at_any_moment(turns: int, tmp_path: Path
     for _ in range(turns):
         await asyncio.sleep(0)
     task.cancel()
-    done, _ = await asyncio.wait([task], timeout=20.0)
+    done, _ = await asyncio.wait([task], timeout=60.0)
     assert done == {task}
     assert task.cancelled()
-    assert gone(pids_in(note))
+    await eventually(lambda: gone(pids_in(note)))
 
 
 _FLOOD = """

@@ -13,7 +13,7 @@ from operator_sre.processes.identity import process_of, rows
 __all__ = ["eventually", "gone", "names_in", "pids_in", "processes_in"]
 
 
-async def eventually(condition: Callable[[], object], *, within_s: float = 8.0) -> None:
+async def eventually(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
     """Return when the condition holds; fail when it does not in time."""
     ends = time.monotonic() + within_s
     while not condition():

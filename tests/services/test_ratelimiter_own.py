@@ -116,7 +116,7 @@ def test_a_configuration_file_that_makes_no_sense_is_one_sentence(
         *("--name", "n", "--port", "0", "--store", "valkey://127.0.0.1:1/0"),
         *("--config", str(file)),
     )
-    _, stderr = process.communicate(timeout=10)
+    _, stderr = process.communicate(timeout=30)
     assert process.returncode == 1
     assert word in stderr.decode()
     assert len(stderr.splitlines()) == 1

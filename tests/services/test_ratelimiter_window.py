@@ -39,7 +39,7 @@ async def ask(client: httpx2.AsyncClient, url: str, key: str) -> Answer | None:
 
 async def ask_at_once(urls: Sequence[str], key: str, count: int) -> list[int]:
     """The statuses of `count` checks sent together, in turn to each node."""
-    async with httpx2.AsyncClient(timeout=5, trust_env=False) as client:
+    async with httpx2.AsyncClient(timeout=30, trust_env=False) as client:
         asked = [ask(client, urls[number % len(urls)], key) for number in range(count)]
         return [answer.status for answer in await asyncio.gather(*asked) if answer]
 
@@ -92,7 +92,7 @@ class Round:
         """Every answer that a caller got."""
         chance = random.Random(self.seed)
         urls, victim = [node.url for node in nodes], chance.choice(nodes)
-        async with httpx2.AsyncClient(timeout=5, trust_env=False) as client:
+        async with httpx2.AsyncClient(timeout=30, trust_env=False) as client:
             callers = [self._call(client, urls, key, chance.random()) for _ in range(8)]
             killing = asyncio.create_task(self._kill(victim, chance.uniform(0.2, 0.7)))
             answered = await asyncio.gather(*callers)

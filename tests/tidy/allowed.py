@@ -13,6 +13,7 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/app/lab.py:_judged": (
         "whatever a plug-in's oracle raises, nobody has said that the fault is over"
     ),
+    "tests/every.py:_Cases.check": "whatever one case raises, all others are checked and named",
     "tests/crash/executing.py:forked": "a forked process must not run on as its parent",
     "src/operator_sre/app/workflows.py:_carried": (
         "one broken workflow must not end the agent; it is logged and has been failed"
@@ -33,11 +34,20 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/notify/channel.py:AppriseChannel._send": (
         "whatever a service raises, a message was not sent, and its words may hold the address"
     ),
+    "src/operator_sre/triggers/subject.py:AlertInvariant._ours": (
+        "what a check of a plug-in does must not hide an alert; our own look is unknown then"
+    ),
     "src/operator_sre/triggers/subject.py:WithAlerts.observe": (
         "whatever a plug-in raises, nothing was seen, and alerts count all the same"
     ),
     "src/operator_sre/subjects/declarative/subject.py:DeclarativeSubject._look": (
         "what one target sends must not blind us for all others; it is unknown, with the reason"
+    ),
+    "src/operator_sre/models/remote/model.py:RemoteModel._request": (
+        "whatever a provider's library raises, the model has not answered; told in one sentence"
+    ),
+    "src/operator_sre/models/summaries.py:ModelSummariser.summary": (
+        "a summary that cannot be had never fails what it is about; the rule writes it"
     ),
     "src/operator_sre/store/commit.py:Committer._apply": (
         "the error belongs to the one who waits for this change, who raises it"
@@ -55,7 +65,10 @@ SLEEPS: dict[str, str] = {
     "tests/contract/test_subjects.py:Honest.observe": "a look that takes too long is the input",
     "tests/crash/executing.py:Victim._approve": "a person who looks again until killed",
     "tests/crash/executing.py:forked": "waits for a process until its deadline",
+    "tests/crash/test_workers.py:_die_again_and_again": "the moment of death is the input",
+    "tests/crash/test_workers.py:_treat_roughly": "the moment of each blow is the input",
     "tests/e2e/waiting.py:eventually": "polls a condition until its deadline",
+    "tests/engines/floor.py:Mend.call": "a repair that takes a while is the input",
     "tests/executor/transports/sshd.py:_await_banner": "polls a condition until its deadline",
     "tests/lab/matrix/stage.py:Stage.until_healthy": "the pace of a monitor, until its deadline",
     "tests/lab/matrix/stage.py:Stage.until_violated": "the pace of a monitor, until its deadline",

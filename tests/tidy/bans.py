@@ -1,9 +1,10 @@
 """What our code does not do, each with what it does instead."""
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 
-from tests.tidy.sources import Source, aliases, dotted, functions
+from tests.tidy.sources import Source, aliases, dotted, functions, imports
 
 __all__ = ["banned", "broad_excepts", "places", "prints", "sleeps"]
 
@@ -26,15 +27,25 @@ _SLEEPS = {"anyio.sleep", "asyncio.sleep", "time.sleep", "trio.sleep"}
 _BROAD = {"BaseException", "BaseExceptionGroup", "Exception", "ExceptionGroup"}
 
 
+# A file without these words cannot break the rule, by whatever names it imports them.
+_BANNED_WORDS = re.compile(
+    rf"\b(?:{'|'.join(sorted({name.rpartition('.')[2] for name in _CALLS} | _MODULES))})\b"
+    r"|\bnow\b|\bpreexec_fn\b|\bshell\b"
+)
+_BROAD_WORDS = re.compile(r"\b(?:except|suppress)\b")
+_PRINT_WORDS = re.compile(r"\bp?print\b")
+_SLEEP_WORDS = re.compile(r"\bsleep\b")
+
+
 def banned(source: Source) -> list[str]:
     """Calls, imports and options that have a safer replacement."""
+    if not _BANNED_WORDS.search(source.text):
+        return []
     names = aliases(source.tree)
-    found: list[tuple[int, str, str]] = []
+    found = [finding for node in imports(source.tree) for finding in _imports(node)]
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Call):
             found += _calls(node, names)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found += _imports(node)
     return [
         f"{source.path}:{line} uses {what}; instead: {instead}" for line, what, instead in found
     ]
@@ -72,34 +83,44 @@ def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[int, str, str]
 
 def broad_excepts(source: Source) -> list[str]:
     """The places that catch any error at all and keep it, as `path:function`."""
-    return places(source, _is_broad)
+    return places(source, _BROAD_WORDS, _is_broad)
 
 
 def prints(source: Source) -> list[str]:
     """The places that print by themselves."""
-    return places(source, lambda node, names: _is_call(node, names, {"print", "pprint.pprint"}))
+    return places(
+        source,
+        _PRINT_WORDS,
+        lambda node, names: _is_call(node, names, {"print", "pprint.pprint"}),
+    )
 
 
 def sleeps(source: Source) -> list[str]:
     """The places that wait for time to pass; a sleep of zero only lets others run."""
     return places(
         source,
+        _SLEEP_WORDS,
         lambda node, names: _is_call(node, names, _SLEEPS) and not _sleeps_for_zero(node),
     )
 
 
-def places(source: Source, holds: Callable[[ast.AST, dict[str, str]], bool]) -> list[str]:
-    """Where in a file something holds, as `path:function` of the innermost function."""
+def places(
+    source: Source, words: re.Pattern[str], holds: Callable[[ast.AST, dict[str, str]], bool]
+) -> list[str]:
+    """Where in a file something holds, as `path:function` of the innermost function.
+
+    Without one of the words nothing can hold, so that such a file is not even parsed.
+    """
+    if not words.search(source.text):
+        return []
     names = aliases(source.tree)
+    found = [node for node in ast.walk(source.tree) if holds(node, names)]
+    if not found:
+        return []
     owner: dict[ast.AST, str] = {}
     for function in functions(source):  # outer functions come first, inner ones overwrite
         owner.update(dict.fromkeys(ast.walk(function.node), function.place))
-    found = [
-        owner.get(node, f"{source.path}:(module)")
-        for node in ast.walk(source.tree)
-        if holds(node, names)
-    ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(owner.get(node, f"{source.path}:(module)") for node in found))
 
 
 def _is_call(node: ast.AST, names: dict[str, str], wanted: set[str]) -> bool:

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from tests.tidy.sources import Source
+from tests.tidy.sources import Source, imports
 
 __all__ = ["bad_lists", "dead_modules", "module_name", "public_names", "untested_names"]
 
@@ -40,8 +40,7 @@ def _bound_names(source: Source) -> set[str]:
     """The names that a file's top level defines or imports."""
     imported = {
         alias.asname or alias.name.partition(".")[0]
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
+        for node in imports(source.tree)
         for alias in node.names
     }
     return _defined_names(source) | imported

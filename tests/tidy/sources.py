@@ -5,7 +5,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "aliases",
     "dotted",
     "functions",
+    "imports",
     "paths",
     "product",
     "sources",
@@ -35,11 +36,21 @@ class Source:
 
     path: str
     text: str
-    tree: ast.Module
 
     @classmethod
     def of(cls, text: str, path: str = "src/operator_sre/sample.py") -> "Source":
-        return cls(path, text, ast.parse(text))
+        return cls(path, text)
+
+    @property
+    def tree(self) -> ast.Module:
+        return _tree(self.text)
+
+
+# One at a time: with all of them in memory, every round of the garbage collector, in every test
+# that comes later, looks at millions of nodes.
+@lru_cache(maxsize=1)
+def _tree(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,7 @@ def functions(source: Source) -> Iterator[Function]:
     """Every function of a file, methods and nested ones too."""
 
     def walk(node: ast.AST, above: tuple[str, ...]) -> Iterator[Function]:
-        for child in ast.iter_child_nodes(node):
+        for child in _statements(node):
             inner = above
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 inner = (*above, child.name)
@@ -123,16 +134,31 @@ def functions(source: Source) -> Iterator[Function]:
     yield from walk(source.tree, ())
 
 
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements right below a node, with handlers and cases, which hold further ones."""
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        yield from getattr(node, name, ())
+
+
+def imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Every import of a file, wherever it is."""
+    known: list[ast.AST] = [tree]
+    for node in known:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        known.extend(_statements(node))
+
+
 def aliases(tree: ast.Module) -> dict[str, str]:
     """What the names that a file imports stand for: `{"sleep": "asyncio.sleep"}`."""
     found: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in imports(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 found[alias.asname or alias.name.partition(".")[0]] = (
                     alias.name if alias.asname else alias.name.partition(".")[0]
                 )
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif node.module and not node.level:
             for alias in node.names:
                 found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
     return found

@@ -52,6 +52,7 @@ _OFFENCES = {
     ),
     "src/operator_sre/gate/__init__.py": (
         "operator_sre.monitor",
+        "operator_sre.models",
         "operator_sre.processes",
         "operator_sre.store",
         "subprocess",

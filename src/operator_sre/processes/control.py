@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -197,13 +197,23 @@ async def reap(directory: Path, *, grace_s: float = REAP_GRACE_S) -> None:
     # The supervisor has to go first: it would record, or start, something meanwhile.
     trees = [Tree(process, mark="") for process in known]
     trees.append(Tree(None, mark=f"{state.mark}.", known=known))
-    ended = await asyncio.gather(*(tree.end(grace_s=grace_s) for tree in trees))
+    await asyncio.gather(*(tree.end(grace_s=grace_s) for tree in trees))
     forget_socket(state.socket)
-    if not all(ended):
+    if not await _all_killed(trees):
         raise RigError(
             f"Some processes of {str(directory)!r} do not end, not even by SIGKILL.",
             next_step="Wait a moment and take the rig down again.",
         )
+
+
+async def _all_killed(trees: Sequence[Tree]) -> bool:
+    """A busy machine takes its time to let go of a process, even of one that was killed."""
+    ends = time.monotonic() + DOWN_S_MAX
+    while [tree for tree in trees if not tree.kill()]:
+        if time.monotonic() > ends:
+            return False
+        await asyncio.sleep(POLL_S)
+    return True
 
 
 def base_environment(environ: Mapping[str, str]) -> dict[str, str]:

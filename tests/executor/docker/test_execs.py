@@ -42,11 +42,18 @@ def _inside(*argv: str) -> Inside:
     return Inside(ID, argv or ("id",))
 
 
-async def test_output_without_an_end_is_bounded_by_the_time_out() -> None:
-    script = _lying(endless(RAW, HEAD + b"z" * 60_000), RUNS)
-    async with listening(script) as path:
+PIECE = HEAD + b"z" * 60_000
+
+
+@pytest.mark.parametrize(
+    "start",
+    [says(RAW, *[PIECE] * 50), pytest.param(endless(RAW, PIECE), marks=pytest.mark.slow)],
+    ids=["much, and no end", "more and more"],
+)
+async def test_output_without_an_end_is_bounded_by_the_time_out(start: Script) -> None:
+    async with listening(_lying(start, RUNS), hangs=True) as path:
         engine = Engine(Address(socket=path))
-        result = await run_inside(engine, _inside(), Job(timeout_s=0.5))
+        result = await run_inside(engine, _inside(), Job(timeout_s=3.0))
     assert result.outcome is Outcome.TIMED_OUT
     assert result.truncated
     assert len(result.stdout) <= OUTPUT_BYTES_MAX

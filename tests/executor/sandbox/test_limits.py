@@ -189,7 +189,8 @@ async def test_a_daemon_ends_with_its_box(boxed: Boxed, language: Language, text
     mark = f"9{secrets.randbelow(10**12):012}"
     result = await boxed.run(language, text.replace("@MARK@", mark))
     assert result.stdout == "begun\n", result.stderr
-    assert result.duration_s < 20
+    assert not result.timed_out
+    assert result.duration_s < 60
     await eventually(lambda: not running(mark))
 
 
@@ -218,11 +219,11 @@ while True:
 )
 async def test_nothing_outlives_its_time(boxed: Boxed, language: Language, text: str) -> None:
     mark = f"9{secrets.randbelow(10**12):012}"
-    result = await boxed.run(language, text.replace("@MARK@", mark), limits=Limits(timeout_s=1.5))
+    result = await boxed.run(language, text.replace("@MARK@", mark), limits=Limits(timeout_s=3))
     assert result.timed_out
     assert result.category is FailureCategory.TIMEOUT
     assert result.stdout == "begun\n"
-    assert result.duration_s < 15
+    assert result.duration_s < 60
     await eventually(lambda: not running(mark))
 
 
@@ -253,5 +254,5 @@ async def test_cancelled_it_leaves_nothing(boxed: Boxed) -> None:
     began = time.monotonic()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
     await eventually(lambda: not running(mark))

@@ -11,6 +11,7 @@ from operator_sre.executor.scripts.bash import dangers_of_bash
 from operator_sre.executor.scripts.bash_reader import Command, TooDeep, Word, commands_of
 from operator_sre.executor.scripts.flaws import Flaw, Layer
 from operator_sre.executor.scripts.python import dangers_of_python, parsed
+from tests.every import every
 
 
 def python(text: str) -> list[Flaw]:
@@ -20,7 +21,7 @@ def python(text: str) -> list[Flaw]:
     return list(dangers_of_python(tree))
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "eval('1')",
@@ -94,7 +95,7 @@ def test_python_that_cannot_be_read_is_a_flaw(text: str) -> None:
         assert flaw.layer is Layer.SYNTAX
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         'eval "$x"',
@@ -155,7 +156,7 @@ def test_bash_that_runs_what_is_not_written_is_found(text: str) -> None:
     assert {flaw.layer for flaw in flaws} == {Layer.DANGEROUS}
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "ls -la /inputs | sort | head -n 3",
@@ -199,18 +200,18 @@ def test_the_words_of_a_command_are_without_their_quotes() -> None:
 
 @pytest.mark.parametrize("piece", ["$(", "`", '"$(', "${", "<(", "(", "$((", "a=(", "[[ $("])
 def test_what_is_nested_without_end_is_said_to_be_so(piece: str) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     try:
         commands_of(piece * 2000)
     except TooDeep:
         assert [flaw.layer for flaw in dangers_of_bash(piece * 2000)] == [Layer.DANGEROUS]
-    assert time.monotonic() - began < 10
+    assert time.thread_time() - began < 10
 
 
 @pytest.mark.parametrize(
     "piece", ["a|", "<<a ", "{a,", "'", "a;", "((", "$x", "\\\n", "<<a\n", "("]
 )
 def test_hostile_text_is_read_to_its_end(piece: str) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     list(dangers_of_bash((piece * 10_000)[:10_000]))
-    assert time.monotonic() - began < 10
+    assert time.thread_time() - began < 10

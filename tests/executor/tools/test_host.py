@@ -168,7 +168,7 @@ async def test_one_that_hears_is_ended_by_the_first_signal(
     result = await _kill(pid=victim.pid)
     assert result.ok, result
     assert result.data == {"pid": victim.pid, "signal": "TERM", "escalated": False, "gone": True}
-    assert victim.wait(5) == -signal.SIGTERM
+    assert victim.wait(30) == -signal.SIGTERM
 
 
 async def test_one_that_is_deaf_is_killed_and_that_is_told(
@@ -179,14 +179,14 @@ async def test_one_that_is_deaf_is_killed_and_that_is_told(
         result = await _kill(pid=popen.pid)
         assert (result.ok, result.data["escalated"], result.data["gone"]) == (True, True, True)
         assert result.duration_s >= 0.5
-        assert popen.wait(5) == -signal.SIGKILL
+        assert popen.wait(30) == -signal.SIGKILL
 
 
 async def test_a_kill_that_was_asked_for_is_no_escalation() -> None:
     with _started(DEAF) as popen:
         result = await _kill(pid=popen.pid, signal="KILL")
         assert (result.ok, result.data["escalated"]) == (True, False)
-        assert popen.wait(5) == -signal.SIGKILL
+        assert popen.wait(30) == -signal.SIGKILL
 
 
 async def test_people_are_given_five_seconds() -> None:
@@ -213,7 +213,7 @@ async def test_another_process_with_the_same_number_is_spared(
 async def test_one_that_is_gone_is_not_found(victim: subprocess.Popen[bytes]) -> None:
     action = await _proposed(pid=victim.pid)
     victim.kill()
-    victim.wait(5)
+    victim.wait(30)
     result = await KillProcess().call(action.arguments, new_job())
     assert (result.exit_code, result.category) == (1, FailureCategory.NOT_FOUND)
     assert gone([victim.pid])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -21,6 +20,7 @@ from operator_sre.executor.tools.parameters import (
     parsed,
     validate,
 )
+from tests.every import every
 
 SPEC = ToolSpec(
     "sample",
@@ -99,7 +99,7 @@ def test_as_many_errors_as_there_are_wrong_ones(names: set[str]) -> None:
     assert len(errors) == len(names)
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "value", "why"),
     [
         ("count", True, "has to be an integer, and is true or false."),

@@ -6,6 +6,7 @@ import pytest
 
 from operator_protocols.errors import ConfigError
 from operator_sre.executor.transports.places import Container, Here, Host, Pod, place_of
+from tests.every import every
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ def test_an_address_says_where(shell: str, place: object) -> None:
     assert place_of(shell) == place
 
 
-@pytest.mark.parametrize(
+@every(
     "shell",
     [
         *("local", "ssh", "ssh:", "ssh://", "ssh://host", "ssh://@host", "ssh://u@", "http://u@h"),

@@ -33,7 +33,7 @@ def test_lab_status_names_all_that_a_person_needs_to_break_it(lived: Home) -> No
         assert target["host"] == "127.0.0.1"
         assert Path(target["log"]).is_file()
         assert Path(target["data_dir"]).is_dir()
-    text = lived.look("lab", "status", "ratelimiter").out
+    text = lived.run("lab", "status", "ratelimiter").out
     assert text.startswith("TARGET")
     assert str(rig["node-2"]["pid"]) in text
     assert f"operator up --subject ratelimiter --mode execute --home {lived.path}" in text
@@ -58,7 +58,7 @@ def test_lab_breaks_and_heals(lived: Home) -> None:
 def test_a_rig_that_is_up_is_not_started_again(lived: Home) -> None:
     before = lived.rig()
     again = Bad("lab up ratelimiter", 1, r"is up already .*operator lab down")
-    one_sentence(lived.look(*again.line.split()), again)
+    one_sentence(lived.run(*again.line.split()), again)
     assert lived.rig() == before
 
 
@@ -75,9 +75,9 @@ def test_a_target_that_a_fault_cannot_hurt_is_named_with_those_it_can(lived: Hom
     for target in ("nosuch", "store"):
         line = f"lab break ratelimiter node_kill --target {target}"
         says = rf"'node_kill' cannot be done to '{target}'\. .*node-1, node-2, node-3"
-        one_sentence(lived.look(*line.split()), Bad(line, 2, says))
+        one_sentence(lived.run(*line.split()), Bad(line, 2, says))
     none = Bad("lab heal ratelimiter store_kill", 2, r"'store_kill' is not in this rig")
-    one_sentence(lived.look(*none.line.split()), none)
+    one_sentence(lived.run(*none.line.split()), none)
 
 
 def test_tickets_are_listed_and_shown(lived: Home) -> None:
@@ -85,7 +85,7 @@ def test_tickets_are_listed_and_shown(lived: Home) -> None:
     assert (ticket["id"], ticket["state"], ticket["target"]) == (1, "resolved", "node-1")
     assert lived.ask("tickets", "list", "--state", "open")["tickets"] == []
     assert lived.ask("tickets", "list", "--subject", "another")["tickets"] == []
-    listed = lived.look("tickets", "list", "--state", "resolved", "--subject", "ratelimiter").out
+    listed = lived.run("tickets", "list", "--state", "resolved", "--subject", "ratelimiter").out
     assert "node-1: node_down:" in listed
     shown = lived.run("tickets", "show", "1").out
     assert shown.startswith("Ticket 1: node-1: node_down:")
@@ -96,17 +96,17 @@ def test_tickets_are_listed_and_shown(lived: Home) -> None:
 
 def test_approvals_are_listed_with_their_answers(lived: Home) -> None:
     assert lived.ask("approvals", "list")["approvals"] == []
-    assert lived.look("approvals", "list").out == "Nothing waits for an approval.\n"
+    assert lived.run("approvals", "list").out == "Nothing waits for an approval.\n"
     (answered,) = lived.ask("approvals", "list", "--all")["approvals"]
     assert (answered["state"], answered["reason"]) == ("approved", "as agreed")
     assert answered["decided_by"]
-    assert answered["id"] in lived.look("approvals", "list", "--all").out
+    assert answered["id"] in lived.run("approvals", "list", "--all").out
 
 
 def test_audit_tells_every_run_and_entry(lived: Home) -> None:
     (run,) = lived.ask("audit", "list")["runs"]
     assert (run["ticket"], run["state"], run["model"]) == (1, "completed", "reasoner")
-    assert run["id"] in lived.look("audit", "list").out
+    assert run["id"] in lived.run("audit", "list").out
     shown = lived.ask("audit", "show", run["id"])
     assert shown["run"] == run
     assert {entry["run"] for entry in shown["entries"]} == {run["id"]}
@@ -136,27 +136,28 @@ def test_audit_verify_says_whole_or_names_the_damage(lived: Home, home: Home) ->
 
 
 def test_audit_tail_shows_the_newest_entries(lived: Home) -> None:
-    newest = lived.look("audit", "tail", "-n", "3", "--json")
+    newest = lived.run("audit", "tail", "-n", "3", "--json")
     shown = [json.loads(line)["entry"] for line in newest.out.splitlines()]
     assert [entry["seq"] for entry in shown] == [shown[0]["seq"] + step for step in range(3)]
     assert shown[-1] == lived.ask("audit", "show", "--seq", str(shown[-1]["seq"]))["entry"]
-    assert len(lived.look("audit", "tail", "-n", "3").out.splitlines()) == 3
+    assert len(lived.run("audit", "tail", "-n", "3").out.splitlines()) == 3
 
 
-def test_audit_export_verifies_elsewhere(lived: Home, tmp_path: Path) -> None:
+def test_audit_export_verifies_elsewhere(lived: Home, warm: Warm, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     written = lived.run("audit", "export", str(bundle), "--json").json
     assert (written["file"], written["format"]) == (str(bundle), "bundle")
     elsewhere = ("audit", "verify", "--bundle", str(bundle), "--home", str(tmp_path / "h"))
-    assert run_operator(*elsewhere, "--json", cwd=tmp_path).json["whole"] is True
-    lines = lived.look("audit", "export", "--format", "jsonl", "--kind", "diagnosis").out
+    there = warm.run(*elsewhere, "--json", cwd=tmp_path, environ=os.environ)
+    assert there.json["whole"] is True
+    lines = lived.run("audit", "export", "--format", "jsonl", "--kind", "diagnosis").out
     assert [json.loads(line)["kind"] for line in lines.splitlines()] == ["diagnosis"]
 
 
 def test_audit_anchor_names_a_head_to_which_the_ledger_is_held(lived: Home, tmp_path: Path) -> None:
     anchors = tmp_path / "anchors"
     assert lived.run("audit", "anchor", "--file", str(anchors), "--json").json["anchor"]
-    assert lived.look("audit", "verify", "--anchors", str(anchors)).code == 0
+    assert lived.run("audit", "verify", "--anchors", str(anchors)).code == 0
 
 
 @pytest.mark.parametrize(
@@ -184,20 +185,21 @@ def test_gate_check_answers_by_its_exit_code(
     assert list(tmp_path.iterdir()) == [], "judging makes nothing"
 
 
-def test_gate_check_explains_itself_to_people(tmp_path: Path) -> None:
+def test_gate_check_explains_itself_to_people(warm: Warm, tmp_path: Path) -> None:
     done = run_operator("gate", "check", "rm -rf /", cwd=tmp_path)
     assert done.code == 3
     assert done.out.startswith(
         "BLOCKED, risk critical (80): It deletes the root of the file system"
     )
     assert "  undo     no\n" in done.out
-    helped = run_operator("gate", "check", "find . -delete", cwd=tmp_path)
+    line = ("gate", "check", "find . -delete")
+    helped = warm.run(*line, cwd=tmp_path, environ=os.environ)
     assert (helped.code, "Without -delete this only reads." in helped.out) == (4, True)
 
 
-def test_gate_check_says_how_lines_are_judged(tmp_path: Path) -> None:
+def test_gate_check_says_how_lines_are_judged(warm: Warm, tmp_path: Path) -> None:
     one_sentence(
-        run_operator("gate", "check", "--stdin", cwd=tmp_path),
+        warm.run("gate", "check", "--stdin", cwd=tmp_path, environ=os.environ),
         Bad("gate check --stdin", 2, r"--stdin reads the commands and answers as JSON\."),
     )
 
@@ -237,9 +239,10 @@ def test_gate_check_answers_lines_one_by_one(tmp_path: Path) -> None:
     assert answers[2]["sensitive"] == ["/etc/shadow"]
 
 
-def test_version_and_help_need_no_home(tmp_path: Path) -> None:
+def test_version_and_help_need_no_home(warm: Warm, tmp_path: Path) -> None:
     assert run_operator("--version", cwd=tmp_path).out == f"operator {__version__}\n"
-    helped = run_operator("--help", cwd=tmp_path, environ={"OPERATOR_HOME": "/dev/null/x"})
+    environ = {**os.environ, "OPERATOR_HOME": "/dev/null/x"}
+    helped = warm.run("--help", cwd=tmp_path, environ=environ)
     assert helped.code == 0
     assert "tickets" in helped.out
 

@@ -38,7 +38,7 @@ def _asked(home: Home, name: str = "a1", command: str = "mkdir zz", **more: obje
 
 def test_show_tells_all_that_one_has_to_know(home: Home) -> None:
     asked = _asked(home)
-    shown = home.look("approvals", "show", "a1")
+    shown = home.run("approvals", "show", "a1")
     assert shown.code == 0
     for part in (
         *("a1, pending, version 1", "command   mkdir zz", "in        /", "node-1 of shop"),
@@ -48,7 +48,7 @@ def test_show_tells_all_that_one_has_to_know(home: Home) -> None:
         *(asked.binding.digest, asked.binding.action, "sha256:e", "sha256:p"),
     ):
         assert part in shown.out, part
-    told = home.look("approvals", "show", "a1", "--json").json
+    told = home.run("approvals", "show", "a1", "--json").json
     assert told["approval"]["requester"] == {"id": "system", "type": "system", "agent": "worker-1"}
     assert told["binding"] == asked.binding.digest
     assert 500 < told["left_s"] <= 590
@@ -58,61 +58,61 @@ def test_what_nobody_answered_in_time_is_shown_as_expired_and_listed_no_more(hom
     asked = replace(approval(), id="old")  # of years ago
     home.path.mkdir()
     asyncio.run(home.store.approvals.request(asked))
-    assert "old, expired" in home.look("approvals", "show", "old").out
-    assert home.look("approvals", "list").out == "Nothing waits for an approval.\n"
+    assert "old, expired" in home.run("approvals", "show", "old").out
+    assert home.run("approvals", "list").out == "Nothing waits for an approval.\n"
     late = Bad("approvals approve old", 1, r"'old' has expired")
-    one_sentence(home.look(*late.line.split()), late)
+    one_sentence(home.run(*late.line.split()), late)
 
 
 def test_a_request_is_withdrawn_with_a_reason(home: Home) -> None:
     _asked(home)
-    said = home.look("approvals", "withdraw", "a1", "--reason", "asked by mistake")
+    said = home.run("approvals", "withdraw", "a1", "--reason", "asked by mistake")
     assert (said.code, said.out) == (0, "withdrawn: mkdir zz\n")
-    (kept,) = home.look("approvals", "list", "--all", "--json").json["approvals"]
+    (kept,) = home.run("approvals", "list", "--all", "--json").json["approvals"]
     assert (kept["state"], kept["decided_by"]) == ("withdrawn", ME)
-    again = home.look("approvals", "withdraw", "a1", "--json")
+    again = home.run("approvals", "withdraw", "a1", "--json")
     assert (again.code, "withdrawn already" in again.json["error"]["message"]) == (1, True)
 
 
 def test_an_answer_to_what_was_seen_before_is_refused(home: Home) -> None:
     _asked(home, needed=2, risk=Risk.CRITICAL)
-    first = home.look("approvals", "approve", "a1", "--seen", "1")
+    first = home.run("approvals", "approve", "a1", "--seen", "1")
     assert first.code == 0
     assert "It needs 1 more: somebody else" in first.out
     again = Bad("approvals approve a1", 1, rf"'{ME}' has said yes .*2 different people")
-    one_sentence(home.look(*again.line.split()), again)
+    one_sentence(home.run(*again.line.split()), again)
     older = Bad("approvals reject a1 --seen 1", 1, r"changed since you looked.*approvals show a1")
-    one_sentence(home.look(*older.line.split()), older)
-    assert home.look("approvals", "reject", "a1", "--seen", "2").code == 0
+    one_sentence(home.run(*older.line.split()), older)
+    assert home.run("approvals", "reject", "a1", "--seen", "2").code == 0
 
 
 def test_always_makes_a_rule_that_is_listed_shown_and_revoked(home: Home) -> None:
     _asked(home)
     line = ("approvals", "approve", "a1", "--always", "flags", "--scope", "subject")
-    told = home.look(*line, "--json").json
+    told = home.run(*line, "--json").json
     rule = told["rule"]
     assert told["approval"]["state"] == "approved"
     assert (rule["likeness"], rule["scope"], rule["subject"]) == ("flags", "subject", "shop")
     assert (rule["argv"], rule["made_by"], rule["approval"]) == (["mkdir", "zz"], ME, "a1")
-    listed = home.look("approvals", "rules")
+    listed = home.run("approvals", "rules")
     assert rule["id"] in listed.out
     assert "'mkdir zz' with other plain values" in listed.out
-    shown = home.look("approvals", "rules", rule["id"]).out
+    shown = home.run("approvals", "rules", rule["id"]).out
     for part in ("risk medium", f"made by   {ME}", "used      0 times"):
         assert part in shown
-    gone = home.look("approvals", "revoke", rule["id"], "--reason", "over")
+    gone = home.run("approvals", "revoke", rule["id"], "--reason", "over")
     assert (gone.code, gone.out.startswith("revoked: 'mkdir zz'")) == (0, True)
-    assert home.look("approvals", "rules").out == "Nothing is allowed for always.\n"
-    (kept,) = home.look("approvals", "rules", "--all", "--json").json["rules"]
+    assert home.run("approvals", "rules").out == "Nothing is allowed for always.\n"
+    (kept,) = home.run("approvals", "rules", "--all", "--json").json["rules"]
     assert (kept["revoked_by"], kept["revoked_because"]) == (ME, "over")
     twice = Bad(f"approvals revoke {rule['id']}", 1, "revoked already")
-    one_sentence(home.look(*twice.line.split()), twice)
+    one_sentence(home.run(*twice.line.split()), twice)
 
 
 def test_people_are_told_how_to_take_an_always_back(home: Home) -> None:
     _asked(home, command="rm /srv/app/a")
     line = ("approvals", "approve", "a1", "--always", "path", "--path", "/srv/app")
-    said = home.look(*line)
+    said = home.run(*line)
     assert said.code == 0
     first, rule, how = said.out.splitlines()
     assert first == "approved: rm /srv/app/a"
@@ -137,7 +137,7 @@ BAD = [
 def test_an_always_that_makes_no_sense_answers_nothing(home: Home, options: str, says: str) -> None:
     asked = _asked(home)
     bad = Bad(f"approvals approve a1 {options}", 2, says)
-    one_sentence(home.look(*bad.line.split()), bad)
+    one_sentence(home.run(*bad.line.split()), bad)
     assert home.store.approvals.get("a1") == asked
     assert home.store.standing.find(revoked=True) == []
 
@@ -147,6 +147,6 @@ def test_nobody_approves_their_own_request_where_that_is_off(home: Home) -> None
     (home.cwd / "operator.toml").write_text("self_approval = 0\n")
     for verb in ("approve", "reject"):
         bad = Bad(f"approvals {verb} a1", 3, rf"'{ME}' asked for this.* Ask somebody who may")
-        one_sentence(home.look(*bad.line.split()), bad)
+        one_sentence(home.run(*bad.line.split()), bad)
     assert home.store.approvals.get("a1") == asked
-    assert home.look("approvals", "withdraw", "a1").code == 0
+    assert home.run("approvals", "withdraw", "a1").code == 0

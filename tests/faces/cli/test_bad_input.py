@@ -120,7 +120,7 @@ def test_a_foreign_file_in_our_place_is_refused_and_not_touched(home: Home, make
     make(file)
     before = file.read_bytes(), file.stat().st_mtime_ns
     for line in ("tickets list", "lab up ratelimiter", "agent start"):
-        done = home.look(*line.split())
+        done = home.run(*line.split())
         one_sentence(done, Bad(line, 1, r"--home DIR"))
     assert (file.read_bytes(), file.stat().st_mtime_ns) == before
     assert [path.name for path in home.path.iterdir()] == ["operator.db"]

@@ -36,7 +36,7 @@ def _policy(home: Home, text: str) -> None:
 
 def _asking(home: Home) -> tuple[Running, Approval]:
     """A command that waits for a person, and its request."""
-    running = home.start("exec", "mkdir zz", "--mode", "approve", "--reason", "it is full")
+    running = home.fork("exec", "mkdir zz", "--mode", "approve", "--reason", "it is full")
     eventually(lambda: "Ctrl-C" in running.said, "it says what it waits for")
     (asked,) = home.store.approvals.find(states=[ApprovalState.PENDING])
     return running, asked
@@ -59,9 +59,9 @@ def test_what_only_looks_runs_at_once_and_is_on_record(home: Home) -> None:
         assert (entry.ticket, entry.run) == (None, "")
         assert (entry.actor.id, entry.actor.type) == (ME, "user")
         assert entry.actor.agent.startswith(f"{ME}@{socket.gethostname()}:")
-    (kept,) = home.look("history", "list", "--json").json["commands"]
+    (kept,) = home.run("history", "list", "--json").json["commands"]
     assert (kept["command"], kept["exit_code"]) == ("echo out; echo careful >&2; exit 7", 7)
-    assert home.look("audit", "verify").code == 0
+    assert home.run("audit", "verify").code == 0
 
 
 def test_programs_are_told_everything_in_one_document(home: Home) -> None:
@@ -106,7 +106,7 @@ def test_why_it_failed_is_told_to_programs(
     _policy(home, AUTO)
     told = home.run("exec", command, "--json", "--mode", "execute").json
     assert (told["exit_code"], told["error_category"]) == (code, category)
-    (kept,) = home.look("history", "list", "--json").json["commands"]
+    (kept,) = home.run("history", "list", "--json").json["commands"]
     assert kept["category"] == category
 
 
@@ -116,7 +116,7 @@ def test_all_that_was_said_can_be_had_again_without_its_secrets(home: Home) -> N
     (home.cwd / "many").write_text(f"{''.join(lines)}aws_access_key_id = {secret}\n")
     done = home.run("exec", "cat many nosuch")
     assert done.out.startswith("".join(lines)), "all of it is passed on, not only what is kept"
-    (kept,) = home.look("history", "list", "--json").json["commands"]
+    (kept,) = home.run("history", "list", "--json").json["commands"]
     kilobytes = (home.cwd / "many").stat().st_size / 1000
     assert done.err.splitlines()[1:] == [
         "operator: It failed: exit code 1 [not_found].",
@@ -124,15 +124,15 @@ def test_all_that_was_said_can_be_had_again_without_its_secrets(home: Home) -> N
         " 39 bytes of stderr. All of it, for a day:"
         f" operator history show {kept['seq']} --output --home {home.path}",
     ]
-    whole = home.look("history", "show", str(kept["seq"]), "--output")
+    whole = home.run("history", "show", str(kept["seq"]), "--output")
     assert (whole.code, whole.out) == (0, done.out)
     assert secret not in whole.out
     assert whole.err == "cat: nosuch: No such file or directory\n"
     for file in (home.path / "spool").iterdir():
         file.unlink()
-    both = home.look("history", "show", str(kept["seq"]), "--output", "--json")
+    both = home.run("history", "show", str(kept["seq"]), "--output", "--json")
     assert (both.code, "is no document" in both.json["error"]["message"]) == (2, True)
-    gone = home.look("history", "show", str(kept["seq"]), "--output")
+    gone = home.run("history", "show", str(kept["seq"]), "--output")
     says = rf"whole output of command {kept['seq']} is not on this machine.*history show"
     one_sentence(gone, Bad("", 2, says))
 
@@ -159,14 +159,14 @@ def test_a_yes_lets_it_run_once(home: Home) -> None:
     assert (asked.requester.id, asked.ticket, asked.subject) == (ME, None, "machine")
     line = f"operator approvals approve {asked.id} --home {home.path}"
     assert line in running.said
-    shown = home.look("approvals", "show", asked.id)
+    shown = home.run("approvals", "show", asked.id)
     for part in (
         *("command   mkdir zz", f"in        {home.cwd} on {socket.gethostname()}", "it is full"),
         *("limits    120 s", "then      it waits until a person says yes", "ticket -, run -"),
         *("HOME=/nonexistent", "changes   "),
     ):
         assert part in shown.out, part
-    told = home.look("approvals", "show", asked.id, "--json").json["outlook"]
+    told = home.run("approvals", "show", asked.id, "--json").json["outlook"]
     assert (told["way"], told["environment"]["HOME"]) == ("asks", "/nonexistent")
     assert not (home.cwd / "zz").exists()
     assert home.run("approvals", "approve", asked.id).code == 0
@@ -196,7 +196,7 @@ def test_ctrl_c_takes_the_request_back(home: Home) -> None:
 
 
 def test_ctrl_c_ends_what_runs_and_says_so_in_the_record(home: Home) -> None:
-    running = home.start("exec", "sleep 300")
+    running = home.fork("exec", "sleep 300")
     eventually(lambda: home.entries(Kind.TOOL_CALL), "it runs")
     assert running.end(signal.SIGINT) == 130
     (ended,) = home.entries(Kind.TOOL_RESULT)
@@ -243,7 +243,7 @@ def test_limits_and_sessions_count_what_people_do_and_can_be_reset(home: Home) -
     says = r"3 changes of 'machine' failed in a row.*operator limits reset machine"
     held = home.run("exec", "mkdir zz", "--mode", "execute")
     one_sentence(held, Bad("exec", 4, says))
-    (shown,) = home.look("limits", "show", "--json").json["limits"]
+    (shown,) = home.run("limits", "show", "--json").json["limits"]
     assert (shown["subject"], shown["usage"]["failures"]) == ("machine", 3)
     assert home.run("limits", "reset", "machine", "--reason", "I looked").code == 0
     assert home.run("exec", "uptime").code == 0
@@ -284,7 +284,7 @@ def test_a_dry_run_says_what_would_happen_and_does_nothing(
     home: Home, mode: str, command: str, way: str, says: str
 ) -> None:
     line = ("exec", command, "--mode", mode, "--dry-run", "--cwd", "/usr")
-    done = home.look(*line)
+    done = home.run(*line)
     assert (done.code, done.err) == (0, "")
     assert not home.path.exists(), "looking makes no home"
     for part in (
@@ -293,7 +293,7 @@ def test_a_dry_run_says_what_would_happen_and_does_nothing(
         *("limits    120 s, 64 KiB", "undo      ", "PATH=/usr/local/sbin:", "more variables"),
     ):
         assert part in done.out, part
-    told = home.look(*line, "--json").json
+    told = home.run(*line, "--json").json
     assert (told["way"], told["ran"], told["cwd"]) == (way, False, "/usr")
     assert told["environment"]["GIT_CONFIG_GLOBAL"] == "/dev/null"
     assert list(home.cwd.iterdir()) == []
@@ -322,4 +322,4 @@ BAD = [
 def test_what_makes_no_sense_is_told_in_one_sentence(home: Home, line: str, says: str) -> None:
     (home.cwd / "operator.toml").write_text(SUBJECTS)
     words = [re.sub("^''$", "", word) for word in line.split()]
-    one_sentence(home.look(*words), Bad(line, 2, says))
+    one_sentence(home.run(*words), Bad(line, 2, says))

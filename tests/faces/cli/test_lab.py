@@ -34,7 +34,7 @@ def rigged(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Iterator[Hom
 
 def _ask(home: Home, *words: str) -> Json:
     """What a verb answers to programs; a warm process serves as well as one that is started."""
-    done = home.look("lab", *words, "--json")
+    done = home.run("lab", *words, "--json")
     assert done.code == 0, done
     return done.json
 
@@ -60,7 +60,7 @@ def test_status_has_everything_of_every_target_and_the_load(rigged: Home) -> Non
     assert load["shape"] == "steady"
     assert 0.0 <= load["success_rate"] <= 1.0
     assert load["latency"]["p50_ms"] <= load["latency"]["p95_ms"] <= load["latency"]["p99_ms"]
-    text = rigged.look("lab", "status", NAME).out
+    text = rigged.run("lab", "status", NAME).out
     for target in rig["targets"]:
         assert str(target["pid"]) in text
         assert f"{target['name']}.log" in text
@@ -70,19 +70,19 @@ def test_status_has_everything_of_every_target_and_the_load(rigged: Home) -> Non
 
 
 def test_what_is_broken_is_told_with_the_word_of_its_oracle(rigged: Home) -> None:
-    hurt = rigged.look("lab", "break", "node_pause", "--target", "node-2")
+    hurt = rigged.run("lab", "break", "node_pause", "--target", "node-2")
     assert (hurt.code, hurt.out) == (0, "node_pause: node-2 was hit.\n")
     (one,) = _status(rigged)["broken"]
     assert (one["fault"], one["target"], one["over"]) == ("node_pause", "node-2", False)
     assert "node-2" in one["still"]
-    text = rigged.look("lab", "status").out
+    text = rigged.run("lab", "status").out
     assert "broken:    node_pause at node-2, still: node-2" in text
     assert f"operator lab heal {NAME} --home" in text
 
     again = _ask(rigged, "restart", "--target", "node-2")
     assert (again["subject"], again["restarted"]) == (NAME, ["node-2"])
     assert _status(rigged)["broken"][0]["over"] is True
-    assert "node_pause at node-2, but that is over" in rigged.look("lab", "status").out
+    assert "node_pause at node-2, but that is over" in rigged.run("lab", "status").out
     healed = _ask(rigged, "heal", NAME, "node_pause")
     assert (healed["fault"], healed["target"]) == ("node_pause", "node-2")
     assert healed["healed"] == [{"fault": "node_pause", "target": "node-2"}]
@@ -91,26 +91,26 @@ def test_what_is_broken_is_told_with_the_word_of_its_oracle(rigged: Home) -> Non
 def test_without_a_fault_all_are_healed(rigged: Home) -> None:
     _ask(rigged, "break", NAME, "node_kill", "--target", "node-1")
     _ask(rigged, "break", NAME, "node_pause", "--target", "node-3")
-    healed = rigged.look("lab", "heal")
+    healed = rigged.run("lab", "heal")
     assert (healed.code, healed.out.splitlines()) == (
         0,
         ["node_pause: node-3 is healed.", "node_kill: node-1 is healed."],
     )
     assert {target["state"] for target in _status(rigged)["targets"]} == {"running"}
-    assert rigged.look("lab", "heal", NAME).out == f"Nothing is broken in the rig of {NAME}.\n"
+    assert rigged.run("lab", "heal", NAME).out == f"Nothing is broken in the rig of {NAME}.\n"
     assert _ask(rigged, "heal")["healed"] == []
 
 
 def test_faults_are_listed_with_and_without_a_rig(rigged: Home, home: Home) -> None:
     names = [fault.name for fault in find_plugin(NAME).faults]
-    there = rigged.look("lab", "faults", NAME, "--json").json["faults"]
+    there = rigged.run("lab", "faults", NAME, "--json").json["faults"]
     assert [one["name"] for one in there] == names
     for one in there:
         assert set(one) >= {"sentence", "kind", "breaks", "end", "available", "why_not"}
         assert one["available"] is not bool(one["why_not"])
-    nowhere = home.look("lab", "faults", NAME, "--json").json["faults"]
+    nowhere = home.run("lab", "faults", NAME, "--json").json["faults"]
     assert {one["available"] for one in nowhere} == {None}
-    text = home.look("lab", "faults").out
+    text = home.run("lab", "faults").out
     assert text.startswith("SUBJECT")
     assert "node_kill" in text
     assert "when a rig is up" in text
@@ -121,15 +121,15 @@ def test_logs_are_shown_harmless_and_followed(rigged: Home) -> None:
     log = Path(next(one["log"] for one in _status(rigged)["targets"] if one["name"] == "node-1"))
     with log.open("ab") as file:
         file.write(b"look \x1b]0;owned\x07 here\n")
-    shown = rigged.look("lab", "logs", "--target", "node-1", "--lines", "1")
+    shown = rigged.run("lab", "logs", "--target", "node-1", "--lines", "1")
     assert (shown.code, shown.out) == (0, "node-1      look \\x1b]0;owned\\x07 here\n")
-    told = rigged.look("lab", "logs", NAME, "--json").json["logs"]
+    told = rigged.run("lab", "logs", NAME, "--json").json["logs"]
     assert {one["target"] for one in told} >= {"node-1", "node-2", "node-3", "load"}
     (node,) = [one for one in told if one["target"] == "node-1"]
     assert node["log"] == str(log)
     assert node["lines"][-1] == "look \x1b]0;owned\x07 here"
 
-    following = rigged.start("lab", "logs", "--target", "node-1", "--follow", "--json")
+    following = rigged.fork("lab", "logs", "--target", "node-1", "--follow", "--json")
     eventually(lambda: "look" in following.said, "the last lines")
     with log.open("ab") as file:
         file.write(b"and on\n")
@@ -158,16 +158,16 @@ def test_logs_are_shown_harmless_and_followed(rigged: Home) -> None:
     ids=lambda bad: bad.line,
 )
 def test_what_makes_no_sense_is_one_sentence_with_the_valid_names(rigged: Home, bad: Bad) -> None:
-    one_sentence(rigged.look(*bad.line.split()), bad)
+    one_sentence(rigged.run(*bad.line.split()), bad)
 
 
 @pytest.mark.parametrize("verb", ["status", "restart", "heal", "logs", "break node_kill"])
 def test_without_a_rig_the_next_step_is_to_start_one(home: Home, verb: str) -> None:
     line = f"lab {verb}"
-    one_sentence(home.look(*line.split()), Bad(line, 2, r"No rig is up\. .*operator lab up"))
+    one_sentence(home.run(*line.split()), Bad(line, 2, r"No rig is up\. .*operator lab up"))
 
 
 def test_down_without_a_rig_is_fine(home: Home) -> None:
-    assert home.look("lab", "down").out == "No rig is up.\n"
-    assert home.look("lab", "down", "--json").json["subject"] is None
-    assert home.look("lab", "down", NAME, "--json").json["down"] is True
+    assert home.run("lab", "down").out == "No rig is up.\n"
+    assert home.run("lab", "down", "--json").json["subject"] is None
+    assert home.run("lab", "down", NAME, "--json").json["down"] is True

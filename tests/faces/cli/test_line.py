@@ -89,17 +89,17 @@ def test_names_from_outside_cannot_command_the_terminal(home: Home) -> None:
     target = f"{{name = {name}, kind = 'node', port = {free_port()}}}"
     toml = f"[subjects.{name}]\nplugin = 'ratelimiter'\ntargets = [{target}]\n"
     (home.cwd / "operator.toml").write_text(toml)
-    monitor = home.start("monitor", "run", "--interval-s", "0.2")
+    monitor = home.fork("monitor", "run", "--interval-s", "0.2")
     eventually(home.tickets, "a ticket about it")
     monitor.end()
     said = [
-        home.look("tickets", "list"),
-        home.look("tickets", "show", "1"),
-        home.look("tickets", "show", "1", "--json"),
-        home.look("config", "show"),
-        home.look("config", "show", "--json"),
-        home.look("monitor", "run", "--subject", "other"),
-        home.look("monitor", "run", "--subject", f"b{BITES}"),
+        home.run("tickets", "list"),
+        home.run("tickets", "show", "1"),
+        home.run("tickets", "show", "1", "--json"),
+        home.run("config", "show"),
+        home.run("config", "show", "--json"),
+        home.run("monitor", "run", "--subject", "other"),
+        home.run("monitor", "run", "--subject", f"b{BITES}"),
     ]
     assert [done.code for done in said] == [0, 0, 0, 0, 0, 2, 2]
     for text in [monitor.said, *(done.out + done.err for done in said)]:

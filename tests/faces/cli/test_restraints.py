@@ -31,41 +31,41 @@ def shop(home: Home) -> Home:
 
 
 def test_the_kill_switch_is_turned_on_and_off(home: Home) -> None:
-    assert home.look("kill-switch", "status").out == "The kill switch is off.\n"
-    on = home.look("kill-switch", "on", "--reason", "enough")
+    assert home.run("kill-switch", "status").out == "The kill switch is off.\n"
+    on = home.run("kill-switch", "on", "--reason", "enough")
     assert on.code == 0
     assert on.out.splitlines()[-1] == "Nothing is permitted until: operator kill-switch off"
-    status = home.look("kill-switch", "status").out
+    status = home.run("kill-switch", "status").out
     assert status.startswith("The kill switch is on, by ")
     assert status.endswith(": enough.\n")
-    one_sentence(home.look("kill-switch", "off"), Bad("kill-switch off", 2, "--yes"))
-    off = home.look("kill-switch", "off", "--yes", "--reason", "fixed", "--json")
+    one_sentence(home.run("kill-switch", "off"), Bad("kill-switch off", 2, "--yes"))
+    off = home.run("kill-switch", "off", "--yes", "--reason", "fixed", "--json")
     assert (off.code, off.json["switch"]["on"], off.json["switch"]["generation"]) == (0, False, 2)
     kinds = [entry.kind for entry in home.entries(*Kind)]
     assert kinds == [Kind.KILL_SWITCH_ON, Kind.KILL_SWITCH_OFF]
 
 
 def test_a_mode_is_shown_set_and_reset(shop: Home) -> None:
-    assert shop.look("mode").out.split("\n")[1].split()[:3] == ["shop", "observe", "default"]
-    said = shop.look("mode", "set", "approve", "--reason", "day")
+    assert shop.run("mode").out.split("\n")[1].split()[:3] == ["shop", "observe", "default"]
+    said = shop.run("mode", "set", "approve", "--reason", "day")
     assert said.code == 0, said.err
     assert said.out.split("\n")[1].split()[:3] == ["shop", "approve", "set"]
-    (shown,) = shop.look("mode", "show", "--json").json["modes"]
+    (shown,) = shop.run("mode", "show", "--json").json["modes"]
     assert (shown["mode"], shown["source"], shown["reason"]) == ("approve", "set", "day")
-    assert shop.look("kill-switch", "on").code == 0
-    (shown,) = shop.look("mode", "--json").json["modes"]
+    assert shop.run("kill-switch", "on").code == 0
+    (shown,) = shop.run("mode", "--json").json["modes"]
     assert (shown["mode"], shown["source"]) == ("observe", "kill switch")
-    assert shop.look("kill-switch", "off", "--yes").code == 0
-    (shown,) = shop.look("mode", "reset", "--json").json["modes"]
+    assert shop.run("kill-switch", "off", "--yes").code == 0
+    (shown,) = shop.run("mode", "reset", "--json").json["modes"]
     assert (shown["mode"], shown["source"]) == ("observe", "default")
 
 
 def test_execute_outside_a_rig_has_to_be_meant(shop: Home) -> None:
     line = "mode set execute --subject shop"
     says = r"'shop' is no rig: .* Confirm it with --yes\."
-    one_sentence(shop.look(*line.split()), Bad(line, 2, says))
+    one_sentence(shop.run(*line.split()), Bad(line, 2, says))
     assert shop.store.modes.find() == []
-    (shown,) = shop.look(*line.split(), "--yes", "--json").json["modes"]
+    (shown,) = shop.run(*line.split(), "--yes", "--json").json["modes"]
     assert shown["mode"] == "execute"
 
 
@@ -82,40 +82,40 @@ def test_execute_outside_a_rig_has_to_be_meant(shop: Home) -> None:
     ids=lambda bad: bad.line,
 )
 def test_bad_lines_are_answered_in_a_sentence(shop: Home, bad: Bad) -> None:
-    one_sentence(shop.look(*bad.line.split()), bad)
+    one_sentence(shop.run(*bad.line.split()), bad)
 
 
 def test_sessions_are_listed_shown_and_reset(shop: Home) -> None:
-    (one,) = shop.look("session", "list", "--json").json["sessions"]
+    (one,) = shop.run("session", "list", "--json").json["sessions"]
     assert (one["agent"], one["held"], len(one["deeds"])) == ("by-run-1", True, 3)
-    assert "held" in shop.look("session", "list").out
-    shown = shop.look("session", "show", "by-run-1").out
+    assert "held" in shop.run("session", "list").out
+    shown = shop.run("session", "show", "by-run-1").out
     assert "held in observe" in shown
     assert "systemctl restart x" in shown
-    told = shop.look("session", "reset", "by-run-1", "--reason", "seen")
+    told = shop.run("session", "reset", "by-run-1", "--reason", "seen")
     assert told.code == 0
     assert told.out.startswith("by-run-1: LOW, 0, free")
     assert _payload(shop, Kind.SESSION_RESET)["reason"] == "seen"
-    assert shop.look("session", "show", "by-run-1", "--json").json["session"]["held"] is False
+    assert shop.run("session", "show", "by-run-1", "--json").json["session"]["held"] is False
 
 
 def test_limits_are_shown_and_reset(shop: Home) -> None:
-    (one,) = shop.look("limits", "show", "--json").json["limits"]
+    (one,) = shop.run("limits", "show", "--json").json["limits"]
     assert one["usage"]["failures"] == 3
     assert "failed in a row" in one["refusal"]
-    assert "3/3" in shop.look("limits", "show").out
-    reset = shop.look("limits", "reset", "shop", "--reason", "looked at")
+    assert "3/3" in shop.run("limits", "show").out
+    reset = shop.run("limits", "reset", "shop", "--reason", "looked at")
     assert reset.code == 0
     assert "0/3" in reset.out
     assert _payload(shop, Kind.LIMITS_RESET)["reason"] == "looked at"
-    (after,) = shop.look("limits", "show", "--json").json["limits"]
+    (after,) = shop.run("limits", "show", "--json").json["limits"]
     assert after["refusal"] == ""
 
 
 def test_a_home_without_anything_says_so(home: Home) -> None:
-    assert home.look("session", "list").out == "No agent has done anything lately.\n"
-    assert home.look("limits", "show").out == "There is no subject here.\n"
-    (shown,) = home.look("mode", "show", "--json").json["modes"]
+    assert home.run("session", "list").out == "No agent has done anything lately.\n"
+    assert home.run("limits", "show").out == "There is no subject here.\n"
+    (shown,) = home.run("mode", "show", "--json").json["modes"]
     assert (shown["subject"], shown["mode"]) == ("-", "observe")
 
 

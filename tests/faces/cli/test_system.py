@@ -27,7 +27,7 @@ def test_programs_get_exactly_these_facts(home: Home) -> None:
 
 
 def test_people_get_a_line_for_each(home: Home) -> None:
-    told = home.look("system", "state")
+    told = home.run("system", "state")
     assert (told.code, told.err) == (0, "")
     assert {line.split()[0] for line in told.out.splitlines()} == KEYS
     assert f"cwd                {home.cwd}\n" in told.out

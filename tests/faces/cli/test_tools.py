@@ -21,24 +21,24 @@ def _policy(home: Home, text: str) -> None:
 
 
 def test_what_there_is_is_listed(home: Home) -> None:
-    told = home.look("tools", "list")
+    told = home.run("tools", "list")
     assert (told.code, told.out.splitlines()[0].split()[0]) == (0, "TOOL")
     assert any(line.startswith("kill_process ") for line in told.out.splitlines())
-    found = {one["name"]: one for one in home.look("tools", "list", "--json").json["tools"]}
+    found = {one["name"]: one for one in home.run("tools", "list", "--json").json["tools"]}
     assert (found["write_file"]["risk"], found["write_file"]["approval"]) == ("high", "require")
     assert found["write_file"]["undo"] == "restore_file"
     assert not home.path.exists()  # who only looks makes no home
 
 
 def test_one_is_shown_in_full(home: Home) -> None:
-    told = home.look("tools", "show", "kill_process")
+    told = home.run("tools", "show", "kill_process")
     for part in ("risk      high, approval: require", "--arg pid=INTEGER", "one of TERM, KILL"):
         assert part in told.out
-    document = home.look("tools", "show", "wait", "--json").json["tool"]
+    document = home.run("tools", "show", "wait", "--json").json["tool"]
     (seconds,) = document["parameters"]
     assert (seconds["minimum"], seconds["maximum"]) == (1, 300)
     bad = Bad("tools show", 2, r"no tool 'wiat'\. Did you mean 'wait'\?")
-    one_sentence(home.look("tools", "show", "wiat"), bad)
+    one_sentence(home.run("tools", "show", "wiat"), bad)
 
 
 def test_what_only_looks_runs_at_once_and_is_on_record(home: Home) -> None:
@@ -47,7 +47,7 @@ def test_what_only_looks_runs_at_once_and_is_on_record(home: Home) -> None:
     assert (done.code, done.out) == (0, "all is well\n")
     kinds = [entry.kind for entry in home.entries(*Kind)]
     assert kinds == [Kind.VERDICT, Kind.PERMIT_MINTED, Kind.TOOL_CALL, Kind.TOOL_RESULT]
-    assert home.look("audit", "verify").code == 0
+    assert home.run("audit", "verify").code == 0
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_people_see_the_difference_and_a_yes_writes_it(home: Home) -> None:
     running = home.start(*line, "--mode", "approve")
     eventually(lambda: "Ctrl-C" in running.said, "it says what it waits for")
     (asked,) = home.store.approvals.find(states=[ApprovalState.PENDING])
-    assert "          +listen 81\n" in home.look("approvals", "show", asked.id).out
+    assert "          +listen 81\n" in home.run("approvals", "show", asked.id).out
     assert home.run("approvals", "approve", asked.id).code == 0
     eventually(lambda: not running.runs, "it has ended")
     assert (running.end(), file.read_text()) == (0, "listen 81\n")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
 import pytest
 import typer
 
-from operator_sre.faces.cli.main import command_line
+from operator_sre.faces.cli.main import NOUNS, command_line
 from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, SubjectsOption, hoist
+from tests.e2e.home import run_operator
 
 TESTS = Path(__file__).parents[2]
 
@@ -29,23 +31,35 @@ def _verbs(command: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, l
 
 VERBS = dict(_verbs(typer.main.get_command(command_line())))
 # These go on until they are stopped.
-RUNNING = ("agent start", "monitor run", "up")
+RUNNING = ("agent start", "monitor run", "up", "workers run")
+
+
+@cache
+def _texts() -> list[str]:
+    return [path.read_text() for path in TESTS.rglob("*.py") if path != Path(__file__)]
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_is_driven_by_a_test(verb: str) -> None:
-    texts = [path.read_text() for path in TESTS.rglob("*.py") if path != Path(__file__)]
     noun, _, rest = verb.partition(" ")
     typed = rf'"{noun}", "{rest}"|\b{noun} {rest}\b' if rest else rf'"{noun}"'
     assert any(
         re.search(typed, text) or (f'"{noun}", *words' in text and f'"{rest}"' in text)
-        for text in texts
+        for text in _texts()
     ), f"no test types: operator {verb}"
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_answers_programs_too(verb: str) -> None:
     assert "--json" in VERBS[verb]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noun", NOUNS)
+def test_every_noun_works_in_a_process_that_has_loaded_no_other(noun: str, tmp_path: Path) -> None:
+    done = run_operator(noun, "--help", cwd=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"Usage: operator {noun}")
 
 
 def test_options_that_several_verbs_have_are_declared_once() -> None:

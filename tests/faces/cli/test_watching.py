@@ -42,14 +42,14 @@ def _healthy(home: Home) -> None:
 
 
 def test_health_is_loud_when_nobody_watches_and_quiet_when_all_is_well(shop: Home) -> None:
-    assert shop.look("health").code == 1
-    loud = shop.look("health")
+    assert shop.run("health").code == 1
+    loud = shop.run("health")
     assert "NOBODY IS WATCHING" in loud.out
     assert "UNKNOWN  shop" in loud.out
     _healthy(shop)
-    well = shop.look("health")
+    well = shop.run("health")
     assert (well.code, "watched by here:1" in well.out) == (0, True)
-    told = shop.look("health", "--json").json["health"]
+    told = shop.run("health", "--json").json["health"]
     assert (told["health"], told["fine"], told["subjects"][0]["subject"]) == (
         "healthy",
         True,
@@ -58,39 +58,39 @@ def test_health_is_loud_when_nobody_watches_and_quiet_when_all_is_well(shop: Hom
 
 
 def test_health_of_an_empty_home_says_what_to_do(home: Home) -> None:
-    said = home.look("health")
+    said = home.run("health")
     assert (said.code, "There is no subject here." in said.out) == (1, True)
 
 
 def test_a_monitor_of_all_is_seen_in_health_until_it_stops(shop: Home) -> None:
     running = shop.start("monitor", "run", "--all")
     eventually(lambda: shop.store.tickets.find(), "a ticket")
-    eventually(lambda: "watched by" in shop.look("health").out, "somebody watches")
-    following = shop.start("health", "--watch", "--json")
+    eventually(lambda: "watched by" in shop.run("health").out, "somebody watches")
+    following = shop.fork("health", "--watch", "--json")
     eventually(lambda: following.said.count("\n") >= 2, "two screens")
     assert following.end(signal.SIGINT) == 130
-    said = shop.look("health")
+    said = shop.run("health")
     assert said.code == 1
     assert "broken node-1 node_down" in said.out
     assert "ticket 1 (open, critical)" in said.out
     assert running.end() == 128 + signal.SIGTERM
-    assert "NOBODY IS WATCHING" in shop.look("health").out
+    assert "NOBODY IS WATCHING" in shop.run("health").out
 
 
 def test_subjects_are_listed_shown_observed_and_checked(shop: Home) -> None:
-    assert "shop" in shop.look("subjects", "list").out
-    (one,) = shop.look("subjects", "list", "--json").json["subjects"]
+    assert "shop" in shop.run("subjects", "list").out
+    (one,) = shop.run("subjects", "list", "--json").json["subjects"]
     assert (one["name"], one["plugin"]) == ("shop", "ratelimiter")
-    shown = shop.look("subjects", "show", "shop").out
+    shown = shop.run("subjects", "show", "shop").out
     assert "node_down" in shown
     assert "node_kill" in shown
-    assert shop.look("subjects", "show", "shop", "--json").json["subject"]["name"] == "shop"
-    assert "reachable" in shop.look("subjects", "observe").out
-    (seen,) = shop.look("subjects", "observe", "shop", "--json").json["observations"]
+    assert shop.run("subjects", "show", "shop", "--json").json["subject"]["name"] == "shop"
+    assert "reachable" in shop.run("subjects", "observe").out
+    (seen,) = shop.run("subjects", "observe", "shop", "--json").json["observations"]
     assert seen["seen"][0]["target"] == "node-1"
-    checked = shop.look("subjects", "check", "shop")
+    checked = shop.run("subjects", "check", "shop")
     assert (checked.code, "broken" in checked.out) == (1, True)
-    told = shop.look("subjects", "check", "--json")
+    told = shop.run("subjects", "check", "--json")
     assert (told.code, told.json["health"]) == (1, "broken")
 
 
@@ -110,16 +110,16 @@ def test_history_is_charted_and_replayed(shop: Home) -> None:
             await shop.store.observations.add(look)
 
     asyncio.run(write())
-    charted = shop.look("subjects", "history", "shop", "--reading", "ms")
+    charted = shop.run("subjects", "history", "shop", "--reading", "ms")
     assert "▁" in charted.out
     assert "0 / 13.5 / 13.5" in charted.out
-    view = shop.look("subjects", "history", "shop", "--since", "150s", "--json").json["history"]
+    view = shop.run("subjects", "history", "shop", "--since", "150s", "--json").json["history"]
     assert view["looks"] == 2
-    replayed = shop.look("subjects", "history", "shop", "--replay").out
+    replayed = shop.run("subjects", "history", "shop", "--replay").out
     assert "node_down" in replayed
     (spell,) = [
         one
-        for one in shop.look("subjects", "history", "shop", "--replay", "--json").json["replay"][
+        for one in shop.run("subjects", "history", "shop", "--replay", "--json").json["replay"][
             "spells"
         ]
         if one["invariant"] == "node_down"
@@ -128,16 +128,16 @@ def test_history_is_charted_and_replayed(shop: Home) -> None:
 
 
 def test_silences_are_added_listed_and_ended(shop: Home) -> None:
-    added = shop.look(
+    added = shop.run(
         "silences", "add", "--target", "node-*", "--for", "2h", "--reason", "disk", "--json"
     )
     (one,) = added.json["silences"]
     assert (one["target"], one["reason"]) == ("node-*", "disk")
-    assert "node-*" in shop.look("silences", "list").out
-    ended = shop.look("silences", "end", one["id"], "--reason", "done", "--json").json
+    assert "node-*" in shop.run("silences", "list").out
+    ended = shop.run("silences", "end", one["id"], "--reason", "done", "--json").json
     assert ended["silences"][0]["ended_because"] == "done"
-    assert shop.look("silences", "list").out == "Nothing is silenced.\n"
-    (told,) = shop.look("silences", "list", "--all", "--json").json["silences"]
+    assert shop.run("silences", "list").out == "Nothing is silenced.\n"
+    (told,) = shop.run("silences", "list", "--all", "--json").json["silences"]
     assert told["id"] == one["id"]
 
 
@@ -159,7 +159,7 @@ def test_silences_are_added_listed_and_ended(shop: Home) -> None:
 )
 def test_bad_lines_are_answered_in_a_sentence(home: Home, bad: Bad) -> None:
     (home.cwd / "operator.toml").write_text(SUBJECTS + BANK)
-    one_sentence(home.look(*bad.line.split()), bad)
+    one_sentence(home.run(*bad.line.split()), bad)
 
 
 def test_a_line_of_blocks_shows_what_was_seen_and_what_was_not() -> None:

@@ -49,16 +49,16 @@ def test_a_workflow_runs_and_tells_how_it_goes(home: Home) -> None:
         assert sentence in done.out
     assert done.out.splitlines()[-1].endswith("is completed.")
     name = done.out.split("\n", 1)[0]
-    shown = home.look("workflows", "show", name)
+    shown = home.run("workflows", "show", name)
     assert "look around, completed" in shown.out
     assert "echo 'one' two" in shown.out
-    document = home.look("workflows", "show", name, "--json").json
+    document = home.run("workflows", "show", name, "--json").json
     assert [step["state"] for step in document["workflow"]["steps"]] == ["completed"] * 2
     assert document["entries"][0]["kind"] == "workflow_requested"
-    listed = home.look("workflows", "list", "--json").json["workflows"]
+    listed = home.run("workflows", "list", "--json").json["workflows"]
     assert [one["id"] for one in listed] == [name]
-    assert "look around" in home.look("workflows", "list", "--state", "completed").out
-    kept = home.look("history", "list", "--json").json["commands"]
+    assert "look around" in home.run("workflows", "list", "--state", "completed").out
+    kept = home.run("history", "list", "--json").json["commands"]
     assert {one["workflow"] for one in kept} == {name}
 
 
@@ -77,9 +77,9 @@ def test_a_failure_has_its_exit_code_and_a_refusal_another(home: Home) -> None:
 def test_a_dry_run_tells_and_makes_nothing(home: Home) -> None:
     text = "name: x\nsteps: [{id: a, command: mkdir zz}, {id: b, command: ls, depends_on: [a]}]\n"
     path = _file(home, text)
-    done = home.look("workflows", "run", path, "--dry-run")
+    done = home.run("workflows", "run", path, "--dry-run")
     assert [line.split()[0] for line in done.out.splitlines()] == ["STEP", "a", "b"]
-    steps = home.look("workflows", "run", path, "--dry-run", "--json").json["steps"]
+    steps = home.run("workflows", "run", path, "--dry-run", "--json").json["steps"]
     assert [(one["level"], one["way"]) for one in steps] == [
         *(("review", "proposes"), ("safe", "runs")),
     ]
@@ -92,7 +92,7 @@ def test_what_is_scheduled_is_listed_run_when_due_and_cancelled(home: Home) -> N
     name = later["workflow"]["id"]
     told = home.run("workflows", "run", _file(home, LOOKS), "--at", "+0s")
     assert "is due at" in told.out
-    listed = home.look("workflows", "list", "--scheduled", "--json").json["workflows"]
+    listed = home.run("workflows", "list", "--scheduled", "--json").json["workflows"]
     assert [one["id"] for one in listed][-1] == name
     due = home.run("workflows", "run", "--due", "--json")
     assert due.code == 0
@@ -101,7 +101,7 @@ def test_what_is_scheduled_is_listed_run_when_due_and_cancelled(home: Home) -> N
     cancelled = home.run("workflows", "cancel", name, "--reason", "not needed")
     assert cancelled.code == 0
     assert "is cancelled" in cancelled.out
-    assert home.look("workflows", "list", "--scheduled").out == "Nothing is scheduled.\n"
+    assert home.run("workflows", "list", "--scheduled").out == "Nothing is scheduled.\n"
     assert _calls(home, name) == 0
 
 
@@ -111,7 +111,7 @@ def _calls(home: Home, workflow: str) -> int:
 
 def test_an_agent_runs_what_is_due(home: Home) -> None:
     name = home.run("exec", "echo by an agent", "--at", "+0s", "--json").json["workflow"]["id"]
-    agent = home.start("agent", "start")
+    agent = home.fork("agent", "start")
     eventually(lambda: _state(home, name) is WorkflowState.COMPLETED, "the agent ran it")
     assert _calls(home, name) == 1
     assert agent.end() == 128 + signal.SIGTERM
@@ -136,7 +136,7 @@ steps:
     (record,) = home.store.workflows.find()
     os.kill(running.pid, signal.SIGKILL)
     eventually(lambda: not running.runs, "it is dead")
-    resumed = home.start("workflows", "run", "--resume", "--mode", "execute")
+    resumed = home.fork("workflows", "run", "--resume", "--mode", "execute")
     eventually(lambda: (home.store.workflows.get(record.id) or record).epoch == 2, "it is claimed")
     go.touch()
     eventually(lambda: not resumed.runs, "it has ended")
@@ -149,7 +149,7 @@ steps:
         assert ended.reason.startswith("unknown: step two")
         assert counted.read_text() == "one\ntwo\n"
     assert len(home.entries(Kind.TOOL_CALL)) == len({e.run for e in home.entries(Kind.TOOL_CALL)})
-    assert home.look("audit", "verify").code == 0
+    assert home.run("audit", "verify").code == 0
 
 
 def test_another_process_cancels_it_and_takes_back_what_is_done(home: Home) -> None:
@@ -168,7 +168,7 @@ steps:
     command: echo never
     depends_on: [wait]
 """
-    running = home.start("workflows", "run", _file(home, text), "--mode", "execute")
+    running = home.fork("workflows", "run", _file(home, text), "--mode", "execute")
     eventually(lambda: len(home.entries(Kind.TOOL_CALL)) == 2, "it waits")
     (record,) = home.store.workflows.find()
     done = home.run("workflows", "cancel", record.id, "--undo", "--json", "--mode", "execute")
@@ -185,7 +185,7 @@ steps:
 
 def test_ctrl_c_cancels_it(home: Home) -> None:
     text = "name: x\nsteps: [{id: a, command: sleep 300}, {id: b, command: ls, depends_on: [a]}]\n"
-    running = home.start("workflows", "run", _file(home, text))
+    running = home.fork("workflows", "run", _file(home, text))
     eventually(lambda: home.entries(Kind.TOOL_CALL), "it runs")
     assert running.end(signal.SIGINT) == 128 + signal.SIGINT
     (record,) = home.store.workflows.find()
@@ -193,22 +193,22 @@ def test_ctrl_c_cancels_it(home: Home) -> None:
 
 
 def test_agents_ask_and_hear_through_the_hub(home: Home) -> None:
-    agent = home.start("agent", "start", "--mode", "approve")
+    agent = home.fork("agent", "start", "--mode", "approve")
     asked = home.run("hub", "request", "echo hi", "--agent", "planner", "--type", "planner")
     name = asked.out.strip()
     eventually(lambda: _state(home, name) is WorkflowState.COMPLETED, "the agent ran it")
-    done = home.look("hub", "result", name, "--agent", "planner", "--json")
+    done = home.run("hub", "result", name, "--agent", "planner", "--json")
     assert (done.code, done.json["result"]["result"]["stdout"]) == (0, "hi\n")
-    assert "hi" in home.look("hub", "result", name, "--agent", "planner").out
-    other = home.look("hub", "result", name, "--agent", "coder")
+    assert "hi" in home.run("hub", "result", name, "--agent", "planner").out
+    other = home.run("hub", "result", name, "--agent", "coder")
     one_sentence(other, Bad("", 2, "of this agent"))
     ask = ("hub", "request", "mkdir zz", "--agent", "coder", "--json")
     change = home.run(*ask).json["action"]
     eventually(lambda: home.store.approvals.find(), "it waits for a person")
-    listed = home.look("hub", "pending", "--json").json["actions"]
+    listed = home.run("hub", "pending", "--json").json["actions"]
     assert [(one["action"], one["agent"]["name"]) for one in listed] == [(change, "coder")]
-    assert "mkdir zz" in home.look("hub", "pending", "--agent", "coder").out
-    assert home.look("hub", "pending", "--agent", "planner").out == "Nothing is pending.\n"
+    assert "mkdir zz" in home.run("hub", "pending", "--agent", "coder").out
+    assert home.run("hub", "pending", "--agent", "planner").out == "Nothing is pending.\n"
     answered = home.run("hub", "approve", change, "--reject", "--reason", "not now")
     assert (answered.code, answered.out.split()[1]) == (0, "rejected")
     eventually(lambda: _state(home, change) is WorkflowState.FAILED, "it was denied")
@@ -235,11 +235,11 @@ BAD = (
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.line)
 def test_bad_input_is_told_in_one_sentence(home: Home, bad: Bad) -> None:
-    one_sentence(home.look(*bad.line.split()), bad)
+    one_sentence(home.run(*bad.line.split()), bad)
 
 
 def test_every_mistake_of_a_definition_is_in_the_sentence(home: Home) -> None:
     path = _file(home, "name: x\nsteps:\n  - id: a\n    comand: ls\n  - id: a\n    command: ls\n")
     says = r"3 mistakes: line 3, .*; line 4, .*; line 5, .*docs/workflows"
-    one_sentence(home.look("workflows", "run", path), Bad("", 2, says))
+    one_sentence(home.run("workflows", "run", path), Bad("", 2, says))
     assert Path(path).exists()

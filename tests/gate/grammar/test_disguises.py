@@ -9,6 +9,7 @@ import pytest
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.verdict import Level
 from operator_sre.gate import Policy, judge
+from tests.every import every
 from tests.measuring import cpu_s
 
 POLICY = Policy()
@@ -46,17 +47,17 @@ def is_safe(command: str) -> bool:
     return judge(replace(Action.shell(command), cwd="/srv/app"), POLICY).level is Level.SAFE
 
 
-@pytest.mark.parametrize("command", PLACES)
+@every("command", PLACES)
 def test_a_secret_is_found_behind_another_name(command: str) -> None:
     assert not is_safe(command)
 
 
-@pytest.mark.parametrize("command", WORDS)
+@every("command", WORDS)
 def test_a_word_is_not_more_harmless_than_what_it_turns_into(command: str) -> None:
     assert not is_safe(command)
 
 
-@pytest.mark.parametrize("command", HARMLESS)
+@every("command", HARMLESS)
 def test_what_looks_alike_and_only_reads_is_safe(command: str) -> None:
     assert is_safe(command)
 

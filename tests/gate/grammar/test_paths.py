@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from operator_sre.gate import Policy
 from operator_sre.gate.grammar.paths import Secrets, resolved
+from tests.every import every
 
 BUILT_IN = Policy().secrets
 SOME = Secrets(
@@ -59,7 +60,7 @@ FREE = [
 ]
 
 
-@pytest.mark.parametrize("path", HELD)
+@every("path", HELD)
 def test_secrets_are_held(path: str) -> None:
     assert SOME.holds(path)
 

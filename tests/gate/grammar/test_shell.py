@@ -15,6 +15,7 @@ from operator_sre.gate.grammar.bland import is_bland
 from operator_sre.gate.grammar.building import Building, filled, texts_of
 from operator_sre.gate.grammar.shell import COMMAND_BYTES_MAX, one_command, parse
 from operator_sre.gate.grammar.words import Redirect, Script, Word
+from tests.every import every
 
 BASH = shutil.which("bash")
 
@@ -81,14 +82,14 @@ NOT_UNDERSTOOD = [
 ]
 
 
-@pytest.mark.parametrize(("line", "expected"), UNDERSTOOD)
+@every(("line", "expected"), UNDERSTOOD)
 def test_what_is_understood_is_read_exactly(line: str, expected: list[tuple[str, ...]]) -> None:
     script = parse(line)
     assert not script.trouble
     assert argvs(script) == expected
 
 
-@pytest.mark.parametrize("line", NOT_UNDERSTOOD)
+@every("line", NOT_UNDERSTOOD)
 def test_what_lies_outside_is_named_as_trouble(line: str) -> None:
     assert parse(line).trouble
 

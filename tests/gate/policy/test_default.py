@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import pytest
-
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.verdict import Level, Risk
 from operator_sre.gate import Policy, judge
@@ -17,6 +15,7 @@ from operator_sre.gate.policy.compile import FOLDER, SOURCE, compile_policy, sou
 from operator_sre.gate.policy.examples import prove
 from operator_sre.gate.policy.load import book_of
 from operator_sre.gate.policy.matching import compiled
+from tests.every import every
 
 RULES = built_in().rules
 HOSTILE_S_MAX = 0.005
@@ -48,18 +47,18 @@ BLOCKED = [
 ]
 
 
-@pytest.mark.parametrize("command", SAFE)
+@every("command", SAFE)
 def test_what_only_reads_is_not_spoken_of(command: str) -> None:
     verdict = judge(Action.shell(command), Policy())
     assert verdict.level is Level.SAFE, verdict.explanation
 
 
-@pytest.mark.parametrize("command", REVIEW)
+@every("command", REVIEW)
 def test_what_changes_something_is_for_a_person(command: str) -> None:
     assert judge(Action.shell(command), Policy()).level is Level.REVIEW
 
 
-@pytest.mark.parametrize("command", BLOCKED)
+@every("command", BLOCKED)
 def test_what_destroys_or_steals_never_runs(command: str) -> None:
     assert judge(Action.shell(command), Policy()).level is Level.BLOCKED
 
@@ -74,7 +73,7 @@ def test_every_example_holds() -> None:
     prove(source(), built_in())
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.id))
+@every("rule", RULES)
 def test_every_rule_says_why_and_shows_it(rule: PolicyRule) -> None:
     assert rule.why.endswith(".")
     assert rule.match
@@ -83,17 +82,13 @@ def test_every_rule_says_why_and_shows_it(rule: PolicyRule) -> None:
     assert rule.risk is Risk.CRITICAL or rule.level is not Level.BLOCKED
 
 
-@pytest.mark.parametrize(
-    "rule", [rule for rule in RULES if rule.level is Level.BLOCKED], ids=lambda rule: str(rule.id)
-)
+@every("rule", [rule for rule in RULES if rule.level is Level.BLOCKED])
 def test_every_blocked_example_is_blocked_as_a_whole(rule: PolicyRule) -> None:
     for line in rule.match:
         assert judge(Action.shell(line), Policy()).level is Level.BLOCKED, line
 
 
-@pytest.mark.parametrize(
-    "rule", [rule for rule in RULES if rule.level is Level.REVIEW], ids=lambda rule: str(rule.id)
-)
+@every("rule", [rule for rule in RULES if rule.level is Level.REVIEW])
 def test_every_review_example_is_review_as_a_whole(rule: PolicyRule) -> None:
     for line in rule.match:
         assert judge(Action.shell(line), Policy()).level is Level.REVIEW, line

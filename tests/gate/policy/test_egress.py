@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from operator_sre.gate import Policy
 from operator_sre.gate.policy import Egress
+from tests.every import every
 
 METADATA = [
     *("169.254.169.254", "169.254.169.254:80", "169.254.170.2"),
@@ -22,7 +23,7 @@ ORDINARY = [
 ]
 
 
-@pytest.mark.parametrize("host", METADATA)
+@every("host", METADATA)
 def test_where_clouds_hand_out_credentials_nobody_asks(host: str) -> None:
     assert not Policy().reaches(host)
 

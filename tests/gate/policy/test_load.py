@@ -18,6 +18,7 @@ from operator_protocols.errors import ConfigError
 from operator_sre.gate.policy import Decision, Override, PolicyRule, Rulebook, built_in
 from operator_sre.gate.policy.load import book_of, load_book
 from operator_sre.gate.policy.schema import RULE_KEYS, SECTIONS
+from tests.every import every
 from tests.gate.policy.writing import RULE, book, ids, text_of
 
 SENTENCE = re.compile(r"policy\.yaml:[1-9]\d*:[1-9]\d*: .+")
@@ -130,7 +131,7 @@ WRONG: list[tuple[str, int, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "column", "says"), WRONG, ids=lambda one: repr(one)[:40])
+@every(("text", "line", "column", "says"), WRONG)
 def test_a_mistake_is_told_with_its_place(text: str, line: int, column: int, says: str) -> None:
     error = _error(text)
     assert error.startswith(f"policy.yaml:{line}:{column}: "), error
@@ -165,9 +166,7 @@ WRONG_RULES: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("level", "change", "without", "says"), WRONG_RULES, ids=[one[3] for one in WRONG_RULES]
-)
+@every(("level", "change", "without", "says"), WRONG_RULES)
 def test_a_mistake_in_a_rule_is_told_with_its_place(
     level: str, change: dict[str, Any], without: str, says: str
 ) -> None:
@@ -298,7 +297,7 @@ def test_every_field_of_a_rule_is_changed_below() -> None:
     assert set(PolicyRule.__struct_fields__) == set(RULE_CHANGES)
 
 
-@pytest.mark.parametrize("name", RULE_CHANGES)
+@every("name", RULE_CHANGES)
 def test_the_digest_covers_every_field_of_a_rule(name: str) -> None:
     changed = msgspec.structs.replace(FULL, **{name: RULE_CHANGES[name]})
     assert Rulebook(rules=(changed,)).digest != Rulebook(rules=(FULL,)).digest

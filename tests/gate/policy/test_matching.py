@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from operator_sre.gate.grammar.words import Simple, literal
 from operator_sre.gate.policy import PolicyRule
 from operator_sre.gate.policy.index import Index
 from operator_sre.gate.policy.matching import compiled
+from tests.every import every
 
 
 def _speaks(line: str, *, level: Level = Level.REVIEW, cwd: str = "", **conditions: Any) -> bool:
@@ -80,7 +80,7 @@ OPEN: list[tuple[dict[str, Any], list[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@every(
     ("conditions", "line", "expected"),
     [
         *((one, line, True) for one, lines, _ in OPEN for line in lines),
@@ -130,7 +130,7 @@ CLOSED: list[tuple[dict[str, Any], list[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@every(
     ("conditions", "line", "expected"),
     [
         *((one, line, True) for one, lines, _ in CLOSED for line in lines),

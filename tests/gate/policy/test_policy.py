@@ -12,6 +12,7 @@ from operator_protocols.domain.tool import Parameter, ToolSource, ToolSpec
 from operator_protocols.domain.verdict import Level, Mode, Risk
 from operator_sre.gate import Policy, Profile
 from operator_sre.gate.policy import Decision, Rulebook, Services, built_in
+from tests.every import every
 
 TARGET = (Parameter("target", "a name"),)
 SPEC = ToolSpec("restart_node", "It restarts.", TARGET, Risk.MEDIUM, changes=True)
@@ -45,6 +46,7 @@ SPEC_CHANGES: dict[str, list[object]] = {
     "expected": ["It is up."],
     "verify": ["Look again."],
     "timeout_s": [1.0],
+    "settle_s": [1.0],
     "ends": [("process_dead",)],
 }
 
@@ -54,16 +56,14 @@ def test_every_field_of_a_policy_is_changed_below() -> None:
     assert {field.name for field in fields(ToolSpec)} == set(SPEC_CHANGES)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, values in CHANGES.items() for value in values]
-)
+@every(("name", "value"), [(name, value) for name, values in CHANGES.items() for value in values])
 def test_the_digest_covers_every_field(name: str, value: object) -> None:
     changed = replace(LAB, **{name: value})  # type: ignore[arg-type]
     assert changed.digest != LAB.digest
     assert changed.digest.startswith("sha256:")
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "value"), [(name, value) for name, values in SPEC_CHANGES.items() for value in values]
 )
 def test_the_digest_covers_every_field_of_a_tool(name: str, value: object) -> None:

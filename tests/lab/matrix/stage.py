@@ -91,8 +91,8 @@ class Stage:
         """
         named = case.fault.breaks[0]
         grace_s = self.grace_s(named)
-        # Looking takes time as well, and twice as long at what does not answer.
-        ends = time.monotonic() + 2 * INTERVAL_S + min(grace_s, GRACE_S_MAX) + 2 * TIMEOUT_S
+        # Looking takes time as well: twice as long at what does not answer, and again when busy.
+        ends = time.monotonic() + 2 * INTERVAL_S + min(grace_s, GRACE_S_MAX) + 4 * TIMEOUT_S
         others: set[str] = set()
         seen = 0
         while seen < LOOKS_AFTER:

@@ -20,11 +20,12 @@ from operator_sre.ledger.history.templates import (
     template_of,
 )
 from operator_sre.ledger.history.values import kind_of
+from tests.every import every
 from tests.ledger.history.attempts import attempt, attempts
 from tests.measuring import cpu_s
 
 
-@pytest.mark.parametrize(
+@every(
     ("word", "kind"),
     [
         ("4711", "number"),
@@ -69,7 +70,7 @@ def test_no_word_takes_long(word: str) -> None:
     assert cpu_s(lambda: kind_of(word), enough_s=0.1) <= 0.1
 
 
-@pytest.mark.parametrize(
+@every(
     ("command", "line"),
     [
         ("kill -9 4711", "kill -9 {pid}"),

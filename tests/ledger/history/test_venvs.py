@@ -10,10 +10,11 @@ from operator_sre.ledger.history.venvs import (
     venv_of,
     venv_violations,
 )
+from tests.every import every
 from tests.ledger.history.attempts import attempt
 
 
-@pytest.mark.parametrize(
+@every(
     ("command", "program"),
     [
         ("pip install requests", "pip"),

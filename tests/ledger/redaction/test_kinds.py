@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 import re
 
-import pytest
-
 from operator_sre.ledger.redaction import Redactor
 from operator_sre.ledger.redaction.addresses import find_logins
 from operator_sre.ledger.redaction.arguments import (
@@ -38,6 +36,7 @@ from operator_sre.ledger.redaction.scan import DETECTORS, Layout, scan
 from operator_sre.ledger.redaction.sentences import find_beside, find_said, find_spelled
 from operator_sre.ledger.redaction.tables import Columns, find_cells
 from operator_sre.ledger.redaction.tools import TOOLS, Tool
+from tests.every import every
 from tests.ledger.redaction.generator import samples
 
 COMMANDS = [
@@ -96,7 +95,7 @@ def _made(known: Format, start: str) -> bytes:
     raise AssertionError(f"no text found for {known.kind}")
 
 
-@pytest.mark.parametrize("known", FORMATS, ids=lambda known: known.kind)
+@every("known", FORMATS)
 def test_each_format_is_found_in_the_middle_of_a_sentence(known: Format) -> None:
     for start in known.starts.split():
         secret = _made(known, start)
@@ -108,7 +107,7 @@ def test_each_format_is_found_in_the_middle_of_a_sentence(known: Format) -> None
         assert list(find_formats(b"x" + data[4:])) == []  # the middle of a word is no beginning
 
 
-@pytest.mark.parametrize("marked", COMMANDS)
+@every("marked", COMMANDS)
 def test_each_tool_gives_up_its_secret_only(redactor: Redactor, marked: str) -> None:
     before, secret, after = re.split("[«»]", marked)
     redacted = redactor.text(before + secret + after)
@@ -116,7 +115,7 @@ def test_each_tool_gives_up_its_secret_only(redactor: Redactor, marked: str) -> 
     assert redacted.endswith(f"]{after}")
 
 
-@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.names.partition(" ")[0])
+@every("tool", TOOLS)
 def test_each_tool_has_an_example_and_asks_for_help_in_peace(tool: Tool) -> None:
     names = tool.names.split()
     lines = [line.replace("«", "").split("»")[0].encode() for line in COMMANDS]
@@ -135,7 +134,7 @@ def test_a_tool_later_in_the_line_is_seen(redactor: Redactor) -> None:
     assert "pw2" not in redacted
 
 
-@pytest.mark.parametrize(
+@every(
     ("detector", "text", "secret"),
     [
         (find_logins, "amqp://guest:guest1@mq/", "guest1"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from operator_sre.ledger.redaction import Redactor
+from tests.every import every
 from tests.ledger.redaction.measuring import changed_lines
 from tests.ledger.redaction.ordinary import families, ordinary_lines
 
@@ -47,7 +48,7 @@ def test_commands_without_secrets_stay(redactor: Redactor, name: str) -> None:
     assert len(changed) <= CHANGED_MAX * len(commands), changed[:5]
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "2 tests passed, 1 failed",

@@ -26,6 +26,7 @@ from operator_sre.ledger.redaction.values import (
     repeats,
 )
 from operator_sre.ledger.redaction.words import NOTHING, ORDINARY, TECHNICAL
+from tests.every import every
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_a_name_of_secrets_is_known(name: str, kind: str) -> None:
     assert named.kind == kind
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     [
         *("PASSWORD_FILE", "password_min_length", "token_type", "tokens", "max_tokens", "author"),
@@ -70,7 +71,7 @@ def test_every_known_name_holds_a_stem() -> None:
         assert stem.first(name) is not None
 
 
-@pytest.mark.parametrize(
+@every(
     "value",
     [
         *(
@@ -110,7 +111,7 @@ def test_base64_that_begins_with_a_slash_is_no_path() -> None:
     assert is_secret(b"/IkX7bgfdJ4YZnEVHJ9uuNHuzkTp6g49", Trust.ANY)
 
 
-@pytest.mark.parametrize(
+@every(
     "value",
     [
         *("v1.2.3", "10.0.0.1:5432", "2025-01-31", "300ms", "web-01", "bob@example.com", "RFC7519"),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from operator_sre.ledger.redaction import Json, Redactor
 from operator_sre.ledger.redaction.structure import Field, Leaf, walked
+from tests.every import every
 
 MARKER = re.compile(r"\[REDACTED:[a-z0-9_]+:[0-9a-f]{8}\]")
 
@@ -22,7 +21,7 @@ def _short(value: Json) -> object:
     return walked(value, short, lambda key: MARKER.sub("X", key))
 
 
-@pytest.mark.parametrize(
+@every(
     ("value", "redacted"),
     [
         ({"password": "sunshine", "port": 1}, {"password": "X", "port": 1}),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operator_sre.gate.grammar.languages.awk import awk
+from tests.every import every
 from tests.gate.grammar.languages.real import leaves_everything_as_it_was, tool
 
 PRINTS = [
@@ -124,12 +125,12 @@ _BAD = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("text", PRINTS)
+@every("text", PRINTS)
 def test_a_program_that_only_prints_is_proven(text: str) -> None:
     assert awk(text) is None
 
 
-@pytest.mark.parametrize(("text", "start"), REFUSED)
+@every(("text", "start"), REFUSED)
 def test_anything_else_has_a_reason(text: str, start: str) -> None:
     reason = awk(text)
     assert reason is not None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from operator_sre.gate.grammar.languages import find_commands
 from operator_sre.gate.grammar.languages.find import find
+from tests.every import every
 from tests.gate.grammar.languages.real import leaves_everything_as_it_was, tool
 
 READS = """
@@ -88,12 +89,12 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("line", READS)
+@every("line", READS)
 def test_a_search_that_only_lists_is_proven(line: str) -> None:
     assert find(line.split()) is None
 
 
-@pytest.mark.parametrize(("line", "start"), REFUSED)
+@every(("line", "start"), REFUSED)
 def test_anything_else_has_a_reason(line: str, start: str) -> None:
     reason = find(line.split())
     assert reason is not None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from operator_sre.gate.grammar.languages.jq import jq
 from operator_sre.gate.grammar.languages.jq_functions import JQ, JQ_REFUSED, YQ, YQ_REFUSED
+from tests.every import every
 from tests.gate.grammar.languages.real import leaves_everything_as_it_was, tool
 
 COMPUTES = [
@@ -112,12 +113,12 @@ REFUSED = [
 _BAD = st.sampled_from(["env", "$ENV", "env.A", '"\\(env)"', "[env]", "{a: $ENV}", "nothing_known"])
 
 
-@pytest.mark.parametrize("text", COMPUTES)
+@every("text", COMPUTES)
 def test_a_program_that_only_computes_is_proven(text: str) -> None:
     assert jq(text) is None
 
 
-@pytest.mark.parametrize(("text", "start"), REFUSED)
+@every(("text", "start"), REFUSED)
 def test_anything_else_has_a_reason(text: str, start: str) -> None:
     reason = jq(text)
     assert reason is not None

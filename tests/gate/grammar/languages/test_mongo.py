@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_sre.gate.grammar.languages.mongo import mongo
+from tests.every import every
 
 READS = [
     "db.serverStatus()",
@@ -106,12 +106,12 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("text", READS)
+@every("text", READS)
 def test_a_read_is_proven(text: str) -> None:
     assert mongo(text) is None
 
 
-@pytest.mark.parametrize(("text", "start"), REFUSED)
+@every(("text", "start"), REFUSED)
 def test_anything_else_has_a_reason(text: str, start: str) -> None:
     reason = mongo(text)
     assert reason is not None

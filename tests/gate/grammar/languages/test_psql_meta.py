@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from operator_sre.gate.grammar.languages.psql_meta import psql, psql_meta
+from tests.every import every
 
 LISTS = r"""
 \d
@@ -85,13 +84,13 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("text", LISTS)
+@every("text", LISTS)
 def test_a_command_that_lists_is_proven(text: str) -> None:
     assert psql_meta(text) is None
     assert psql(text) is None
 
 
-@pytest.mark.parametrize(("text", "start"), REFUSED)
+@every(("text", "start"), REFUSED)
 def test_anything_else_has_a_reason(text: str, start: str) -> None:
     reason = psql_meta(text)
     assert reason is not None

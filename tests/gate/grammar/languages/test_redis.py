@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_sre.gate.grammar.languages.redis import redis
+from tests.every import every
 
 READS = """
 PING | ping hello | INFO | info memory | DBSIZE | GET page:home | TTL a | PTTL a | TYPE a
@@ -91,14 +91,12 @@ REFUSED = [
 _WRITES = ["SET", "DEL", "EVAL", "FLUSHALL", "SHUTDOWN", "RENAME", "LPUSH", "DEBUG", "KEYS"]
 
 
-@pytest.mark.parametrize(
-    "line", [one for row in READS.split("\n") for one in row.split(" | ") if one]
-)
+@every("line", [one for row in READS.split("\n") for one in row.split(" | ") if one])
 def test_a_read_is_proven(line: str) -> None:
     assert redis(line.split()) is None
 
 
-@pytest.mark.parametrize(("line", "start"), REFUSED)
+@every(("line", "start"), REFUSED)
 def test_anything_else_has_a_reason(line: str, start: str) -> None:
     reason = redis(line.split())
     assert reason is not None

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operator_sre.gate.grammar.languages.sed import sed
+from tests.every import every
 from tests.gate.grammar.languages.real import leaves_everything_as_it_was, tool
 
 PRINTS = [
@@ -122,12 +123,12 @@ _BAD = st.sampled_from(["w out", "e id", "r x", "s/a/b/e", "s/a/b/w x", "R x", "
 _ENDED = [one for one in PRINTS if one[:2] not in ("$a", "1i", "2c", "a ", "# ")]
 
 
-@pytest.mark.parametrize("text", PRINTS)
+@every("text", PRINTS)
 def test_a_script_that_only_prints_is_proven(text: str) -> None:
     assert sed(text) is None
 
 
-@pytest.mark.parametrize(("text", "start"), REFUSED)
+@every(("text", "start"), REFUSED)
 def test_anything_else_has_a_reason(text: str, start: str) -> None:
     reason = sed(text)
     assert reason is not None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from operator_sre.gate.grammar.languages.sql import sql
 from tests.contract.postgres import shared_server
+from tests.every import every
 
 # These run on a real PostgreSQL, which is asked to refuse whatever would write.
 POSTGRES = [
@@ -199,12 +200,12 @@ _VERBS = st.sampled_from(
 _BLANK_OUTSIDE_OF_QUOTES = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--.*|/\*.*?\*/|(?P<blank>\s)""")
 
 
-@pytest.mark.parametrize("text", POSTGRES + OTHERS)
+@every("text", POSTGRES + OTHERS)
 def test_a_read_is_proven(text: str) -> None:
     assert sql(text) is None
 
 
-@pytest.mark.parametrize(("text", "start"), REFUSED)
+@every(("text", "start"), REFUSED)
 def test_anything_else_has_a_reason(text: str, start: str) -> None:
     reason = sql(text)
     assert reason is not None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from operator_sre.gate.grammar.languages.yq import yq
+from tests.every import every
 
 COMPUTES = [
     ".",
@@ -51,12 +50,12 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("text", COMPUTES)
+@every("text", COMPUTES)
 def test_an_expression_that_only_computes_is_proven(text: str) -> None:
     assert yq(text) is None
 
 
-@pytest.mark.parametrize(("text", "start"), REFUSED)
+@every(("text", "start"), REFUSED)
 def test_anything_else_has_a_reason(text: str, start: str) -> None:
     reason = yq(text)
     assert reason is not None
