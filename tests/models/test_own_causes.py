@@ -22,9 +22,11 @@ from operator_protocols.domain.run import (
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_sre.models.reasoner import Reasoner
-from operator_sre.models.reasoner.belief import Symptoms, expected, first_belief
-from operator_sre.models.reasoner.causes import GENERIC, HEALTHY
+from operator_sre.models.reasoner.belief import expected
+from operator_sre.models.reasoner.causes import GENERIC
 from operator_sre.models.reasoner.diagnose import arguments_of
+from operator_sre.models.reasoner.outcomes import HEALTHY
+from operator_sre.models.reasoner.prior import Symptoms, first_belief
 from tests.contract.clock import NOON
 from tests.contract.samples import violation
 from tests.models.world import DEAD, SHOP, TOOLS, WELL, State, briefing
@@ -157,3 +159,38 @@ async def test_a_subject_knows_better_about_a_cause_of_every_subject() -> None:
     told = replace(told, tools=(TOOLS[0],))
     calls = (await _until_decided(told, DEAD)).calls
     assert isinstance(calls[-1], Escalate)
+
+
+async def test_who_needs_what_is_broken_is_a_suspect_where_a_look_shows_it() -> None:
+    away = Cause("away", "it follows nobody", 0.2, breaks=("copies",), shows={"link": "down"})
+    broken = Symptoms({"store": frozenset({"copies"})}, {"node-1": {"link": "down"}})
+    leader, _ = first_belief(["store"], SHOP, (away,), broken).ranked()[0]
+    assert (leader.cause, leader.target) == (away, "node-1")
+    silent = Symptoms({"store": frozenset({"copies"})}, {"node-1": {"link": "up"}})
+    places = {suspect.target for suspect in first_belief(["store"], SHOP, (away,), silent).weights}
+    assert places == {"store"}
+    other = replace(broken, invariants={"store": frozenset({"else"})})
+    places = {suspect.target for suspect in first_belief(["store"], SHOP, (away,), other).weights}
+    assert places == {"store"}
+
+
+async def test_what_a_look_contradicts_is_not_made_up_for_by_what_it_shares() -> None:
+    both = replace(FULL, shows={"memory_full": True, "role": "primary"})
+    one = replace(FULL, name="one", shows={"memory_full": True})
+    readings: dict[str, dict[str, Value]] = {"store": {"memory_full": False, "role": "primary"}}
+    symptoms = Symptoms({"store": frozenset({"refuses_writes"})}, readings)
+    weights = first_belief(["store"], SHOP, (both, one), symptoms).weights
+    found = {suspect.cause.name: weight for suspect, weight in weights.items()}
+    assert found["memory_full"] == pytest.approx(found["one"])
+
+
+async def test_several_who_show_the_same_doubt_are_one_doubt() -> None:
+    names = ("node-1", "node-2")
+    odd = {name: frozenset({"else"}) for name in names}
+    symptoms = Symptoms({"store": frozenset({"refuses_writes"}), **odd})
+    once = Symptoms({"store": frozenset({"refuses_writes"}), "node-1": frozenset({"else"})})
+    weights = [
+        max(first_belief(["store", *some], SHOP, (FULL,), seen).weights.values())
+        for some, seen in ((names, symptoms), (names[:1], once))
+    ]
+    assert weights[0] == pytest.approx(weights[1])

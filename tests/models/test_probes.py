@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,19 +26,21 @@ from operator_sre.executor.spool import Spool
 from operator_sre.executor.tools.port import CheckPort
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Policy, judge
-from operator_sre.models.reasoner.causes import HEALTHY
+from operator_sre.models.reasoner.outcomes import HEALTHY
 from operator_sre.models.reasoner.probes import PROBES, Probe
 from tests.contract.servers import says, serving, unused_port
 from tests.executor.jobs import new_job, run_in
 
 BY_NAME = {probe.name: probe for probe in PROBES}
 PROCESS, PORT, LOG = BY_NAME["process"], BY_NAME["port"], BY_NAME["log"]
+SOCKETS, LIMITS, DISK = BY_NAME["sockets"], BY_NAME["limits"], BY_NAME["disk"]
 TARGET = Target(
     "node-1",
     "node",
     port=8001,
     process=Process(4711, 1.0),
     log="/var/log/a file's log",
+    data_dir="/var/lib/a file's data",
 )
 
 
@@ -70,14 +74,16 @@ def _process(pid: int, folder: Path) -> tuple[str, str]:
 @pytest.fixture(params=["ps", "proc"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With `ps`, and on a machine without it."""
-    if request.param == "proc":
-        monkeypatch.setenv("PATH", "/nonexistent")
+    which = shutil.which
+    missing = "ps" if request.param == "proc" else ""
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == missing else which(name))
     return str(request.param)
 
 
 def test_a_sleeping_process_is_alive(way: str, tmp_path: Path) -> None:
     with _sleeper() as pid:
-        assert _process(pid, tmp_path)[0] == "alive"
+        # Whether it is young is known to `ps` only.
+        assert _process(pid, tmp_path)[0] == ("starting" if way == "ps" else "alive")
 
 
 def test_a_stopped_process_is_stopped(way: str, tmp_path: Path) -> None:
@@ -108,6 +114,9 @@ def test_both_ways_to_ask_are_there(way: str) -> None:
 
 READINGS = [
     ("   4711 Ss   python -m node (stopped) T\n", 0, "", "alive"),
+    ("   4711 Ssl   5000 python -m node\n", 0, "", "alive"),
+    ("   4711 Rs       2 python -m node\n", 0, "", "starting"),
+    ("   4711 Ts       2 python -m node\n", 0, "", "stopped"),
     ("4711 R+   x\n", 0, "", "alive"),
     ("4711 D    x\n", 0, "", "alive"),
     ("4711 Tl   x\n", 0, "", "stopped"),
@@ -154,11 +163,20 @@ async def test_real_ports_are_read() -> None:
 LOGS = [
     ("", "quiet"),
     ("started\nserving\n", "quiet"),
-    ("ERROR: cannot reach store\n", "errors"),
+    ("ERROR: something is odd\n", "errors"),
+    ("ERROR: cannot reach store\n", "dependency"),
+    ("write failed: No space left on device\n", "no_space"),
+    ("accept: Too many open files\n", "files"),
+    ("bind: Address already in use\nShutting down\n", "address"),
+    ("FATAL: password authentication failed\n", "credential"),
+    ("Cannot allocate 4096 bytes\n", "memory"),
     ("Traceback (most recent call last):\n", "errors"),
     ("INFO shutting down\n", "ended"),
     ("error once\n" + "fine\n" * 10, "quiet"),
     ("error\nShutting down\n", "ended"),
+    ("node stopped\nnode started on 8001\nstore answers\n", "quiet"),
+    ("Too many open files\nnode stopped\nnode started on 8001\n", "quiet"),
+    ("node started on 8001\nToo many open files\nnode stopped\n", "files"),
     ("terrors and byelaws\n", "quiet"),
 ]
 
@@ -166,6 +184,80 @@ LOGS = [
 @pytest.mark.parametrize(("text", "outcome"), LOGS)
 def test_the_last_words_of_a_log_are_read(text: str, outcome: str) -> None:
     assert LOG.read(_ran(text))[0] == outcome
+
+
+def _run(action: Action, folder: Path) -> Result:
+    return asyncio.run(run_in(LocalShell(Programs(Spool(folder))), action))
+
+
+def _of_ourselves(probe: Probe, folder: Path) -> tuple[str, str]:
+    target = replace(TARGET, process=Process(os.getpid(), 1.0), data_dir=str(folder))
+    return probe.read(_run(_ask(probe, target), folder))
+
+
+def test_whoever_takes_nobody_in_lets_callers_wait(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert _of_ourselves(SOCKETS, tmp_path)[0] == "listening"
+        with socket.create_connection(server.getsockname()):
+            state, sentence = _of_ourselves(SOCKETS, tmp_path)
+    assert state == "waiting"
+    assert sentence
+
+
+def test_a_process_without_ports_is_deaf(tmp_path: Path) -> None:
+    with _sleeper() as pid:
+        target = replace(TARGET, process=Process(pid, 1.0))
+        assert SOCKETS.read(_run(_ask(SOCKETS, target), tmp_path))[0] == "deaf"
+
+
+def test_room_and_limits_of_a_real_process_are_read(tmp_path: Path) -> None:
+    assert _of_ourselves(LIMITS, tmp_path)[0] == "room"
+    assert _of_ourselves(DISK, tmp_path)[0] in ("room", "full")
+
+
+def test_a_process_that_is_gone_has_no_limits(tmp_path: Path) -> None:
+    with _sleeper() as pid:
+        pass
+    target = replace(TARGET, process=Process(pid, 1.0))
+    assert LIMITS.read(_run(_ask(LIMITS, target), tmp_path))[0] == "unknown"
+
+
+def _limits(files: object, memory: object, held_kb: int, opened: int) -> str:
+    return (
+        "Limit                     Soft Limit           Hard Limit           Units\n"
+        f"Max open files            {files}                 4096                 files\n"
+        f"Max address space         {memory}            unlimited            bytes\n"
+        f"Name:\tnode\nVmSize:\t  {held_kb} kB\nThreads:\t1\n{opened}\n"
+    )
+
+
+LIMITED = [
+    (_limits(1024, "unlimited", 99_999, 12), "room"),
+    (_limits(1024, "unlimited", 99_999, 1024), "files"),
+    (_limits(8, "unlimited", 99_999, 14), "files"),
+    (_limits("unlimited", 1 << 20, 1024, 14), "memory"),
+    (_limits("unlimited", 1 << 30, 1024, 14), "room"),
+    ("0\n", "unknown"),
+    ("", "unknown"),
+]
+
+
+@pytest.mark.parametrize(("text", "outcome"), LIMITED)
+def test_what_a_process_may_have_is_read(text: str, outcome: str) -> None:
+    assert LIMITS.read(_ran(text))[0] == outcome
+
+
+DISKS = [
+    ("tmpfs 65536 65520 16 100% /data\n", "full"),
+    ("/dev/sda 65536 600 64000 1% /\n", "room"),
+    ("/dev/sda - - - - /\n", "unknown"),
+]
+
+
+@pytest.mark.parametrize(("line", "outcome"), DISKS)
+def test_a_disk_is_full_when_next_to_nothing_is_left(line: str, outcome: str) -> None:
+    head = "Filesystem 1024-blocks Used Available Capacity Mounted on\n"
+    assert DISK.read(_ran(head + line))[0] == outcome
 
 
 def test_a_log_that_cannot_be_read_is_unknown() -> None:
@@ -193,7 +285,7 @@ def test_a_question_is_known_again_by_its_own_probe_only(probe: Probe, way: str)
 
 
 def test_what_a_target_does_not_have_is_not_asked_for() -> None:
-    assert [probe.ask(Target("bare", "node")) for probe in PROBES] == [None, None, None]
+    assert [probe.ask(Target("bare", "node")) for probe in PROBES] == [None] * len(PROBES)
 
 
 def test_no_other_action_is_taken_for_a_question() -> None:

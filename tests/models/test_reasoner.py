@@ -18,12 +18,14 @@ from operator_protocols.domain.run import (
     Step,
 )
 from operator_protocols.domain.tool import ToolSpec
+from operator_sre.agent.attempts import ARRIVED
 from operator_sre.executor.tools.port import CheckPort
 from operator_sre.lab.tools import RESUME_NODE
 from operator_sre.models.reasoner import Reasoner
-from operator_sre.models.reasoner.belief import first_belief
 from operator_sre.models.reasoner.case import Case, Reading, case_from
 from operator_sre.models.reasoner.diagnose import diagnose, remedies_for
+from operator_sre.models.reasoner.prior import first_belief
+from operator_sre.models.reasoner.reasoner import HOLDS_AGAIN
 from tests.contract.samples import violation
 from tests.models.world import DEAD, HUNG, PAUSED, SHOP, WELL, State, World, briefing, target
 
@@ -157,7 +159,7 @@ async def test_what_is_well_on_arrival_is_left_alone() -> None:
     conclusion = await world.live(Reasoner())
     assert world.done == []
     assert conclusion.proof is not None
-    assert "nothing was changed" in conclusion.reason
+    assert conclusion.reason == HOLDS_AGAIN == ARRIVED
 
 
 async def test_not_knowing_whether_it_is_well_is_no_arrival_in_health() -> None:
@@ -275,7 +277,7 @@ async def test_it_never_proposes_a_tool_that_it_was_not_given(
 
 
 async def test_targets_that_cannot_be_asked_end_with_a_person() -> None:
-    bare = tuple(replace(one, port=None, process=None, log="") for one in SHOP)
+    bare = tuple(replace(one, port=None, process=None, log="", data_dir="") for one in SHOP)
     world = World({}, briefing(targets=bare))
     conclusion = await world.live(Reasoner())
     assert world.done == []

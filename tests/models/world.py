@@ -30,34 +30,84 @@ from operator_sre.lab.tools import RESTART_NODE, RESUME_NODE
 from tests.contract.clock import NOON
 from tests.contract.samples import proof, ticket, violation
 
-__all__ = ["DEAD", "HUNG", "PAUSED", "SHOP", "WELL", "State", "World", "briefing", "target"]
+__all__ = [
+    "CROWDED",
+    "CUT",
+    "DEAD",
+    "DEAF",
+    "FULL",
+    "HUNG",
+    "PAUSED",
+    "SHOP",
+    "SWOLLEN",
+    "TAKEN",
+    "WELL",
+    "YOUNG",
+    "State",
+    "World",
+    "briefing",
+    "target",
+]
 
 TOOLS: tuple[ToolSpec, ...] = (CheckPort.spec, RESTART_NODE, RESUME_NODE)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the probes show of a target, as `ps`, `check_port` and `tail` really print it."""
+    """What the probes show of a target, as `ps`, `ss`, `check_port` and so on really print it."""
 
     ps: str
     port: str
     log: str = "INFO serving\n"
+    age_s: int = 5000
+    queued: int = 0
+    listens: bool = True
+    files: int = 12
+    memory_kb: int = 4096
+    disk_percent: int = 40
 
     def show(self, action: Action) -> Result:
         """The answer to a question."""
         if action.tool == "check_port":
             said = f"127.0.0.1:8001 {self.port}"
             return Result(Outcome.RAN, 0, said, data={"port": self.port})
-        if action.command.startswith("tail"):
-            return Result(Outcome.RAN, 0, self.log)
-        line = f"   4711 {self.ps}   python -m node\n" if self.ps else ""
-        return Result(Outcome.RAN, 0 if self.ps else 1, line)
+        match action.command.split()[0], bool(self.ps):
+            case "tail", _:
+                return Result(Outcome.RAN, 0, self.log)
+            case "df", _:
+                line = f"tmpfs 65536 1024 512 {self.disk_percent}% /var/lib/node\n"
+                return Result(Outcome.RAN, 0, f"Filesystem 1024-blocks Used\n{line}")
+            case _, False:
+                return Result(Outcome.RAN, 1)
+            case "ss", _ if not self.listens:
+                return Result(Outcome.RAN, 1)
+            case "ss", _:
+                line = f"LISTEN {self.queued} 128 127.0.0.1:8001 0.0.0.0:* users:((4711))\n"
+                return Result(Outcome.RAN, 0, line)
+            case "cat", _:
+                return Result(Outcome.RAN, 0, self._limits())
+        line = f"   4711 {self.ps}  {self.age_s} python -m node\n"
+        return Result(Outcome.RAN, 0, line)
+
+    def _limits(self) -> str:
+        return (
+            "Max open files            1024                 1048576              files\n"
+            "Max address space         67108864             unlimited            bytes\n"
+            f"Name:\tpython\nVmSize:\t{self.memory_kb} kB\n{self.files}\n"
+        )
 
 
 WELL = State("Ssl", "answers")
 DEAD = State("", "refused")
-PAUSED = State("Tsl", "silent")
-HUNG = State("Ssl", "silent")
+PAUSED = State("Tsl", "silent", queued=3)
+HUNG = State("Ssl", "silent", queued=3)
+CUT = State("Ssl", "silent")
+DEAF = State("Ssl", "refused", listens=False)
+YOUNG = State("Rsl", "refused", age_s=2)
+TAKEN = State("", "answers")
+CROWDED = State("Ssl", "silent", queued=3, files=1024)
+SWOLLEN = State("Ssl", "silent", queued=3, memory_kb=65536)
+FULL = State("Ssl", "answers", disk_percent=100, log="ERROR write: No space left on device\n")
 
 
 def target(name: str, *needs: str) -> Target:
@@ -69,6 +119,7 @@ def target(name: str, *needs: str) -> Target:
         depends_on=needs,
         process=Process(4711, 1.0),
         log=f"/var/log/{name}.log",
+        data_dir=f"/var/lib/{name}",
     )
 
 
@@ -136,7 +187,7 @@ class World:
         return run.conclusion
 
     def _act(self, action: Action) -> Result:
-        if action.tool in {RESTART_NODE.name, RESUME_NODE.name}:
+        if action.tool in {spec.name for spec in self.told.tools if spec.changes}:
             self.changes.append(action)
             return self.repair(action)
         return self.states[action.target].show(action)

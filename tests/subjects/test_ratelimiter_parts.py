@@ -50,6 +50,7 @@ from operator_sre.subjects.ratelimiter.stores import (
 from operator_sre.subjects.ratelimiter.talking import TalkError, api, command, in_path, role_of
 from operator_sre.subjects.ratelimiter.totals import (
     COMMON,
+    alone_of,
     common_of,
     counted_by,
     differences,
@@ -98,6 +99,17 @@ def test_what_most_nodes_have_is_common_and_a_draw_is_nobodys() -> None:
     assert (odd["differs_default_limit"], odd["common_default_limit"]) == (True, 10)
     assert (odd["differs_window_s"], odd["differs"]) == (False, True)
     assert differences(one, common_of([one]), 1) == {}
+
+
+def test_who_alone_lost_a_store_that_is_well_has_lost_the_way_to_it() -> None:
+    lost, fine = _node("a", {}, store_connected=False), _node("b", {}, store_connected=True)
+    well = replace(_store({}), seen=Seen("store", {"refuses_writes": False}))
+    sick = replace(_store({}), seen=Seen("store", {"refuses_writes": True}))
+    assert alone_of(lost, [lost, fine], well) == {"alone_without_store": True}
+    assert alone_of(lost, [lost, fine], sick) == {"alone_without_store": False}
+    assert alone_of(lost, [lost, fine], None) == {"alone_without_store": False}
+    assert alone_of(lost, [lost, lost], well) == {"alone_without_store": False}
+    assert alone_of(fine, [lost, fine], well) == {}
 
 
 def test_counts_of_nodes_add_up_and_a_mute_one_makes_them_unknown() -> None:
@@ -300,10 +312,8 @@ def test_causes_speak_of_the_world_and_their_remedies_are_tools() -> None:
         assert set(cause.kinds) <= kinds
         for remedy in cause.remedies:
             spec = tools[remedy.tool]
-            assert (remedy.risk, cause.name in (*spec.ends, "store_disk_unwritable")) == (
-                spec.risk,
-                True,
-            )
+            assert remedy.risk is spec.risk
+            assert cause.name in spec.ends
             names = {one.name for one in spec.parameters}
             assert set(remedy.arguments or {"target": ""}) <= names
     ended = {name for spec in tools.values() for name in spec.ends}

@@ -234,7 +234,7 @@ def test_a_sentence_from_outside_stays_short() -> None:
     ],
 )
 def test_no_expression_takes_long(text: str) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     with contextlib.suppress(ExpressionError):
         found = expression(text)
         values: dict[str, Value] = {
@@ -242,7 +242,7 @@ def test_no_expression_takes_long(text: str) -> None:
             for name, one in found.needed
         }
         found.evaluate(values)
-    assert time.perf_counter() - begun < 5.0
+    assert time.process_time() - begun < 5.0
 
 
 _PARTS = st.sampled_from(

@@ -125,7 +125,7 @@ async def test_a_process_that_stopped_or_ended_is_told_apart(
     assert (readings["it.alive"], readings["it.state"]) == (True, "stopped")
     assert await tried.health() is Health.BROKEN
     sleeper.kill()
-    sleeper.wait(10.0)
+    sleeper.wait(30.0)
     readings = (await tried.seen()).readings
     assert (readings["it.alive"], readings["it.count"]) == (False, 0)
 

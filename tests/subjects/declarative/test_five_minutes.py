@@ -69,10 +69,23 @@ class Reader:
         if block.file:
             (self.shop / block.file).write_text(block.text)
         elif "background" in block.words:
-            words = ["sh", "-c", f"exec {block.text}"]
-            self.running.append(Running(words, cwd=self.shop, environ=self.environ))
+            self.running.append(self.start(block.text))
         else:
             self.said.append(self.ask(block.text))
+
+    def start(self, line: str) -> Running:
+        """A line that goes on."""
+        file = self.shop / f"process-{len(self.running)}.log"
+        with file.open("wb") as log:
+            popen = subprocess.Popen(
+                ["sh", "-c", f"exec {line}"],
+                cwd=self.shop,
+                env={**os.environ, **self.environ},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        return Running(popen, file)
 
     def ask(self, line: str) -> str:
         """What a line says, when it succeeds."""

@@ -45,7 +45,7 @@ class Server:
     def end(self) -> None:
         self.client.connection_pool.disconnect()
         self.process.kill()
-        self.process.wait(10.0)
+        self.process.wait(30.0)
 
 
 @pytest.fixture(scope="module")

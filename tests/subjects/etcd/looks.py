@@ -11,7 +11,7 @@ from typing import Any
 
 from operator_protocols.domain.action import Argument, Result
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Finding, Observation, Seen, Value
+from operator_protocols.domain.observation import Finding, Observation, Seen, Value, Violation
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Fault, Job, SubjectSettings
 from operator_sre.clock import SystemClock
@@ -23,9 +23,10 @@ from operator_sre.subjects.etcd.invariants import invariants_of
 from operator_sre.subjects.etcd.options import options_from
 from operator_sre.subjects.etcd.subject import EtcdCluster
 from operator_sre.subjects.etcd.tools import etcd_tools
+from operator_sre.subjects.etcd.whole import whole_of
 from tests.contract.clock import NOON
 
-__all__ = ["UP", "Watch", "fault_named", "findings", "look_of"]
+__all__ = ["UP", "Watch", "fault_named", "findings", "look_of", "members_in"]
 
 WITHIN_S = 45.0
 TIMEOUT_S = 4.0
@@ -37,6 +38,8 @@ UP: dict[str, Value] = {
     "reachable": True,
     "quorum": True,
     "voters": 3,
+    "voters_up": 3,
+    "quorum_lost_s": 0.0,
     "healthy_voters": 3,
     "has_leader": True,
     "is_leader": False,
@@ -54,19 +57,29 @@ UP: dict[str, Value] = {
     "read_error": "",
     "peers_lost": "",
     "agrees": True,
+    "settings_differ": False,
+    "settings_differing": "",
     "disk_ratio": 0.4,
     "disk_free_bytes": 1 << 20,
     "log_bytes": 1_000,
 }
 
 
-def look_of(**members: Mapping[str, Value] | str) -> Observation:
-    """A look at members by name; a text is the problem why one could not be looked at."""
+def look_of(refused: str | None = "", /, **members: Mapping[str, Value] | str) -> Observation:
+    """A look at members by name, with their cluster behind them.
+
+    A text is the problem why one could not be looked at; `refused` why nobody is let in.
+    """
     seen = [
         Seen(name, problem=readings) if isinstance(readings, str) else Seen(name, readings)
         for name, readings in members.items()
     ]
-    return Observation("shop", NOON, tuple(seen))
+    return Observation("shop", NOON, (*seen, whole_of("cluster", seen, refused=refused)))
+
+
+def members_in(look: Observation) -> tuple[Seen, ...]:
+    """What was seen of the members, without the cluster that they are together."""
+    return tuple(one for one in look.seen if one.readings.get("kind") == "member")
 
 
 def findings(look: Observation, **options: Any) -> dict[tuple[str, str], Finding]:
@@ -102,6 +115,15 @@ class Watch:
         seen = await self.subject.observe()
         found = [one for each in self.subject.invariants for one in each.check(seen)]
         return seen, {(one.invariant, one.target): one for one in found}
+
+    def violations(self, look: Observation) -> list[Violation]:
+        """What is broken in a look, as what tickets are made of."""
+        return [
+            Violation("etcd", one.invariant, one.target, each.severity, one.detail, look.at)
+            for each in self.subject.invariants
+            for one in each.check(look)
+            if one.health is Health.BROKEN
+        ]
 
     async def until(
         self, holds: Callable[[Observation, dict[tuple[str, str], Finding]], object]

@@ -9,18 +9,20 @@ from operator_protocols.ports import RightEnd
 from operator_sre.lab.faults import is_over
 from operator_sre.subjects.etcd import plugin
 from operator_sre.subjects.etcd.client import Etcd, number
+from operator_sre.subjects.etcd.faults_inside import CONFIGURATION_DRIFT, WRONG_CREDENTIAL
 from operator_sre.subjects.etcd.faults_space import COMPACTION_LAG, QUOTA_REACHED
 from operator_sre.subjects.etcd.lease import LeaseClock
 from operator_sre.subjects.etcd.probes import PROBE_KEY, read_from, write_to
 from operator_sre.subjects.etcd.rig import QUOTA_BYTES
-from tests.subjects.etcd.looks import Watch, fault_named
+from operator_sre.tickets import incidents_of
+from tests.subjects.etcd.looks import Watch, fault_named, members_in
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(180)]
 
 
 async def test_all_of_a_healthy_cluster_is_seen(watch: Watch) -> None:
     look = await watch.healthy()
-    readings = {one.target: one.readings for one in look.seen}
+    readings = {one.target: one.readings for one in members_in(look)}
     assert sum(one["is_leader"] is True for one in readings.values()) == 1
     assert len({one["leader"] for one in readings.values()}) == 1
     assert len({one["raft_term"] for one in readings.values()}) == 1
@@ -34,6 +36,9 @@ async def test_all_of_a_healthy_cluster_is_seen(watch: Watch) -> None:
         assert one["learner"] is False
         assert one["proposals_failed"] is not None
         assert one["proposals_pending"] is not None
+    whole = look.of("cluster").readings
+    assert (whole["members_up"], whole["let_in"], whole["alarms"]) == (3, True, "")
+    assert whole["quota_bytes"] == QUOTA_BYTES
     (leader,) = [one for one in readings.values() if one["is_leader"]]
     assert isinstance(leader["write_ms"], float)
     assert leader["lease_left_s"] is not None
@@ -55,7 +60,7 @@ async def test_a_member_that_is_gone_hides_nobody(watch: Watch) -> None:
     target = await watch.leader()
     async with watch.breaking("leader_down", target):
         look = await watch.broken("member_down", target)
-        others = [one.target for one in look.seen if one.target != target]
+        others = [one.target for one in members_in(look) if one.target != target]
 
         await watch.until(
             lambda _, found: all(
@@ -84,6 +89,9 @@ async def test_a_far_leader_is_mended_by_moving_it(watch: Watch) -> None:
         assert look.of(target).readings["is_leader"] is True
         heir = look.of(target).readings["successor"]
         assert heir != target
+        # Who waits for it is part of the same incident, and the leader is the root of it.
+        (incident,) = incidents_of(watch.violations(look), watch.subject.targets())
+        assert incident[0].target == target
         result = await watch.use("move_leader", to=str(heir))
         assert result.ok, result.stderr
         await watch.until(
@@ -137,6 +145,7 @@ async def test_the_faults_are_those_that_a_cluster_can_have() -> None:
         *("node_kill", "node_pause", "leader_down", "quorum_lost", "latency", "leader_far"),
         *("network_partition", "disk_pressure", "file_descriptors", "port_taken", "log_flood"),
         *("data_damaged", "member_diverged", QUOTA_REACHED.name, COMPACTION_LAG.name),
+        *(CONFIGURATION_DRIFT.name, WRONG_CREDENTIAL.name),
     }
     assert fault_named("quorum_lost").end is RightEnd.ESCALATED
 

@@ -11,6 +11,10 @@ from operator_protocols.domain.observation import Value
 from operator_protocols.errors import ConfigError
 from operator_sre.subjects.etcd import plugin
 from operator_sre.subjects.etcd.invariants import MemberInvariant, invariants_of
+from operator_sre.subjects.etcd.invariants_cluster import (
+    ClusterInvariant,
+    cluster_invariants_of,
+)
 from operator_sre.subjects.etcd.options import Options, options_from
 from tests.subjects.etcd.looks import UP, findings, look_of
 
@@ -22,6 +26,7 @@ LEADER: dict[str, Value] = {
     "lease_left_s": 30,
     "lease_error_s": -0.5,
 }
+OF_ALL = frozenset(one.name for one in cluster_invariants_of(Options()))
 DOWN: dict[str, Value] = {
     "kind": "member",
     "reachable": False,
@@ -37,11 +42,13 @@ def test_a_cluster_that_is_well_is_healthy_in_every_respect() -> None:
     assert {one.health for one in found.values()} == {Health.HEALTHY}
     names = {name for name, _ in found}
     assert names == {one.name for one in invariants_of(Options())}
-    assert {target for _, target in found} == {"a", "b", "c"}
+    assert {target for name, target in found if name not in OF_ALL} == {"a", "b", "c"}
+    assert {target for name, target in found if name in OF_ALL} == {"cluster"}
 
 
 BROKEN: list[tuple[str, dict[str, Value], str]] = [
-    ("quorum_lost", {"quorum": False, "healthy_voters": 1}, "1 of 3"),
+    ("quorum_lost", {"quorum": False, "voters_up": 1}, "1 of 3 voters answer"),
+    ("quorum_lost", {"quorum": False, "quorum_lost_s": 5.1, "healthy_voters": 1}, "1 of 3"),
     ("no_leader", {"has_leader": False}, "term 7"),
     ("raft_lag", {"lag": 5_001}, "5001 entries"),
     ("raft_lag", {"lag": 3, "behind_s": 5.1}, "5.1 s behind"),
@@ -53,6 +60,11 @@ BROKEN: list[tuple[str, dict[str, Value], str]] = [
     ("slow_write", {"write_ms": None, "write_error": "space exceeded"}, "space exceeded"),
     ("peer_unreachable", {"peers_lost": "b,c"}, "b,c"),
     ("members_agree", {"agrees": False}, "other keys"),
+    (
+        "settings_agree",
+        {"settings_differ": True, "settings_differing": "election-timeout is 9"},
+        "election-timeout is 9",
+    ),
     ("leases_expire", {"lease_error_s": -5.1}, "5 s earlier"),
     ("leases_expire", {"lease_error_s": 9.0}, "9 s later"),
     ("compaction_lag", {"history_ratio": 0.81, "in_use_ratio": 0.26}, "500 revisions"),
@@ -62,13 +74,35 @@ BROKEN: list[tuple[str, dict[str, Value], str]] = [
 
 
 @pytest.mark.parametrize(("name", "readings", "detail"), BROKEN)
-def test_each_invariant_breaks_at_the_member_that_shows_it(
+def test_each_invariant_breaks_at_the_member_that_shows_it_or_once_for_all_of_them(
     name: str, readings: dict[str, Value], detail: str
 ) -> None:
     found = findings(look_of(a={**LEADER, **readings}, b=UP, c=UP))
     broken = {key for key, one in found.items() if one.health is Health.BROKEN}
-    assert broken == {(name, "a")}
-    assert detail in found[name, "a"].detail
+    where = "cluster" if name in OF_ALL else "a"
+    assert broken == {(name, where)}
+    assert detail in found[name, where].detail
+
+
+def test_what_all_members_show_is_told_once() -> None:
+    full = {**UP, "alarms": "NOSPACE", "quota_ratio": 0.95, "near_quota": True}
+    found = findings(look_of(a={**LEADER, **full, "is_leader": True}, b=full, c=full))
+    broken = {key: one.detail for key, one in found.items() if one.health is Health.BROKEN}
+    assert set(broken) == {("alarm_raised", "cluster"), ("database_near_quota", "cluster")}
+    assert broken["alarm_raised", "cluster"] == "NOSPACE was raised by a, b, c"
+
+
+def test_who_is_refused_is_not_let_in_and_nobody_is_down_or_slow() -> None:
+    denied: dict[str, Value] = {"read_ms": None, "read_error": "user name is empty"}
+    denied |= {"read_denied": True, "write_error": "user name is empty", "write_denied": True}
+    found = findings(look_of("user name is empty", a={**LEADER, **denied}, b={**UP, **denied}))
+    broken = {key for key, one in found.items() if one.health is Health.BROKEN}
+    assert broken == {("not_let_in", "cluster")}
+    assert found["member_down", "a"].health is Health.HEALTHY
+    assert found["slow_read", "a"].health is Health.UNKNOWN
+    assert found["slow_write", "a"].health is Health.UNKNOWN
+    unasked = findings(look_of(None, a=DOWN))
+    assert unasked["not_let_in", "cluster"].health is Health.UNKNOWN
 
 
 HOLDS: list[dict[str, Value]] = [
@@ -92,7 +126,7 @@ def test_a_member_that_is_down_is_broken_and_the_rest_of_it_unknown() -> None:
     found = findings(look_of(a=LEADER, b=UP, c=DOWN))
     of_c = {name: one.health for (name, target), one in found.items() if target == "c"}
     assert of_c.pop("member_down") is Health.BROKEN
-    assert of_c.pop("quorum_lost") is Health.HEALTHY
+    assert found["quorum_lost", "cluster"].health is Health.HEALTHY
     assert set(of_c.values()) == {Health.UNKNOWN}
     others = {one.health for (_, target), one in found.items() if target != "c"}
     assert others == {Health.HEALTHY}
@@ -103,11 +137,18 @@ def test_damage_in_its_last_words_is_told() -> None:
     assert "its data is damaged" in found["member_down", "c"].detail
 
 
-def test_a_lost_quorum_is_told_of_everybody_also_of_who_is_gone() -> None:
-    lost: dict[str, Value] = {"quorum": False, "healthy_voters": 0}
+def test_a_lost_quorum_is_told_once() -> None:
+    lost: dict[str, Value] = {"quorum": False, "healthy_voters": 0, "voters_up": 1}
     alone = {**UP, **lost, "has_leader": False}
     found = findings(look_of(a=alone, b={**DOWN, **lost}, c={**DOWN, **lost}))
-    assert [found["quorum_lost", one].health for one in "abc"] == [Health.BROKEN] * 3
+    told = [key for key in found if key[0] == "quorum_lost"]
+    assert told == [("quorum_lost", "cluster")]
+    assert found[told[0]].health is Health.BROKEN
+    # That nobody leads follows from it, and an election is no lost quorum.
+    assert found["no_leader", "a"].health is Health.UNKNOWN
+    electing = {**UP, "quorum": False, "has_leader": False, "quorum_lost_s": 4.0}
+    found = findings(look_of(a=electing, b=electing, c={**DOWN, "quorum": False}))
+    assert found["quorum_lost", "cluster"].health is Health.UNKNOWN
     # Nobody could answer, so that nobody is slow.
     assert found["slow_read", "a"].health is Health.UNKNOWN
     assert found["slow_write", "a"].health is Health.UNKNOWN
@@ -133,6 +174,7 @@ NEEDS: list[tuple[str, str]] = [
     ("read_ms", "slow_read"),
     ("peers_lost", "peer_unreachable"),
     ("agrees", "members_agree"),
+    ("settings_differ", "settings_agree"),
     ("history_ratio", "compaction_lag"),
     ("in_use_ratio", "compaction_lag"),
     ("write_error", "slow_write"),
@@ -144,14 +186,14 @@ NEEDS: list[tuple[str, str]] = [
 @pytest.mark.parametrize(("reading", "invariant"), NEEDS)
 def test_what_was_not_read_is_unknown(reading: str, invariant: str) -> None:
     known = {one: value for one, value in LEADER.items() if one != reading}
-    assert findings(look_of(a=known))[invariant, "a"].health is Health.UNKNOWN
+    where = "cluster" if invariant in OF_ALL else "a"
+    assert findings(look_of(a=known))[invariant, where].health is Health.UNKNOWN
 
 
 def test_what_could_not_be_looked_at_is_unknown_with_its_reason() -> None:
-    found = findings(look_of(a="it answered 500"))
-    assert {(one.health, one.detail) for one in found.values()} == {
-        (Health.UNKNOWN, "it answered 500")
-    }
+    found = findings(look_of(None, a="it answered 500"))
+    assert {one.health for one in found.values()} == {Health.UNKNOWN}
+    assert {one.detail for one in found.values() if one.target == "a"} == {"it answered 500"}
 
 
 def test_what_is_not_on_this_machine_is_not_spoken_of() -> None:
@@ -188,7 +230,7 @@ def test_thresholds_are_options(
     options: dict[str, Any], readings: dict[str, Value], name: str
 ) -> None:
     found = findings(look_of(a={**LEADER, **readings}), **options)
-    assert found[name, "a"].health is Health.BROKEN
+    assert found[name, "cluster" if name in OF_ALL else "a"].health is Health.BROKEN
 
 
 @pytest.mark.parametrize(
@@ -203,16 +245,18 @@ def test_an_option_that_makes_no_sense_is_told_in_a_sentence(options: dict[str, 
 
 def test_invariants_say_what_they_mean_and_are_patient_where_leaders_change() -> None:
     found = {one.name: one for one in invariants_of(Options())}
-    assert all(one.sentence.endswith(".") for one in found.values())
-    assert {type(one) for one in found.values()} == {MemberInvariant}
+    spoken = [one for one in found.values() if isinstance(one, MemberInvariant | ClusterInvariant)]
+    assert len(spoken) == len(found)
+    assert all(one.sentence.endswith(".") for one in spoken)
     assert found["member_down"].severity is Severity.CRITICAL
-    patient = ("quorum_lost", "no_leader", "peer_unreachable", "slow_read", "slow_write")
+    patient = ("no_leader", "peer_unreachable", "slow_read", "slow_write")
     assert all(found[name].grace_s >= 5.0 for name in patient)
 
 
 def test_every_cause_and_fault_speaks_of_invariants_and_tools_that_exist() -> None:
     names = {one.name for one in invariants_of(Options())}
-    tools = {"compact", "defragment", "disarm_alarm", "free_space", "move_leader", "replace_member"}
+    tools = {"compact", "defragment", "disarm_alarm", "free_space", "move_leader"}
+    tools |= {"align_settings", "replace_member", "restart_node", "resume_node"}
     assert {name for cause in plugin.causes for name in cause.breaks} <= names
     assert {name for fault in plugin.faults for name in fault.breaks} <= names
     assert {one.tool for cause in plugin.causes for one in cause.remedies} == tools

@@ -12,6 +12,7 @@ from operator_protocols.domain.tool import ToolSource
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job, Tool
 from operator_sre.lab.faults import is_over
+from operator_sre.subjects.etcd.align import ALIGN_SETTINGS
 from operator_sre.subjects.etcd.client import encoded, number
 from operator_sre.subjects.etcd.deed import NO_QUORUM
 from operator_sre.subjects.etcd.replace import REPLACE_MEMBER
@@ -23,16 +24,20 @@ from operator_sre.subjects.etcd.tools import (
     MOVE_LEADER,
     etcd_tools,
 )
-from tests.subjects.etcd.looks import Watch
+from operator_sre.tickets import incidents_of
+from tests.subjects.etcd.looks import Watch, members_in
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow, pytest.mark.timeout(180)]
 
-SPECS = (COMPACT, DEFRAGMENT, DISARM_ALARM, FREE_SPACE, MOVE_LEADER, REPLACE_MEMBER)
+SPECS = (
+    *(ALIGN_SETTINGS, COMPACT, DEFRAGMENT, DISARM_ALARM, FREE_SPACE, MOVE_LEADER),
+    REPLACE_MEMBER,
+)
 BIG = encoded(bytes(200_000))
 
 
 def _readings(look: Observation, name: str) -> dict[str, object]:
-    return {one.target: one.readings.get(name) for one in look.seen}
+    return {one.target: one.readings.get(name) for one in members_in(look)}
 
 
 async def test_the_tools_are_described(watch: Watch) -> None:
@@ -136,6 +141,11 @@ async def test_an_alarm_is_taken_back_when_there_is_room_and_not_before(watch: W
 @pytest.mark.slow
 async def test_one_tool_is_the_whole_way_out_of_a_full_database(watch: Watch) -> None:
     async with watch.breaking("quota_reached", await watch.follower()) as fault:
+        look = await watch.broken("slow_write", await watch.leader())
+        broken = watch.violations(look)
+        assert {one.target for one in broken} == {"cluster", await watch.leader()}
+        (incident,) = incidents_of(broken, watch.subject.targets())
+        assert incident[0].target == "cluster"
         result = await watch.use("free_space")
         assert result.ok, result.stderr
         assert await is_over(watch.rig, fault) == ""
@@ -181,21 +191,24 @@ async def test_with_the_quorum_lost_every_tool_refuses_and_says_why(watch: Watch
     target = await watch.follower()
     ids = _readings(await watch.healthy(), "member_id")
     async with watch.breaking("quorum_lost", target):
-        look = await watch.broken("quorum_lost", target)
-        up = next(one.target for one in look.seen if one.readings["reachable"])
-        await watch.broken("no_leader", up)
+        look = await watch.broken("quorum_lost", "cluster")
+        up = next(one.target for one in members_in(look) if one.readings["reachable"])
+        (incident,) = incidents_of(watch.violations(look), watch.subject.targets())
+        assert incident[0].target == "cluster"
         for name, arguments in (
             ("defragment", {"target": up}),
             ("compact", {}),
             ("disarm_alarm", {}),
             ("move_leader", {}),
             ("free_space", {}),
+            ("align_settings", {"target": up}),
             ("replace_member", {"target": target}),
         ):
             result = await watch.use(name, **arguments)
             assert (name, result.ok, result.stderr) == (name, False, NO_QUORUM)
         _, found = await watch.look()
         assert found["slow_read", up].health is Health.UNKNOWN
+        assert found["no_leader", up].health is not Health.BROKEN
     assert _readings(await watch.healthy(), "member_id") == ids
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Access, Process, Target
 from operator_protocols.errors import ConfigError
 from operator_protocols.ports import SubjectSettings
 from operator_sre.clock import SystemClock
+from operator_sre.subjects.postgres.comparing import compared
 from operator_sre.subjects.postgres.login import (
     ACTING,
     PASSWORDS_FILE,
@@ -155,3 +157,48 @@ def test_a_process_is_told_from_a_later_one(tmp_path: Path) -> None:
     assert inside == Path(f"/proc/{me.pid}/root{tmp_path}")
     assert place_of(Target("a", "server", data_dir=str(tmp_path))) == tmp_path
     assert processes_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "reading"),
+    [("work_mem", "work_mem"), ("pg.x", "pg.x"), ("access rule", None), ("", None), (None, None)],
+)
+def test_only_a_setting_is_named_as_one(name: str | None, reading: str | None) -> None:
+    error = {"file": "/x/postgresql.conf", "line": 3, "name": name, "error": "no"}
+    found = readings_of({"files": {"errors": 1, "error": error}})
+    assert found.get("configuration_error_name") == reading
+    assert found["configuration_errors"] == 1
+
+
+DOWN: dict[str, Value] = {"kind": "server", "up": False, "reachable": False}
+PRIMARY: dict[str, Value] = {"kind": "server", "up": True, "role": "primary"}
+REPLICA: dict[str, Value] = {"kind": "server", "up": True, "role": "replica"}
+FED: dict[str, Value] = {**REPLICA, "attached": True, "receiver_silent_s": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("others", "heard"),
+    [
+        ([FED], True),
+        ([{**REPLICA, "attached": False}], False),
+        ([{**FED, "receiver_silent_s": 9.0}], None),  # it may have nothing to say
+        ([], None),
+        ([{**PRIMARY, "replicas_attached": 1}], True),
+        ([{**PRIMARY, "replicas_attached": 0}], False),
+        ([{**PRIMARY, "replicas_attached": 1}, FED], False),  # that one is the other
+        ([{**PRIMARY, "replicas_attached": 2}, FED], True),
+    ],
+)
+def test_who_does_not_answer_us_may_be_heard_by_another(
+    others: list[dict[str, Value]], heard: bool | None
+) -> None:
+    seen = [Seen("gone", DOWN), *(Seen(str(at), one) for at, one in enumerate(others))]
+    first, *rest = compared(seen)
+    assert first.readings.get("heard") is heard
+    assert all("heard" not in one.readings for one in rest)
+
+
+def test_whoever_is_not_the_only_primary_knows() -> None:
+    two = compared([Seen("a", PRIMARY), Seen("b", PRIMARY), Seen("c", REPLICA)])
+    assert [one.readings["another_writes"] for one in two] == [True, True, False]
+    assert compared([Seen("a", PRIMARY)])[0].readings["another_writes"] is False

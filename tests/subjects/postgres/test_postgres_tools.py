@@ -244,9 +244,12 @@ async def test_what_cannot_be_taken_back_is_of_high_risk(watch: Watch) -> None:
     every = (
         *(specs.CANCEL_QUERY, specs.DROP_SLOT, specs.PROMOTE, specs.RELOAD),
         *(specs.RESUME_REPLAY, specs.TERMINATE_BACKEND, specs.TERMINATE_IDLE),
+        *(specs.CREATE_INDEX, specs.DISABLE_SETTING, specs.ROTATE_LOG, specs.VACUUM_TABLE),
     )
     assert found == {spec.name: spec for spec in every}
-    assert {one.name for one in every if one.risk >= Risk.HIGH} == {"drop_slot", "promote"}
+    assert {one.name for one in every if one.risk >= Risk.HIGH} == {
+        *("create_index", "drop_slot", "promote"),
+    }
     assert all(one.changes and one.source is ToolSource.SUBJECT for one in every)
     causes = {cause.name for cause in find_plugin("postgres").causes}
     assert all(set(one.ends) <= causes and one.ends for one in every)

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.observation import Seen, Violation
 from operator_protocols.domain.run import Act, Ask, Briefing, Diagnose, Prove, Step
-from operator_protocols.domain.target import Target, dependencies_of
-from operator_sre.models.reasoner.belief import Belief, Symptoms, first_belief
-from operator_sre.models.reasoner.causes import GENERIC
+from operator_protocols.domain.target import Target
+from operator_sre.models.reasoner.belief import Belief
+from operator_sre.models.reasoner.causes import GENERIC, VAGUE
+from operator_sre.models.reasoner.outcomes import WORDS, meaning
+from operator_sre.models.reasoner.prior import Symptoms, first_belief
 from operator_sre.models.reasoner.probes import PROBES, Probe
 
 __all__ = ["Case", "Reading", "case_from"]
@@ -29,13 +32,19 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The state of knowledge: readings that are still fresh, what was tried, what is believed."""
+    """The state of knowledge: readings that are still fresh, what was tried, what is believed.
+
+    `before` is what was believed before the last reading. `patient` are those that were given time
+    in vain.
+    """
 
     briefing: Briefing
     readings: tuple[Reading, ...]
     tried: tuple[Act, ...]
     belief: Belief
     last: Step | None
+    before: Belief | None = None
+    patient: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def open_questions(self) -> list[tuple[Probe, Target, Action]]:
@@ -52,9 +61,8 @@ class Case:
         ]
 
     def _places(self) -> list[Target]:
-        broken = {violation.target for violation in self.briefing.ticket.violations}
-        needs = {need for name in broken for need in dependencies_of(name, self.briefing.targets)}
-        return [target for target in self.briefing.targets if target.name in broken | needs]
+        suspected = {suspect.target for suspect in self.belief.weights}
+        return [target for target in self.briefing.targets if target.name in suspected]
 
 
 def case_from(ask: Ask) -> Case:
@@ -66,43 +74,90 @@ def case_from(ask: Ask) -> Case:
         if isinstance(step.want, Act) and step.want.action.tool in changing
     ]
     # A change makes older readings worthless: they tell of a world that is gone.
-    fresh = ask.steps[changes[-1] + 1 :] if changes else ask.steps
+    over = [*changes, *(at for at, step in enumerate(ask.steps) if isinstance(step.want, Prove))]
+    fresh = ask.steps[max(over) + 1 :] if over else ask.steps
     readings = tuple(reading for step in fresh if (reading := _reading(step)) is not None)
     tried = tuple(
         step.want
         for step in (ask.steps[index] for index in changes)
         if isinstance(step.want, Act) and not _lost(step)
     )
-    violated = [violation.target for violation in ask.briefing.ticket.violations]
+    violated = [violation.target for violation in _still(ask.briefing)]
     first = first_belief(
         violated, ask.briefing.targets, _causes(ask.briefing), _symptoms(ask.briefing)
     )
-    belief = first.without(_blamed(ask.steps))
+    blamed = _blamed(ask.steps)
+    belief = first.without(blamed)
+    for word, target in (*_words(ask.briefing), *_complaints(ask.steps, changes)):
+        belief = belief.after(WORDS, target, word)
+    before = None
     for reading in readings:
-        belief = belief.after(reading.probe, reading.target, reading.outcome)
+        before, belief = belief, belief.after(reading.probe, reading.target, reading.outcome)
     return Case(
         briefing=ask.briefing,
         readings=readings,
         tried=tried,
         belief=belief,
         last=ask.steps[-1] if ask.steps else None,
+        before=before,
+        patient=frozenset(blamed),
     )
 
 
 def _causes(briefing: Briefing) -> Sequence[Cause]:
     """Those of every subject, unless it knows better, and its own."""
     own = {cause.name for cause in briefing.causes}
+    own |= VAGUE if own else frozenset()
     return (*(cause for cause in GENERIC if cause.name not in own), *briefing.causes)
+
+
+def _still(briefing: Briefing) -> Sequence[Violation]:
+    """What of the ticket is broken now: what holds again needs no cause any more."""
+    every = briefing.ticket.violations
+    return [violation for violation in every if violation.key in briefing.broken] or every
 
 
 def _symptoms(briefing: Briefing) -> Symptoms:
     broken: dict[str, set[str]] = {}
-    for violation in briefing.ticket.violations:
+    for violation in _still(briefing):
         broken.setdefault(violation.target, set()).add(violation.invariant)
     return Symptoms(
         {target: frozenset(names) for target, names in broken.items()},
         {seen.target: seen.readings for seen in briefing.observation.seen},
     )
+
+
+def _words(briefing: Briefing) -> list[tuple[str, str]]:
+    """What the violations speak of, each trouble once: they are one thing that was seen."""
+    said: dict[str, str] = {}
+    for violation in _still(briefing):
+        # What it says now counts: a ticket tells how it was when it broke.
+        looks = [seen for seen in briefing.observation.seen if seen.target == violation.target]
+        now = " ".join(_errors(seen) for seen in looks) or violation.detail
+        text = f"{violation.invariant.replace('_', ' ')}: {now}"
+        said.setdefault(meaning(text) or "nothing", violation.target)
+    telling = {word: target for word, target in said.items() if word != "nothing"}
+    return list((telling or said).items())
+
+
+def _errors(seen: Seen) -> str:
+    readings = [
+        value
+        for name, value in sorted(seen.readings.items())
+        if name.endswith("error") and isinstance(value, str)
+    ]
+    return " ".join(text for text in (*readings, seen.problem) if text)
+
+
+def _complaints(steps: Sequence[Step], changes: Sequence[int]) -> list[tuple[str, str]]:
+    """What remedies that failed said about why."""
+    found: dict[tuple[str, str], None] = {}
+    for step in (steps[index] for index in changes):
+        result, want = step.result, step.want
+        if isinstance(want, Act) and isinstance(result, Result) and result.outcome is Outcome.RAN:
+            word = "" if result.ok else meaning(f"{result.stderr}\n{result.stdout}")
+            found |= {(word, want.action.target): None} if word else {}
+    return list(found)
 
 
 def _lost(step: Step) -> bool:

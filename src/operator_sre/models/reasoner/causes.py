@@ -6,15 +6,36 @@ from collections.abc import Mapping
 
 from operator_protocols.domain.cause import Cause, Remedy
 from operator_protocols.domain.verdict import Risk
+from operator_sre.models.reasoner.outcomes import HEALTHY, OUTCOMES, WORDS
 
-__all__ = ["GENERIC", "HEALTHY", "UNEXPLAINED"]
+__all__ = ["GENERIC", "NEEDS_OTHERS", "PATIENCE", "UNEXPLAINED", "VAGUE"]
 
-# What a probe shows at a target that has nothing wrong of its own.
-HEALTHY: Mapping[str, Mapping[str, float]] = {
-    "process": {"alive": 0.97, "dead": 0.01, "stopped": 0.01, "unknown": 0.01},
-    "port": {"answers": 0.96, "silent": 0.01, "refused": 0.01, "closed": 0.01, "unknown": 0.01},
-    "log": {"quiet": 0.70, "errors": 0.15, "ended": 0.10, "unknown": 0.05},
-}
+Table = Mapping[str, float]
+
+# The tool of a remedy that is nothing but patience: no tool is called, and the proof waits.
+PATIENCE = "wait"
+# Causes that lie between a target and what it depends on, so that they need such a thing.
+NEEDS_OTHERS = frozenset({"dependency_unreachable"})
+# Causes that say little: of use only where nobody wrote down what else could be wrong.
+VAGUE = frozenset({"wrong_answer"})
+
+
+def _table(probe: str, chances: Table) -> Table:
+    """A whole table: what is not named shares what is left."""
+    rest = [outcome for outcome in OUTCOMES[probe] if outcome not in chances]
+    left = 1.0 - sum(chances.values())
+    return {**chances, **{outcome: left / len(rest) for outcome in rest}}
+
+
+def _predicts(**tables: Table) -> Mapping[str, Table]:
+    return {probe: _table(probe, chances) for probe, chances in tables.items()}
+
+
+_RUNS: Table = {"alive": 0.94, "starting": 0.03}
+_GONE: Table = {"dead": 0.96, "unknown": 0.02}
+_ANSWERS: Table = {"answers": 0.85, "closed": 0.11}
+_MUTE: Table = {"silent": 0.75, "closed": 0.17, "refused": 0.03, "answers": 0.04}
+_TALKS: Table = {"quiet": 0.42, "errors": 0.34, "ended": 0.05, "unknown": 0.05}
 
 _RESTART = Remedy(
     tool="restart_node",
@@ -30,58 +51,231 @@ _RESUME = Remedy(
     risk=Risk.LOW,
     reversible=True,
 )
+_WAIT = Remedy(
+    tool=PATIENCE,
+    sentence="give it time to become ready",
+    trade_off="it stays away for as long as it takes, and nothing is changed",
+    risk=Risk.LOW,
+    reversible=True,
+)
 
 GENERIC: tuple[Cause, ...] = (
     Cause(
         name="process_dead",
         sentence="its process is gone",
         prior=0.5,
-        predicts={
-            "process": {"dead": 0.96, "alive": 0.01, "stopped": 0.01, "unknown": 0.02},
-            "port": {
-                "refused": 0.95,
-                "answers": 0.02,
-                "silent": 0.01,
-                "closed": 0.01,
-                "unknown": 0.01,
-            },
-            "log": {"quiet": 0.45, "errors": 0.25, "ended": 0.25, "unknown": 0.05},
-        },
+        predicts=_predicts(
+            process=_GONE,
+            port={"refused": 0.97, "answers": 0.003, "closed": 0.003, "silent": 0.01},
+            sockets={"deaf": 0.94, "unknown": 0.04},
+            limits={"unknown": 0.96},
+            log={"quiet": 0.4, "errors": 0.22, "ended": 0.23, "unknown": 0.05},
+        ),
         remedies=(_RESTART,),
     ),
     Cause(
         name="process_paused",
         sentence="its process is stopped and gets no processor time",
         prior=0.15,
-        predicts={
-            "process": {"stopped": 0.97, "alive": 0.01, "dead": 0.01, "unknown": 0.01},
-            "port": {
-                "silent": 0.95,
-                "refused": 0.02,
-                "answers": 0.01,
-                "closed": 0.01,
-                "unknown": 0.01,
-            },
-            "log": {"quiet": 0.75, "errors": 0.15, "ended": 0.05, "unknown": 0.05},
-        },
+        predicts=_predicts(
+            process={"stopped": 0.97},
+            port={"silent": 0.95, "refused": 0.02},
+            sockets={"waiting": 0.85, "listening": 0.12},
+            limits={"room": 0.9, "unknown": 0.06},
+            log={"quiet": 0.7, "errors": 0.15, "ended": 0.05, "unknown": 0.05},
+        ),
         remedies=(_RESUME, _RESTART),
     ),
     Cause(
         name="process_hung",
         sentence="its process runs but serves nobody",
         prior=0.1,
-        predicts={
-            "process": {"alive": 0.97, "dead": 0.01, "stopped": 0.01, "unknown": 0.01},
-            "port": {
-                "silent": 0.60,
-                "refused": 0.20,
-                "closed": 0.15,
-                "answers": 0.04,
-                "unknown": 0.01,
-            },
-            "log": {"quiet": 0.45, "errors": 0.45, "ended": 0.05, "unknown": 0.05},
-        },
+        predicts=_predicts(
+            process=_RUNS,
+            port=_MUTE,
+            sockets={"waiting": 0.9, "listening": 0.05, "deaf": 0.02},
+            limits={"room": 0.94, "unknown": 0.05},
+            log=_TALKS,
+        ),
         remedies=(_RESTART,),
+    ),
+    Cause(
+        name="not_listening",
+        sentence="its process runs and listens where nobody looks for it, or nowhere",
+        prior=0.06,
+        predicts=_predicts(
+            process=_RUNS,
+            port={"refused": 0.96, "silent": 0.02},
+            sockets={"deaf": 0.85, "listening": 0.11},
+            limits={"room": 0.94, "unknown": 0.05},
+            log=_TALKS,
+        ),
+        remedies=(_RESTART,),
+    ),
+    Cause(
+        name="process_starting",
+        sentence="its process was started a moment ago and is not ready yet",
+        prior=0.06,
+        predicts=_predicts(
+            process={"starting": 0.95, "alive": 0.02},
+            port={"refused": 0.65, "silent": 0.15, "closed": 0.1, "answers": 0.08},
+            sockets={"deaf": 0.5, "listening": 0.3, "waiting": 0.15},
+            log={"quiet": 0.5, "errors": 0.15, "ended": 0.25, "unknown": 0.04},
+        ),
+        remedies=(_WAIT,),
+    ),
+    Cause(  # whose process that is, and whether it may go, is known to people only
+        name="port_occupied",
+        sentence="another process listens where it should, so that it cannot start",
+        prior=0.04,
+        predicts=_predicts(
+            process=_GONE,
+            port={"answers": 0.45, "silent": 0.3, "closed": 0.2, "refused": 0.04},
+            sockets={"deaf": 0.94, "unknown": 0.04},
+            limits={"unknown": 0.96},
+            log={"address": 0.3, "ended": 0.25, "quiet": 0.25, "errors": 0.1},
+            words={"address": 0.2, "nothing": 0.3, "silence": 0.2, "refused": 0.1},
+        ),
+    ),
+    Cause(  # nobody inside of a system can mend a wire
+        name="cut_off",
+        sentence="it runs and would serve, but nothing reaches it by its address",
+        prior=0.06,
+        predicts=_predicts(
+            process=_RUNS,
+            port={"silent": 0.9, "refused": 0.07},
+            sockets={"listening": 0.94, "waiting": 0.02, "deaf": 0.01},
+            limits={"room": 0.94, "unknown": 0.05},
+            log={"quiet": 0.4, "dependency": 0.3, "errors": 0.2, "unknown": 0.05},
+        ),
+    ),
+    Cause(
+        name="files_used_up",
+        sentence="it has as many files and connections open as it may, so it can open no more",
+        prior=0.04,
+        predicts=_predicts(
+            process=_RUNS,
+            port={"silent": 0.5, "closed": 0.25, "refused": 0.1, "answers": 0.13},
+            sockets={"waiting": 0.75, "listening": 0.2},
+            limits={"files": 0.95, "room": 0.02},
+            log={"files": 0.5, "errors": 0.2, "quiet": 0.22},
+            words={"files": 0.3, "silence": 0.3, "refused": 0.1, "nothing": 0.2},
+        ),
+        remedies=(_RESTART,),
+    ),
+    Cause(
+        name="memory_used_up",
+        sentence="it has used up the memory that it may have",
+        prior=0.03,
+        predicts=_predicts(
+            process={"alive": 0.6, "dead": 0.35, "starting": 0.02},
+            port={"silent": 0.3, "refused": 0.35, "closed": 0.1, "answers": 0.23},
+            sockets={"waiting": 0.4, "deaf": 0.35, "listening": 0.2},
+            limits={"memory": 0.65, "unknown": 0.32},
+            log={"memory": 0.55, "errors": 0.2, "quiet": 0.15, "ended": 0.05},
+            words={"memory": 0.4, "silence": 0.2, "refused": 0.2, "nothing": 0.1},
+        ),
+        remedies=(_RESTART,),
+    ),
+    Cause(  # what may be thrown away is known to people only
+        name="disk_full",
+        sentence="the disk under its data has no room left",
+        prior=0.04,
+        predicts=_predicts(
+            process={"alive": 0.7, "dead": 0.25, "starting": 0.02},
+            port={"answers": 0.6, "refused": 0.25, "closed": 0.07, "silent": 0.06},
+            sockets={"listening": 0.6, "deaf": 0.25, "waiting": 0.1},
+            disk={"full": 0.96, "unknown": 0.03},
+            limits={"room": 0.7, "unknown": 0.28},
+            log={"no_space": 0.6, "errors": 0.2, "quiet": 0.1, "ended": 0.05},
+            words={"no_space": 0.6, "nothing": 0.15, "refused": 0.1, "silence": 0.05},
+        ),
+    ),
+    Cause(
+        name="credential_refused",
+        sentence="a password or a right that it needs is not accepted",
+        prior=0.03,
+        predicts=_predicts(
+            process=_RUNS,
+            port=_ANSWERS,
+            log={"credential": 0.6, "errors": 0.2, "quiet": 0.12},
+            words={"credential": 0.85, "nothing": 0.05},
+        ),
+    ),
+    Cause(
+        name="dependency_unreachable",
+        sentence="it runs and does not reach something that it needs, which others do",
+        prior=0.03,
+        predicts=_predicts(
+            process=_RUNS,
+            port=_ANSWERS,
+            log={"dependency": 0.6, "errors": 0.2, "quiet": 0.12},
+            words={"dependency": 0.7, "nothing": 0.1, "silence": 0.08, "refused": 0.06},
+        ),
+    ),
+    Cause(
+        name="settings_differ",
+        sentence="it is configured otherwise than it should be",
+        prior=0.03,
+        predicts=_predicts(
+            process=_RUNS, port=_ANSWERS, log=_TALKS, words={"drift": 0.85, "nothing": 0.08}
+        ),
+    ),
+    Cause(
+        name="overloaded",
+        sentence="it is asked for more than it can do",
+        prior=0.03,
+        predicts=_predicts(
+            process=_RUNS,
+            port={"answers": 0.5, "silent": 0.35, "closed": 0.08, "refused": 0.05},
+            sockets={"waiting": 0.8, "listening": 0.17},
+            log=_TALKS,
+            words={"overload": 0.75, "slow": 0.12, "nothing": 0.05},
+        ),
+    ),
+    Cause(
+        name="way_slow",
+        sentence="messages to it take long on their way",
+        prior=0.02,
+        predicts=_predicts(
+            process=_RUNS,
+            port=_ANSWERS,
+            sockets={"listening": 0.9, "waiting": 0.08},
+            log=_TALKS,
+            words={"slow": 0.85, "silence": 0.05, "nothing": 0.05},
+        ),
+    ),
+    Cause(  # what is left of a majority must not decide by itself
+        name="majority_gone",
+        sentence="too few of those that have to agree are left",
+        prior=0.02,
+        predicts=_predicts(
+            process={"alive": 0.5, "dead": 0.3, "stopped": 0.15},
+            port={"answers": 0.5, "refused": 0.3, "silent": 0.15},
+            log=_TALKS,
+            words={"quorum": 0.95},
+        ),
+    ),
+    Cause(
+        name="wrong_answer",
+        sentence="it runs and answers, but not as it should",
+        prior=0.4,
+        predicts=_predicts(
+            process=_RUNS,
+            port=_ANSWERS,
+            sockets={"listening": 0.9, "waiting": 0.07},
+            limits={"room": 0.94, "unknown": 0.05},
+            log=_TALKS,
+            words={"nothing": 0.92, "silence": 0.02, "refused": 0.02},
+        ),
+    ),
+    Cause(
+        name="log_long",
+        sentence="something writes a lot into its log",
+        prior=0.03,
+        predicts=_predicts(
+            process=_RUNS, port=_ANSWERS, log=_TALKS, words={"log": 0.95, "nothing": 0.02}
+        ),
     ),
 )
 
@@ -90,8 +284,12 @@ UNEXPLAINED = Cause(
     sentence="none of the causes known here explains it",
     prior=0.05,
     predicts={
-        "process": {"alive": 0.85, "dead": 0.05, "stopped": 0.05, "unknown": 0.05},
-        "port": {"answers": 0.7, "silent": 0.1, "refused": 0.1, "closed": 0.05, "unknown": 0.05},
-        "log": {"quiet": 0.4, "errors": 0.4, "ended": 0.1, "unknown": 0.1},
+        **{probe: _table(probe, {"unknown": 0.1}) for probe in HEALTHY if probe != WORDS},
+        "process": _table("process", {"alive": 0.8, "dead": 0.05, "stopped": 0.05}),
+        "port": _table("port", {"answers": 0.7, "silent": 0.1, "refused": 0.1}),
+        "log": _table("log", {"quiet": 0.4, "errors": 0.35, "ended": 0.1, "unknown": 0.08}),
+        "sockets": _table("sockets", {"listening": 0.6, "waiting": 0.2}),
+        "limits": _table("limits", {"room": 0.85, "unknown": 0.1}),
+        "disk": _table("disk", {"room": 0.9, "unknown": 0.07}),
     },
 )

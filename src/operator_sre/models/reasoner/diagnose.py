@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from operator_protocols.domain.action import Argument
 from operator_protocols.domain.cause import Remedy
@@ -19,14 +20,15 @@ from operator_protocols.domain.run import Briefing
 from operator_protocols.domain.target import dependencies_of
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Risk
-from operator_sre.models.reasoner.belief import Suspect, expected
+from operator_sre.models.reasoner.belief import SURE, Suspect, likelihood
 from operator_sre.models.reasoner.case import Case, Reading
-from operator_sre.models.reasoner.causes import HEALTHY, UNEXPLAINED
+from operator_sre.models.reasoner.causes import PATIENCE, UNEXPLAINED
 
-__all__ = ["arguments_of", "diagnose", "remedies_for"]
+__all__ = ["arguments_of", "choose", "diagnose", "remedies_for"]
 
 ALTERNATIVES_MAX = 3
 _BLANK = re.compile(r"\{(\w+)\}")
+POSSIBLE = 0.1  # what is at least so probable is named where nothing is sure
 TELLING = 2.0  # how many times likelier under one cause than the other counts as evidence
 
 
@@ -35,13 +37,11 @@ def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
     ranked = case.belief.ranked()
     leader, confidence = ranked[0]
     ticket = case.briefing.ticket
-    dependants = _dependants(case, leader.target)
-    because = f", and {_join(dependants)} depend on it" if dependants else ""
     rivals = [suspect for suspect, _ in ranked[1:] if suspect.cause is not UNEXPLAINED]
     return Diagnosis(
         cause=leader.cause.name,
         target=leader.target,
-        summary=f"{leader.target} is broken because {leader.cause.sentence}{because}.",
+        summary=_summary(case),
         severity=ticket.severity,
         confidence=round(confidence, 4),
         timeline=_timeline(case),
@@ -55,22 +55,42 @@ def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
             _alternative(case, suspect, leader) for suspect in rivals[:ALTERNATIVES_MAX]
         ),
         options=_options(case, leader),
-        choice=f"{remedy.tool}({leader.target})" if remedy else "escalate",
-        why=_why(remedy),
+        choice=_named(remedy, leader.target) if remedy else "escalate",
+        why=_why(case, remedy),
     )
+
+
+def choose(case: Case) -> Remedy | None:
+    """The remedy of least risk that ends what is the matter, whichever suspect it is.
+
+    Several causes at one target may have a remedy in common: they need not be told apart then.
+    """
+    ranked = case.belief.ranked()
+    leader = ranked[0][0]
+    rivals = [one for one in ranked if one[0].target == leader.target]
+    ends = [(weight, {one.tool for one in remedies_for(case, each)}) for each, weight in rivals]
+    for remedy in remedies_for(case, leader):
+        if sum(weight for weight, tools in ends if remedy.tool in tools) >= SURE:
+            return remedy
+    return None
 
 
 def remedies_for(case: Case, suspect: Suspect) -> list[Remedy]:
     """What could end it here: tools that exist and were not tried, least risk first."""
+    if suspect.cause is UNEXPLAINED:
+        return []
     tried = {(act.action.tool, act.action.target) for act in case.tried}
+    if (suspect.cause.name, suspect.target) in case.patient:
+        tried.add((PATIENCE, suspect.target))
     own = {remedy.tool for remedy in suspect.cause.remedies}
     offered = [
         _offer(spec)
         for spec in case.briefing.tools
         if suspect.cause.name in spec.ends and spec.name not in own
     ]
+    specs = {spec.name: spec for spec in case.briefing.tools}
     left = [
-        remedy
+        _priced(remedy, specs.get(remedy.tool))
         for remedy in (*suspect.cause.remedies, *offered)
         if (remedy.tool, suspect.target) not in tried
         and arguments_of(remedy, case.briefing, suspect.target) is not None
@@ -80,6 +100,8 @@ def remedies_for(case: Case, suspect: Suspect) -> list[Remedy]:
 
 def arguments_of(remedy: Remedy, briefing: Briefing, target: str) -> dict[str, Argument] | None:
     """What its tool is called with at a target; None without the tool or the reading."""
+    if remedy.tool == PATIENCE:
+        return {}
     spec = next((one for one in briefing.tools if one.name == remedy.tool), None)
     if spec is None:
         return None
@@ -100,7 +122,13 @@ def _offer(spec: ToolSpec) -> Remedy:
     return Remedy(spec.name, _plain(spec.sentence), trade_off, spec.risk, spec.reversible)
 
 
+def _priced(remedy: Remedy, spec: ToolSpec | None) -> Remedy:
+    """What a tool says of its own risk counts."""
+    return replace(remedy, risk=spec.risk, reversible=spec.reversible) if spec else remedy
+
+
 def _plain(sentence: str) -> str:
+    sentence = sentence.partition(": it runs `")[0]
     return f"{sentence[:1].lower()}{sentence[1:].rstrip('.')}"
 
 
@@ -151,26 +179,53 @@ def _alternative(case: Case, suspect: Suspect, leader: Suspect) -> Alternative:
 
 
 def _chance(suspect: Suspect, reading: Reading) -> float:
-    here = suspect.target == reading.target
-    table = expected(suspect.cause, reading.probe) if here else HEALTHY[reading.probe]
-    return table.get(reading.outcome, 0.01)
+    return likelihood(suspect, reading.probe, reading.target, reading.outcome)
 
 
 def _options(case: Case, leader: Suspect) -> tuple[Option, ...]:
     found = [
-        Option(f"{remedy.tool}({leader.target})", remedy.risk, remedy.reversible, remedy.trade_off)
+        Option(_named(remedy, leader.target), remedy.risk, remedy.reversible, remedy.trade_off)
         for remedy in remedies_for(case, leader)
     ]
     leave = "leave it and tell a person"
     return (*found, Option(leave, Risk.LOW, True, "it stays broken until they come"))
 
 
-def _why(remedy: Remedy | None) -> str:
+def _named(remedy: Remedy, target: str) -> str:
+    return f"{remedy.tool}({target})"
+
+
+def _summary(case: Case) -> str:
+    ranked = case.belief.ranked()
+    leader, chance = ranked[0]
+    dependants = _dependants(case, leader.target)
+    because = f", and {_join(dependants)} depend on it" if dependants else ""
+    sentence = leader.cause.sentence
+    if leader.cause is UNEXPLAINED:
+        return f"{leader.target} is broken, and {sentence}."
+    if chance >= SURE:
+        return f"{leader.target} is broken because {sentence}{because}."
+    others = [
+        f"at {suspect.target} {suspect.cause.sentence} ({weight:.0%})"
+        for suspect, weight in ranked[1:]
+        if weight >= POSSIBLE and suspect.cause is not UNEXPLAINED
+    ]
+    rest = f"; or {' or '.join(others[:ALTERNATIVES_MAX])}" if others else ""
+    return f"{leader.target} is broken most likely because {sentence} ({chance:.0%}){rest}."
+
+
+def _why(case: Case, remedy: Remedy | None) -> str:
+    leader, chance = case.belief.ranked()[0]
+    if remedy is None and chance < SURE and leader.cause is not UNEXPLAINED:
+        return "Nothing that can be asked here tells them apart surely, so a person has to decide."
     if remedy is None:
         return "No remedy known here removes this cause, so a person has to decide."
+    if remedy.tool == PATIENCE:
+        return f"To {remedy.sentence} is all that it needs: {remedy.trade_off}."
     undo = "it can be undone" if remedy.reversible else "it cannot be undone"
+    either = "" if chance >= SURE else ", whichever of the likely ones it is,"
     return (
-        f"To {remedy.sentence} removes the cause at the least risk ({remedy.risk}): {undo},"
+        f"To {remedy.sentence} removes the cause{either} at the least risk ({remedy.risk}): {undo},"
         f" and {remedy.trade_off}."
     )
 

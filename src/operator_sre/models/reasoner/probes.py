@@ -10,11 +10,22 @@ from dataclasses import dataclass
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.target import Target
+from operator_sre.models.reasoner.outcomes import KINDS_OF, meaning
 
 __all__ = ["PROBES", "Probe"]
 
 _ERRORS = re.compile(r"\b(error|fatal|panic|exception|traceback|refused|out of memory)\b", re.I)
-_ENDED = re.compile(r"\b(shutting down|shutdown|stopped|exiting|bye|terminated)\b", re.I)
+_ENDED = re.compile(
+    r"\b(shutting down|shutdown|stopped|exiting|bye|terminated(?! with success))\b", re.I
+)
+_BEGUN = re.compile(r"\b(started|starting|serving|listening|ready|accepting)\b", re.I)
+LAST_LINES = 5
+# A process that is younger than this may not be ready yet.
+YOUNG_S = 10
+# What is used to so much of a limit is used up.
+USED_UP = 0.95
+DISK_FULL_PERCENT = 99
+PORTS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,30 +40,37 @@ class Probe:
     read: Callable[[Result], tuple[str, str]]
 
 
+def _shell(target: Target, command: str, why: str) -> Action:
+    return Action.shell(command, target=target.name, reasoning=why)
+
+
 def _ask_process(target: Target) -> Action | None:
     if target.process is None:
         return None
     pid = target.process.pid
-    command = f"ps -o pid=,stat=,args= -p {pid}" if shutil.which("ps") else f"cat /proc/{pid}/stat"
-    why = f"Is the process of {target.name} (pid {pid}) alive?"
-    return Action.shell(command, target=target.name, reasoning=why)
+    with_ps = f"ps -o pid=,stat=,etimes=,args= -p {pid}"
+    command = with_ps if shutil.which("ps") else f"cat /proc/{pid}/stat"
+    return _shell(target, command, f"Is the process of {target.name} (pid {pid}) alive?")
 
 
 def _read_process(result: Result) -> tuple[str, str]:
     if result.outcome is not Outcome.RAN:
         return "unknown", "it could not be asked for its process"
-    # `ps` prints "pid stat args", /proc prints "pid (name) stat ...".
-    found = re.match(r"\s*\d+\s+(?:\(.*\)\s+)?([A-Za-z])", result.stdout)
+    # `ps` prints "pid stat seconds args", /proc prints "pid (name) stat ...".
+    found = re.match(r"\s*\d+\s+(\(.*\)\s+)?([A-Za-z])\S*(?:\s+(\d+)\b)?", result.stdout)
     if found is None:
         gone = not result.stderr or "No such file" in result.stderr
         if result.exit_code == 1 and not result.stdout.strip() and gone:
             return "dead", "there is no such process any more"
         return "unknown", "the answer about its process makes no sense"
-    if found[1] in "Tt":
-        return "stopped", f"its process is there but stopped (state {found[1]})"
-    if found[1] in "ZX":
+    in_proc, state, age_s = found.groups()
+    if state in "Tt":
+        return "stopped", f"its process is there but stopped (state {state})"
+    if state in "ZX":
         return "dead", "its process has ended and only its entry is left (zombie)"
-    return "alive", f"its process is alive (state {found[1]})"
+    if age_s is not None and in_proc is None and int(age_s) < YOUNG_S:
+        return "starting", f"its process is only {age_s} s old (state {state})"
+    return "alive", f"its process is alive (state {state})"
 
 
 def _ask_port(target: Target) -> Action | None:
@@ -71,19 +89,108 @@ def _ask_log(target: Target) -> Action | None:
     if not target.log:
         return None
     command = f"tail -n 20 {shlex.quote(target.log)}"
-    why = f"What are the last words of {target.name}?"
-    return Action.shell(command, target=target.name, reasoning=why)
+    return _shell(target, command, f"What are the last words of {target.name}?")
 
 
 def _read_log(result: Result) -> tuple[str, str]:
     if not result.ok:
         return "unknown", "its log could not be read"
-    lines = result.stdout.splitlines()
+    lines = _since_it_began(result.stdout.splitlines()[-LAST_LINES:])
+    for line in reversed(lines):
+        if trouble := meaning(line, among=KINDS_OF["log"]["errors"]):
+            return trouble, _quoted(line)
     for state, pattern in (("ended", _ENDED), ("errors", _ERRORS)):
-        telling = [line for line in lines[-5:] if pattern.search(line)]
+        telling = [line for line in lines if pattern.search(line)]
         if telling:
-            return state, f"its log says: {telling[-1].strip()[:160]!r}"
+            return state, _quoted(telling[-1])
     return "quiet", "its log ends without a word about it"
+
+
+def _since_it_began(lines: list[str]) -> list[str]:
+    """What it said before it was started anew is of another life, if that one was ended."""
+    begun = [at for at, line in enumerate(lines) if _BEGUN.search(line)]
+    before = lines[: begun[-1]] if begun else []
+    return lines[begun[-1] :] if any(_ENDED.search(line) for line in before) else lines
+
+
+def _quoted(line: str) -> str:
+    return f"its log says: {line.strip()[:160]!r}"
+
+
+def _ask_sockets(target: Target) -> Action | None:
+    if target.process is None or not shutil.which("ss"):
+        return None
+    command = f"ss -Htanp | grep -w pid={target.process.pid}"
+    why = f"Does the process of {target.name} listen, and does it take what comes in?"
+    return _shell(target, command, why)
+
+
+def _read_sockets(result: Result) -> tuple[str, str]:
+    if result.outcome is not Outcome.RAN or result.exit_code not in (0, 1):
+        return "unknown", "its connections could not be listed"
+    rows = [line.split() for line in result.stdout.splitlines()]
+    rows = [row for row in rows if len(row) >= 5 and row[1].isdigit()]
+    if (result.exit_code == 0) != bool(rows) or result.stderr:
+        return "unknown", "the list of its connections makes no sense"
+    ports = [row[3].rpartition(":")[2] for row in rows if row[0] == "LISTEN"][:PORTS_MAX]
+    if not ports:
+        return "deaf", "it listens on no port"
+    queued = sum(int(row[1]) for row in rows if row[0] == "LISTEN")
+    unread = sum(row[0] != "LISTEN" and int(row[1]) > 0 for row in rows)
+    left = sum(row[0] == "CLOSE-WAIT" for row in rows)
+    where = f"it listens on {', '.join(ports)}"
+    if queued or unread or left:
+        waiting = f"{queued} callers wait to be let in, {unread} wait to be read, {left} gave up"
+        return "waiting", f"{where}, and {waiting}"
+    return "listening", f"{where} itself, and nobody who reached it is kept waiting"
+
+
+def _ask_limits(target: Target) -> Action | None:
+    if target.process is None:
+        return None
+    here = f"/proc/{target.process.pid}"
+    command = f"cat {here}/limits {here}/status; ls {here}/fd | wc -l"
+    return _shell(target, command, f"Has {target.name} used up the files or memory it may have?")
+
+
+def _read_limits(result: Result) -> tuple[str, str]:
+    text = result.stdout if result.outcome is Outcome.RAN else ""
+    files_max = _figure(r"^Max open files\s+(\d+)", text)
+    bytes_max = _figure(r"^Max address space\s+(\d+)", text)
+    held_kb = _figure(r"^VmSize:\s+(\d+) kB", text)
+    files = _figure(r"^(\d+)\s*\Z", text)
+    if files is None or (files_max is None and "Max open files" not in text):
+        return "unknown", "what it may have could not be read"
+    if files_max is not None and files >= USED_UP * files_max:
+        return "files", f"it has {files} files open and may have {files_max}"
+    if bytes_max is not None and held_kb is not None and held_kb * 1024 >= USED_UP * bytes_max:
+        return "memory", f"it holds {held_kb >> 10} MB of memory and may have {bytes_max >> 20} MB"
+    return "room", "it may have more files and memory than it has"
+
+
+def _figure(pattern: str, text: str) -> int | None:
+    found = re.search(pattern, text, re.MULTILINE)
+    return int(found[1][:18]) if found else None
+
+
+def _ask_disk(target: Target) -> Action | None:
+    if not target.data_dir:
+        return None
+    command = f"df -Pk {shlex.quote(target.data_dir)}"
+    return _shell(target, command, f"Is there room on the disk of {target.name}?")
+
+
+def _read_disk(result: Result) -> tuple[str, str]:
+    found = re.search(r"\s(\d+)\s+(\d+)\s+(-?\d+)\s+(\d{1,3})%\s", result.stdout)
+    if not result.ok or found is None:
+        return "unknown", "its disk could not be asked for"
+    free_kb, percent = found[3], int(found[4])
+    state = "full" if percent >= DISK_FULL_PERCENT else "room"
+    return state, f"its disk is {percent} % full, with {free_kb} kB left"
+
+
+def _by_shell(*beginnings: str) -> Callable[[Action], bool]:
+    return lambda action: action.tool == SHELL and action.command.startswith(beginnings)
 
 
 PROBES: tuple[Probe, ...] = (
@@ -93,7 +200,8 @@ PROBES: tuple[Probe, ...] = (
         cost=1.0,
         ask=_ask_process,
         mine=lambda action: (
-            action.tool == SHELL and action.command.startswith(("ps -o", "cat /proc/"))
+            action.tool == SHELL
+            and re.match(r"ps -o |cat /proc/\d+/stat\Z", action.command) is not None
         ),
         read=_read_process,
     ),
@@ -110,7 +218,33 @@ PROBES: tuple[Probe, ...] = (
         question="what does the log say?",
         cost=1.0,
         ask=_ask_log,
-        mine=lambda action: action.tool == SHELL and action.command.startswith("tail -n"),
+        mine=_by_shell("tail -n"),
         read=_read_log,
+    ),
+    Probe(
+        name="sockets",
+        question="does it take in what reaches it?",
+        cost=1.2,
+        ask=_ask_sockets,
+        mine=_by_shell("ss -Htanp"),
+        read=_read_sockets,
+    ),
+    Probe(
+        name="limits",
+        question="has it used up what it may have?",
+        cost=1.2,
+        ask=_ask_limits,
+        mine=lambda action: (
+            action.tool == SHELL and re.match(r"cat /proc/\d+/limits ", action.command) is not None
+        ),
+        read=_read_limits,
+    ),
+    Probe(
+        name="disk",
+        question="is there room on its disk?",
+        cost=1.2,
+        ask=_ask_disk,
+        mine=_by_shell("df -Pk"),
+        read=_read_disk,
     ),
 )

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.cause import Remedy
 from operator_protocols.domain.health import Health
+from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import Act, Answer, Ask, Diagnose, Escalate, Finish
-from operator_sre.models.reasoner.belief import Suspect
+from operator_protocols.domain.target import Target
+from operator_sre.models.reasoner.belief import SURE
 from operator_sre.models.reasoner.case import Case, case_from
-from operator_sre.models.reasoner.causes import UNEXPLAINED
-from operator_sre.models.reasoner.diagnose import arguments_of, diagnose, remedies_for
+from operator_sre.models.reasoner.causes import PATIENCE
+from operator_sre.models.reasoner.diagnose import arguments_of, choose, diagnose
+from operator_sre.models.reasoner.probes import Probe
+from operator_sre.models.reasoner.table import table_of
 
-__all__ = ["Reasoner"]
+__all__ = ["HOLDS_AGAIN", "Reasoner"]
 
-SURE = 0.9
 WORTH_ASKING_BITS = 0.05
-SHOWN_MIN = 0.01
-CERTAIN = 0.999  # nothing seen from outside is surer than that
+CHEAP = 1.0  # what costs no more is asked of whoever is about to be blamed
+ACTION_S_MAX = 60.0
+# The claim by which a run knows that nothing was done, so that a proof need not wait for it.
+HOLDS_AGAIN = "It holds again by itself; nothing was changed."
+
+Question = tuple[Probe, Target, Action]
 
 
 class Reasoner:
@@ -50,60 +58,61 @@ def _after_a_change(case: Case) -> Answer | None:
 def _already_over(case: Case) -> Answer | None:
     if case.briefing.health is not Health.HEALTHY:
         return None
-    claim = "Every invariant of the ticket holds already; nothing was changed."
-    return Answer(claim, (Finish(claim),))
+    return Answer("Every invariant of the ticket holds already.", (Finish(HOLDS_AGAIN),))
 
 
 def _question(case: Case) -> Answer | None:
-    """The question worth most for its cost; the leader is asked everything before it is blamed."""
+    """The question worth most for its cost; the leader is asked what is cheap before any blame."""
     leader, chance = case.belief.ranked()[0]
     questions = case.open_questions
     about_leader = [one for one in questions if one[1].name == leader.target]
-    if chance >= SURE:
-        questions = about_leader
     worth = [
         (case.belief.gain(probe.name, target.name) / probe.cost, probe, target, action)
-        for probe, target, action in questions
+        for probe, target, action in (about_leader if chance >= SURE else questions)
     ]
-    asked_all = not about_leader
-    worth = [one for one in worth if one[0] > WORTH_ASKING_BITS or not asked_all]
-    if not worth:
+    telling = [one for one in worth if one[0] > WORTH_ASKING_BITS]
+    cheap = [one for one in worth if one[2].name == leader.target and one[1].cost <= CHEAP]
+    if not (telling or cheap):
         return None
-    bits, probe, target, action = max(worth, key=lambda one: (one[0], one[1].name, one[2].name))
+    ranked = sorted(telling or cheap, key=lambda one: (-one[0], one[1].name, one[2].name))
+    bits, probe, target, action = ranked[0]
     why = "To be sure, before it is blamed"
-    if bits > WORTH_ASKING_BITS:
+    if telling:
         why = f"The question that tells most ({bits:.2f} bits for its cost)"
-    return Answer(f"{_table(case)} {why}: {target.name}: {probe.question}", (action,))
+    return Answer(_thought(case, f"{why}: {target.name}: {probe.question}"), (action,))
 
 
 def _decide(case: Case) -> Answer:
-    leader, chance = case.belief.ranked()[0]
-    remedies = remedies_for(case, leader) if _clear(leader, chance) else []
-    remedy = remedies[0] if remedies else None
+    remedy = choose(case)
     diagnosis = diagnose(case, remedy)
     if remedy is None:
         reason = f"{diagnosis.summary} {diagnosis.why}"
-        return Answer(f"{_table(case)} {reason}", (Diagnose(diagnosis), Escalate(reason)))
-    action = Action(
+        return Answer(_thought(case, reason), (Diagnose(diagnosis), Escalate(reason)))
+    told = _thought(case, diagnosis.why)
+    if remedy.tool == PATIENCE:
+        claim = f"{diagnosis.summary} It was given time, and nothing was changed."
+        return Answer(told, (Diagnose(diagnosis), Finish(claim)))
+    return Answer(told, (Diagnose(diagnosis), _action(case, remedy, diagnosis.summary)))
+
+
+def _action(case: Case, remedy: Remedy, why: str) -> Action:
+    target = case.belief.ranked()[0][0].target
+    return Action(
         tool=remedy.tool,
-        arguments=arguments_of(remedy, case.briefing, leader.target) or {},
-        target=leader.target,
-        reasoning=diagnosis.summary,
-        expected=f"{leader.target} answers again and its invariants hold",
-        timeout_s=60.0,
+        arguments=arguments_of(remedy, case.briefing, target) or {},
+        target=target,
+        reasoning=why,
+        expected=f"{target} answers again and its invariants hold",
+        timeout_s=ACTION_S_MAX,
     )
-    return Answer(f"{_table(case)} {diagnosis.why}", (Diagnose(diagnosis), action))
 
 
-def _clear(leader: Suspect, chance: float) -> bool:
-    return leader.cause is not UNEXPLAINED and chance >= SURE
-
-
-def _table(case: Case) -> str:
-    ranked = case.belief.ranked()
-    shown = [one for one in ranked[:3] if one[1] >= SHOWN_MIN] or ranked[:1]
-    rows = ", ".join(
-        f"{suspect.cause.name} at {suspect.target} {min(weight, CERTAIN):.1%}"
-        for suspect, weight in shown
-    )
-    return f"Hypotheses: {rows}."
+def _thought(case: Case, then: str) -> str:
+    """What was learned, what is believed now and before, and what follows from it."""
+    learned = ""
+    if case.before is not None:
+        last = case.readings[-1]
+        learned = f"{last.target}: {last.sentence}.\n"
+    elif case.last is not None and isinstance(case.last.result, Proof):
+        learned = f"That did not end it: {case.last.result.detail}\n"
+    return f"{learned}{table_of(case.belief, case.before)}\n{then}"

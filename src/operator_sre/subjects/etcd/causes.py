@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from operator_protocols.domain.cause import Cause, Remedy
 from operator_protocols.domain.verdict import Risk
-from operator_sre.subjects.etcd.members import KIND
+from operator_sre.subjects.etcd.members import CLUSTER, KIND
 
 __all__ = ["CAUSES"]
 
@@ -18,8 +18,28 @@ _RUNS: Mapping[str, Mapping[str, float]] = {
 }
 _ENDED: Mapping[str, Mapping[str, float]] = {
     "process": {"dead": 0.96, "alive": 0.01, "stopped": 0.01, "unknown": 0.02},
-    "port": {"refused": 0.95, "answers": 0.02, "silent": 0.01, "closed": 0.01, "unknown": 0.01},
+    "port": {"refused": 0.95, "answers": 0.01, "silent": 0.02, "closed": 0.01, "unknown": 0.01},
     "log": {"errors": 0.6, "ended": 0.3, "quiet": 0.05, "unknown": 0.05},
+}
+# What ended without a word of its own, as if somebody had pulled a plug.
+_GONE: Mapping[str, Mapping[str, float]] = {
+    **_ENDED,
+    "log": {"quiet": 0.4, "errors": 0.3, "ended": 0.25, "unknown": 0.05},
+}
+# It ended, and somebody else answers in its place.
+_REPLACED: Mapping[str, Mapping[str, float]] = {
+    **_ENDED,
+    "port": {"answers": 0.45, "silent": 0.25, "closed": 0.25, "refused": 0.04, "unknown": 0.01},
+}
+_DEAF: Mapping[str, Mapping[str, float]] = {
+    "process": {"alive": 0.97, "dead": 0.01, "stopped": 0.01, "unknown": 0.01},
+    "port": {"silent": 0.7, "refused": 0.15, "closed": 0.1, "answers": 0.04, "unknown": 0.01},
+    "log": {"quiet": 0.45, "errors": 0.45, "ended": 0.05, "unknown": 0.05},
+}
+_STOPPED: Mapping[str, Mapping[str, float]] = {
+    "process": {"stopped": 0.97, "alive": 0.01, "dead": 0.01, "unknown": 0.01},
+    "port": {"silent": 0.95, "refused": 0.02, "answers": 0.01, "closed": 0.01, "unknown": 0.01},
+    "log": {"quiet": 0.45, "errors": 0.45, "ended": 0.05, "unknown": 0.05},
 }
 _ANYHOW: Mapping[str, Mapping[str, float]] = {
     "process": {"alive": 0.32, "dead": 0.32, "stopped": 0.32, "unknown": 0.04},
@@ -27,6 +47,20 @@ _ANYHOW: Mapping[str, Mapping[str, float]] = {
     "log": {"quiet": 0.3, "errors": 0.4, "ended": 0.2, "unknown": 0.1},
 }
 
+_RESTART = Remedy(
+    tool="restart_node",
+    sentence="start it again",
+    trade_off="it is away for a moment",
+    risk=Risk.MEDIUM,
+    reversible=False,
+)
+_RESUME = Remedy(
+    tool="resume_node",
+    sentence="let it go on where it was stopped",
+    trade_off="it goes on with whatever it was doing, and its clients may have given up",
+    risk=Risk.LOW,
+    reversible=True,
+)
 _REPLACE = Remedy(
     tool="replace_member",
     sentence="let it join anew with the data of the others",
@@ -56,12 +90,20 @@ _DEFRAGMENT = Remedy(
     trade_off="it answers nobody while it does",
     risk=Risk.MEDIUM,
     reversible=False,
+    arguments={"target": "{fullest}"},
 )
 _DISARM = Remedy(
     tool="disarm_alarm",
     sentence="take the alarm back, because its reason is gone",
     trade_off="it comes back when there is no room after all",
     risk=Risk.LOW,
+    reversible=False,
+)
+_ALIGN = Remedy(
+    tool="align_settings",
+    sentence="give it the settings of the others and restart it",
+    trade_off="it is away for a moment",
+    risk=Risk.MEDIUM,
     reversible=False,
 )
 _MOVE = Remedy(
@@ -83,6 +125,7 @@ def _cause(
     breaks: tuple[str, ...],
     shows: Mapping[str, bool | int | float | str],
     remedies: tuple[Remedy, ...] = (),
+    kinds: tuple[str, ...] = (KIND,),
 ) -> Cause:
     return Cause(
         name,
@@ -90,9 +133,24 @@ def _cause(
         prior,
         predicts=predicts,
         remedies=remedies,
-        kinds=(KIND,),
+        kinds=kinds,
         breaks=breaks,
         shows=shows,
+    )
+
+
+def _of_all(
+    name: str,
+    sentence: str,
+    prior: float,
+    *,
+    breaks: tuple[str, ...],
+    shows: Mapping[str, bool | int | float | str],
+    remedies: tuple[Remedy, ...] = (),
+) -> Cause:
+    """A cause that befalls all members at once, so that it is blamed on the cluster."""
+    return _cause(
+        name, sentence, prior, {}, breaks=breaks, shows=shows, remedies=remedies, kinds=(CLUSTER,)
     )
 
 
@@ -103,8 +161,74 @@ CAUSES: tuple[Cause, ...] = (
         "so many members are gone that the rest cannot decide anything",
         0.6,
         _ANYHOW,
-        breaks=("quorum_lost", "member_down", "no_leader"),
+        breaks=("quorum_lost", "member_down"),
         shows={"quorum": False},
+        kinds=(CLUSTER, KIND),
+    ),
+    _cause(
+        "process_dead",
+        "its process is gone",
+        0.5,
+        _GONE,
+        breaks=("member_down",),
+        shows={"quorum": True},
+        remedies=(_RESTART,),
+    ),
+    # Who is to be let in, and by which password, is for people to say.
+    _of_all(
+        "credential_refused",
+        "it answers, and does not take who we and its clients say that they are",
+        0.5,
+        breaks=("not_let_in",),
+        shows={"quorum": True, "let_in": False},
+    ),
+    _of_all(
+        "quota_used_up",
+        "history has used its quota up",
+        0.5,
+        breaks=("alarm_raised", "database_near_quota", "slow_write", "compaction_lag"),
+        shows={"mostly_history": True, "near_quota": True},
+        remedies=(_FREE,),
+    ),
+    _of_all(
+        "history_kept",
+        "nobody forgets the history of its keys",
+        0.4,
+        breaks=("compaction_lag",),
+        shows={"history_weighs": True, "near_quota": False},
+        remedies=(_COMPACT, _FREE),
+    ),
+    _of_all(
+        "space_not_returned",
+        "its file holds mostly nothing, and its size counts",
+        0.3,
+        breaks=("database_near_quota", "alarm_raised", "slow_write"),
+        shows={"mostly_free": True, "near_quota": True},
+        remedies=(_DEFRAGMENT, _FREE),
+    ),
+    _of_all(
+        "alarm_left",
+        "an alarm is raised although there is room again",
+        0.3,
+        breaks=("alarm_raised", "slow_write"),
+        shows={"alarms": "NOSPACE", "near_quota": False},
+        remedies=(_DISARM,),
+    ),
+    _of_all(
+        "data_grown",
+        "what people keep in it has outgrown its quota",
+        0.2,
+        breaks=("database_near_quota", "alarm_raised", "slow_write"),
+        shows={"mostly_history": False, "mostly_free": False, "near_quota": True},
+    ),
+    _cause(
+        "process_paused",
+        "its process is stopped and gets no processor time",
+        0.2,
+        _STOPPED,
+        breaks=("member_down",),
+        shows={"reachable": False, "quorum": True},
+        remedies=(_RESUME, _RESTART),
     ),
     _cause(
         "data_unusable",
@@ -112,8 +236,17 @@ CAUSES: tuple[Cause, ...] = (
         0.3,
         _ENDED,
         breaks=("member_down",),
-        shows={"quorum": True, "data_damaged": True},
+        shows={"data_damaged": True},
         remedies=(_REPLACE,),
+    ),
+    # Whose process that is, and whether it may go, is not known here.
+    _cause(
+        "port_occupied",
+        "another process listens where it should, so that it cannot start",
+        0.2,
+        _REPLACED,
+        breaks=("member_down",),
+        shows={"reachable": False},
     ),
     _cause(
         "data_differs",
@@ -125,48 +258,13 @@ CAUSES: tuple[Cause, ...] = (
         remedies=(_REPLACE,),
     ),
     _cause(
-        "quota_used_up",
-        "history has used its quota up",
-        0.5,
-        _RUNS,
-        breaks=("alarm_raised", "database_near_quota", "slow_write", "compaction_lag"),
-        shows={"mostly_history": True, "near_quota": True},
-        remedies=(_FREE,),
-    ),
-    _cause(
-        "history_kept",
-        "nobody forgets the history of its keys",
+        "settings_differ",
+        "it runs with another setting than the others have",
         0.4,
         _RUNS,
-        breaks=("compaction_lag",),
-        shows={"mostly_history": True, "near_quota": False, "alarms": ""},
-        remedies=(_COMPACT, _FREE),
-    ),
-    _cause(
-        "space_not_returned",
-        "its file holds mostly nothing, and its size counts",
-        0.3,
-        _RUNS,
-        breaks=("database_near_quota", "alarm_raised"),
-        shows={"mostly_free": True, "near_quota": True},
-        remedies=(_DEFRAGMENT, _FREE),
-    ),
-    _cause(
-        "alarm_left",
-        "an alarm is raised although there is room again",
-        0.3,
-        _RUNS,
-        breaks=("alarm_raised", "slow_write"),
-        shows={"alarms": "NOSPACE", "near_quota": False},
-        remedies=(_DISARM,),
-    ),
-    _cause(
-        "data_grown",
-        "what people keep in it has outgrown its quota",
-        0.2,
-        _RUNS,
-        breaks=("database_near_quota", "alarm_raised", "slow_write"),
-        shows={"mostly_history": False, "mostly_free": False, "near_quota": True},
+        breaks=("settings_agree",),
+        shows={"settings_differ": True},
+        remedies=(_ALIGN,),
     ),
     _cause(
         "leader_distant",
@@ -192,6 +290,24 @@ CAUSES: tuple[Cause, ...] = (
         _RUNS,
         breaks=("peer_unreachable", "no_leader", "raft_lag"),
         shows={"reachable": True, "quorum": True, "has_leader": False},
+    ),
+    # It may as well be the wire: what runs and is heard by nobody is not ours to restart.
+    _cause(
+        "unreachable",
+        "it runs, and nobody reaches it, neither we nor the others",
+        0.2,
+        _DEAF,
+        breaks=("member_down",),
+        shows={"reachable": False, "heard": False},
+    ),
+    _cause(
+        "process_hung",
+        "it runs and takes part, and serves nobody",
+        0.2,
+        _DEAF,
+        breaks=("member_down",),
+        shows={"reachable": False, "heard": True},
+        remedies=(_RESTART,),
     ),
     _cause(
         "disk_full",

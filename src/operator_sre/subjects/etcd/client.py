@@ -23,6 +23,9 @@ BODY_BYTES_MAX = 1 << 20
 METRICS_BYTES_MAX = 4 << 20
 INT_DIGITS_MAX = 20
 UNAUTHENTICATED = 16
+DENIED = (7, UNAUTHENTICATED)
+# What is said with the code of an argument that makes no sense, and means that we are nobody.
+DENIALS = ("user name is empty", "authentication failed", "invalid user id or password")
 OPEN = Access()
 # A client that gives up by itself closes what it opened; one that is cancelled may not.
 EARLIER = 0.9
@@ -51,6 +54,12 @@ class Answer:
     def ok(self) -> bool:
         """It did what it was asked."""
         return not self.error
+
+    @property
+    def denied(self) -> bool:
+        """It answered that we are not let in, or may not do that."""
+        said = self.error.lower()
+        return self.code in DENIED or any(words in said for words in DENIALS)
 
 
 class Etcd:

@@ -53,6 +53,12 @@ class Cluster:
         return listed or len(self.glimpses)
 
     @property
+    def voters_up(self) -> int:
+        """How many voters answer us."""
+        learners = {member.id for member in self.members if member.learner}
+        return sum(one.id not in learners for one in self.up)
+
+    @property
     def healthy_voters(self) -> int:
         """How many voters answer and follow a leader."""
         learners = {member.id for member in self.members if member.learner}
@@ -88,6 +94,17 @@ class Cluster:
             return True
         waited = [one for one in reads.values() if not one.reached or one.code in UNAVAILABLE]
         return False if len(waited) == len(reads) else None
+
+    def refusal(self, answers: Sequence[Answer]) -> str | None:
+        """Why nobody is let in; "" where somebody is, None where nobody could be asked.
+
+        A member may say how it is to everybody, and its keys to those only who say who they are.
+        """
+        denied = [one for one in answers if one.denied]
+        denied += [one.status for one in self.glimpses if one.status.denied]
+        if denied and not any(one.ok for one in answers):
+            return denied[0].error
+        return "" if any(one.ok or one.reached for one in answers) else None
 
     def name_of(self, id_: int) -> str:
         """The target with this id, else the name of the member, else the id."""
@@ -143,6 +160,16 @@ class Cluster:
             name: ",".join(sorted(names if name in isolated else names - isolated))
             for name, names in lost.items()
         }
+
+    def heard(self, silent: Glimpse, deaf: frozenset[str]) -> bool | None:
+        """Whether the leader hears a member that does not answer us; None where nobody can tell.
+
+        `deaf` says from whom nothing has come to the leader.
+        """
+        id_ = hex_of(self._ids.get(silent.target.name, 0))
+        if self.leader is None or id_ not in self.leader.metrics.received:
+            return None
+        return id_ not in deaf and self.leader.metrics.peers.get(id_) is not False
 
     def hash_revision(self) -> int:
         """A revision that everybody who keeps up has and nobody has compacted away; 0: the last.

@@ -21,6 +21,7 @@ from operator_protocols.faults import (
     slowed,
 )
 from operator_protocols.ports import Ability, Fault, Job, RightEnd, Scene
+from operator_sre.subjects.etcd.faults_inside import CONFIGURATION_DRIFT, WRONG_CREDENTIAL
 from operator_sre.subjects.etcd.faults_space import COMPACTION_LAG, QUOTA_REACHED
 from operator_sre.subjects.etcd.members import KIND
 from operator_sre.subjects.etcd.place import data_dir
@@ -136,6 +137,16 @@ async def _same(scene: Scene) -> str:
     return "" if len(set(hashes.values())) == 1 else f"{hashes} are not the same"
 
 
+async def _led_from_near(scene: Scene) -> str:
+    """Whoever leads is near to the others: nobody inside can mend a wire, and nobody has to."""
+    async with witness(scene) as sees:
+        leader = await sees.leader()
+    if leader is None:
+        return "nobody leads"
+    far = leader.name == scene.target.name and Ability.SLOW in scene.rig.hurt(leader.name)
+    return f"{leader.name} leads from afar" if far else ""
+
+
 def _data(scene: Scene) -> Path:
     place = data_dir(scene.target)
     if place is None:
@@ -162,15 +173,7 @@ MEMBER_DIVERGED = Fault(
     oracle=_same,
 )
 
-FAULTS: tuple[Fault, ...] = (
-    killed("node_kill", KIND, breaks=("member_down",)),
-    _leading(killed("leader_down", KIND, breaks=("member_down",)), leads=True),
-    paused("node_pause", KIND, breaks=("member_down",)),
-    replace(
-        killed("quorum_lost", KIND, breaks=("quorum_lost", "member_down", "no_leader"), count=2),
-        end=RightEnd.ESCALATED,
-    ),
-    _leading(slowed("latency", KIND, breaks=("slow_read",), delay_s=SLOW_S), leads=False),
+LEADER_FAR = replace(
     _leading(
         slowed(
             "leader_far",
@@ -182,6 +185,19 @@ FAULTS: tuple[Fault, ...] = (
         ),
         leads=True,
     ),
+    oracle=_led_from_near,
+)
+
+FAULTS: tuple[Fault, ...] = (
+    killed("node_kill", KIND, breaks=("member_down",)),
+    _leading(killed("leader_down", KIND, breaks=("member_down",)), leads=True),
+    paused("node_pause", KIND, breaks=("member_down",)),
+    replace(
+        killed("quorum_lost", KIND, breaks=("quorum_lost", "member_down"), count=2),
+        end=RightEnd.ESCALATED,
+    ),
+    _leading(slowed("latency", KIND, breaks=("slow_read",), delay_s=SLOW_S), leads=False),
+    LEADER_FAR,
     cut_off(
         "network_partition",
         KIND,
@@ -194,10 +210,13 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _pressed(limited("memory_limit", KIND, breaks=("member_down",), memory_bytes=MEMORY_BYTES)),
     limited("file_descriptors", KIND, breaks=("member_down",), files=FILES_MAX),
-    occupied("port_taken", KIND, breaks=("member_down",)),
+    # Whose process holds the port, and whether it may go, is known to people only.
+    replace(occupied("port_taken", KIND, breaks=("member_down",)), end=RightEnd.ESCALATED),
     flooded("log_flood", KIND, breaks=("log_oversized",)),
     QUOTA_REACHED,
     COMPACTION_LAG,
     DATA_DAMAGED,
     MEMBER_DIVERGED,
+    CONFIGURATION_DRIFT,
+    WRONG_CREDENTIAL,
 )

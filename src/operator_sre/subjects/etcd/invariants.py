@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Finding, Observation, Seen
+from operator_protocols.ports import Invariant
+from operator_sre.subjects.etcd.invariants_cluster import cluster_invariants_of
+from operator_sre.subjects.etcd.judging import MB, UNSEEN, WELL, Opinion, number_of
+from operator_sre.subjects.etcd.members import CLUSTER
 from operator_sre.subjects.etcd.options import Options
 
 __all__ = ["MemberInvariant", "invariants_of"]
 
-Opinion = tuple[Health, str] | None
-WELL: Opinion = (Health.HEALTHY, "")
-UNSEEN: Opinion = (Health.UNKNOWN, "")
-MB = 1 << 20
+
+NO_ANSWER: Opinion = (Health.UNKNOWN, "it does not answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +31,19 @@ class MemberInvariant:
     sentence: str
     severity: Severity
     grace_s: float
-    judge: Callable[[Seen, Observation], Opinion]
-    judge_down: Callable[[Seen], Opinion] = lambda seen: (Health.UNKNOWN, "it does not answer")
+    judge: Callable[[Seen, Observation], Opinion | None]
+    judge_down: Callable[[Seen], Opinion | None] = lambda seen: (
+        Health.UNKNOWN,
+        "it does not answer",
+    )
 
     def check(self, observation: Observation) -> Iterable[Finding]:
         """One finding for every member; of what could not be looked at nothing is known."""
         for seen in observation.seen:
+            if seen.readings.get("kind") == CLUSTER:
+                continue
             if seen.problem or "reachable" not in seen.readings:
-                opinion: Opinion = (Health.UNKNOWN, seen.problem)
+                opinion: Opinion | None = (Health.UNKNOWN, seen.problem)
             elif seen.readings["reachable"]:
                 opinion = self.judge(seen, observation)
             else:
@@ -45,8 +52,12 @@ class MemberInvariant:
                 yield Finding(self.name, seen.target, *opinion)
 
 
-def invariants_of(options: Options) -> Sequence[MemberInvariant]:
-    """All of them, with the thresholds of one subject."""
+def invariants_of(options: Options) -> Sequence[Invariant]:
+    """All of them, of the cluster and of its members, with the thresholds of one subject."""
+    return (*cluster_invariants_of(options), *_of_members(options))
+
+
+def _of_members(options: Options) -> Sequence[MemberInvariant]:
     critical, warning = Severity.CRITICAL, Severity.WARNING
     return (
         MemberInvariant(
@@ -56,14 +67,6 @@ def invariants_of(options: Options) -> Sequence[MemberInvariant]:
             grace_s=0.0,
             judge=lambda seen, _: WELL,
             judge_down=_down,
-        ),
-        MemberInvariant(
-            name="quorum_lost",
-            sentence="A majority of the voters works together.",
-            severity=critical,
-            grace_s=5.0,
-            judge=lambda seen, _: _quorum(seen),
-            judge_down=_quorum,
         ),
         MemberInvariant(
             name="no_leader",
@@ -79,7 +82,6 @@ def invariants_of(options: Options) -> Sequence[MemberInvariant]:
             grace_s=10.0,
             judge=lambda seen, _: _lag(seen, options),
         ),
-        *_space(options),
         *_speed(options),
         MemberInvariant(
             name="peer_unreachable",
@@ -106,25 +108,6 @@ def invariants_of(options: Options) -> Sequence[MemberInvariant]:
     )
 
 
-def _space(options: Options) -> Sequence[MemberInvariant]:
-    return (
-        MemberInvariant(
-            name="database_near_quota",
-            sentence="The database of a member has room below its quota.",
-            severity=Severity.WARNING,
-            grace_s=0.0,
-            judge=lambda seen, _: _quota(seen, options),
-        ),
-        MemberInvariant(
-            name="alarm_raised",
-            sentence="No member has raised an alarm.",
-            severity=Severity.CRITICAL,
-            grace_s=0.0,
-            judge=lambda seen, _: _alarm(seen),
-        ),
-    )
-
-
 def _speed(options: Options) -> Sequence[MemberInvariant]:
     return (
         MemberInvariant(
@@ -147,11 +130,11 @@ def _speed(options: Options) -> Sequence[MemberInvariant]:
 def _housekeeping(options: Options) -> Sequence[MemberInvariant]:
     return (
         MemberInvariant(
-            name="compaction_lag",
-            sentence="What is stored is not mostly history.",
+            name="settings_agree",
+            sentence="All members have the settings that they have to share.",
             severity=Severity.WARNING,
-            grace_s=0.0,
-            judge=lambda seen, _: _history(seen, options),
+            grace_s=5.0,
+            judge=lambda seen, _: _settings(seen),
         ),
         MemberInvariant(
             name="disk_full",
@@ -178,23 +161,17 @@ def _down(seen: Seen) -> Opinion:
     return Health.BROKEN, why + (damaged if seen.readings.get("data_damaged") else "")
 
 
-def _quorum(seen: Seen) -> Opinion:
-    quorum = seen.readings.get("quorum")
-    if quorum is None:
-        return Health.UNKNOWN, "nobody can be asked whether there is a quorum"
-    healthy, voters = seen.readings.get("healthy_voters"), seen.readings.get("voters")
-    return WELL if quorum else (Health.BROKEN, f"{healthy} of {voters} voters follow a leader")
-
-
 def _leader(seen: Seen) -> Opinion:
     has = seen.readings.get("has_leader")
     if has is None:
         return UNSEEN
+    if not has and seen.readings.get("quorum") is False:
+        return Health.UNKNOWN, "there is no majority that could elect one"
     return WELL if has else (Health.BROKEN, f"it follows nobody in term {_term(seen)}")
 
 
 def _lag(seen: Seen, options: Options) -> Opinion:
-    lag, behind_s = _number(seen, "lag"), _number(seen, "behind_s")
+    lag, behind_s = number_of(seen, "lag"), number_of(seen, "behind_s")
     if lag is None or behind_s is None:
         return Health.UNKNOWN, "there is no leader to compare it with"
     if lag > options.lag_max or behind_s > options.behind_s_max:
@@ -202,39 +179,33 @@ def _lag(seen: Seen, options: Options) -> Opinion:
     return WELL
 
 
-def _quota(seen: Seen, options: Options) -> Opinion:
-    ratio = _number(seen, "quota_ratio")
-    if ratio is None:
-        return Health.UNKNOWN, "its quota is not known"
-    if ratio <= options.quota_ratio_max:
-        return WELL
-    size, quota = _number(seen, "db_bytes") or 0, _number(seen, "quota_bytes") or 0
-    return Health.BROKEN, f"{size / MB:.0f} MB of {quota / MB:.0f} MB are used ({ratio:.0%})"
-
-
-def _alarm(seen: Seen) -> Opinion:
-    alarms = seen.readings.get("alarms")
-    if alarms is None:
-        return UNSEEN
-    return (Health.BROKEN, f"it raised {alarms}") if alarms else WELL
+def _settings(seen: Seen) -> Opinion:
+    differs = seen.readings.get("settings_differ")
+    if differs is None:
+        return Health.UNKNOWN, "its settings could not be compared"
+    return (Health.BROKEN, str(seen.readings.get("settings_differing"))) if differs else WELL
 
 
 def _read(seen: Seen, options: Options) -> Opinion:
     if not seen.readings.get("has_leader"):
         return Health.UNKNOWN, "it follows no leader that could answer"
+    if seen.readings.get("read_denied"):
+        return Health.UNKNOWN, "it does not let us in"
     if error := seen.readings.get("read_error"):
         return Health.BROKEN, f"a linearizable read fails: {error}"
-    return _within(_number(seen, "read_ms"), options.read_ms_max, "a linearizable read")
+    return _within(number_of(seen, "read_ms"), options.read_ms_max, "a linearizable read")
 
 
-def _write(seen: Seen, observation: Observation, options: Options) -> Opinion:
+def _write(seen: Seen, observation: Observation, options: Options) -> Opinion | None:
     if not options.write_probe:
         return None
     if "write_error" not in seen.readings:
         return _spoken_for(observation, "write_error")
+    if seen.readings.get("write_denied"):
+        return Health.UNKNOWN, "it does not let us write"
     if error := seen.readings["write_error"]:
         return Health.BROKEN, f"a write fails: {error}"
-    return _within(_number(seen, "write_ms"), options.write_ms_max, "a write")
+    return _within(number_of(seen, "write_ms"), options.write_ms_max, "a write")
 
 
 def _peers(seen: Seen) -> Opinion:
@@ -251,12 +222,12 @@ def _agrees(seen: Seen) -> Opinion:
     return WELL if agrees else (Health.BROKEN, "it holds other keys or values than the rest")
 
 
-def _lease(seen: Seen, observation: Observation, options: Options) -> Opinion:
+def _lease(seen: Seen, observation: Observation, options: Options) -> Opinion | None:
     if not options.lease_ttl_s:
         return None
     if problem := seen.readings.get("lease_problem"):
         return Health.UNKNOWN, f"no lease can be looked at: {problem}"
-    error_s = _number(seen, "lease_error_s")
+    error_s = number_of(seen, "lease_error_s")
     if error_s is None:
         return _spoken_for(observation, "lease_error_s")
     if abs(error_s) <= options.lease_error_s_max:
@@ -265,18 +236,8 @@ def _lease(seen: Seen, observation: Observation, options: Options) -> Opinion:
     return Health.BROKEN, f"a lease ends {abs(error_s):.0f} s {when} than it should"
 
 
-def _history(seen: Seen, options: Options) -> Opinion:
-    history, in_use = _number(seen, "history_ratio"), _number(seen, "in_use_ratio")
-    if history is None or in_use is None:
-        return Health.UNKNOWN, "it does not say how much of it is history"
-    if history <= options.history_ratio_max or in_use <= options.history_quota_ratio_max:
-        return WELL
-    kept = _number(seen, "revisions_kept") or 0
-    return Health.BROKEN, f"{kept:g} revisions are kept, {in_use:.0%} of the quota in use"
-
-
-def _disk(seen: Seen, options: Options) -> Opinion:
-    ratio, free = _number(seen, "disk_ratio"), _number(seen, "disk_free_bytes")
+def _disk(seen: Seen, options: Options) -> Opinion | None:
+    ratio, free = number_of(seen, "disk_ratio"), number_of(seen, "disk_free_bytes")
     if ratio is None or free is None:
         return None  # its disk is not on this machine
     if ratio <= options.disk_ratio_max or free >= options.disk_free_bytes_min:
@@ -284,8 +245,8 @@ def _disk(seen: Seen, options: Options) -> Opinion:
     return Health.BROKEN, f"it is {ratio:.0%} full, {free / MB:.0f} MB are left"
 
 
-def _log(seen: Seen, options: Options) -> Opinion:
-    size = _number(seen, "log_bytes")
+def _log(seen: Seen, options: Options) -> Opinion | None:
+    size = number_of(seen, "log_bytes")
     if size is None:
         return None
     return WELL if size <= options.log_bytes_max else (Health.BROKEN, f"it has {size / MB:.0f} MB")
@@ -306,8 +267,3 @@ def _spoken_for(observation: Observation, reading: str) -> Opinion:
 
 def _term(seen: Seen) -> str:
     return str(seen.readings.get("raft_term", "?"))
-
-
-def _number(seen: Seen, name: str) -> float | None:
-    value = seen.readings.get(name)
-    return None if isinstance(value, bool) or not isinstance(value, int | float) else value

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from operator_protocols.domain.target import Target
 from operator_sre.subjects.etcd.client import number
 
-__all__ = ["KIND", "Member", "alarms_from", "hex_of", "member_of", "members_from", "quorum_of"]
+__all__ = [
+    "CLUSTER",
+    "KIND",
+    "Member",
+    "alarms_from",
+    "hex_of",
+    "member_of",
+    "members_from",
+    "quorum_of",
+    "with_cluster",
+]
 
 KIND = "member"
+CLUSTER = "cluster"  # what all members are together: a target without a process
 MEMBERS_MAX = 100
 _ALARM = re.compile(r"(?:memberID:(\d{1,20}) )?alarm:([A-Z]{1,20})")
 
@@ -59,6 +71,28 @@ def member_of(target: Target, members: Iterable[Member], *, id_: int = 0) -> Mem
             if fits(member):
                 return member
     return None
+
+
+def with_cluster(targets: Sequence[Target], *, slow_leader: str = "") -> tuple[Target, ...]:
+    """The targets, and the cluster as one more of them, which every member needs.
+
+    What breaks for all members at once breaks there, once. Who follows a leader that is slow needs
+    that leader as well. Where there is no member there is no cluster.
+    """
+    if not any(target.kind == KIND for target in targets):
+        return tuple(targets)
+    taken = {target.name for target in targets}
+    names = (CLUSTER if turn == 1 else f"{CLUSTER}-{turn}" for turn in count(1))
+    name = next(name for name in names if name not in taken)
+    members = (_needing(target, name, slow_leader) for target in targets)
+    return (*members, Target(name, CLUSTER))
+
+
+def _needing(target: Target, cluster: str, leader: str) -> Target:
+    if target.kind != KIND:
+        return target
+    needs = (cluster, leader) if leader and leader != target.name else (cluster,)
+    return replace(target, depends_on=(*target.depends_on, *needs))
 
 
 def alarms_from(errors: object) -> list[tuple[int, str]]:

@@ -30,6 +30,11 @@ class Hearing:
     def __init__(self) -> None:
         self._samples: dict[str, deque[_Sample]] = {}
 
+    def listened(self, one: Glimpse, at: float) -> bool:
+        """Whether it was counted a while ago as well, so that silence can be told."""
+        samples = self._samples.get(one.target.name, ())
+        return any(each.at <= at - WINDOW_S and each.id == one.id for each in samples)
+
     def deaf_to(self, one: Glimpse, at: float) -> frozenset[str]:
         """The peers, by their id in hex, from which nothing has come for a while."""
         samples = self._samples.setdefault(one.target.name, deque(maxlen=SAMPLES_MAX))

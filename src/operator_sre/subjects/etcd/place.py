@@ -8,8 +8,18 @@ from pathlib import Path
 
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target
+from operator_sre.subjects.etcd.settings import SHARED, reading_of
 
-__all__ = ["CONFIG_FILE", "config_file", "data_dir", "local_readings", "setting", "with_setting"]
+__all__ = [
+    "CONFIG_FILE",
+    "config_file",
+    "data_dir",
+    "line_of",
+    "local_readings",
+    "setting",
+    "with_line",
+    "with_setting",
+]
 
 CONFIG_FILE = "etcd.yml"
 CONFIG_BYTES_MAX = 64 * 1024
@@ -52,9 +62,21 @@ def setting(text: str, name: str) -> str:
     return match[1].strip("'\"") if match is not None else ""
 
 
+def line_of(text: str, name: str) -> str:
+    """The whole line of one setting on the top level of the file; "" when it is not there."""
+    match = re.search(rf"^{re.escape(name)}:.*$", text, re.MULTILINE)
+    return match[0].rstrip() if match is not None else ""
+
+
 def with_setting(text: str, name: str, value: str) -> str:
     """The same text with another value of one setting, which is added where it was not there."""
-    line = f"{name}: {value}"
+    return with_line(text, name, f"{name}: {value}")
+
+
+def with_line(text: str, name: str, line: str) -> str:
+    """The same text with another line for one setting; with "" it is not set any more."""
+    if not line:
+        return re.sub(rf"^{re.escape(name)}:.*\n?", "", text, flags=re.MULTILINE)
     pattern = re.compile(rf"^{re.escape(name)}:.*$", re.MULTILINE)
     if pattern.search(text):
         return pattern.sub(lambda match: line, text, count=1)
@@ -75,13 +97,21 @@ def data_dir(target: Target) -> Path | None:
 
 
 def local_readings(target: Target, *, down: bool) -> dict[str, Value]:
-    """Room on its disk and size of its log; of one that is down, also whether its data is damaged.
+    """Room on its disk, size of its log and what its file sets; of one that is down, also whether
+    its data is damaged.
 
     Nothing is read where it does not run on this machine. Never raises.
     """
     readings: dict[str, Value] = {}
     if target.runs_at:
         return readings
+    try:
+        if (file := config_file(target)) is not None:
+            with file.open(encoding="utf-8") as lines:
+                text = lines.read(CONFIG_BYTES_MAX)
+            readings |= {reading_of(name): setting(text, name) for name in SHARED}
+    except (OSError, ValueError):
+        pass
     try:
         if target.data_dir:
             disk = os.statvfs(target.data_dir)

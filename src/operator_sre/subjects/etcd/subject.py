@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
@@ -15,12 +16,14 @@ from operator_sre.subjects.etcd.cluster import Cluster, agreement, status_readin
 from operator_sre.subjects.etcd.glimpse import Glimpse, glimpse_of
 from operator_sre.subjects.etcd.invariants import invariants_of
 from operator_sre.subjects.etcd.lease import LeaseClock
-from operator_sre.subjects.etcd.members import KIND
+from operator_sre.subjects.etcd.members import KIND, with_cluster
 from operator_sre.subjects.etcd.metrics import quantile_of
 from operator_sre.subjects.etcd.options import options_from
-from operator_sre.subjects.etcd.peers import Hearing
+from operator_sre.subjects.etcd.peers import WINDOW_S, Hearing
 from operator_sre.subjects.etcd.place import local_readings
 from operator_sre.subjects.etcd.probes import Probed, probe
+from operator_sre.subjects.etcd.settings import Differing, differing, shared_in
+from operator_sre.subjects.etcd.whole import whole_of
 
 __all__ = ["EtcdCluster"]
 
@@ -29,7 +32,10 @@ FSYNC_AT = 0.99
 
 
 class EtcdCluster:
-    """Members of kind `member`; each is asked by itself, so that one that is gone hides nobody."""
+    """Members of kind `member`; each is asked by itself, so that one that is gone hides nobody.
+
+    What they are together is one more target, the cluster, which every one of them needs.
+    """
 
     def __init__(self, settings: SubjectSettings) -> None:
         self._settings = settings
@@ -45,10 +51,12 @@ class EtcdCluster:
         self._hearing = Hearing()
         self._hashed_at: float | None = None
         self._agrees: dict[tuple[str, int], bool] = {}
+        self._slow_leader = ""
+        self._lost_at: float | None = None
 
     def targets(self) -> Sequence[Target]:
-        """Its parts as they are now."""
-        return self._settings.targets()
+        """Its parts as they are now, and the cluster that they are together."""
+        return with_cluster(self._settings.targets(), slow_leader=self._slow_leader)
 
     async def observe(self) -> Observation:
         """Look once. ObservationError when there is nothing to look at."""
@@ -58,7 +66,7 @@ class EtcdCluster:
         members = [target for target in targets if target.kind == KIND]
         async with Etcd(self._settings, self._tokens) as etcd:
             glimpses = await asyncio.gather(*(glimpse_of(etcd, one) for one in members))
-            cluster = Cluster(glimpses)
+            cluster = await self._listening(etcd, Cluster(glimpses))
             probed = await probe(
                 etcd,
                 cluster,
@@ -73,21 +81,42 @@ class EtcdCluster:
             *(asyncio.to_thread(local_readings, one.target, down=not one.up) for one in glimpses)
         )
         seen = self._seen(cluster, probed, beside)
-        strange = [target for target in targets if target.kind != KIND]
+        asked = [*probed.reads.values(), *([probed.write] if probed.write is not None else [])]
+        if members:  # the cluster comes behind all that were given
+            seen.append(whole_of(targets[-1].name, seen, refused=cluster.refusal(asked)))
+        strange = [target for target in self._settings.targets() if target.kind != KIND]
         seen += [Seen(one.name, problem=f"its kind {one.kind!r} is not known") for one in strange]
         return Observation(self.name, self._settings.clock.now(), tuple(seen))
+
+    async def _listening(self, etcd: Etcd, cluster: Cluster) -> Cluster:
+        """The same; where a member is silent, long enough to tell whether the leader hears it."""
+        leader, clock = cluster.leader, self._settings.clock
+        silent = [one for one in cluster.glimpses if not one.up]
+        told = [one for one in silent if cluster.heard(one, frozenset()) is not None]
+        if leader is None or not told or self._hearing.listened(leader, clock.monotonic()):
+            return cluster
+        self._hearing.deaf_to(leader, clock.monotonic())
+        await clock.sleep(WINDOW_S)
+        again = await glimpse_of(etcd, leader.target)
+        return Cluster([again if one is leader else one for one in cluster.glimpses])
 
     def _seen(
         self, cluster: Cluster, probed: Probed, beside: Sequence[dict[str, Value]]
     ) -> list[Seen]:
         """What was seen of every member, with what holds for the whole cluster."""
         at = self._settings.clock.monotonic()
+        leader = cluster.leader
+        listened = leader is not None and self._hearing.listened(leader, at)
         deaf = {one.target.name: self._hearing.deaf_to(one, at) for one in cluster.up}
         lost = cluster.lost_peers(deaf)
+        quorum = cluster.quorum(probed.reads)
+        self._lost_at = None if quorum is not False else (self._lost_at or at)
         whole: dict[str, Value] = {
             "kind": KIND,
-            "quorum": cluster.quorum(probed.reads),
+            "quorum": quorum,
+            "quorum_lost_s": 0.0 if self._lost_at is None else round(at - self._lost_at, 1),
             "voters": cluster.voters,
+            "voters_up": cluster.voters_up,
             "healthy_voters": cluster.healthy_voters,
         }
         seen = []
@@ -97,10 +126,15 @@ class EtcdCluster:
                 readings |= self._readings(one, cluster, probed)
                 readings["peers_lost"] = lost.get(one.target.name)
             elif not one.problem:
-                stranger = "what answers there is not etcd: " if one.status.strange else ""
-                readings |= {"reachable": False, "error": stranger + one.status.error}
+                stranger = one.status.strange
+                who = "what answers there is not etcd: " if stranger else ""
+                readings |= {"reachable": False, "error": who + one.status.error}
+                readings["stranger"] = stranger
+                if leader is not None and listened:
+                    readings["heard"] = cluster.heard(one, deaf[leader.target.name])
             seen.append(Seen(one.target.name, readings, one.problem))
-        return seen
+        self._slow_leader = next((one.target for one in seen if _leads_slowly(one)), "")
+        return _compared(seen)
 
     def _readings(self, one: Glimpse, cluster: Cluster, probed: Probed) -> dict[str, Value]:
         readings: dict[str, Value] = {"reachable": True, **status_readings(one, cluster)}
@@ -112,13 +146,16 @@ class EtcdCluster:
         if read is not None:
             readings["read_ms"] = round(read.took_s * 1000, 1) if read.ok else None
             readings["read_error"] = read.error
-            readings["read_slow"] = read.took_s * 1000 > self._options.read_ms_max or not read.ok
+            readings["read_denied"] = read.denied
+            late = read.took_s * 1000 > self._options.read_ms_max
+            readings["read_slow"] = late or not (read.ok or read.denied)
         speaker = cluster.speaker
         readings["spoke_for_all"] = speaker is one
         if speaker is one and probed.write is not None:
             written = probed.write
             readings["write_ms"] = round(written.took_s * 1000, 1) if written.ok else None
             readings["write_error"] = written.error
+            readings["write_denied"] = written.denied
             readings["write_slow"] = written.took_s * 1000 > self._options.write_ms_max
         if speaker is one:
             readings |= probed.lease
@@ -151,6 +188,8 @@ class EtcdCluster:
             found["revisions_kept"] = kept
             found["history_ratio"] = round(history, 4)
             found["mostly_history"] = history > options.history_ratio_max
+            much = quota and used / quota > options.history_quota_ratio_max
+            found["history_weighs"] = bool(found["mostly_history"] and much)
         return found
 
     def _lag(self, one: Glimpse, cluster: Cluster) -> dict[str, Value]:
@@ -190,6 +229,33 @@ class EtcdCluster:
         ids = {one.target.name: one.id for one in cluster.up}
         found = agreement(probed.hashes or {})
         self._agrees = {(name, ids[name]): agrees for name, agrees in found.items()}
+
+
+def _compared(seen: Sequence[Seen]) -> list[Seen]:
+    """The same, and of every member that is up whether it has the settings of the others."""
+    up = {one.target: shared_in(one.readings) for one in seen if one.readings.get("reachable")}
+    alone = len(seen) == 1  # and cannot differ from anybody
+    known = {name: settings for name, settings in up.items() if settings or alone}
+    found = differing(known) if len(known) > 1 or alone else {}
+    return [
+        replace(one, readings={**one.readings, **_differing(found[one.target])})
+        if one.target in found
+        else one
+        for one in seen
+    ]
+
+
+def _differing(found: Differing) -> dict[str, Value]:
+    told = [
+        f"{name} is {own or 'not set'}"
+        + (f" and {most or 'not set'} at the others" if most is not None else "")
+        for name, (own, most) in found.items()
+    ]
+    return {"settings_differ": bool(found), "settings_differing": ", ".join(told)}
+
+
+def _leads_slowly(seen: Seen) -> bool:
+    return seen.readings.get("is_leader") is True and seen.readings.get("write_slow") is True
 
 
 def _whole(readings: dict[str, Value], name: str) -> int:

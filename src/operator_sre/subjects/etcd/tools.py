@@ -9,6 +9,7 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSource, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import SubjectSettings, Tool
+from operator_sre.subjects.etcd.align import ALIGN_SETTINGS, align_settings
 from operator_sre.subjects.etcd.cluster import Cluster, agreement
 from operator_sre.subjects.etcd.deed import Deed, Done, EtcdTool, Refusal
 from operator_sre.subjects.etcd.glimpse import Glimpse
@@ -68,7 +69,7 @@ DISARM_ALARM = ToolSpec(
     name="disarm_alarm",
     sentence="Take back the alarms of one member, or of all, when their reason is gone.",
     parameters=(
-        Parameter("target", "the member; all when it is not named", required=False, default=""),
+        Parameter("member", "the member; all when it is not named", required=False, default=""),
     ),
     source=ToolSource.SUBJECT,
     risk=Risk.LOW,
@@ -123,6 +124,7 @@ def etcd_tools(settings: SubjectSettings) -> Sequence[Tool]:
         EtcdTool(DISARM_ALARM, settings, disarm_alarm),
         EtcdTool(MOVE_LEADER, settings, move_leader),
         EtcdTool(FREE_SPACE, settings, free_space),
+        EtcdTool(ALIGN_SETTINGS, settings, align_settings),
         EtcdTool(REPLACE_MEMBER, settings, replace_member),
     )
 
@@ -160,7 +162,7 @@ async def compact(deed: Deed) -> Done:
 async def disarm_alarm(deed: Deed) -> Done:
     """Only where the reason is gone; else the next write would raise it again."""
     await deed.need_quorum()
-    only = deed.glimpse(deed.text("target")).id if deed.text("target") else 0
+    only = deed.glimpse(deed.text("member")).id if deed.text("member") else 0
     alarms = {
         (id_, kind)
         for one in deed.cluster.up

@@ -68,6 +68,12 @@ class Witness:
             raise RigError(f"{target.name} did not do {path!r}: {answer.error}.")
         return answer.body
 
+    async def quota(self, target: Target) -> int:
+        """The quota that it runs with; 0 when it does not say."""
+        text = (await self._etcd.metrics(target)).text
+        lines = [line for line in text.splitlines() if line.startswith(QUOTA)]
+        return int(float(lines[0].split()[1])) if lines else 0
+
     async def compact(self, target: Target) -> None:
         """Forget all history that there is."""
         header = (await self.status(target)).get("header", {})
@@ -103,12 +109,12 @@ class Witness:
     async def in_use_ratio(self) -> float:
         """How much of the quota is in use where it is most."""
         found = [await self.status(target) for target in self.members]
-        return max(number(one, "dbSizeInUse") for one in found) / await self._quota()
+        return max(number(one, "dbSizeInUse") for one in found) / await self._least_quota()
 
     async def size_ratio(self) -> float:
         """How much of the quota the largest file takes."""
         found = [await self.status(target) for target in self.members]
-        return max(number(one, "dbSize") for one in found) / await self._quota()
+        return max(number(one, "dbSize") for one in found) / await self._least_quota()
 
     async def hashes(self) -> dict[str, object]:
         """The hash of every member's keys at one revision, by peers' own way of asking."""
@@ -123,10 +129,8 @@ class Witness:
             hashes[target.name] = answer.body.get("hash", answer.error)
         return hashes
 
-    async def _quota(self) -> int:
-        text = (await self._etcd.metrics(self.members[0])).text
-        lines = [line for line in text.splitlines() if line.startswith(QUOTA)]
-        return int(float(lines[0].split()[1])) if lines else 1
+    async def _least_quota(self) -> int:
+        return min([await self.quota(target) for target in self.members]) or 1
 
 
 @asynccontextmanager

@@ -24,6 +24,22 @@ _HUNG: Mapping[str, Mapping[str, float]] = {
     "port": {"silent": 0.8, "refused": 0.16, "closed": 0.01, "answers": 0.02, "unknown": 0.01},
     "log": {"quiet": 0.45, "errors": 0.45, "ended": 0.05, "unknown": 0.05},
 }
+_DEAD: Mapping[str, Mapping[str, float]] = {
+    "process": {"dead": 0.96, "alive": 0.01, "stopped": 0.01, "unknown": 0.02},
+    "port": {"refused": 0.95, "answers": 0.01, "silent": 0.02, "closed": 0.01, "unknown": 0.01},
+    "log": {"quiet": 0.35, "errors": 0.35, "ended": 0.25, "unknown": 0.05},
+}
+_STOPPED: Mapping[str, Mapping[str, float]] = {
+    "process": {"stopped": 0.97, "alive": 0.01, "dead": 0.01, "unknown": 0.01},
+    "port": {"silent": 0.95, "refused": 0.02, "answers": 0.01, "closed": 0.01, "unknown": 0.01},
+    "log": {"quiet": 0.6, "errors": 0.3, "ended": 0.05, "unknown": 0.05},
+}
+# It ended, and somebody else answers in its place.
+_REPLACED: Mapping[str, Mapping[str, float]] = {
+    "process": {"dead": 0.96, "alive": 0.01, "stopped": 0.01, "unknown": 0.02},
+    "port": {"answers": 0.45, "silent": 0.25, "closed": 0.25, "refused": 0.04, "unknown": 0.01},
+    "log": {"errors": 0.4, "ended": 0.35, "quiet": 0.2, "unknown": 0.05},
+}
 
 
 def _terminate(reading: str, whose: str) -> Remedy:
@@ -74,15 +90,71 @@ _RESTART = _remedy(
     Risk.MEDIUM,
 )
 
+_RESUME = Remedy(
+    tool="resume_node",
+    sentence="let it go on where it was stopped",
+    trade_off="it goes on with whatever it was doing, and its clients may have given up",
+    risk=Risk.LOW,
+    reversible=True,
+)
+# What is away when a server is; a client that is away is nothing but that.
+_AWAY = ("server_down", "no_primary", "replica_detached", "replication_lag")
+
 CAUSES: tuple[Cause, ...] = (
+    Cause(
+        name="process_dead",
+        sentence="its process is gone",
+        prior=0.5,
+        predicts=_DEAD,
+        remedies=(_RESTART,),
+        breaks=(*_AWAY, "client_down"),
+        shows={"up": False},
+    ),
+    Cause(
+        name="process_paused",
+        sentence="its process is stopped and gets no processor time",
+        prior=0.15,
+        predicts=_STOPPED,
+        remedies=(_RESUME, _RESTART),
+        breaks=_AWAY,
+        shows={"up": False},
+    ),
     Cause(
         name="process_hung",
         sentence="its process runs but serves nobody",
         prior=0.1,
         predicts=_HUNG,
         remedies=(_RESTART,),
-        breaks=("server_down", "no_primary", "replica_detached", "replication_lag"),
+        breaks=_AWAY,
+        shows={"up": False, "heard": True},
+    ),
+    # It may as well be the wire: what runs and is heard by nobody is not ours to restart.
+    Cause(
+        name="unreachable",
+        sentence="it runs, and nobody reaches it, neither we nor the other servers",
+        prior=0.1,
+        predicts=_HUNG,
+        kinds=_SERVER,
+        breaks=_AWAY,
+        shows={"up": False, "heard": False},
+    ),
+    # Whose process that is, and whether it may go, is not known here.
+    Cause(
+        name="port_occupied",
+        sentence="another process listens where it should, so that it cannot start",
+        prior=0.1,
+        predicts=_REPLACED,
+        kinds=_SERVER,
+        breaks=_AWAY,
         shows={"up": False},
+    ),
+    _cause(
+        "memory_short",
+        "it lives and has no memory left to serve anybody with",
+        0.2,
+        _AWAY,
+        _RESTART,
+        shows={"up": False, "memory_short": True},
     ),
     _cause(
         "lock_held",
@@ -190,7 +262,7 @@ CAUSES: tuple[Cause, ...] = (
         "two servers take writes, each for itself",
         0.3,
         ("two_primaries",),
-        shows={"role": "primary"},
+        shows={"another_writes": True},
     ),
     _cause(
         "settings_edited",
@@ -210,6 +282,13 @@ CAUSES: tuple[Cause, ...] = (
         "its files of settings have an error, so that nothing of them is loaded",
         0.3,
         ("bad_configuration",),
+        _remedy(
+            "disable_setting",
+            "take the line out that makes no sense, and load the rest",
+            "what else was written into the files takes effect",
+            Risk.MEDIUM,
+            {"name": "{configuration_error_name}"},
+        ),
         shows={"files_wrong": True},
     ),
     _cause(
@@ -225,6 +304,13 @@ CAUSES: tuple[Cause, ...] = (
         "a large table has no index for what is asked",
         0.3,
         ("missing_index",),
+        _remedy(
+            "create_index",
+            "create an index on the column that tells its rows apart",
+            "writes to the table cost a little more, and its disk is busy for a while",
+            Risk.HIGH,
+            {"table": "{scanned_table}"},
+        ),
         shows={"rows_scanned": True},
     ),
     _cause(
@@ -232,7 +318,14 @@ CAUSES: tuple[Cause, ...] = (
         "dead rows are not cleaned up",
         0.2,
         ("dead_tuples",),
-        shows={"rows_dead": True},
+        _remedy(
+            "vacuum_table",
+            "switch its cleaning on again and clean it now",
+            "its disk is busy for a while",
+            Risk.MEDIUM,
+            {"table": "{dead_tuples_table}"},
+        ),
+        shows={"rows_dead": True, "transaction_idles": False, "transaction_lasts": False},
     ),
     _cause(
         "disk_full",
@@ -253,6 +346,12 @@ CAUSES: tuple[Cause, ...] = (
         "something writes a lot into its log",
         0.2,
         ("log_size",),
+        _remedy(
+            "rotate_log",
+            "keep a compressed copy of its log and begin it anew",
+            "what is written in that moment is lost, and it grows again while its reason stays",
+            Risk.MEDIUM,
+        ),
         shows={"log_grown": True},
     ),
 )

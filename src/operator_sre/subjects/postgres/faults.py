@@ -80,10 +80,15 @@ FAULTS: tuple[Fault, ...] = (
     slowed("latency", "server", breaks=("high_latency",), delay_s=DELAY_S),
     cut_off("network_partition", "server", breaks=DETACHED, others=("server",)),
     cut_off("network_isolation", "server", breaks=AWAY),
-    filled("disk_pressure", "server", breaks=("disk_space",), left_bytes=LEFT_BYTES),
+    # What lies on a disk, and what of it may go, is known to people only.
+    replace(
+        filled("disk_pressure", "server", breaks=("disk_space",), left_bytes=LEFT_BYTES),
+        end=RightEnd.ESCALATED,
+    ),
     limited("memory_limit", "server", breaks=AWAY, memory_bytes=MEMORY_BYTES_MAX),
     limited("files_limit", "server", breaks=AWAY, files=FILES_MAX),
-    occupied("port_taken", "server", breaks=AWAY),
+    # Whose process holds the port, and whether it may go, is known to people only.
+    replace(occupied("port_taken", "server", breaks=AWAY), end=RightEnd.ESCALATED),
     flooded("log_flood", "server", breaks=("log_size",)),
     killed("client_kill", "client", breaks=("client_down",)),
     _inside(

@@ -202,9 +202,16 @@ def _files(part: Mapping[str, Any]) -> dict[str, Value]:
     return {
         "configuration_errors": int(part["errors"]),
         "configuration_error": f"{place}: {what}"[:TEXT_MAX] if error else None,
+        "configuration_error_name": _setting_name(error),
         "settings_unloaded": len(unloaded),
         "settings_unloaded_names": _names(unloaded),
     }
+
+
+def _setting_name(error: Mapping[str, Any]) -> str | None:
+    """The setting that has an error; None where it is none, or its line cannot be read."""
+    name = str(error.get("name") or "")
+    return name if re.fullmatch(r"[A-Za-z_][\w.]*", name) else None
 
 
 def _sizes(part: Mapping[str, Any]) -> dict[str, Value]:

@@ -7,12 +7,16 @@ from operator_protocols.domain.verdict import Risk
 
 __all__ = [
     "CANCEL_QUERY",
+    "CREATE_INDEX",
+    "DISABLE_SETTING",
     "DROP_SLOT",
     "PROMOTE",
     "RELOAD",
     "RESUME_REPLAY",
+    "ROTATE_LOG",
     "TERMINATE_BACKEND",
     "TERMINATE_IDLE",
+    "VACUUM_TABLE",
 ]
 
 TIMEOUT_S = 60.0
@@ -129,4 +133,71 @@ PROMOTE = ToolSpec(
     verify="A look shows just one primary.",
     timeout_s=TIMEOUT_S,
     ends=("primary_lost",),
+)
+
+_TABLE = Parameter("table", "its name with its schema, as schema.table", minimum=3, maximum=127)
+
+DISABLE_SETTING = ToolSpec(
+    name="disable_setting",
+    sentence="Take a setting that makes no sense out of the files of a server, and load them.",
+    parameters=(_TARGET, Parameter("name", "the name of the setting", minimum=1, maximum=63)),
+    risk=Risk.MEDIUM,
+    changes=True,
+    source=ToolSource.SUBJECT,
+    idempotent=True,
+    expected="Its line is a comment, or is reset by ALTER SYSTEM; the rest of the files is loaded.",
+    verify="A look shows no error in its files.",
+    timeout_s=TIMEOUT_S,
+    ends=("settings_wrong",),
+)
+
+CREATE_INDEX = ToolSpec(
+    name="create_index",
+    sentence="Create an index on a column of a large table, while everybody goes on.",
+    parameters=(
+        _TARGET,
+        _TABLE,
+        Parameter(
+            "column",
+            "the column; without it the only one that tells rows apart and has no index",
+            required=False,
+            default="",
+            maximum=63,
+        ),
+    ),
+    risk=Risk.HIGH,
+    changes=True,
+    source=ToolSource.SUBJECT,
+    idempotent=True,
+    expected="Questions for that column use the index; writes to the table cost a little more.",
+    verify="A look shows that the table is not read row by row any more.",
+    timeout_s=TIMEOUT_S,
+    ends=("index_missing",),
+)
+
+VACUUM_TABLE = ToolSpec(
+    name="vacuum_table",
+    sentence="Let a table be vacuumed again where that was switched off, and vacuum it now.",
+    parameters=(_TARGET, _TABLE),
+    risk=Risk.MEDIUM,
+    changes=True,
+    source=ToolSource.SUBJECT,
+    idempotent=True,
+    expected="Dead rows are gone, and autovacuum goes on with it; its disk is busy meanwhile.",
+    verify="A look shows few dead rows.",
+    timeout_s=TIMEOUT_S,
+    ends=("vacuum_behind",),
+)
+
+ROTATE_LOG = ToolSpec(
+    name="rotate_log",
+    sentence="Keep what a log holds in a compressed copy beside it, and begin it anew.",
+    parameters=(_TARGET,),
+    risk=Risk.MEDIUM,
+    changes=True,
+    source=ToolSource.SUBJECT,
+    expected="The log is short, and nothing of it is lost but what came in that moment.",
+    verify="A look shows a short log.",
+    timeout_s=TIMEOUT_S,
+    ends=("log_long",),
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import MissingExtraError, ObservationError
 from operator_protocols.ports import Invariant, SubjectSettings
+from operator_sre.subjects.postgres.comparing import compared
 from operator_sre.subjects.postgres.invariants import invariants_of
 from operator_sre.subjects.postgres.login import login_of
 from operator_sre.subjects.postgres.places import runs, seen_here
@@ -32,6 +32,9 @@ __all__ = ["CLIENT", "SERVER", "Postgres"]
 SERVER = "server"
 CLIENT = "client"
 WHY_CHARACTERS_MAX = 160
+COUNT_S = 1.5  # servers add up what their sessions did about once a second
+# What a server says that lives and cannot serve anybody for want of memory.
+NO_MEMORY = ("out of memory", "cannot allocate memory", "could not fork")
 NOT_A_MONITOR = "our role may not see what others do: GRANT pg_monitor to it"
 
 
@@ -58,7 +61,7 @@ class Postgres:
         if not targets:
             raise ObservationError(f"{self.name!r} has no targets to look at.")
         seen = await asyncio.gather(*(self._seen(target) for target in targets))
-        return Observation(self.name, self._settings.clock.now(), tuple(_compared(seen)))
+        return Observation(self.name, self._settings.clock.now(), tuple(compared(seen)))
 
     async def _seen(self, target: Target) -> Seen:
         if target.kind == CLIENT:
@@ -73,16 +76,27 @@ class Postgres:
             async with opened(target, login, timeout_s=timeout_s) as session:
                 return await self._asked(target, session, readings)
         except RefusedError as refused:
-            return _refused(target, refused, readings)
+            return self._refused(target, refused, readings)
         except TimeoutError:
-            return _refused(
-                target, RefusedError(Refusal.GONE, "it does not answer in time"), readings
-            )
+            late = RefusedError(Refusal.GONE, "it does not answer in time")
+            return self._refused(target, late, readings)
         except (MissingExtraError, ObservationError) as problem:
             return Seen(target.name, readings, str(problem))
         except driver().Error as error:
             why = " ".join(str(error).split())[:WHY_CHARACTERS_MAX]
             return Seen(target.name, readings, f"it cannot be asked: {why}")
+
+    def _refused(self, target: Target, refused: RefusedError, readings: dict[str, Value]) -> Seen:
+        """A server that lets nobody in is there; one that nobody hears from is not."""
+        if refused.kind is Refusal.DENIED:
+            return Seen(target.name, readings, f"it does not let us in: {refused.sentence}")
+        readings["error"] = refused.sentence
+        if refused.kind is Refusal.FULL:
+            readings |= {"reachable": True, "up": True, "exhausted": True}
+        else:
+            readings |= {"reachable": refused.kind is Refusal.NOT_NOW, "up": False}
+            readings["memory_short"] = any(one in refused.sentence.lower() for one in NO_MEMORY)
+        return Seen(target.name, {**readings, **symptoms_of(readings, self._thresholds)})
 
     async def _asked(self, target: Target, session: Session, readings: dict[str, Value]) -> Seen:
         version = session.connection.info.server_version
@@ -101,7 +115,7 @@ class Postgres:
             "latency_ms": round(latency_ms, 1),
             **readings_of(said),
             **blind,
-            **self._scanned(target.name, said),
+            **await self._scanned(target.name, said, asked, session),
         }
         connections, most = readings.get("connections"), readings.get("connections_max")
         if isinstance(connections, int) and isinstance(most, int):
@@ -109,10 +123,23 @@ class Postgres:
             readings["exhausted"] = connections >= most
         return Seen(target.name, {**readings, **symptoms_of(readings, self._thresholds)})
 
-    def _scanned(self, name: str, said: Mapping[str, Any]) -> dict[str, Value]:
-        """How many rows of large tables are read one by one, per second since the last look."""
-        now, scans = self._settings.clock.monotonic(), scans_of(said)
+    async def _scanned(
+        self, name: str, said: Mapping[str, Any], asked: Mapping[str, str], session: Session
+    ) -> dict[str, Value]:
+        """How many rows of large tables are read one by one, per second since the last look.
+
+        Whoever looks for the first time counts twice within this look.
+        """
+        clock, scans = self._settings.clock, scans_of(said)
         before = self._counted.get(name)
+        if before is None and "tables" in said:
+            before = (clock.monotonic(), scans)
+            await clock.sleep(min(COUNT_S, self._settings.timeout_s / 3))
+            try:
+                scans = scans_of((await _answers(session, {"tables": asked["tables"]}))[0])
+            except (TimeoutError, driver().Error):
+                before = None  # it has said all the rest
+        now = clock.monotonic()
         self._counted[name] = (now, scans)
         if before is None or now <= before[0]:
             return {"scans_counted": False}
@@ -159,43 +186,3 @@ def _client(target: Target) -> Seen:
     if target.process is None:
         return Seen(target.name, readings, "it has no process that could be looked at")
     return Seen(target.name, {**readings, "running": runs(target.process)})
-
-
-def _refused(target: Target, refused: RefusedError, readings: dict[str, Value]) -> Seen:
-    """A server that lets nobody in is there; one that nobody hears from is not."""
-    if refused.kind is Refusal.DENIED:
-        return Seen(target.name, readings, f"it does not let us in: {refused.sentence}")
-    readings["error"] = refused.sentence
-    if refused.kind is Refusal.FULL:
-        readings |= {"reachable": True, "up": True, "exhausted": True}
-    else:
-        readings |= {"reachable": refused.kind is Refusal.NOT_NOW, "up": False}
-    return Seen(target.name, readings)
-
-
-def _compared(seen: Sequence[Seen]) -> list[Seen]:
-    """How far each replica is behind, which only two servers together can tell."""
-    positions = [
-        position
-        for one in seen
-        if isinstance(position := one.readings.get("wal_position_bytes"), int)
-    ]
-    return [_behind(one, max(positions, default=None)) for one in seen]
-
-
-def _behind(seen: Seen, position: int | None) -> Seen:
-    readings = seen.readings
-    replayed, received = readings.get("replayed_bytes"), readings.get("received_bytes")
-    if readings.get("role") != "replica" or not isinstance(replayed, int):
-        return seen
-    known = position if position is not None else received
-    if not isinstance(known, int):
-        return seen
-    behind = max(0, known - replayed)
-    found: dict[str, Value] = {"lag_bytes": behind}
-    age_s = readings.get("replayed_age_s")
-    if not behind:
-        found["lag_s"] = 0.0
-    elif isinstance(age_s, int | float):
-        found["lag_s"] = age_s
-    return replace(seen, readings={**readings, **found})

@@ -14,8 +14,15 @@ from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Job, SubjectSettings, Tool
 from operator_sre.subjects.postgres import specs
+from operator_sre.subjects.postgres.calls import FILE_ERRORS, Call, RefusedCall
 from operator_sre.subjects.postgres.login import login_of
 from operator_sre.subjects.postgres.session import Refusal, RefusedError, Session, driver, opened
+from operator_sre.subjects.postgres.tools_inside import (
+    create_index,
+    disable_setting,
+    rotate_log,
+    vacuum_table,
+)
 
 __all__ = ["postgres_tools"]
 
@@ -49,62 +56,10 @@ SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, %s)) FROM (
 """
 _SLOT = "SELECT jsonb_build_object('active', active) FROM pg_replication_slots WHERE slot_name = %s"
 _USED_SLOT = "SELECT current_setting('primary_slot_name')"
-_FILE_ERRORS = """
-SELECT string_agg(file || ' line ' || line || ': ' || error, '; ') FROM (
-    SELECT regexp_replace(sourcefile, '.*/', '') AS file, sourceline AS line, error
-    FROM pg_file_settings WHERE error IS NOT NULL
-        AND coalesce(name, '') NOT IN (SELECT name FROM pg_settings WHERE pending_restart)
-    UNION ALL
-    SELECT 'pg_hba.conf', line_number, error FROM pg_hba_file_rules WHERE error IS NOT NULL
-    LIMIT 5) wrong
-"""
 _RECEIVES = "SELECT count(*) FROM pg_stat_wal_receiver WHERE status = 'streaming'"
 
 
-class _RefusedCall(Exception):
-    """The tool does not do it, and why."""
-
-    def __init__(self, why: str, category: FailureCategory = FailureCategory.RUNTIME) -> None:
-        super().__init__(why)
-        self.category = category
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """One call with arguments that fit."""
-
-    settings: SubjectSettings
-    target: Target
-    arguments: Mapping[str, Argument]
-    timeout_s: float
-
-    def pid(self) -> int:
-        """The session that is meant."""
-        value = self.arguments["pid"]
-        assert isinstance(value, int)
-        return value
-
-    def text(self, name: str) -> str:
-        """One of its texts."""
-        return str(self.arguments[name])
-
-    def others(self) -> list[Target]:
-        """Every other server of the subject."""
-        every = self.settings.targets()
-        return [one for one in every if one.kind == "server" and one.name != self.target.name]
-
-    async def ask_other(self, other: Target, sql: str) -> object:
-        """What another server answers; RefusedError when it cannot be asked."""
-        timeout_s = self.settings.timeout_s
-        login = login_of(self.settings, other)
-        try:
-            async with opened(other, login, timeout_s=timeout_s) as session:
-                return await session.ask(sql)
-        except TimeoutError:
-            raise RefusedError(Refusal.GONE, "it does not answer in time") from None
-
-
-Act = Callable[[_Call, Session], Awaitable[tuple[str, dict[str, Value]]]]
+Act = Callable[[Call, Session], Awaitable[tuple[str, dict[str, Value]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +88,12 @@ class _ServerTool:
             return _failed(why, FailureCategory.NOT_FOUND)
         given = {one.name: one.default for one in self.spec.parameters if not one.required}
         timeout_s = min(job.timeout_s, ACT_S_MAX)
-        call = _Call(self.settings, target, {**given, **arguments}, timeout_s)
+        call = Call(self.settings, target, {**given, **arguments}, timeout_s)
         try:
             login = login_of(self.settings, target, acting=True)
             async with opened(target, login, timeout_s=timeout_s, read_only=False) as session:
                 said, data = await self.act(call, session)
-        except _RefusedCall as refused:
+        except RefusedCall as refused:
             return _failed(str(refused), refused.category)
         except RefusedError as refused:
             why = f"{target.name} cannot be asked: {refused.sentence}."
@@ -162,66 +117,70 @@ def postgres_tools(settings: SubjectSettings) -> Sequence[Tool]:
         (specs.RELOAD, _reload),
         (specs.RESUME_REPLAY, _resume_replay),
         (specs.PROMOTE, _promote),
+        (specs.DISABLE_SETTING, disable_setting),
+        (specs.CREATE_INDEX, create_index),
+        (specs.VACUUM_TABLE, vacuum_table),
+        (specs.ROTATE_LOG, rotate_log),
     )
     return tuple(_ServerTool(spec, act, settings) for spec, act in acts)
 
 
-async def _terminate(call: _Call, session: Session) -> tuple[str, dict[str, Value]]:
+async def _terminate(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
     found = await _client_session(call, session)
     ended = await session.ask(_END, (ENDED_MS_MAX, call.pid()))
     if not ended:
-        raise _RefusedCall(f"The session {call.pid()} was told to end, and has not ended yet.")
+        raise RefusedCall(f"The session {call.pid()} was told to end, and has not ended yet.")
     application = found.get("application") or "a client"
     said = f"The session {call.pid()} of {application} on {call.target.name} is ended."
     return said, {"pid": call.pid(), "application": str(application)}
 
 
-async def _cancel(call: _Call, session: Session) -> tuple[str, dict[str, Value]]:
+async def _cancel(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
     found = await _client_session(call, session)
     if found.get("state") != "active":
-        raise _RefusedCall(f"The session {call.pid()} runs nothing: it is {found.get('state')}.")
+        raise RefusedCall(f"The session {call.pid()} runs nothing: it is {found.get('state')}.")
     if not await session.ask(_CANCEL, (call.pid(),)):
-        raise _RefusedCall(f"The session {call.pid()} runs nothing any more.")
+        raise RefusedCall(f"The session {call.pid()} runs nothing any more.")
     return f"What the session {call.pid()} runs is cancelled.", {"pid": call.pid()}
 
 
-async def _terminate_idle(call: _Call, session: Session) -> tuple[str, dict[str, Value]]:
+async def _terminate_idle(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
     application = call.text("application")
     idle_s = call.arguments["idle_s"]
     values = (ENDED_MS_MAX, application, idle_s, SESSIONS_MAX)
     ended = await session.ask(_END_IDLE, values)
     if not ended:
         why = f"No session of {application!r} has been idle for {idle_s} s."
-        raise _RefusedCall(why, FailureCategory.NOT_FOUND)
+        raise RefusedCall(why, FailureCategory.NOT_FOUND)
     return f"{ended} idle sessions of {application} are ended.", {"ended": int(ended)}
 
 
-async def _client_session(call: _Call, session: Session) -> Mapping[str, object]:
+async def _client_session(call: Call, session: Session) -> Mapping[str, object]:
     found = await session.ask(_SESSION, (call.pid(),))
     if not isinstance(found, Mapping):
-        raise _RefusedCall(
+        raise RefusedCall(
             f"{call.pid()} is not a session of a client on {call.target.name}; nothing was done.",
             FailureCategory.NOT_FOUND,
         )
     return found
 
 
-async def _drop_slot(call: _Call, session: Session) -> tuple[str, dict[str, Value]]:
+async def _drop_slot(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
     name = call.text("name")
     found = await session.ask(_SLOT, (name,))
     if not isinstance(found, Mapping):
         why = f"{call.target.name} has no slot {name!r}."
-        raise _RefusedCall(why, FailureCategory.NOT_FOUND)
+        raise RefusedCall(why, FailureCategory.NOT_FOUND)
     if found.get("active"):
-        raise _RefusedCall(f"The slot {name!r} is in use, and is not dropped.")
+        raise RefusedCall(f"The slot {name!r} is in use, and is not dropped.")
     for other in call.others():
         if await _needs(call, other, name):
-            raise _RefusedCall(f"The slot {name!r} belongs to {other.name}, and is not dropped.")
+            raise RefusedCall(f"The slot {name!r} belongs to {other.name}, and is not dropped.")
     await session.ask("SELECT pg_drop_replication_slot(%s)", (name,))
     return f"The slot {name} of {call.target.name} is dropped.", {"slot": name}
 
 
-async def _needs(call: _Call, other: Target, slot: str) -> bool:
+async def _needs(call: Call, other: Target, slot: str) -> bool:
     """Whether another server receives by this slot; by its name where it cannot be asked."""
     try:
         return await call.ask_other(other, _USED_SLOT) == slot
@@ -229,52 +188,52 @@ async def _needs(call: _Call, other: Target, slot: str) -> bool:
         return other.name.replace("-", "_") == slot
 
 
-async def _reload(call: _Call, session: Session) -> tuple[str, dict[str, Value]]:
-    errors = await session.ask(_FILE_ERRORS)
+async def _reload(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
+    errors = await session.ask(FILE_ERRORS)
     if errors:
-        raise _RefusedCall(
+        raise RefusedCall(
             f"The files of {call.target.name} have errors, and are not loaded: "
             f"{str(errors)[:WHY_CHARACTERS_MAX]}."
         )
     if not await session.ask("SELECT pg_reload_conf()"):
-        raise _RefusedCall(f"{call.target.name} could not be told to read its files.")
+        raise RefusedCall(f"{call.target.name} could not be told to read its files.")
     return f"{call.target.name} reads its files again.", {}
 
 
-async def _resume_replay(call: _Call, session: Session) -> tuple[str, dict[str, Value]]:
+async def _resume_replay(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
     if not await session.ask("SELECT pg_is_in_recovery()"):
-        raise _RefusedCall(f"{call.target.name} is not a replica.")
+        raise RefusedCall(f"{call.target.name} is not a replica.")
     if not await session.ask("SELECT pg_is_wal_replay_paused()"):
-        raise _RefusedCall(f"Replay of {call.target.name} is not paused.")
+        raise RefusedCall(f"Replay of {call.target.name} is not paused.")
     await session.do("SELECT pg_wal_replay_resume()")
     return f"{call.target.name} replays again.", {}
 
 
-async def _promote(call: _Call, session: Session) -> tuple[str, dict[str, Value]]:
+async def _promote(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
     name = call.target.name
     if not await session.ask("SELECT pg_is_in_recovery()"):
-        raise _RefusedCall(f"{name} is a primary already.")
+        raise RefusedCall(f"{name} is a primary already.")
     if await session.ask(_RECEIVES):
-        raise _RefusedCall(f"{name} still receives from a primary, so that there is one.")
+        raise RefusedCall(f"{name} still receives from a primary, so that there is one.")
     for other in call.others():
         await _must_not_be_primary(call, other)
     if not await session.ask("SELECT pg_promote(true, %s)", (PROMOTED_S_MAX,)):
-        raise _RefusedCall(f"{name} is not a primary after {PROMOTED_S_MAX} s.")
+        raise RefusedCall(f"{name} is not a primary after {PROMOTED_S_MAX} s.")
     return f"{name} is the primary now.", {"role": "primary"}
 
 
-async def _must_not_be_primary(call: _Call, other: Target) -> None:
+async def _must_not_be_primary(call: Call, other: Target) -> None:
     try:
         in_recovery = await call.ask_other(other, "SELECT pg_is_in_recovery()")
     except RefusedError as refused:
         if refused.kind is Refusal.GONE:
             return
-        raise _RefusedCall(
+        raise RefusedCall(
             f"{other.name} answers without saying what it is ({refused.sentence}), so that it may"
             " be the primary."
         ) from None
     if not in_recovery:
-        raise _RefusedCall(f"{other.name} is the primary and answers.")
+        raise RefusedCall(f"{other.name} is the primary and answers.")
 
 
 def _wrong(spec: ToolSpec, arguments: Mapping[str, Argument]) -> str:

@@ -16,6 +16,8 @@ _RUNS: Mapping[str, Mapping[str, float]] = {
     "port": {"answers": 0.96, "silent": 0.01, "refused": 0.01, "closed": 0.01, "unknown": 0.01},
     "log": {"quiet": 0.45, "errors": 0.45, "ended": 0.05, "unknown": 0.05},
 }
+# One that cannot write has mostly no room, and now and then a disk that is broken.
+_UNWRITABLE = {**_RUNS, "disk": {"full": 0.85, "room": 0.12, "unknown": 0.03}}
 _STORES = ("store", "replica")
 _NODES = ("node",)
 
@@ -40,8 +42,9 @@ def _cause(
     kinds: tuple[str, ...],
     breaks: tuple[str, ...],
     shows: Mapping[str, bool | int | float | str],
+    predicts: Mapping[str, Mapping[str, float]] = _RUNS,
 ) -> Cause:
-    return Cause(name, sentence, prior, _RUNS, remedies, kinds, breaks, shows)
+    return Cause(name, sentence, prior, predicts, remedies, kinds, breaks, shows)
 
 
 def _setting(setting: str, value: str, sentence: str) -> Remedy:
@@ -64,14 +67,6 @@ _ALIGN = _remedy(
     Risk.MEDIUM,
     reversible=True,
 )
-_FAIL_OVER = _remedy(
-    "fail_over",
-    "let the replica take over",
-    "writes of the last moment may be lost, and the sick store stays to be repaired",
-    Risk.HIGH,
-    reversible=False,
-)
-
 CAUSES: tuple[Cause, ...] = (
     _cause(
         "store_out_of_memory",
@@ -110,14 +105,15 @@ CAUSES: tuple[Cause, ...] = (
         breaks=("store_refuses_writes", "high_latency", "redis_disconnected"),
         shows={"refuses_kind": "paused"},
     ),
+    # What may be thrown away is known to people only; a fail-over would hide it and not end it.
     _cause(
         "store_disk_unwritable",
         "it cannot write to its disk, so it takes no writes",
         0.2,
-        _FAIL_OVER,
         kinds=_STORES,
         breaks=("store_refuses_writes",),
         shows={"refuses_kind": "disk"},
+        predicts=_UNWRITABLE,
     ),
     _cause(
         "store_configured_differently",
@@ -140,8 +136,16 @@ CAUSES: tuple[Cause, ...] = (
             reversible=False,
         ),
         kinds=_STORES,
-        breaks=("primary_count", "replication"),
+        breaks=("primary_count", "replication", "sentinel_view"),
         shows={"role": "primary", "in_use": False},
+    ),
+    _cause(
+        "way_to_primary_cut",
+        "nothing passes between it and the primary that it follows, and both run",
+        0.2,
+        kinds=_STORES,
+        breaks=("replication", "sentinel_view"),
+        shows={"role": "replica", "replica_link": "down"},
     ),
     _cause(
         "counter_drifted",
@@ -235,11 +239,11 @@ CAUSES: tuple[Cause, ...] = (
     ),
     _cause(
         "way_to_store_cut",
-        "nothing passes between it and its store, which answers others",
+        "nothing passes between it and its store, which is well and answers others",
         0.1,
         kinds=_NODES,
         breaks=("redis_disconnected",),
-        shows={"store_problem": "silence"},
+        shows={"store_problem": "silence", "alone_without_store": True},
     ),
     _cause(
         "way_to_store_slow",

@@ -14,7 +14,7 @@ from operator_protocols.faults import (
     paused,
     slowed,
 )
-from operator_protocols.ports import Fault
+from operator_protocols.ports import Fault, RightEnd
 from operator_sre.subjects.ratelimiter.faults_node import NODE_FAULTS
 from operator_sre.subjects.ratelimiter.faults_store import STORE_FAULTS, with_work
 
@@ -59,10 +59,15 @@ FAULTS: tuple[Fault, ...] = (
     ),
     cut_off("node_cut", "node", breaks=("node_down",)),
     cut_off("replica_cut", "replica", breaks=("replication",), others=("store",)),
-    filled("disk_pressure", "store", breaks=("store_refuses_writes",), left_bytes=LEFT_BYTES),
+    # What lies on the disk, and whether it may go, is known to people only.
+    replace(
+        filled("disk_pressure", "store", breaks=("store_refuses_writes",), left_bytes=LEFT_BYTES),
+        end=RightEnd.ESCALATED,
+    ),
     limited("file_limit", "node", breaks=("node_down",), files=FILES),
     _memory_limit,
-    occupied("port_taken", "node", breaks=("node_down",)),
+    # The same goes for whose process holds the port.
+    replace(occupied("port_taken", "node", breaks=("node_down",)), end=RightEnd.ESCALATED),
     flooded("log_flood", "node", breaks=("log_size",)),
     *NODE_FAULTS,
     *STORE_FAULTS,

@@ -16,6 +16,7 @@ from operator_sre.subjects.ratelimiter.nodes import NodeLook, client_for, look_a
 from operator_sre.subjects.ratelimiter.resp import addresses_of
 from operator_sre.subjects.ratelimiter.stores import Asking, StoreLook, look_at_store
 from operator_sre.subjects.ratelimiter.totals import (
+    alone_of,
     common_of,
     counted_by,
     differences,
@@ -101,7 +102,7 @@ def _nodes_seen(
     ghosts, culprits = ghosts_of(nodes, look, common)
     found: dict[str, Seen] = {}
     for node in nodes:
-        more = differences(node, common, voters)
+        more = differences(node, common, voters) | alone_of(node, nodes, look)
         if node.answers and ghosts:
             more |= ghosts if node.seen.target in culprits else {"ghost_allowed": 0}
         found[node.seen.target] = _with(node.seen, more)

@@ -11,6 +11,7 @@ from operator_sre.subjects.ratelimiter.stores import DRIFT_MAX, SETTINGS, StoreL
 
 __all__ = [
     "COMMON",
+    "alone_of",
     "common_of",
     "counted_by",
     "differences",
@@ -59,6 +60,16 @@ def differences(node: NodeLook, common: Mapping[str, Value], voters: int) -> Rea
             found[f"common_{name}"] = common[name]
     found["differs"] = any(found.get(f"differs_{name}") for name in COMMON)
     return found
+
+
+def alone_of(node: NodeLook, nodes: Sequence[NodeLook], look: StoreLook | None) -> Readings:
+    """Whether one node has lost a store that is well, and that another one still reaches."""
+    if not node.answers or node.reading("store_connected"):
+        return {}
+    well = look is not None and look.reading("refuses_writes") is False
+    others = [one for one in nodes if one is not node and one.answers]
+    reached = any(one.reading("store_connected") for one in others)
+    return {"alone_without_store": well and reached}
 
 
 def counted_by(nodes: Sequence[NodeLook]) -> dict[str, int] | None:

@@ -1,0 +1,117 @@
+"""What probes can show, how often they show it where nothing is wrong, and what words mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+__all__ = [
+    "HEALTHY",
+    "KINDS_OF",
+    "OUTCOMES",
+    "SUFFERING",
+    "TROUBLES",
+    "WORDS",
+    "chance",
+    "meaning",
+]
+
+# What was written about a target before anybody asked: it costs no question.
+WORDS = "words"
+
+# What a text speaks of, the most telling first.
+TROUBLES: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "no_space": r"no space left|disk (is )?(nearly |almost )?full|\bENOSPC\b|write to its disk"
+        r"|quota exceeded|disk[_ ](full|space)",
+        "files": r"too many open files|\bEMFILE\b|\bENFILE\b|file descriptors?\b",
+        "memory": r"out of memory|cannot allocate|\bOOM\b|\bENOMEM\b|memory limit",
+        "address": r"address already in use|\bEADDRINUSE\b|port (is )?(already )?(taken|in use)",
+        "credential": r"wrong ?pass|no ?auth\b|password|unauthori[sz]ed|authenticat|forbidden"
+        r"|permission denied|credential|access denied|certificate",
+        "quorum": r"quorum|majority|no leader",
+        "drift": r"drift|differs?\b|configur|mismatch|settings?\b",
+        "overload": r"overload|saturat|too many (requests|connections)|queue (is )?full|throttl",
+        "log": r"\blog\b|\blog_|logs\b",
+        "slow": r"latency|slow|\btake up to\b|\blate\b",
+        "dependency": r"(cannot|could not|failed to|unable to) (reach|connect)|unreachable"
+        r"|connection to \S+ (failed|lost|refused)|upstream|\bis lost\b",
+        "refused": r"refused|connection reset",
+        "silence": r"in time|timed? ?out|does not answer|no answer",
+    }.items()
+}
+_IN_A_LOG = ("no_space", "files", "memory", "address", "credential", "dependency")
+
+OUTCOMES: Mapping[str, tuple[str, ...]] = {
+    "process": ("alive", "starting", "dead", "stopped", "unknown"),
+    "port": ("answers", "silent", "refused", "closed", "unknown"),
+    "log": ("quiet", "errors", *_IN_A_LOG, "ended", "unknown"),
+    "sockets": ("listening", "waiting", "deaf", "unknown"),
+    "limits": ("room", "files", "memory", "unknown"),
+    "disk": ("room", "full", "unknown"),
+    WORDS: ("nothing", *TROUBLES),
+}
+# An outcome that is one kind of another: who does not speak of it means the other.
+KINDS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "process": {"alive": ("starting",)},
+    "log": {"errors": _IN_A_LOG},
+}
+KIND_SHARE = 0.05
+RARE = 0.01
+
+# What a probe shows at a target that has nothing wrong of its own.
+HEALTHY: Mapping[str, Mapping[str, float]] = {
+    "process": {"alive": 0.94, "starting": 0.03, "dead": 0.01, "stopped": 0.01, "unknown": 0.01},
+    "port": {"answers": 0.90, "silent": 0.01, "refused": 0.01, "closed": 0.07, "unknown": 0.01},
+    "log": {
+        "quiet": 0.70,
+        "errors": 0.09,
+        **dict.fromkeys(_IN_A_LOG, 0.01),
+        "ended": 0.10,
+        "unknown": 0.05,
+    },
+    "sockets": {"listening": 0.88, "waiting": 0.07, "deaf": 0.02, "unknown": 0.03},
+    "limits": {"room": 0.94, "files": 0.005, "memory": 0.005, "unknown": 0.05},
+    "disk": {"room": 0.96, "full": 0.01, "unknown": 0.03},
+    WORDS: {
+        "nothing": 0.46,
+        "refused": 0.15,
+        "silence": 0.15,
+        **{
+            name: 0.24 / (len(TROUBLES) - 2)
+            for name in TROUBLES
+            if name not in ("refused", "silence")
+        },
+    },
+}
+
+
+# The same at a target that needs another one, which is in trouble.
+SUFFERING: Mapping[str, Mapping[str, float]] = {
+    "log": {
+        "quiet": 0.35,
+        "dependency": 0.3,
+        "errors": 0.2,
+        "ended": 0.05,
+        "unknown": 0.05,
+        **dict.fromkeys(("no_space", "files", "memory", "address", "credential"), 0.01),
+    },
+}
+
+
+def chance(table: Mapping[str, float], probe: str, outcome: str) -> float:
+    """How probable an outcome is by a table, which may know only what the outcome is a kind of."""
+    for parent, kinds in KINDS_OF.get(probe, {}).items():
+        if parent not in table or any(kind in table for kind in kinds):
+            continue
+        if outcome in kinds:
+            return table[parent] * KIND_SHARE
+        if outcome == parent:
+            return table[parent] * (1.0 - KIND_SHARE * len(kinds))
+    return table.get(outcome, RARE)
+
+
+def meaning(text: str, *, among: tuple[str, ...] = tuple(TROUBLES)) -> str:
+    """What trouble a text speaks of, or ""."""
+    return next((name for name in among if TROUBLES[name].search(text)), "")
