@@ -4,7 +4,9 @@
 
 The bare driver inserts the same rows into the same table with the same indexes, in groups of as
 many as there are producers, each group one durable transaction; it chains, signs and indexes
-nothing. Both take turns, on fresh files each time; the figures are medians of their rounds.
+nothing. Both take turns, on fresh files each time; the rates are medians of their rounds, and the
+ratio is the median of what each pair of rounds gave, so that the machine's moods hit both. "us" is
+processor time for an entry, in the least disturbed round; that of the ledger has the index in it.
 
 Promises: 16 producers at least 0.5 of the bare driver and above 20,000 entries/s, with the search
 index at most a second behind; one producer within 1.5 times of a bare durable insert; verify at
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from operator_protocols.domain.entry import Draft, Kind
 from operator_sre.chain import body_of
@@ -29,21 +32,30 @@ from operator_sre.ledger import KeyFile, verify
 from operator_sre.store import Store, open_store
 from operator_sre.store.sqlite import SqliteDatabase
 
+BEHIND_S_MAX = 60.0
+WIDTH = 13
 PAYLOAD = {
     "reasoning": "Hypotheses: process_dead at node-2 57%, process_paused at node-2 17%.",
     "calls": [{"call": "act", "with": {"tool": "shell", "target": "node-2"}}],
 }
 
 
-def bare(folder: Path, producers: int, seconds: float) -> float:
-    """Entries a second of the bare driver, in groups."""
+class Round(NamedTuple):
+    """What one round gave: entries in a second, and processor time for each of them."""
+
+    rate: float
+    cpu_us: float
+
+
+def bare(folder: Path, producers: int, seconds: float) -> Round:
+    """The bare driver, in groups."""
     SqliteDatabase(folder / "bare.db").prepare()
     connection = sqlite3.connect(folder / "bare.db", isolation_level=None)
     connection.execute("PRAGMA synchronous = FULL")
     draft = Draft(Kind.REASONING, PAYLOAD, ticket=1, run="run-1")
     body = body_of(seq=10_000, at=SystemClock().now(), draft=draft)
     seq, until = 0, time.perf_counter() + seconds
-    started = time.perf_counter()
+    started, cpu = time.perf_counter(), time.process_time()
     while time.perf_counter() < until:
         rows = [
             (seq + n, body, body[:32], body[:32], body[:32], "reasoning", 0.0, n, f"run-{n}", "o")
@@ -57,13 +69,18 @@ def bare(folder: Path, producers: int, seconds: float) -> float:
         )
         connection.execute("COMMIT")
         seq += producers
-    rate = seq / (time.perf_counter() - started)
+    found = _round(seq, started, cpu)
     connection.close()
-    return rate
+    return found
 
 
-async def ours(store: Store, producers: int, seconds: float) -> float:
-    """Entries a second of the ledger, each producer waiting for its entry to be durable."""
+def _round(entries: int, started: float, cpu: float) -> Round:
+    spent = time.process_time() - cpu
+    return Round(entries / (time.perf_counter() - started), spent / entries * 1e6)
+
+
+async def ours(store: Store, producers: int, seconds: float) -> Round:
+    """The ledger, each producer waiting for its entry to be durable."""
     until = time.perf_counter() + seconds
     counts = [0] * producers
 
@@ -74,35 +91,54 @@ async def ours(store: Store, producers: int, seconds: float) -> float:
             )
             counts[number] += 1
 
-    started = time.perf_counter()
+    started, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*(produce(number) for number in range(producers)))
-    return sum(counts) / (time.perf_counter() - started)
+    return _round(sum(counts), started, cpu)
 
 
 def caught_up(store: Store) -> float:
     """Seconds until the index has all that was written."""
     started = time.perf_counter()
-    while store.search.behind():
+    while left := store.search.behind():
+        if time.perf_counter() - started > BEHIND_S_MAX:
+            raise SystemExit(f"The index is {left} entries behind, {BEHIND_S_MAX:.0f} s later.")
         time.sleep(0.005)
     return time.perf_counter() - started
 
 
 def append_table(seconds: float, rounds: int) -> None:
-    """Bare and ours in turns, so that a change of the machine's mood hits both."""
-    say(f"{'producers':>10}{'bare/s':>12}{'ledger/s':>12}{'ratio':>8}{'index behind':>16}")
+    """Bare and ours in turns, in another order each time."""
+    names = ("producers", "bare/s", "ledger/s", "ratio", "bare us", "ledger us", "index behind")
+    say("".join(f"{name:>{WIDTH}}" for name in names))
     for producers in (1, 16):
-        bares, ledgers, behinds = [], [], []
-        for _ in range(rounds):
-            with tempfile.TemporaryDirectory() as folder:
-                bares.append(bare(Path(folder), producers, seconds))
-                key = KeyFile(Path(folder) / "ledger.key")
-                store = open_store(Path(folder) / "ours.db", clock=SystemClock(), signer=key)
-                ledgers.append(asyncio.run(ours(store, producers, seconds)))
-                behinds.append(caught_up(store))
-                store.close()
-        one, other = statistics.median(bares), statistics.median(ledgers)
-        worst = f"{max(behinds):.2f} s at most"
-        say(f"{producers:10}{one:12.0f}{other:12.0f}{other / one:8.2f}{worst:>16}")
+        bares: list[Round] = []
+        ledgers: list[Round] = []
+        behinds: list[float] = []
+        for number in range(rounds):
+            for turn in (number % 2, 1 - number % 2):
+                with tempfile.TemporaryDirectory() as folder:
+                    if turn:
+                        bares.append(bare(Path(folder), producers, seconds))
+                        continue
+                    round_, behind = _ledger_round(Path(folder), producers, seconds)
+                    ledgers.append(round_)
+                    behinds.append(behind)
+        pairs = zip(bares, ledgers, strict=True)
+        ratio = statistics.median(one.rate / other.rate for other, one in pairs)
+        rates = [statistics.median(one.rate for one in side) for side in (bares, ledgers)]
+        times = [min(one.cpu_us for one in side) for side in (bares, ledgers)]
+        figures = [f"{producers}", *(f"{rate:.0f}" for rate in rates), f"{ratio:.2f}"]
+        figures += [*(f"{cpu:.1f}" for cpu in times), f"{max(behinds):.2f} s"]
+        say("".join(f"{figure:>{WIDTH}}" for figure in figures))
+
+
+def _ledger_round(folder: Path, producers: int, seconds: float) -> tuple[Round, float]:
+    key = KeyFile(folder / "ledger.key")
+    store = open_store(folder / "ours.db", clock=SystemClock(), signer=key)
+    try:
+        return asyncio.run(ours(store, producers, seconds)), caught_up(store)
+    finally:
+        store.close()
 
 
 def verify_row(entries: int) -> None:
@@ -117,6 +153,7 @@ def verify_row(entries: int) -> None:
                 await asyncio.gather(*(store.journal.append(draft) for _ in range(500)))
 
         asyncio.run(fill())
+        caught_up(store)
         started = time.perf_counter()
         report = verify(store.entries, store.checkpoints, trusted_key=key.key)
         spent = time.perf_counter() - started

@@ -92,6 +92,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "escalate_s": ("60", 60.0),
     "two_person": ("1", True),
     "self_approval": ("0", False),
+    "runs_max": ("2", 2.0),
     "changes_per_hour": ("5", 5.0),
     "targets_max": ("2", 2.0),
     "metrics": ("127.0.0.1:9464", "127.0.0.1:9464"),
@@ -102,6 +103,11 @@ GOOD: dict[str, tuple[str, object]] = {
     "log_format": ("json", "json"),
     "log_level": ("error", "error"),
     "anthropic_api_key": ("sk-1", "sk-1"),
+    "anthropic_model": ("claude-opus-5", "claude-opus-5"),
+    "model": ("reasoner", "reasoner"),
+    "summary_model": ("rule", "rule"),
+    "usd_per_day": ("5.5", 5.5),
+    "tokens_per_day": ("1000", 1000.0),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,22 @@ from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.permit import ApprovalState
-from operator_protocols.domain.run import Act, Answer, Ask, Budget, Escalate, Finish
-from operator_protocols.domain.ticket import TicketState
+from operator_protocols.domain.run import (
+    Act,
+    Answer,
+    Ask,
+    Budget,
+    Escalate,
+    Finish,
+    LogTail,
+    Trend,
+)
+from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.domain.verdict import Mode
-from operator_protocols.errors import ConflictError
+from operator_protocols.errors import ConflictError, MissingExtraError, ModelError, OperatorError
 from operator_protocols.ports import Job
+from operator_sre.app.story import lines_of
+from operator_sre.pipeline import Context, Summaries
 from tests.contract.samples import violation
 from tests.contract.verified import verified
 from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop
@@ -224,11 +236,12 @@ async def test_after_a_change_the_mind_is_told_how_it_is_now(shop: Open) -> None
     assert healths == [Health.BROKEN, Health.HEALTHY]
 
 
-async def test_a_budget_that_is_used_up_ends_with_a_person(shop: Open) -> None:
-    one = shop()
-    ended = await one.carry(Budget(turns_max=Budget().turns_max))
+async def test_a_budget_that_is_used_up_ends_with_all_that_is_known(shop: Open) -> None:
+    one = shop(Answer("so", (DIAGNOSIS,)), *[Answer("hm", (Action.shell("true"),))] * 9)
+    ended = await one.carry(Budget(turns_max=3))
     assert ended.state is TicketState.ESCALATED
-    assert "budget" in ended.reason
+    assert "budget is used up (3 turns)" in ended.reason
+    assert DIAGNOSIS.diagnosis.summary in ended.reason
     run = one.store.runs.get("run-1")
     assert run is not None
     assert run.state == "failed"
@@ -296,3 +309,115 @@ async def test_a_worker_that_lost_its_claim_changes_nothing(shop: Open) -> None:
         await pipeline.work(stale)
     assert one.mend.calls == []
     assert one.store.tickets.get(holder.id) == holder
+
+
+class _Failing:
+    """A mind that does not answer, or only at first."""
+
+    name = "failing"
+
+    def __init__(self, error: OperatorError, *first: Answer) -> None:
+        self._error, self._first = error, first
+
+    async def answer(self, ask: Ask) -> Answer:
+        if len(ask.turns) < len(self._first):
+            return self._first[len(ask.turns)]
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ModelError("the key is wrong.", lasting=True), MissingExtraError("agent", needed_for="It")],
+)
+async def test_a_mind_that_will_never_answer_hands_over_to_a_person(
+    shop: Open, error: OperatorError
+) -> None:
+    one = shop()
+    one.model = _Failing(error, Answer("so", (DIAGNOSIS,)))
+    ended = await one.carry()
+    assert ended.state is TicketState.ESCALATED
+    assert str(error) in ended.reason
+    assert DIAGNOSIS.diagnosis.summary in ended.reason
+    assert one.entries(Kind.RUN_FINISHED)
+
+
+async def test_a_mind_that_is_busy_is_asked_again_by_whoever_goes_on(shop: Open) -> None:
+    one = shop(Answer("so", (DIAGNOSIS, MEND)), DONE)
+    patient = one.model
+    one.model = _Failing(ModelError("it is busy."), Answer("so", (DIAGNOSIS, MEND)))
+    pipeline = one.pipeline()
+    await pipeline.watch("shop")
+    claimed = await one.claim()
+    with pytest.raises(ModelError):
+        await pipeline.work(claimed)
+    one.model = patient
+    ended = await one.pipeline().work(claimed)
+    assert ended.state is TicketState.RESOLVED
+    assert one.mend.calls == ["node-1"]
+
+
+async def test_who_spoke_in_whose_place_is_in_the_ledger(shop: Open) -> None:
+    one = shop(Answer("no", (Escalate("x"),), by="reasoner", note="claude does not answer: why"))
+    await one.carry()
+    (thought,) = one.entries(Kind.REASONING)
+    assert (thought.payload["by"], thought.payload["note"]) == (
+        "reasoner",
+        "claude does not answer: why",
+    )
+    (line, _) = lines_of(thought)
+    assert line.text == "fell back to the built-in reasoner: claude does not answer: why"
+
+
+async def test_a_diagnosis_after_an_interruption_still_points_at_what_was_seen(shop: Open) -> None:
+    first = shop(Answer("look", (Action.shell("true"),)))
+    first.model = _Failing(ModelError("busy."), Answer("look", (Action.shell("true"),)))
+    pipeline = first.pipeline()
+    await pipeline.watch("shop")
+    claimed = await first.claim()
+    with pytest.raises(ModelError):
+        await pipeline.work(claimed)
+    first.model = Script(Answer("", ()), Answer("so", (DIAGNOSIS, Escalate("x"))))
+    await first.pipeline().work(claimed)
+    (diagnosed,) = first.entries(Kind.DIAGNOSIS)
+    # Entry 4 is the look of the first try; the second one had a look of its own.
+    assert first.entries(Kind.OBSERVED)[0].seq == 4
+    assert diagnosed.payload["evidence"][0]["seq"] == 4
+
+
+async def test_a_mind_is_told_of_the_time_before(shop: Open) -> None:
+    one = shop(Answer("", (Escalate("x"),)))
+    known = Context((Trend("node-1", "up", 2, 1.0, 0.0, 0.0, 1.0),), (LogTail("node-1", ("a",)),))
+    pipeline = replace(
+        one.pipeline(), care=lambda name: replace(one.care(name), context=lambda _: known)
+    )
+    await pipeline.watch("shop")
+    await pipeline.work(await one.claim())
+    (ask,) = _asked(one)
+    assert (ask.briefing.trends, ask.briefing.logs) == (known.trends, known.logs)
+
+
+class _Noted:
+    """Who would summarise, and what it was asked to."""
+
+    def __init__(self) -> None:
+        self.noted: list[tuple[int, str | Result]] = []
+        self.finished: list[str] = []
+
+    def note(self, ticket: Ticket, seq: int, what: str | Result) -> None:
+        self.noted.append((seq, what))
+
+    async def finish(self, run: str) -> None:
+        self.finished.append(run)
+
+
+async def test_each_thought_and_result_is_summarised_once(shop: Open) -> None:
+    one = shop(Answer("rush", (MEND,)), Answer("act", (DIAGNOSIS, MEND)), DONE)
+    noted = _Noted()
+    summaries: Summaries = noted
+    pipeline = replace(one.pipeline(), summaries=summaries)
+    await pipeline.watch("shop")
+    await pipeline.work(await one.claim())
+    kinds = (Kind.REASONING, Kind.REFUSED, Kind.TOOL_RESULT)
+    assert [seq for seq, _ in noted.noted] == [entry.seq for entry in one.entries(*kinds)]
+    assert noted.noted[0][1] == "rush"
+    assert noted.finished == ["run-1"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Protocol, assert_never
 
-from operator_protocols.domain.action import Action, Result
+from operator_protocols.domain.action import Action, Outcome, Result, digest_of
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Sighting
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.proof import Proof
@@ -19,10 +20,13 @@ from operator_protocols.domain.run import (
     Briefing,
     Budget,
     Diagnose,
+    LogTail,
     Prove,
+    Trend,
 )
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Level, Verdict
+from operator_protocols.errors import MissingExtraError, ModelError
 from operator_protocols.ports import (
     Clock,
     Entries,
@@ -32,26 +36,50 @@ from operator_protocols.ports import (
     Subject,
     Tickets,
 )
+from operator_sre.agent.attempts import ARRIVED, deadline_of, repeats
+from operator_sre.agent.outside import briefed, proven, said
 from operator_sre.agent.replay import Recorded
 from operator_sre.agent.run import Run
+from operator_sre.agent.suspicion import suspicions
 from operator_sre.agent.transcript import answer_payload
 from operator_sre.codec import to_json
 from operator_sre.executor import Executor
-from operator_sre.gate import Gate
+from operator_sre.gate import Gate, Turns, came_late
 from operator_sre.monitor import Monitor
 from operator_sre.tickets import Desk
 from operator_sre.verify import Verifier
 
-__all__ = ["Care", "Pipeline", "Work", "refused_payload"]
+__all__ = ["Care", "Context", "Pipeline", "Summaries", "Work", "refused_payload"]
 
 Propose = Callable[[Action, Ticket], Awaitable[Action | Result]]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the last half hour was like, around a ticket."""
+
+    trends: tuple[Trend, ...] = ()
+    logs: tuple[LogTail, ...] = ()
+
+
+class Summaries(Protocol):
+    """Who says in a sentence or two what a mind thought and what came of it, beside the work."""
+
+    def note(self, ticket: Ticket, seq: int, what: str | Result) -> None:
+        """Have what this entry records summarised, some time soon."""
+        ...
+
+    async def finish(self, run: str) -> None:
+        """Have done with a run, soon."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Care:
     """One subject in our care, with what may be done about it.
 
-    `propose` completes what a mind wants from what the ticket and the world determine.
+    `propose` completes what a mind wants from what the ticket and the world determine; `context`
+    is what it is told of the time before.
     """
 
     subject: Subject
@@ -60,6 +88,8 @@ class Care:
     propose: Propose
     causes: Sequence[Cause] = ()
     notes: str = ""
+    turns: Turns | None = None
+    context: Callable[[Ticket], Context] = lambda _: Context()
 
 
 @dataclass(slots=True)
@@ -88,14 +118,16 @@ class Pipeline:
     clock: Clock
     budget: Budget
     care: Callable[[str], Care]
+    summaries: Summaries | None = None
 
     async def watch(self, subject: str) -> Sighting:
         """Look once at a subject, file what is broken, close what recovered by itself."""
         care = self.care(subject)
         watched = await self.monitor.watch(care.subject)
-        await self.desk.file(watched.violations, watched.targets)
         at = watched.sighting.observation.at
+        await self.desk.file(watched.violations, watched.targets, at)
         await self.desk.flag(subject, watched.conditions, at)
+        await self.desk.plan(subject, watched.silenced, watched.violations)
         await self.desk.recover(subject, watched.conditions, at)
         return watched.sighting
 
@@ -103,7 +135,7 @@ class Pipeline:
         """Carry one claimed ticket to an end: RESOLVED with a proof, or ESCALATED with reasons."""
         recover = self.care(ticket.subject).executor.recover
         recorded = await Recorded.of(ticket, self.entries, self.sealed, recover)
-        work = await self._begin(ticket)
+        work = await self._begin(ticket, recorded)
         run = work.run
         while (want := run.next()) is not None:
             known = recorded.next(want)
@@ -118,12 +150,12 @@ class Pipeline:
                 case Diagnose():
                     run.tell(None, await self._remember(work, Kind.DIAGNOSIS, want.diagnosis))
                 case Prove():
-                    run.tell(*await self._prove(work))
+                    run.tell(*await self._prove(want, work))
                 case _:
                     assert_never(want)
         return await self._end(work)
 
-    async def _begin(self, ticket: Ticket) -> Work:
+    async def _begin(self, ticket: Ticket, recorded: Recorded) -> Work:
         care = self.care(ticket.subject)
         start = {"model": self.model.name, "worker": ticket.worker}
         draft = Draft(
@@ -131,15 +163,32 @@ class Pipeline:
         )
         await self.journal.append(draft)
         briefing, broken = await self._brief(ticket, care)
-        run = Run(briefing, budget=self.budget, seconds=self.clock.monotonic)
+        if recorded.first_look is not None:  # what we broke before we were stopped is ours still
+            broken = recorded.first_look.broken()
+        run = Run(
+            briefing,
+            budget=self.budget,
+            seconds=self.clock.monotonic,
+            shown=recorded.shown,
+            well=recorded.began_well(now=briefing.health is Health.HEALTHY),
+        )
         return Work(ticket, care, run, broken)
 
-    async def _ask(self, want: Ask, work: Work) -> tuple[Answer, int]:
+    async def _ask(self, want: Ask, work: Work) -> tuple[Answer | None, int | None]:
         if work.stale:
-            work.run.briefing, _ = await self._brief(work.ticket, work.care)
+            briefing, _ = await self._brief(work.ticket, work.care)
+            work.run.brief(briefing)
             work.stale = False
-        answer = await self.model.answer(replace(want, briefing=work.run.briefing))
-        return answer, await self._remember(work, Kind.REASONING, answer_payload(answer))
+        try:
+            answer = await self.model.answer(replace(want, briefing=work.run.briefing))
+        except (MissingExtraError, ModelError) as error:
+            if isinstance(error, ModelError) and not error.lasting:
+                raise  # whoever works on it next asks again
+            work.run.stop(f"The model {self.model.name!r} does not answer: {error}")
+            return None, None
+        seq = await self._remember(work, Kind.REASONING, answer_payload(answer))
+        self._note(work, seq, answer.reasoning)
+        return answer, seq
 
     async def _act(self, want: Act, work: Work) -> tuple[Result, int]:
         gate, ticket = work.care.gate, work.ticket
@@ -147,38 +196,76 @@ class Pipeline:
         if isinstance(action, Result):  # it makes no sense, so there is nothing to permit
             return await self._refuse(gate.judge(want.action), action, work)
         verdict = gate.judge(action)
-        if verdict.level is not Level.SAFE and not work.run.diagnosed:
+        changes = verdict.level is not Level.SAFE
+        if changes and not work.run.diagnosed:
             why = "Hand in a diagnosis first: nothing is changed without one."
             return await self._refuse(verdict, verdict.refusal(why), work)
+        if changes and (why := repeats(work.run.steps, action)):
+            return await self._refuse(verdict, verdict.refusal(why), work)
+        if changes and await self._waited(work):
+            return await self._late(verdict, work)
         asked_at = self.clock.monotonic()
         permit = await gate.permit(verdict, ticket)
         work.run.waited(self.clock.monotonic() - asked_at)
         if not isinstance(permit, Permit):
+            if came_late(permit) and await self._waited(work):
+                return await self._late(verdict, work)
             return await self._refuse(verdict, permit, work)
-        work.stale = work.stale or verdict.level is not Level.SAFE
+        work.stale = work.stale or changes
         result, entry = await work.care.executor.execute(permit)
         if entry is None:
+            if came_late(result):
+                await self._waited(work)
+                return await self._late(verdict, work, permit=permit.fingerprint)
             return await self._refuse(verdict, result, work, permit=permit.fingerprint)
+        self._note(work, entry.seq, result)
+        await self._suspect(ticket, entry.seq, said(action, result))
         return result, entry.seq
+
+    async def _waited(self, work: Work) -> bool:
+        """Wait for our turn to change something; True when somebody else had theirs first."""
+        began = self.clock.monotonic()
+        waited = work.care.turns is not None and await work.care.turns.free()
+        work.run.waited(self.clock.monotonic() - began)
+        return waited
+
+    async def _late(self, verdict: Verdict, work: Work, *, permit: str = "") -> tuple[Result, int]:
+        """Nothing is changed on a view of the world that somebody else has changed meanwhile."""
+        work.stale = True
+        why = (
+            f"Not run: another change of {work.ticket.subject!r} ran first. Look at how it is now,"
+            " and propose it again if it is still right."
+        )
+        late = replace(verdict.refusal(why), outcome=Outcome.CANCELLED)
+        return await self._refuse(verdict, late, work, permit=permit)
 
     async def _refuse(
         self, verdict: Verdict, result: Result, work: Work, *, permit: str = ""
     ) -> tuple[Result, int]:
         refused = refused_payload(verdict, result, permit=permit)
-        return result, await self._remember(work, Kind.REFUSED, refused)
+        seq = await self._remember(work, Kind.REFUSED, refused)
+        self._note(work, seq, result)
+        return result, seq
 
-    async def _prove(self, work: Work) -> tuple[Proof, int]:
+    async def _prove(self, want: Prove, work: Work) -> tuple[Proof, int]:
         work.stale = True
         proof = await self.verifier.prove(
             lambda: self._fresh(work.ticket),
             lambda: self.monitor.look(work.care.subject),
             before=work.broken_before,
+            targets=work.run.briefing.targets,
+            deadline_s=deadline_of(work.run.steps, work.run.briefing.tools),
+            hasty=want.claim == ARRIVED,
         )
-        return proof, await self._remember(work, Kind.PROOF, proof)
+        seq = await self._remember(work, Kind.PROOF, proof)
+        await self._suspect(work.ticket, seq, proven(proof))
+        return proof, seq
 
     async def _end(self, work: Work) -> Ticket:
         end = work.run.conclusion
         assert end is not None
+        if self.summaries is not None:
+            await self.summaries.finish(work.ticket.run)
         state = "failed" if end.category else "completed"
         finish = {"state": state, "summary": end.reason, "category": end.category}
         ticket = self._fresh(work.ticket)
@@ -191,6 +278,7 @@ class Pipeline:
         draft = Draft(Kind.OBSERVED, to_json(sighting), ticket=ticket.id, run=ticket.run)
         entry = await self.journal.append(draft)
         ticket = self._fresh(ticket)
+        context = care.context(ticket)
         briefing = Briefing(
             ticket=ticket,
             targets=tuple(care.subject.targets()),
@@ -200,13 +288,29 @@ class Pipeline:
             causes=tuple(care.causes),
             notes=care.notes,
             observation_seq=entry.seq,
+            trends=context.trends,
+            logs=context.logs,
         )
+        await self._suspect(ticket, entry.seq, briefed(briefing))
         return briefing, sighting.broken()
+
+    async def _suspect(self, ticket: Ticket, seq: int, texts: Iterable[tuple[str, str]]) -> None:
+        """Report what in these texts tries to instruct whoever reads it, once in a run."""
+        places = to_json(suspicions(texts))
+        if places:
+            key = f"{ticket.run}/suspicion/{digest_of(places)}"
+            seen = {"of": seq, "places": places}
+            draft = Draft(Kind.SUSPICION, seen, ticket=ticket.id, run=ticket.run, key=key)
+            await self.journal.append(draft)
 
     async def _remember(self, work: Work, kind: Kind, what: object) -> int:
         ticket = work.ticket
         draft = Draft(kind, to_json(what), ticket=ticket.id, run=ticket.run)
         return (await self.journal.append(draft)).seq
+
+    def _note(self, work: Work, seq: int, what: str | Result) -> None:
+        if self.summaries is not None and what:
+            self.summaries.note(work.ticket, seq, what)
 
     def _fresh(self, ticket: Ticket) -> Ticket:
         """The ticket with what was added to it since, under the claim that we hold."""

@@ -13,8 +13,10 @@ from operator_protocols.domain.run import (
     Ask,
     Budget,
     Call,
+    Diagnose,
     Escalate,
     Finish,
+    Misuse,
     Prove,
     Step,
     Want,
@@ -26,6 +28,7 @@ from tests.models.world import briefing
 
 BUDGET = Budget(turns_max=5, commands_max=4, seconds_max=100.0, attempts_max=3)
 RAN = Result(Outcome.RAN, 0, "fine")
+_MISUSE = Misuse("fly", "{}", "There is no tool 'fly'.")
 
 
 def _look(number: int) -> Action:
@@ -92,7 +95,7 @@ def test_parallel_calls_are_all_made_and_told_in_their_order() -> None:
 
 
 def test_the_turns_are_limited() -> None:
-    talk = _Talk()
+    talk = _Talk(*[(_MISUSE,)] * 9)
     conclusion = talk.end()
     assert talk.kinds == ["Ask"] * 5
     assert conclusion.proof is None
@@ -198,10 +201,12 @@ def test_a_diagnosis_is_handed_in_once_it_is_recorded() -> None:
     for _ in range(3):
         talk.step()
         diagnosed.append(talk.run.diagnosed)
-    assert talk.wants[1] == DIAGNOSIS
+    taken = talk.wants[1]
+    assert isinstance(taken, Diagnose)
+    assert taken.diagnosis.summary == DIAGNOSIS.diagnosis.summary
     # It counts from the moment at which what was told of it is taken up.
     assert diagnosed == [False, False, True]
-    assert talk.run.steps[0] == Step(DIAGNOSIS, None, 2)
+    assert talk.run.steps[0] == Step(taken, None, 2)
 
 
 def test_an_action_of_which_nothing_was_told_is_unknown() -> None:

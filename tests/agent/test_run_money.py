@@ -14,6 +14,7 @@ from operator_sre.agent.transcript import answer_from, answer_payload
 from tests.models.world import briefing
 
 BUDGET = Budget(tokens_max=1000, usd_max=0.5)
+FLY = Misuse("fly", "{}", "There is no tool 'fly'.")
 
 
 def _run(budget: Budget = BUDGET) -> Run:
@@ -27,7 +28,7 @@ def _run(budget: Budget = BUDGET) -> Run:
 def test_what_thinking_costs_is_bounded(spent: Spent, word: str) -> None:
     run = _run()
     assert isinstance(run.next(), Ask)
-    run.tell(Answer("thinking", (), spent), 1)
+    run.tell(Answer("thinking", (FLY,), spent), 1)
     assert run.next() is None
     assert run.conclusion is not None
     assert run.conclusion.category is ErrorCategory.BUDGET_EXCEEDED
@@ -37,7 +38,7 @@ def test_what_thinking_costs_is_bounded(spent: Spent, word: str) -> None:
 def test_what_is_left_is_told_to_the_mind() -> None:
     run = _run()
     run.next()
-    run.tell(Answer("thinking", (), Spent(100, 50, 0.125)), 1)
+    run.tell(Answer("thinking", (FLY,), Spent(100, 50, 0.125)), 1)
     ask = run.next()
     assert isinstance(ask, Ask)
     assert ask.left == replace(BUDGET, turns_max=39, tokens_max=850, usd_max=0.375)
@@ -47,13 +48,12 @@ def test_what_is_left_is_told_to_the_mind() -> None:
 def test_a_call_that_makes_no_sense_is_told_and_does_nothing() -> None:
     run = _run()
     run.next()
-    misuse = Misuse("fly", "{}", "There is no tool 'fly'.")
-    run.tell(Answer("trying", (misuse,)), 1)
+    run.tell(Answer("trying", (FLY,)), 1)
     ask = run.next()
     assert isinstance(ask, Ask)
     (turn,) = ask.turns
     assert turn.steps == ask.steps
-    assert turn.steps[0].want == misuse
+    assert turn.steps[0].want == FLY
     assert turn.steps[0].result == Result(Outcome.REFUSED, stderr="There is no tool 'fly'.")
 
 

@@ -64,7 +64,7 @@ async def test_what_is_not_there_is_told_with_the_next_step(app: App) -> None:
 async def test_a_state_that_is_none_is_refused_with_those_there_are(app: App) -> None:
     with pytest.raises(UsageError, match="'done'") as caught:
         list_tickets(app, states=["open", "done"], subject="")
-    assert "open, claimed, resolved, escalated, closed" in caught.value.next_step
+    assert "open, claimed, watched, resolved, escalated, closed" in caught.value.next_step
 
 
 async def test_a_run_is_shown_as_it_went(app: App) -> None:

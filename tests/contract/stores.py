@@ -9,6 +9,7 @@ from typing import Protocol
 from operator_protocols.ports import (
     Alerts,
     Approvals,
+    Backlog,
     Changes,
     Clock,
     Commands,
@@ -27,12 +28,15 @@ from operator_protocols.ports import (
     Silences,
     StandingRules,
     Switch,
+    TicketMoves,
     Tickets,
     Watchers,
+    Workers,
     WorkflowClaims,
     Workflows,
 )
 from operator_sre.store import open_store, open_store_at
+from operator_sre.store.spending import StoredSpending
 from operator_sre.store.transaction import Rules
 
 __all__ = ["STORES", "URL", "Home", "Ports"]
@@ -50,7 +54,11 @@ class Ports(Protocol):
     @property
     def leases(self) -> Leases: ...
     @property
+    def ticket_moves(self) -> TicketMoves: ...
+    @property
     def runs(self) -> Runs: ...
+    @property
+    def spending(self) -> StoredSpending: ...
     @property
     def approvals(self) -> Approvals: ...
     @property
@@ -79,6 +87,10 @@ class Ports(Protocol):
     def silences(self) -> Silences: ...
     @property
     def watchers(self) -> Watchers: ...
+    @property
+    def workers(self) -> Workers: ...
+    @property
+    def backlog(self) -> Backlog: ...
     @property
     def workflows(self) -> Workflows: ...
     @property

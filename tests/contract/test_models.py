@@ -9,16 +9,36 @@ import pytest
 
 from operator_protocols.domain.action import SHELL, Action
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.run import Ask, Briefing, Budget, Diagnose, Escalate, Finish
+from operator_protocols.domain.run import Answer, Ask, Briefing, Budget, Diagnose, Escalate, Finish
+from operator_protocols.errors import ModelError
 from operator_protocols.ports import Model
 from operator_sre.agent.transcript import answer_from, answer_payload
+from operator_sre.models.fallback import Fallback
+from operator_sre.models.patient import Patient
 from operator_sre.models.reasoner import Reasoner
+from operator_sre.models.scripted import Scripted
+from tests.contract.clock import LeapingClock
 from tests.contract.samples import violation
 from tests.models.world import DEAD, WELL, World, briefing, target
 
 pytestmark = pytest.mark.asyncio
 
-MODELS: dict[str, Callable[[], Model]] = {"reasoner": Reasoner}
+
+class Silent:
+    """A model that never answers."""
+
+    name = "silent"
+
+    async def answer(self, ask: Ask) -> Answer:
+        raise ModelError("It is down.")
+
+
+MODELS: dict[str, Callable[[], Model]] = {
+    "reasoner": Reasoner,
+    "scripted": lambda: Scripted([]),
+    "patient": lambda: Patient(Reasoner(), clock=LeapingClock()),
+    "fallback": lambda: Fallback(Patient(Silent(), clock=LeapingClock()), Reasoner()),
+}
 
 
 @pytest.fixture(params=sorted(MODELS))

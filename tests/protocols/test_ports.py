@@ -49,4 +49,9 @@ def test_a_plug_in_needs_little() -> None:
 
 def test_a_ticket_lives_until_the_trouble_is_known_to_be_over() -> None:
     live = [state for state in TicketState if state.live]
-    assert live == [TicketState.OPEN, TicketState.CLAIMED, TicketState.ESCALATED]
+    assert live == [
+        TicketState.OPEN,
+        TicketState.CLAIMED,
+        TicketState.WATCHED,
+        TicketState.ESCALATED,
+    ]

@@ -15,11 +15,15 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.pattern import Pattern
 from operator_protocols.domain.permit import ApprovalState, Permit
+from operator_protocols.domain.run import Spent
 from operator_protocols.domain.silence import Silence
+from operator_protocols.domain.ticket import Move, MoveKind
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.domain.watcher import Watch, Watcher
+from operator_protocols.domain.worker import Worker
 from operator_protocols.domain.workflow import StepNote, WorkflowState
 from operator_protocols.ports import Clock, Condition
+from operator_sre.codec import to_json
 from operator_sre.gate import Gate, Policy
 from operator_sre.ledger import KeyFile
 from operator_sre.store import Store, store_on
@@ -118,6 +122,9 @@ async def live_through_everything(store: Store, clock: HeldClock) -> None:
     claimed = await store.leases.claim("worker", run="run-b", lease_s=30.0, attempts_max=3)
     assert claimed is not None
     await store.journal.append(run_started(claimed))
+    for kind, spent in ((Kind.REASONING, Spent(900, 80, 0.0125)), (Kind.SUMMARY, Spent(40, 9))):
+        paid = {"reasoning": "so", "calls": [], "spent": to_json(spent)}
+        await store.journal.append(Draft(kind, paid, ticket=1, run=claimed.run))
     gate = Gate(Policy, store.journal, store.approvals, clock, lambda: "permit-1")
     permit = await gate.permit(gate.judge(Action.shell("uptime")), claimed)
     assert isinstance(permit, Permit)
@@ -144,6 +151,7 @@ async def live_through_everything(store: Store, clock: HeldClock) -> None:
     await store.patterns.create(Pattern("mine", ("df -h {path}",)), by="ada")
     await store.patterns.use("mine", lines=["df -h /"], level="review", by="ada")
     await store.patterns.hide("learned-1234", reason="no", by="ada")
+    await _live_through_moves(store, clock, ada)
     await store.switch.turn_on(by="ada", reason="enough")
     await store.switch.turn_off(by="ada", reason="")
     await store.sessions.hold("worker", score=51, reason="too much")
@@ -161,6 +169,22 @@ async def live_through_everything(store: Store, clock: HeldClock) -> None:
     condition = Condition("shop", "up", "node-1", Health.BROKEN, clock.now(), None)
     await store.conditions.update([condition])
     await store.watchers.beat(Watcher("here", clock.now(), clock.now(), (Watch("shop", 5.0),)))
+    now = clock.now()
+    await store.workers.beat(Worker("here:1", "here", "here", 1, "local", "1.0", now, now))
+
+
+async def _live_through_moves(store: Store, clock: HeldClock, by: Actor) -> None:
+    opened = await store.tickets.open([violation("node-7", detail="\ud800")])
+    soon = clock.now() + timedelta(hours=1)
+    for kind in (*MoveKind, MoveKind.SNOOZE):
+        until = soon if kind is MoveKind.SNOOZE else None
+        move = Move(kind, by, "\ud800", until=until, assignee="bob")
+        await store.ticket_moves.make(opened.id, move)
+    seen = store.tickets.get(opened.id)
+    assert seen is not None
+    watched = {"reason": "it holds", "proof": {}}
+    draft = Draft(Kind.TICKET_WATCHED, watched, ticket=opened.id, run=opened.run)
+    await store.leases.end(seen, draft)
 
 
 async def _live_through_silences(store: Store, clock: HeldClock) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.ports import (
     Approvals,
+    Backlog,
     Changes,
     Checkpoints,
     Conditions,
@@ -28,6 +29,7 @@ from operator_protocols.ports import (
     Switch,
     Tickets,
     Watchers,
+    Workers,
     WorkflowClaims,
     Workflows,
 )
@@ -66,6 +68,8 @@ def test_every_stored_noun_meets_its_port(tmp_path: Path) -> None:
         Switch: store.switch,
         Tickets: store.tickets,
         Watchers: store.watchers,
+        Workers: store.workers,
+        Backlog: store.backlog,
         WorkflowClaims: store.workflow_claims,
         Workflows: store.workflows,
     }

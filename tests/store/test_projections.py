@@ -16,7 +16,7 @@ from tests.store.life import Estate, quietly
 MEDDLING = {
     "DELETE FROM tickets WHERE id = 1": Difference("tickets", 1, 0, 0),
     "UPDATE tickets SET state = 'open' WHERE id = 1": Difference("tickets", 0, 0, 1),
-    "DELETE FROM violations": Difference("violations", 4, 0, 0),
+    "DELETE FROM violations": Difference("violations", 5, 0, 0),
     "UPDATE permits SET used = 0": Difference("permits", 0, 0, 1),
     "UPDATE approvals SET id = 'z' WHERE id = 'b'": Difference("approvals", 1, 1, 0),
     "INSERT INTO runs VALUES ('run-z', 1, 1, 'm', 'running', '', '', '')": Difference(
@@ -33,6 +33,7 @@ MEDDLING = {
     "UPDATE tickets SET flapping = 0": Difference("tickets", 0, 0, 1),
     "UPDATE workflows SET epoch = 9": Difference("workflows", 0, 0, 2),
     "UPDATE alerts SET firing = 1": Difference("alerts", 0, 0, 1),
+    "UPDATE spending SET usd = 0": Difference("spending", 0, 0, 1),
     "DELETE FROM workflow_steps WHERE place = 0": Difference("workflow_steps", 2, 0, 0),
 }
 

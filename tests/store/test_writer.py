@@ -15,7 +15,9 @@ from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.errors import ConflictError, StoreError
 from operator_sre.clock import SystemClock
 from operator_sre.store import open_store
+from operator_sre.store.projections import rows_follow
 from operator_sre.store.transaction import Transaction
+from operator_sre.store.writer import ALONE_GROUPS, COMPANY_EVERY
 from tests.contract.clock import HeldClock
 from tests.contract.verified import verified
 
@@ -150,3 +152,54 @@ async def test_closing_finishes_what_is_waiting(tmp_path: Path) -> None:
     await asyncio.gather(*tasks)
     assert desk.numbers() == list(range(600))
     desk.reader.close()
+
+
+def _itself(transaction: Transaction) -> Transaction:
+    return transaction
+
+
+async def test_who_was_alone_for_long_notices_company(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "operator.db", clock=HeldClock())
+    alone = [await store.writer.write(_itself) for _ in range(ALONE_GROUPS + 1)]
+    assert len({id(one) for one in alone}) == ALONE_GROUPS + 1
+    await asyncio.gather(*(store.writer.write(_itself) for _ in range(8)))
+    together = await asyncio.gather(*(store.writer.write(_itself) for _ in range(8)))
+    assert len({id(one) for one in together}) == 1
+    store.close()
+
+
+async def test_who_writes_alone_without_a_pause_lets_others_have_their_turns(
+    tmp_path: Path,
+) -> None:
+    store = open_store(tmp_path / "operator.db", clock=HeldClock())
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    for number in range(100):
+        await store.writer.write(_append(number))
+    task.cancel()
+    assert turns >= 100 // COMPANY_EVERY
+    store.close()
+
+
+@pytest.mark.parametrize("spent", [None, {}, {"tokens_in": 0, "tokens_out": 0, "usd": 0.0}])
+async def test_a_thought_that_cost_nothing_leaves_no_row(
+    spent: dict[str, float] | None, desk: _Desk
+) -> None:
+    draft = Draft(Kind.REASONING, {"n": 1} if spent is None else {"n": 1, "spent": spent})
+    assert not rows_follow(draft)
+    await desk.writer.append(draft)
+    assert desk.reader.rows("SELECT * FROM spending") == []
+
+
+async def test_a_thought_that_cost_something_leaves_a_row(desk: _Desk) -> None:
+    draft = Draft(Kind.REASONING, {"n": 1, "by": "m", "spent": {"tokens_in": 7}})
+    assert rows_follow(draft)
+    await asyncio.gather(*(desk.writer.append(draft) for _ in range(3)))
+    assert desk.reader.rows("SELECT model, tokens_in FROM spending") == [("m", 21)]

@@ -14,6 +14,9 @@ from tests.contract.samples import violation
 Needs = dict[str, tuple[str, ...]]
 SHOP: Needs = {"store": (), "node-1": ("store",), "node-2": ("store",), "web": ("node-1",)}
 
+# Members that all need what they are together.
+CLUSTER: Needs = {"cluster": (), "a": ("cluster",), "b": ("cluster",), "c": ("cluster",)}
+
 # What is broken -> the incidents, each with its root first.
 CASES: list[tuple[str, Needs, list[str], list[list[str]]]] = [
     ("nothing", SHOP, [], []),
@@ -35,6 +38,8 @@ CASES: list[tuple[str, Needs, list[str], list[list[str]]]] = [
         ["a", "b", "c", "d", "z"],
         [["c", "d", "a", "b", "z"]],
     ),
+    ("all members", CLUSTER, ["a", "b", "c", "cluster"], [["cluster", "a", "b", "c"]]),
+    ("two members of a cluster that works", CLUSTER, ["a", "b"], [["a"], ["b"]]),
     ("a cycle", {"a": ("b",), "b": ("a",)}, ["b", "a"], [["a", "b"]]),
     ("a cycle, half broken", {"a": ("b",), "b": ("a",)}, ["b"], [["b"]]),
     ("itself", {"a": ("a",)}, ["a"], [["a"]]),

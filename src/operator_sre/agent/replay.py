@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from operator_protocols.domain.action import Result
 from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.observation import Sighting
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import Act, Answer, Ask, Diagnose, Prove, Want
 from operator_protocols.domain.ticket import Ticket
@@ -33,6 +34,14 @@ class Recorded:
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._answers = deque(entry for entry in entries if entry.kind in _ANSWERS)
+        # Looks that the mind was told of, so that what it said of them still points somewhere.
+        self.shown = tuple(entry.seq for entry in entries if entry.kind is Kind.OBSERVED)
+        looks = [entry for entry in entries if entry.kind is Kind.OBSERVED]
+        self.first_look = from_json(Sighting, looks[0].payload) if looks else None
+
+    def began_well(self, *, now: bool) -> bool:
+        """Whether everything held when the run began; `now` is how it is for one that begins."""
+        return self._answers[0].kind is Kind.PROOF if self._answers else now
 
     @classmethod
     async def of(

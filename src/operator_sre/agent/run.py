@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
 
 from operator_protocols.domain.action import Action, Outcome, Result
@@ -24,10 +24,15 @@ from operator_protocols.domain.run import (
     Turn,
     Want,
 )
+from operator_sre.agent.account import account_of, looking_tools, unproven
+from operator_sre.agent.attempts import ARRIVED, attempts_of, to_undo
+from operator_sre.agent.budget import used_up
+from operator_sre.agent.checking import checked
 
 __all__ = ["Conclusion", "Run"]
 
 Reply = Answer | Result | Proof | None
+CLAIM_CHARS_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +47,23 @@ class Conclusion:
 class Run:
     """One mind's work on one ticket. `next` says what it wants, `tell` answers it.
 
-    It is deterministic in what it is told, so feeding it the recorded answers resumes it.
+    It is deterministic in what it is told, so feeding it the recorded answers resumes it. `shown`
+    are looks of this run that were recorded before it was resumed. `well` when everything held on
+    arrival, so that nobody is asked before that is proven or refuted.
     """
 
-    def __init__(self, briefing: Briefing, *, budget: Budget, seconds: Callable[[], float]) -> None:
-        self.briefing = briefing
+    def __init__(
+        self,
+        briefing: Briefing,
+        *,
+        budget: Budget,
+        seconds: Callable[[], float],
+        shown: Iterable[int] = (),
+        well: bool = False,
+    ) -> None:
+        self._shown = set(shown)
+        self._well = well
+        self.brief(briefing)
         self.conclusion: Conclusion | None = None
         self.steps: list[Step] = []
         self.turns: list[Turn] = []
@@ -64,6 +81,17 @@ class Run:
         """What became of the last want, and the ledger entry that records it."""
         self._told = (reply, seq)
 
+    def brief(self, briefing: Briefing) -> None:
+        """How things are now; what was shown before may still be cited."""
+        self.briefing = briefing
+        if briefing.observation_seq is not None:
+            self._shown.add(briefing.observation_seq)
+
+    def stop(self, reason: str) -> None:
+        """End it with a person: the mind cannot go on."""
+        self.conclusion = Conclusion(None, f"{reason} {self._account()}")
+        self._loop.close()
+
     def waited(self, seconds: float) -> None:
         """Time that people took to answer is not spent by the mind."""
         self._started += seconds
@@ -74,38 +102,55 @@ class Run:
         return any(isinstance(step.want, Diagnose) for step in self.steps)
 
     def _think(self) -> Generator[Want, None, None]:
-        while (spent := self._spent()) is None:
+        if self._well:
+            yield from self._prove(Prove(ARRIVED))
+            if self.conclusion is not None:
+                return
+        while not (spent := used_up(self._left(), self._budget)):
             yield Ask(self.briefing, tuple(self.steps), self._left(), tuple(self.turns))
-            answer = self._told[0]
-            answer = answer if isinstance(answer, Answer) else Answer("", ())
-            begun = len(self.steps)
-            yield from self._follow(answer)
+            reply, begun = self._told[0], len(self.steps)
+            answer = reply if isinstance(reply, Answer) else Answer("", ())
+            if answer is reply:
+                yield from self._follow(answer)
             self.turns.append(Turn(answer, tuple(self.steps[begun:])))
             if self.conclusion is not None:
                 return
-        reason = f"The budget is used up ({spent}); nothing is proven."
-        self.conclusion = Conclusion(None, reason, ErrorCategory.BUDGET_EXCEEDED)
+        # A mind that never says that it is over may have ended it all the same.
+        if unproven(self.steps, looking_tools(self.briefing.tools)):
+            yield from self._prove(Prove("The budget is used up after a change."))
+        if self.conclusion is None:
+            reason = f"The budget is used up ({spent}); nothing is proven. {self._account()}"
+            self.conclusion = Conclusion(None, reason, ErrorCategory.BUDGET_EXCEEDED)
 
     def _follow(self, answer: Answer) -> Generator[Want, None, None]:
+        if not answer.calls:  # whoever asks for nothing more believes that it is over
+            yield from self._prove(Prove(answer.reasoning[:CLAIM_CHARS_MAX] or "Nothing was said."))
         for call in answer.calls:
             match call:
                 case Action():
+                    if self._commands() >= self._budget.commands_max:
+                        return
                     yield from self._act(Act(call))
                 case Diagnose():
-                    yield call
-                    self.steps.append(Step(call, None, self._told[1]))
+                    yield from self._diagnose(call)
                 case Finish():
                     yield from self._prove(Prove(call.summary))
                 case Escalate():
                     self.conclusion = Conclusion(None, call.reason)
                 case Misuse():
                     self.steps.append(Step(call, Result(Outcome.REFUSED, stderr=call.why)))
-            if self.conclusion is not None or self._proof_failed_just_now():
+            if self.conclusion is not None or isinstance(call, Finish):
                 return  # whatever else the mind had planned rests on a world that has changed
 
-    def _act(self, want: Act) -> Generator[Want, None, None]:
-        if self._commands() >= self._budget.commands_max:
+    def _diagnose(self, call: Diagnose) -> Generator[Want, None, None]:
+        taken = checked(call, self._citable())
+        if isinstance(taken, Misuse):
+            self.steps.append(Step(taken, Result(Outcome.REFUSED, stderr=taken.why)))
             return
+        yield taken
+        self.steps.append(Step(taken, None, self._told[1]))
+
+    def _act(self, want: Act) -> Generator[Want, None, None]:
         yield want
         reply, seq = self._told
         result = reply if isinstance(reply, Result) else Result(Outcome.UNKNOWN)
@@ -119,15 +164,22 @@ class Run:
         self.steps.append(Step(want, proof, seq))
         if proof.held:
             self.conclusion = Conclusion(proof, want.claim)
-        elif self._attempts() >= self._budget.attempts_max:
-            reason = f"{self._attempts()} attempts were made and none held. {proof.detail}"
+            return
+        for undo in to_undo(self.steps):
+            yield from self._act(Act(undo))
+        if self._attempts() >= self._budget.attempts_max:
+            reason = f"{self._attempts()} attempts were made and none held. {self._account()}"
             self.conclusion = Conclusion(proof, reason)
 
-    def _proof_failed_just_now(self) -> bool:
-        return bool(self.steps) and isinstance(self.steps[-1].result, Proof)
+    def _citable(self) -> set[int]:
+        results = [step.seq for step in self.steps if isinstance(step.want, Act | Prove)]
+        return self._shown.union(seq for seq in results if seq is not None)
+
+    def _account(self) -> str:
+        return account_of(self.steps, looking_tools(self.briefing.tools))
 
     def _attempts(self) -> int:
-        return sum(isinstance(step.result, Proof) for step in self.steps)
+        return attempts_of(self.steps)
 
     def _commands(self) -> int:
         return sum(isinstance(step.want, Act) for step in self.steps)
@@ -143,17 +195,3 @@ class Run:
             tokens_max=self._budget.tokens_max - spent.tokens,
             usd_max=self._budget.usd_max - spent.usd,
         )
-
-    def _spent(self) -> str | None:
-        left = self._left()
-        if left.turns_max <= 0:
-            return f"{self._budget.turns_max} turns"
-        if left.commands_max <= 0:
-            return f"{self._budget.commands_max} commands"
-        if left.seconds_max <= 0:
-            return f"{self._budget.seconds_max:g} s"
-        if left.tokens_max <= 0:
-            return f"{self._budget.tokens_max} tokens"
-        if left.usd_max <= 0:
-            return f"{self._budget.usd_max:g} dollars"
-        return None

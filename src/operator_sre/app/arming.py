@@ -59,15 +59,16 @@ def _hands(
     registry = registry_of(app, programs, targets, tools)
     latest: list[Policy] = []
     bounded = profile is Profile.LAB
+    # A subject may know parts that are no process, such as the cluster that its members are.
+    parts = app.plugin_of(name).subject(settings).targets if bounded else targets
 
     def policy() -> Policy:
-        now = targets()
         made = Policy(
             mode=app.mode_of(name),
             profile=profile,
             tools=registry.specs,
             boundary_tools=frozenset(tool.spec.name for tool in tools if bounded),
-            boundary_targets=frozenset(target.name for target in now),
+            boundary_targets=frozenset(target.name for target in parts()),
             book=app.rules(),
         )
         if not latest or latest[0] != made:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,10 @@ from typing import Any
 from operator_protocols.domain.entry import Entry, Kind
 
 __all__ = ["Line", "lines_of"]
+
+# How a mind that weighs hypotheses says so, before each question and after its answer.
+_TABLE = re.compile(r"Hypotheses: (.*?%)\. (.+)", re.DOTALL)
+_ROW = re.compile(r"(\S+) at (\S+) ([\d.]+)%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,8 @@ class Line:
 
 def lines_of(entry: Entry) -> Iterable[Line]:
     """What an entry adds to the story; nothing when it is only book-keeping."""
+    if tell_move := _TELL_MOVES.get(entry.kind):
+        return tell_move(entry)
     tell = _TELL.get(entry.kind)
     return tell(entry.payload) if tell else ()
 
@@ -42,7 +49,28 @@ def _claimed(payload: Mapping[str, Any]) -> Iterable[Line]:
 
 
 def _reasoning(payload: Mapping[str, Any]) -> Iterable[Line]:
-    yield Line("think", payload["reasoning"])
+    if by := payload.get("by"):
+        mind = "the built-in reasoner" if by == "reasoner" else by
+        yield Line("think", f"fell back to {mind}: {payload.get('note', '')}", "warn")
+    table = _TABLE.fullmatch(payload["reasoning"])
+    if table is None:
+        yield Line("think", payload["reasoning"])
+    else:
+        rows = [_row(*one) for one in _ROW.findall(table[1])]
+        yield Line("think", table[2], "plain", tuple(rows))
+
+
+def _suspected(payload: Mapping[str, Any]) -> Iterable[Line]:
+    """What tried to instruct the mind, and where: it was told as data, like all around it."""
+    told = f"text in entry {payload['of']} tries to instruct; it is taken as data"
+    details = [f"{one['where']}: {one['rule']}: {one['excerpt']!r}" for one in payload["places"]]
+    yield Line("watch", told, "warn", tuple(details))
+
+
+def _row(cause: str, target: str, percent: str) -> str:
+    """One hypothesis as a row of a table: how likely, how long its bar, what it says."""
+    bar = "#" * round(float(percent) / 10)
+    return f"{float(percent):5.1f} %  {bar:10}  {cause} at {target}"
 
 
 def _verdict(payload: Mapping[str, Any]) -> Iterable[Line]:
@@ -52,7 +80,10 @@ def _verdict(payload: Mapping[str, Any]) -> Iterable[Line]:
 
 
 def _diagnosis(payload: Mapping[str, Any]) -> Iterable[Line]:
-    details = [f"evidence: {item['sentence']}" for item in payload["evidence"]]
+    details = [
+        f"{'a mere claim' if item.get('seq') is None else 'evidence'}: {item['sentence']}"
+        for item in payload["evidence"]
+    ]
     details += [
         f"not {item['cause']} at {item['target']}: {item['why_rejected']}"
         for item in payload["alternatives"]
@@ -107,10 +138,6 @@ def _proof(payload: Mapping[str, Any]) -> Iterable[Line]:
 
 def _resolved(payload: Mapping[str, Any]) -> Iterable[Line]:
     yield Line("close", f"RESOLVED with a proof. {payload['reason']}", "good")
-
-
-def _escalated(payload: Mapping[str, Any]) -> Iterable[Line]:
-    yield Line("close", f"ESCALATED. {payload['reason']}", "bad")
 
 
 def _switched_on(payload: Mapping[str, Any]) -> Iterable[Line]:
@@ -176,6 +203,45 @@ def _workflow_ended(payload: Mapping[str, Any]) -> Iterable[Line]:
     yield Line("close", f"the workflow is {payload['state']}{_because(payload)}", tone)
 
 
+def _paused(entry: Entry) -> Iterable[Line]:
+    until = entry.payload["until"]
+    how = "put off" if entry.kind is Kind.TICKET_SNOOZED else "held"
+    end = f" until {until[:16].replace('T', ' ')} UTC" if until else ""
+    yield Line("people", f"{how}{end} by {entry.actor.id}{_because(entry.payload)}", "warn")
+
+
+def _unheld(entry: Entry) -> Iterable[Line]:
+    yield Line("people", f"let go by {entry.actor.id}{_because(entry.payload)}")
+
+
+def _assigned(entry: Entry) -> Iterable[Line]:
+    whose = f"given to {entry.payload['assignee']}" if entry.payload["assignee"] else "nobody's now"
+    yield Line("people", f"{whose}, says {entry.actor.id}{_because(entry.payload)}")
+
+
+def _commented(entry: Entry) -> Iterable[Line]:
+    first, *more = str(entry.payload["text"]).splitlines() or [""]
+    yield Line("people", f"{entry.actor.id} says: {first}", "plain", tuple(more))
+
+
+def _closed(entry: Entry) -> Iterable[Line]:
+    yield Line("close", f"CLOSED without a proof by {entry.actor.id}{_because(entry.payload)}")
+
+
+def _reopened(entry: Entry) -> Iterable[Line]:
+    by = f" by {entry.actor.id}" if entry.actor.type == "user" else ""
+    yield Line("file", f"open again{by}{_because(entry.payload)}", "bad")
+
+
+def _watched(entry: Entry) -> Iterable[Line]:
+    yield Line("close", f"WATCHED. {entry.payload['reason']}", "warn")
+
+
+def _escalated(entry: Entry) -> Iterable[Line]:
+    by = f" by {entry.actor.id}" if entry.actor.type == "user" else ""
+    yield Line("close", f"ESCALATED{by}. {entry.payload['reason']}", "bad")
+
+
 def _because(payload: Mapping[str, Any]) -> str:
     return f": {payload['reason']}" if payload["reason"] else ""
 
@@ -194,9 +260,9 @@ _TELL: dict[Kind, Callable[[Mapping[str, Any]], Iterable[Line]]] = {
     Kind.TICKET_GREW: _grew,
     Kind.TICKET_CLAIMED: _claimed,
     Kind.TICKET_RESOLVED: _resolved,
-    Kind.TICKET_ESCALATED: _escalated,
     Kind.REASONING: _reasoning,
     Kind.DIAGNOSIS: _diagnosis,
+    Kind.SUSPICION: _suspected,
     Kind.VERDICT: _verdict,
     Kind.APPROVAL_REQUESTED: _requested,
     Kind.APPROVAL_ESCALATED: _louder,
@@ -218,4 +284,17 @@ _TELL: dict[Kind, Callable[[Mapping[str, Any]], Iterable[Line]]] = {
     Kind.WORKFLOW_UNDO: _workflow_undo,
     Kind.WORKFLOW_CANCELLED: _workflow_cancelled,
     Kind.WORKFLOW_ENDED: _workflow_ended,
+}
+
+# What people do is told with who did it.
+_TELL_MOVES: dict[Kind, Callable[[Entry], Iterable[Line]]] = {
+    Kind.TICKET_HELD: _paused,
+    Kind.TICKET_SNOOZED: _paused,
+    Kind.TICKET_UNHELD: _unheld,
+    Kind.TICKET_ASSIGNED: _assigned,
+    Kind.TICKET_COMMENTED: _commented,
+    Kind.TICKET_CLOSED: _closed,
+    Kind.TICKET_REOPENED: _reopened,
+    Kind.TICKET_WATCHED: _watched,
+    Kind.TICKET_ESCALATED: _escalated,
 }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from operator_protocols.domain.entry import Entry
+from operator_protocols.domain.health import Severity
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.errors import NotFoundError, UsageError
 from operator_sre.app.wiring import App
@@ -23,15 +24,36 @@ class TicketView:
     entries: tuple[Entry, ...]
 
 
-def list_tickets(app: App, *, states: Sequence[str], subject: str) -> Sequence[Ticket]:
-    """Tickets in these states (all when none is named), most urgent and oldest first."""
+def list_tickets(
+    app: App,
+    *,
+    states: Sequence[str],
+    subject: str,
+    severity: str = "",
+    assignee: str = "",
+    text: str = "",
+) -> Sequence[Ticket]:
+    """Tickets in these states (all when none is named), most urgent and oldest first.
+
+    `text` is looked for in their summaries and reasons, whatever its case.
+    """
     for state in states:
         if state not in set(TicketState):
             raise UsageError(
                 f"There is no ticket state {state!r}.",
                 next_step=f"States: {', '.join(TicketState)}.",
             )
-    return app.store.tickets.find(states=[TicketState(state) for state in states], subject=subject)
+    if severity and severity not in set(Severity):
+        raise UsageError(
+            f"There is no severity {severity!r}.", next_step=f"Severities: {', '.join(Severity)}."
+        )
+    return app.store.tickets.find(
+        states=[TicketState(state) for state in states],
+        subject=subject,
+        severity=severity,
+        assignee=assignee,
+        text=text,
+    )
 
 
 def show_ticket(app: App, number: int) -> TicketView:

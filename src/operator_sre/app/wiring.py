@@ -18,6 +18,7 @@ from operator_protocols.domain.verdict import Mode
 from operator_protocols.ports import (
     CapabilityChecker,
     Clock,
+    Engine,
     Kill,
     Noted,
     PermissionChecker,
@@ -82,6 +83,8 @@ __all__ = [
 
 # How late a look may be, as a part of its interval, so that many monitors do not ask at once.
 JITTER = 0.1
+# How long an agent that is stopped waits for what it is doing.
+GRACE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +256,8 @@ class App:
 
     def care(self, name: str) -> Care:
         """Everything needed to care for a subject."""
+        from operator_sre.app.context import context_of
+        from operator_sre.gate import Turns
         from operator_sre.pipeline import Care
 
         plugin = self.plugin_of(name)
@@ -265,6 +270,8 @@ class App:
             propose=hands.propose,
             causes=plugin.causes,
             notes=notes_of(plugin, subject),
+            turns=Turns(name, self.store.changes, hands.executor.limits, self.clock),
+            context=context_of(self, hands.targets),
         )
 
     def is_alerted(self, subject: str) -> bool:
@@ -345,12 +352,25 @@ class App:
             jitter=JITTER,
             watchers=self.store.watchers,
             stats=stats or WatchStats(),
+            approvals=self.store.approvals,
+            runs_max=int(self.config.number("runs_max")),
+            intents=self.store.intents,
+            grace_s=GRACE_S,
+        )
+
+    def engine_named(self, name: str, *, worker: str) -> Engine:
+        """The engine of a worker of this id: `local`, or `dbos` for many machines."""
+        from operator_sre.engine.choosing import engine_named
+
+        local, store = replace(self.engine(), worker=worker), self.store
+        return engine_named(
+            name, local, self.config.store, backlog=store.backlog, workers=store.workers
         )
 
     def _pipeline(self, care: Callable[[str], Care]) -> Pipeline:
+        from operator_sre.app.models import mind_of, summaries_of
         from operator_sre.app.policy import budget_of
         from operator_sre.app.silences import silences_now
-        from operator_sre.models.reasoner import Reasoner
         from operator_sre.monitor import Monitor
         from operator_sre.pipeline import Pipeline
         from operator_sre.tickets import Desk
@@ -373,8 +393,9 @@ class App:
                 leases=store.leases,
                 stable_s=config.stable_s,
                 journal=store.journal,
+                moves=store.ticket_moves,
             ),
-            model=Reasoner(),
+            model=mind_of(self),
             verifier=Verifier(
                 clock=self.clock,
                 stable_s=config.stable_s,
@@ -388,6 +409,7 @@ class App:
             clock=self.clock,
             budget=budget_of(self.rules()),
             care=care,
+            summaries=summaries_of(self),
         )
 
 

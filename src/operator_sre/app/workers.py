@@ -1,14 +1,107 @@
-"""Who runs workflows: processes, told apart by machine, number and the space of their numbers."""
+"""Who works: processes, told apart by machine, number and the space of their numbers."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
+import secrets
 import socket
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["is_gone", "this_worker"]
+from operator_protocols.domain.ticket import TicketState
+from operator_protocols.domain.worker import Worker
+from operator_protocols.errors import OperatorError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from operator_sre.app.wiring import App
+
+__all__ = ["WorkerView", "is_gone", "list_workers", "run_worker", "this_worker"]
 
 NAMESPACE = Path("/proc/self/ns/pid")
+BEAT_S = 5.0
+# Who has missed several beats is not there any more, or cannot reach the store.
+SILENT_S = 20.0
+NAME_CHARS_MAX = 64
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker as people see it; `tickets` are those that it holds."""
+
+    worker: Worker
+    speaks: bool
+    tickets: tuple[int, ...]
+
+
+def list_workers(app: App) -> Sequence[WorkerView]:
+    """Everybody who has not left, with what they work on; who spoke last comes first."""
+    now = app.clock.now()
+    held: dict[str, list[int]] = {}
+    for ticket in app.store.tickets.find(states=(TicketState.CLAIMED,)):
+        held.setdefault(ticket.worker, []).append(ticket.id)
+    return [
+        WorkerView(
+            worker=one,
+            speaks=(now - one.at).total_seconds() < SILENT_S,
+            tickets=tuple(sorted(held.get(one.id, ()))),
+        )
+        for one in app.store.workers.find()
+    ]
+
+
+async def run_worker(app: App, *, engine: str, name: str = "") -> None:
+    """Join those who work on the store of this home, until cancelled."""
+    from operator_sre.app.policy import follow_policy, record_overrides
+    from operator_sre.app.recovering import follow_abandoned
+    from operator_sre.app.workflows import follow_workflows
+
+    me = _introduced(app, engine=engine, name=name)
+    chosen = app.engine_named(engine, worker=me.id)
+    await record_overrides(app)  # before anything is judged by them
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_stay_known(app, me))
+        group.create_task(follow_policy(app))
+        group.create_task(follow_abandoned(app))
+        group.create_task(chosen.work())
+        group.create_task(follow_workflows(app))
+
+
+def _introduced(app: App, *, engine: str, name: str) -> Worker:
+    from operator_sre import __version__
+
+    host = socket.gethostname()
+    called = name or host
+    if not called.isprintable() or ":" in called or len(called) > NAME_CHARS_MAX:
+        raise UsageError(
+            f"A worker cannot be called {called[:NAME_CHARS_MAX]!r}.",
+            next_step=f"Use up to {NAME_CHARS_MAX} letters, without a colon.",
+        )
+    now = app.clock.now()
+    # Numbers of processes are used again, and every container has the same ones.
+    unique = f"{called}:{os.getpid()}-{secrets.token_hex(4)}"
+    return Worker(unique, called, host, os.getpid(), engine, __version__, now, now)
+
+
+async def _stay_known(app: App, me: Worker) -> None:
+    """Say again and again that we are here, so that silence means that we are not."""
+    try:
+        while True:
+            try:
+                await app.store.workers.beat(replace(me, at=app.clock.now()))
+            except OperatorError as error:  # the store may be back at the next beat
+                log.error("cannot say that we work: %s", error)
+            await app.clock.sleep(BEAT_S)
+    finally:
+        try:
+            await asyncio.shield(app.store.workers.leave(me.id))
+        except OperatorError as error:
+            log.error("cannot say that we stop working: %s", error)
 
 
 def this_worker() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator_sre.config.models import ModelConfig
 from operator_sre.config.notices import NoticeConfig
 from operator_sre.config.settings import (
     SETTINGS,
@@ -16,6 +17,7 @@ from operator_sre.config.windows import seconds_of
 __all__ = [
     "SETTINGS",
     "Config",
+    "ModelConfig",
     "NoticeConfig",
     "Setting",
     "SubjectConfig",

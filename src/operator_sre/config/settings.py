@@ -13,6 +13,15 @@ import platformdirs
 
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import ConfigError
+from operator_sre.config.models import (
+    AUTO,
+    REASONER,
+    RULE,
+    ModelConfig,
+    built_in_models,
+    model_named,
+    models_of,
+)
 from operator_sre.config.notices import NoticeConfig, notices_of
 from operator_sre.config.subjects import SubjectConfig, subjects_of
 from operator_sre.config.tables import unknown
@@ -86,6 +95,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("escalate_s", "0", _number(0, 604800), "seconds until silence is escalated; 0: never"),
     Setting("two_person", "0", _switch, "1: what is critical needs two different people"),
     Setting("self_approval", "1", _switch, "0: nobody approves a request of their own"),
+    Setting("runs_max", "4", _number(1, 64), "tickets that an agent works on at once"),
     Setting("changes_per_hour", "30", _number(1, 10000), "changes of a subject in an hour"),
     Setting("targets_max", "0", _number(0, 10000), "targets changed in 5 minutes; 0: a third"),
     Setting("metrics", "", _address, "where our own metrics are served, as 127.0.0.1:9464"),
@@ -96,6 +106,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("log_format", "text", _one_of("text", "json"), "how log lines look"),
     Setting("log_level", "info", _one_of("debug", "info", "warning", "error"), "what is logged"),
     Setting("anthropic_api_key", "", str, "the key for Claude; never shown", secret=True),
+    Setting("anthropic_model", "claude-sonnet-5", str, "which Claude 'claude' is"),
+    Setting("model", AUTO, str, "who thinks; auto: Claude if its key is known, else reasoner"),
+    Setting("summary_model", AUTO, str, "who summarises; auto: Claude Haiku with a key, else rule"),
+    Setting("usd_per_day", "20", _number(0, 100_000), "dollars all runs may cost in a day (UTC)"),
+    Setting(
+        "tokens_per_day", "2000000", _number(0, 1e12), "tokens all runs may cost in a day (UTC)"
+    ),
 )
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 # Variables that do not follow the pattern.
@@ -112,6 +129,7 @@ class Config:
     file: Path | None
     triggers: tuple[Trigger, ...] = ()
     notices: NoticeConfig = field(default_factory=NoticeConfig)
+    models: tuple[ModelConfig, ...] = ()
 
     @property
     def home(self) -> Path:
@@ -175,6 +193,7 @@ def load_config(
     subjects = table.pop("subjects", {})
     triggers = triggers_of(table.pop("triggers", {}), file)
     notices = notices_of(table.pop("notify", {}), file)
+    minds = table.pop("models", {})
     layers: list[tuple[str, Mapping[str, str]]] = [
         (f"file {file}", _texts(table, file)),
         ("environment", _from_environment(environ)),
@@ -195,7 +214,11 @@ def load_config(
     if not values["home"]:
         values["home"] = platformdirs.user_state_dir("operator-sre", appauthor=False)
     values["home"] = str(Path(values["home"]).expanduser().absolute())
-    return Config(values, sources, subjects_of(subjects, file), file, triggers, notices)
+    given = built_in_models(values["anthropic_model"], values["anthropic_api_key"])
+    models = models_of(minds, file, environ=environ, given=given)
+    model_named(values["model"], models, words=(AUTO, REASONER), setting="model")
+    model_named(values["summary_model"], models, words=(AUTO, RULE), setting="summary_model")
+    return Config(values, sources, subjects_of(subjects, file), file, triggers, notices, models)
 
 
 def reread_subjects(config: Config) -> Config:
@@ -223,7 +246,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _texts(table: Mapping[str, Any], file: Path | None) -> dict[str, str]:
     for name, value in table.items():
         if name not in _BY_NAME:
-            raise unknown(name, [*_BY_NAME, "notify", "subjects", "triggers"], str(file))
+            raise unknown(name, [*_BY_NAME, "models", "notify", "subjects", "triggers"], str(file))
         if not isinstance(value, str | int | float) or isinstance(value, bool):
             raise ConfigError(f"{name!r} in {str(file)!r} has to be a number or a text.")
     return {name: str(value) for name, value in table.items()}

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.errors import ConflictError, OperatorError
-from operator_protocols.ports import Clock, Leases, Switch, Watchers
+from operator_protocols.ports import Approvals, Clock, Intents, Leases, Switch, Watchers
+from operator_sre.engine.parking import PARK_S, Parking
 from operator_sre.engine.watching import Rounds
 from operator_sre.monitor import WatchStats
 from operator_sre.pipeline import Pipeline
@@ -23,6 +24,8 @@ ATTEMPTS_MAX = 3
 BACK_OFF_S = 5.0
 # How often an agent asks how the kill switch stands while it works.
 FOLLOW_S = 0.25
+# How often it is asked whether what is being done has ended, when an agent is stopped.
+STOPPING_POLL_S = 0.05
 log = logging.getLogger(__name__)
 
 
@@ -30,7 +33,9 @@ log = logging.getLogger(__name__)
 class LocalEngine:
     """Asyncio loops over the pipeline. A lease tells the others whose ticket it is.
 
-    `intervals` are those of subjects that have one of their own.
+    `intervals` are those of subjects that have one of their own. Up to `runs_max` tickets are in
+    work at once; one change at a time about each subject is the gate's business. Whoever stops it
+    waits up to `grace_s` for what is being done, and parks the rest.
     """
 
     pipeline: Pipeline
@@ -45,6 +50,16 @@ class LocalEngine:
     jitter: float = 0.0
     watchers: Watchers | None = None
     stats: WatchStats = field(default_factory=WatchStats)
+    approvals: Approvals | None = None
+    park_s: float = PARK_S
+    runs_max: int = 1
+    intents: Intents | None = None
+    grace_s: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """How it is chosen in configuration."""
+        return "local"
 
     async def watch(self, subjects: Sequence[str]) -> None:
         """Watch these subjects until cancelled."""
@@ -60,41 +75,87 @@ class LocalEngine:
         await rounds.run(subjects)
 
     async def work(self) -> None:
-        """Take one ticket after another until cancelled."""
-        while True:
-            if not await self.work_once():
-                await self.clock.sleep(POLL_S)
+        """Take tickets as they come, the most urgent first, until cancelled."""
+        running: dict[asyncio.Task[None], Ticket] = {}
+        try:
+            while True:
+                ticket = await self._claim() if len(running) < self.runs_max else None
+                if ticket is not None:
+                    running[asyncio.create_task(self._carry(ticket))] = ticket
+                else:
+                    await self._wait(running)
+        finally:
+            try:
+                await self._let_finish(running)
+            finally:
+                await _ended(running)
 
-    async def work_once(self) -> bool:
-        """Work on the most urgent free ticket, if there is one and the kill switch is off."""
-        if self.switch is not None and self.switch.state().on:
-            return False
-        ticket = await self.leases.claim(
-            self.worker,
-            run=f"run-{self.new_id()[:10]}",
-            lease_s=self.lease_s,
-            attempts_max=ATTEMPTS_MAX,
-        )
+    async def work_once(self, ticket_id: int = 0) -> bool:
+        """Work on that ticket or the most urgent free one, if the kill switch is off."""
+        ticket = await self._claim(ticket_id)
         if ticket is None:
             return False
         await self._carry(ticket)
         return True
+
+    async def _claim(self, ticket_id: int = 0) -> Ticket | None:
+        if self.switch is not None and self.switch.state().on:
+            return None
+        return await self.leases.claim(
+            self.worker,
+            run=f"run-{self.new_id()[:10]}",
+            lease_s=self.lease_s,
+            attempts_max=ATTEMPTS_MAX,
+            ticket=ticket_id,
+        )
+
+    async def _wait(self, running: dict[asyncio.Task[None], Ticket]) -> None:
+        """Until one of them ends, or it is time to ask for tickets again."""
+        room = len(running) < self.runs_max
+        naps = [asyncio.ensure_future(self.clock.sleep(POLL_S))] if room else []
+        try:
+            done, _ = await asyncio.wait([*naps, *running], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for nap in naps:
+                nap.cancel()
+        for task in [one for one in running if one in done]:
+            del running[task]
+            task.result()
+
+    async def _let_finish(self, running: Mapping[asyncio.Task[None], Ticket]) -> None:
+        """Give what is being done a moment to come to its end; park at once what only thinks."""
+        deadline = self.clock.monotonic() + self.grace_s
+        left = dict(running)
+        while left and self.intents is not None and self.clock.monotonic() < deadline:
+            try:
+                acting = {entry.run for entry in self.intents.open()}
+            except OperatorError:  # nobody can tell, so nobody waits
+                return
+            for task, ticket in list(left.items()):
+                if task.done() or ticket.run not in acting:
+                    task.cancel()
+                    del left[task]
+            if left:
+                await self.clock.sleep(STOPPING_POLL_S)
 
     async def _carry(self, ticket: Ticket) -> None:
         where = {"ticket": ticket.id, "run": ticket.run, "target": ticket.target}
         log.info("claimed", extra=where)
         work = asyncio.ensure_future(self.pipeline.work(ticket))
         heartbeat = asyncio.ensure_future(self._keep(ticket, work))
-        follower = asyncio.ensure_future(self._follow(work))
+        follower = asyncio.ensure_future(self._follow(ticket, work))
+        parking = Parking(self.approvals, self.clock, park_s=self.park_s)
+        parker = asyncio.ensure_future(parking.follow(ticket, work))
         try:
             ended = await work
             log.info("%s: %s", ended.state, ended.reason, extra=where)
         except asyncio.CancelledError:
-            await self._park(ticket, work)
+            await self._park(ticket, work, parking)
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise  # we were stopped; a lost lease, or the switch, only ends this ticket's work
-            log.warning("lease lost, or kill switch on: work stopped", extra=where)
+            if parking.request is None:
+                log.warning("lease lost, or kill switch on: work stopped", extra=where)
         except ConflictError as error:
             log.warning("%s", error, extra=where)
         except Exception as error:  # noqa: BLE001  one broken run must not end the agent
@@ -103,6 +164,7 @@ class LocalEngine:
         finally:
             heartbeat.cancel()
             follower.cancel()
+            parker.cancel()
 
     async def _keep(self, ticket: Ticket, work: asyncio.Future[Ticket]) -> None:
         while True:
@@ -116,31 +178,50 @@ class LocalEngine:
                 work.cancel()
                 return
 
-    async def _follow(self, work: asyncio.Future[Ticket]) -> None:
-        """Stop the work when the kill switch is turned on, by whichever process."""
-        if self.switch is None:
-            return
+    async def _follow(self, ticket: Ticket, work: asyncio.Future[Ticket]) -> None:
+        """Stop the work when the kill switch is turned on, or somebody took the ticket away."""
         generation: int | None = None
         while True:
             try:
-                state = self.switch.state()
+                state = self.switch.state() if self.switch is not None else None
+                mine = self._is_mine(ticket)
             except OperatorError as error:  # the store may be back at the next look
                 log.error("cannot ask for the kill switch: %s", error)
             else:
-                if state.on or generation not in (None, state.generation):
+                turned = state is not None and generation not in (None, state.generation)
+                if turned or not mine or (state is not None and state.on):
                     work.cancel()
                     return
-                generation = state.generation
+                generation = state.generation if state is not None else None
             await self.clock.sleep(FOLLOW_S)
 
-    async def _park(self, ticket: Ticket, work: asyncio.Future[Ticket]) -> None:
+    def _is_mine(self, ticket: Ticket) -> bool:
+        now = self.pipeline.tickets.get(ticket.id)
+        return now is not None and (now.state, now.epoch) == (ticket.state, ticket.epoch)
+
+    async def _park(self, ticket: Ticket, work: asyncio.Future[Ticket], parking: Parking) -> None:
         """Stop cleanly: the run stays unfinished, and whoever claims the ticket goes on with it."""
         work.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await work
-        await asyncio.shield(self._release(ticket, "The agent was stopped.", parked=True))
+        request = parking.request
+        if request is None:
+            await asyncio.shield(self._release(ticket, "The agent was stopped.", parked=True))
+            return
+        reason = f"It waits for an answer to request {request.id}."
+        release = self.leases.release(
+            ticket, reason=reason, wait_s=parking.wait_s(), counts=False, approval=request.id
+        )
+        with contextlib.suppress(ConflictError):
+            await asyncio.shield(release)
 
     async def _release(self, ticket: Ticket, reason: str, *, parked: bool = False) -> None:
         wait_s = 0.0 if parked else BACK_OFF_S * 2.0**ticket.attempts
         with contextlib.suppress(ConflictError):
             await self.leases.release(ticket, reason=reason, wait_s=wait_s, counts=not parked)
+
+
+async def _ended(running: Mapping[asyncio.Task[None], Ticket]) -> None:
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

@@ -9,6 +9,7 @@ from operator_sre.gate.judge import judge, safer, warm
 from operator_sre.gate.permits import Gate, Held
 from operator_sre.gate.policy import Policy, Profile
 from operator_sre.gate.standing import Standing
+from operator_sre.gate.turns import Turns, came_late
 
 __all__ = [
     "Answering",
@@ -21,7 +22,9 @@ __all__ = [
     "Profile",
     "Standing",
     "Terms",
+    "Turns",
     "Way",
+    "came_late",
     "judge",
     "safer",
     "warm",

@@ -1,4 +1,4 @@
-"""Minds: the built-in reasoner, and in time the models of others."""
+"""Minds: the built-in reasoner, and the models of others."""
 
 from __future__ import annotations
 

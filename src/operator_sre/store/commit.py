@@ -11,7 +11,7 @@ from operator_protocols.domain.entry import Draft
 from operator_protocols.errors import ConflictError, StoreError
 from operator_sre.store.database import Database, Kept, sentence
 from operator_sre.store.lull import Lull
-from operator_sre.store.projections import PROJECTED
+from operator_sre.store.projections import rows_follow
 from operator_sre.store.transaction import Rules, Transaction
 
 __all__ = ["Committer", "Job"]
@@ -54,7 +54,14 @@ class Committer:
                 return False
             transaction = Transaction(connection, self._rules)
             for job in group:
-                self._apply(transaction, job)
+                draft = job.draft
+                if draft is None or draft.key or rows_follow(draft):
+                    self._apply(transaction, job)
+                    continue
+                try:
+                    job.value = transaction.append(draft)
+                except (TypeError, ValueError) as error:
+                    job.error = error  # it cannot be written as JSON; nothing was touched
             transaction.flush()
             with self._lull:
                 connection.execute("COMMIT")
@@ -88,13 +95,7 @@ class Committer:
         self._session.abandon()
 
     def _apply(self, transaction: Transaction, job: Job) -> None:
-        draft = job.draft
-        if draft is not None and draft.kind not in PROJECTED and not draft.key:
-            try:
-                job.value = transaction.append(draft)
-            except (TypeError, ValueError) as error:
-                job.error = error  # it cannot be written as JSON; nothing was touched
-            return
+        """Run a change, or an entry that rows follow from, so that it can be undone alone."""
         connection = transaction.connection
         mark = transaction.mark()
         connection.execute("SAVEPOINT change")

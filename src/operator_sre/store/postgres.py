@@ -21,6 +21,9 @@ __all__ = ["PostgresDatabase"]
 CONNECT_S = 10
 LOCK_S = 10
 STATEMENT_S = 60
+# A process that is stopped in the middle of a transaction keeps all other writers waiting: the
+# server ends its session before they give up.
+IDLE_S = 5
 FETCH_ROWS = 100
 # Half of a lock's name; the other half is the schema, so that two stores in one database do not
 # wait for each other. Whoever takes both takes that of the writers first.
@@ -182,7 +185,7 @@ class PostgresDatabase:
     def _session(self, *first: str, limit_s: int) -> Session:
         settings = (
             f"SET statement_timeout = '{limit_s}s'",
-            f"SET idle_in_transaction_session_timeout = '{limit_s}s'",
+            f"SET idle_in_transaction_session_timeout = '{min(limit_s, IDLE_S)}s'",
             f"SET lock_timeout = '{LOCK_S}s'",
             _DURABLE,
         )

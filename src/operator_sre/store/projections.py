@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Violation
 from operator_protocols.domain.permit import ApprovalState
@@ -25,6 +25,15 @@ from operator_sre.store.restraints import (
     switched,
 )
 from operator_sre.store.silence_rows import silence_added, silence_ended
+from operator_sre.store.spending import thought
+from operator_sre.store.ticket_rows import (
+    ticket_assigned,
+    ticket_closed,
+    ticket_paused,
+    ticket_reopened,
+    ticket_unheld,
+    ticket_watched,
+)
 from operator_sre.store.workflow_rows import (
     workflow_cancelled,
     workflow_claimed,
@@ -34,7 +43,7 @@ from operator_sre.store.workflow_rows import (
     workflow_undo,
 )
 
-__all__ = ["PROJECTED", "project"]
+__all__ = ["PROJECTED", "project", "rows_follow"]
 
 
 def project(connection: Connection, entry: Entry) -> None:
@@ -193,6 +202,12 @@ def _approval_decided(connection: Connection, entry: Entry) -> None:
         "UPDATE approvals SET state = ? WHERE id = ?",
         (entry.payload["state"], entry.payload["id"]),
     )
+    # A run that is parked until people answer need not wait any longer.
+    if entry.run and entry.payload["state"] != ApprovalState.PENDING:
+        connection.execute(
+            "UPDATE tickets SET not_before = 0 WHERE run = ? AND state = ?",
+            (entry.run, TicketState.OPEN.value),
+        )
 
 
 def _add_to_approval(
@@ -305,8 +320,17 @@ _FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
     Kind.TICKET_RESOLVED: _ticket_ended,
     Kind.TICKET_ESCALATED: _ticket_ended,
     Kind.TICKET_FLAPPING: _ticket_flapping,
+    Kind.TICKET_HELD: ticket_paused,
+    Kind.TICKET_SNOOZED: ticket_paused,
+    Kind.TICKET_UNHELD: ticket_unheld,
+    Kind.TICKET_ASSIGNED: ticket_assigned,
+    Kind.TICKET_CLOSED: ticket_closed,
+    Kind.TICKET_REOPENED: ticket_reopened,
+    Kind.TICKET_WATCHED: ticket_watched,
     Kind.RUN_STARTED: _run_started,
     Kind.RUN_FINISHED: _run_finished,
+    Kind.REASONING: thought,
+    Kind.SUMMARY: thought,
     Kind.APPROVAL_REQUESTED: _approval_requested,
     Kind.APPROVAL_ESCALATED: _approval_escalated,
     Kind.APPROVAL_DECIDED: _approval_decided,
@@ -339,3 +363,14 @@ _FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
 }
 
 PROJECTED = frozenset(_FOLLOWS)
+# From these only what was paid for follows, and they are most of what a ledger holds.
+_PAID = frozenset({Kind.REASONING, Kind.SUMMARY})
+
+
+def rows_follow(draft: Draft) -> bool:
+    """False when no row of a table can follow from the entry. Pure."""
+    kind = draft.kind
+    if kind not in _PAID:
+        return kind in PROJECTED
+    spent = draft.payload.get("spent")
+    return any(spent.values()) if isinstance(spent, dict) else bool(spent)

@@ -23,7 +23,8 @@ PAGE = 5_000
 # `verify` needs the one, and the other says what retention did.
 _KEPT = frozenset({Kind.SEGMENT_STARTED.value, Kind.PURGED.value})
 _OVER = tuple(state.value for state in TicketState if not state.live)
-_PROJECTED = frozenset(kind.value for kind in PROJECTED)
+# What old thoughts cost may go with them: nobody asks for the spending of a day long ago.
+_PROJECTED = frozenset(kind.value for kind in PROJECTED - {Kind.REASONING, Kind.SUMMARY})
 
 
 @dataclass(frozen=True, slots=True)

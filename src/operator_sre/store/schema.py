@@ -12,6 +12,7 @@ PROJECTIONS = (
     *("workflows", "workflow_steps"),
     "silences",
     "alerts",
+    "spending",
 )
 
 # {int}, {real} and {bytes} are the names a database has for them.
@@ -74,7 +75,10 @@ CREATE TABLE IF NOT EXISTS tickets (
     run           TEXT NOT NULL DEFAULT '',
     reason        TEXT NOT NULL DEFAULT '',
     not_before    {real} NOT NULL DEFAULT 0,
-    flapping      {int} NOT NULL DEFAULT 0
+    flapping      {int} NOT NULL DEFAULT 0,
+    assignee      TEXT NOT NULL DEFAULT '',
+    pause         TEXT NOT NULL DEFAULT '',
+    paused_until  {real} NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS tickets_by_state ON tickets (state, severity_rank DESC, id);
 CREATE TABLE IF NOT EXISTS violations (
@@ -266,6 +270,15 @@ CREATE TABLE IF NOT EXISTS silences (
     until {real} NOT NULL,
     body  TEXT NOT NULL
 );
+-- What thinking cost, by day (UTC) and model.
+CREATE TABLE IF NOT EXISTS spending (
+    day        TEXT NOT NULL,
+    model      TEXT NOT NULL,
+    tokens_in  {int} NOT NULL,
+    tokens_out {int} NOT NULL,
+    usd        {real} NOT NULL,
+    PRIMARY KEY (day, model)
+);
 
 -- Beside the ledger: who holds what right now, clocks of conditions, telemetry.
 CREATE TABLE IF NOT EXISTS leases (
@@ -304,5 +317,10 @@ CREATE TABLE IF NOT EXISTS watchers (
     worker TEXT PRIMARY KEY,
     at     {real} NOT NULL,
     body   TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS workers (
+    id   TEXT PRIMARY KEY,
+    at   {real} NOT NULL,
+    body TEXT NOT NULL
 );
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from operator_sre.store.runs import StoredRuns
 from operator_sre.store.sealed import StoredSealed
 from operator_sre.store.search import StoredSearch
 from operator_sre.store.silences import StoredSilences
+from operator_sre.store.spending import StoredSpending
 from operator_sre.store.sqlite import SqliteDatabase
 from operator_sre.store.standing import StoredStandingRules
 from operator_sre.store.switch import StoredSwitch
@@ -40,8 +41,10 @@ from operator_sre.store.telemetry import (
     StoredWatchers,
 )
 from operator_sre.store.textindex import TEXT_INDEXES
+from operator_sre.store.ticket_moves import StoredTicketMoves
 from operator_sre.store.tickets import StoredLeases, StoredTickets
 from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules
+from operator_sre.store.workers import StoredBacklog, StoredWorkers
 from operator_sre.store.workflows import StoredWorkflowClaims, StoredWorkflows
 from operator_sre.store.writer import INLINE_S_MAX, Writer
 
@@ -56,9 +59,9 @@ class StoredJournal:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def append(self, draft: Draft) -> Entry:
+    def append(self, draft: Draft) -> Coroutine[Any, Any, Entry]:
         """Durable when it returns; a second draft with the same key returns the first entry."""
-        return await self._writer.append(draft)
+        return self._writer.append(draft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,9 @@ class Store:
     checkpoints: StoredCheckpoints
     tickets: StoredTickets
     leases: StoredLeases
+    ticket_moves: StoredTicketMoves
     runs: StoredRuns
+    spending: StoredSpending
     approvals: StoredApprovals
     standing: StoredStandingRules
     intents: StoredIntents
@@ -86,6 +91,8 @@ class Store:
     observations: StoredObservations
     silences: StoredSilences
     watchers: StoredWatchers
+    workers: StoredWorkers
+    backlog: StoredBacklog
     workflows: StoredWorkflows
     workflow_claims: StoredWorkflowClaims
     alerts: StoredAlerts
@@ -149,7 +156,9 @@ def store_on(database: Database, rules: Rules) -> Store:
         checkpoints=StoredCheckpoints(reader),
         tickets=StoredTickets(reader, writer),
         leases=StoredLeases(writer),
+        ticket_moves=StoredTicketMoves(writer),
         runs=StoredRuns(reader),
+        spending=StoredSpending(reader),
         approvals=StoredApprovals(reader, writer),
         standing=StoredStandingRules(reader, writer),
         intents=StoredIntents(writer, reader),
@@ -164,6 +173,8 @@ def store_on(database: Database, rules: Rules) -> Store:
         observations=StoredObservations(reader, writer, kept=OBSERVATIONS_KEPT),
         silences=StoredSilences(reader, writer),
         watchers=StoredWatchers(reader, writer),
+        workers=StoredWorkers(reader, writer),
+        backlog=StoredBacklog(reader, rules.clock),
         workflows=StoredWorkflows(reader, writer),
         workflow_claims=StoredWorkflowClaims(writer),
         alerts=StoredAlerts(reader, writer),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -11,19 +11,28 @@ from typing import Any
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Violation
-from operator_protocols.domain.ticket import Ticket, TicketState
+from operator_protocols.domain.permit import ApprovalState
+from operator_protocols.domain.ticket import Pause, Ticket, TicketState
 from operator_protocols.errors import ConflictError
 from operator_sre.codec import from_json, to_json
-from operator_sre.store.approvals import withdraw_requests
+from operator_sre.store.approvals import load_approval, withdraw_requests
+from operator_sre.store.database import plain
 from operator_sre.store.reader import Reader
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
 
-__all__ = ["StoredLeases", "StoredTickets"]
+__all__ = [
+    "StoredLeases",
+    "StoredTickets",
+    "claimable",
+    "drop_lease",
+    "find_ticket",
+    "is_unfinished",
+]
 
 _COLUMNS = (
     "SELECT tickets.id, subject, target, severity, state, summary, opened_at, changed_at,"
-    " attempts, tickets.epoch, worker, run, reason, flapping FROM tickets"
+    " attempts, tickets.epoch, worker, run, reason, flapping, assignee, pause FROM tickets"
 )
 Query = Callable[[str, Sequence[object]], list[Any]]
 IN_MAX = 500
@@ -41,16 +50,27 @@ class StoredTickets:
         found = _tickets(self._reader.rows, f"{_COLUMNS} WHERE tickets.id = ?", (ticket,))
         return found[0] if found else None
 
-    def find(self, *, states: Iterable[TicketState] = (), subject: str = "") -> Sequence[Ticket]:
+    def find(
+        self,
+        *,
+        states: Iterable[TicketState] = (),
+        subject: str = "",
+        severity: str = "",
+        assignee: str = "",
+        text: str = "",
+    ) -> Sequence[Ticket]:
         """Tickets in these states (all when none is named), most urgent and oldest first."""
         wanted = [state.value for state in (states or TicketState)]
         marks = ", ".join("?" * len(wanted))
-        return _tickets(
-            self._reader.rows,
-            f"{_COLUMNS} WHERE state IN ({marks}) AND (? = '' OR subject = ?)"
-            " ORDER BY severity_rank DESC, tickets.id",
-            (*wanted, subject, subject),
-        )
+        same = {"subject": subject, "severity": severity, "assignee": assignee}
+        clauses = [f"state IN ({marks})", *(f"{name} = ?" for name, told in same.items() if told)]
+        values = [*wanted, *(plain(told) for told in same.values() if told)]
+        if text:
+            clauses.append("(lower(summary) LIKE ? ESCAPE '!' OR lower(reason) LIKE ? ESCAPE '!')")
+            values += [_anywhere(text)] * 2
+        where = " AND ".join(clauses)
+        order = "ORDER BY severity_rank DESC, tickets.id"
+        return _tickets(self._reader.rows, f"{_COLUMNS} WHERE {where} {order}", values)
 
     async def open(self, violations: Sequence[Violation]) -> Ticket:
         """File violations as one ticket; the first is its root. ConflictError if one is filed."""
@@ -68,15 +88,16 @@ class StoredLeases:
         self._writer = writer
 
     async def claim(
-        self, worker: str, *, run: str, lease_s: float, attempts_max: int
+        self, worker: str, *, run: str, lease_s: float, attempts_max: int, ticket: int = 0
     ) -> Ticket | None:
-        """Take the most urgent ticket that nobody works on, or whose worker is gone."""
+        """Take that ticket, or the most urgent that nobody works on or whose worker is gone."""
 
         def change(transaction: Transaction) -> Ticket | None:
-            while (ticket := _claimable(transaction)) is not None:
-                if ticket.attempts < attempts_max:
-                    return _claim(transaction, ticket, worker, run, lease_s)
-                _give_up(transaction, ticket)
+            now = transaction.now().timestamp()
+            while found := claimable(_query(transaction), now, limit=1, ticket=ticket):
+                if found[0].attempts < attempts_max:
+                    return _claim(transaction, found[0], worker, run, lease_s)
+                _give_up(transaction, found[0])
             return None
 
         return await self._writer.write(change)
@@ -94,14 +115,24 @@ class StoredLeases:
         return await self._writer.write(change)
 
     async def release(
-        self, ticket: Ticket, *, reason: str, wait_s: float, counts: bool = True
+        self,
+        ticket: Ticket,
+        *,
+        reason: str,
+        wait_s: float,
+        counts: bool = True,
+        approval: str = "",
     ) -> None:
-        """Give it back; another may claim it after `wait_s`. Parked work `counts` as no attempt."""
+        """Give it back; another may claim it after `wait_s`, or when that request is answered.
+
+        Parked work `counts` as no attempt.
+        """
 
         def change(transaction: Transaction) -> None:
             _must_stand(transaction, ticket)
-            _drop_lease(transaction, ticket)
-            not_before = transaction.now().timestamp() + wait_s
+            drop_lease(transaction, ticket)
+            answered = approval and not _is_pending(transaction, approval)
+            not_before = transaction.now().timestamp() + (0.0 if answered else wait_s)
             attempts = ticket.attempts - (0 if counts else 1)
             payload = {"reason": reason, "not_before": not_before, "attempts": attempts}
             transaction.append(
@@ -115,7 +146,7 @@ class StoredLeases:
 
         def change(transaction: Transaction) -> Entry:
             _must_stand(transaction, ticket)
-            _drop_lease(transaction, ticket)
+            drop_lease(transaction, ticket)
             withdraw_requests(transaction, ticket.run, "the run is over")
             return [transaction.append(draft) for draft in drafts][-1]
 
@@ -129,15 +160,56 @@ def batched(items: Iterable[int], size: int) -> Iterator[tuple[int, ...]]:
         yield part
 
 
+def _anywhere(text: str) -> str:
+    """A pattern for a text, whatever stands before and behind it."""
+    plainly = plain(text.lower())
+    for special in "!%_":
+        plainly = plainly.replace(special, f"!{special}")
+    return f"%{plainly}%"
+
+
 def _tickets(query: Query, sql: str, values: Sequence[object]) -> list[Ticket]:
     rows = query(sql, values)
     violations: dict[int, list[Violation]] = {row[0]: [] for row in rows}
     for part in batched(violations, IN_MAX):
         marks = ", ".join("?" * len(part))
         sql = f"SELECT ticket, body FROM violations WHERE ticket IN ({marks})"  # noqa: S608
-        for ticket, body in query(f"{sql} ORDER BY place", part):
-            violations[ticket].append(from_json(Violation, json.loads(body)))
+        found = query(f"{sql} ORDER BY place", part)
+        known = _read([body for _, body in found])
+        for ticket, body in found:
+            violations[ticket].append(known[body])
     return [_ticket(row, violations[row[0]]) for row in rows]
+
+
+# Violations by their text: the same thousands are asked for at every look, and never change.
+_violations: dict[str, Violation] = {}
+VIOLATIONS_KEPT = 20_000
+_SEVERITIES = {severity.value: severity for severity in Severity}
+
+
+def _read(bodies: Sequence[str]) -> Mapping[str, Violation]:
+    """What these texts say; others may read at the same time."""
+    known = {body: found for body in bodies if (found := _violations.get(body)) is not None}
+    new = [body for body in dict.fromkeys(bodies) if body not in known]
+    if new:
+        read = [_violation(one) for one in json.loads(f"[{','.join(new)}]")]
+        if len(_violations) > VIOLATIONS_KEPT:
+            _violations.clear()
+        added = dict(zip(new, read, strict=True))
+        _violations.update(added)
+        known |= added
+    return known
+
+
+def _violation(told: Mapping[str, Any]) -> Violation:
+    return Violation(
+        subject=told["subject"],
+        invariant=told["invariant"],
+        target=told["target"],
+        severity=_SEVERITIES[told["severity"]],
+        detail=told["detail"],
+        since=datetime.fromisoformat(told["since"]),
+    )
 
 
 def _ticket(row: Sequence[Any], violations: Sequence[Violation]) -> Ticket:
@@ -156,6 +228,8 @@ def _ticket(row: Sequence[Any], violations: Sequence[Violation]) -> Ticket:
         run=row[11],
         reason=row[12],
         flapping=bool(row[13]),
+        assignee=row[14],
+        pause=from_json(Pause, json.loads(row[15])) if row[15] else None,
         violations=tuple(violations),
     )
 
@@ -164,9 +238,16 @@ def _query(transaction: Transaction) -> Query:
     return lambda sql, values: transaction.connection.execute(sql, values).fetchall()
 
 
-def _load(transaction: Transaction, ticket: int) -> Ticket:
+def find_ticket(transaction: Transaction, ticket: int) -> Ticket | None:
+    """One ticket as it stands inside a transaction."""
     found = _tickets(_query(transaction), f"{_COLUMNS} WHERE tickets.id = ?", (ticket,))
-    return found[0]
+    return found[0] if found else None
+
+
+def _load(transaction: Transaction, ticket: int) -> Ticket:
+    found = find_ticket(transaction, ticket)
+    assert found is not None
+    return found
 
 
 def _open(transaction: Transaction, violations: Sequence[Violation]) -> Ticket:
@@ -230,23 +311,29 @@ def _summary(violations: Sequence[Violation]) -> str:
     return f"{root.target}: {root.invariant}: {root.detail}{more}"
 
 
-def _claimable(transaction: Transaction) -> Ticket | None:
-    now = transaction.now().timestamp()
-    found = _tickets(
-        _query(transaction),
-        f"{_COLUMNS} LEFT JOIN leases ON leases.ticket = tickets.id"
-        " WHERE (state = 'open' AND not_before <= ?)"
-        " OR (state = 'claimed' AND coalesce(leases.until, 0) <= ?)"
-        " ORDER BY severity_rank DESC, tickets.id LIMIT 1",
-        (now, now),
+def claimable(query: Query, now: float, *, limit: int, ticket: int = 0) -> list[Ticket]:
+    """Tickets that nobody works on or whose worker is gone, most urgent first; or that one."""
+    only = (" AND tickets.id = ?", (ticket,)) if ticket else ("", ())
+    order = f"{only[0]} ORDER BY severity_rank DESC, tickets.id LIMIT ?"
+    # Each in the order of the index, so that one of a thousand is found without the others.
+    free = _tickets(
+        query,
+        f"{_COLUMNS} WHERE state = 'open' AND not_before <= ? AND paused_until <= ?{order}",
+        (now, now, *only[1], limit),
     )
-    return found[0] if found else None
+    left = _tickets(
+        query,
+        f"{_COLUMNS} LEFT JOIN leases ON leases.ticket = tickets.id"
+        f" WHERE state = 'claimed' AND coalesce(leases.until, 0) <= ?{order}",
+        (now, *only[1], limit),
+    )
+    return sorted([*free, *left], key=lambda one: (-one.severity.rank, one.id))[:limit]
 
 
 def _claim(
     transaction: Transaction, ticket: Ticket, worker: str, run: str, lease_s: float
 ) -> Ticket:
-    unfinished = _unfinished(transaction, ticket)
+    unfinished = is_unfinished(transaction, ticket)
     payload = {
         "worker": worker,
         "epoch": ticket.epoch + 1,
@@ -263,16 +350,22 @@ def _claim(
     return _load(transaction, ticket.id)
 
 
-def _unfinished(transaction: Transaction, ticket: Ticket) -> bool:
+def _is_pending(transaction: Transaction, approval: str) -> bool:
+    known = load_approval(transaction, approval)
+    return known is not None and known.state is ApprovalState.PENDING
+
+
+def is_unfinished(transaction: Transaction, ticket: Ticket) -> bool:
+    """True when the ticket's last run did not come to an end."""
     sql = "SELECT 1 FROM runs WHERE id = ? AND state = 'running'"
     return transaction.connection.execute(sql, (ticket.run,)).fetchone() is not None
 
 
 def _give_up(transaction: Transaction, ticket: Ticket) -> None:
-    _drop_lease(transaction, ticket)
+    drop_lease(transaction, ticket)
     withdraw_requests(transaction, ticket.run, "the ticket was given up")
     reason = f"{ticket.attempts} attempts ended without a proof; a person has to look."
-    if _unfinished(transaction, ticket):
+    if is_unfinished(transaction, ticket):
         end = {"state": "failed", "summary": reason, "category": "harness_health_failed"}
         transaction.append(Draft(Kind.RUN_FINISHED, end, ticket=ticket.id, run=ticket.run))
     transaction.append(
@@ -288,5 +381,6 @@ def _must_stand(transaction: Transaction, ticket: Ticket) -> None:
         raise ConflictError(f"Ticket {ticket.id} has changed hands; nothing was written.")
 
 
-def _drop_lease(transaction: Transaction, ticket: Ticket) -> None:
+def drop_lease(transaction: Transaction, ticket: Ticket) -> None:
+    """Nobody works on it by its lease any more."""
     transaction.connection.execute("DELETE FROM leases WHERE ticket = ?", (ticket.id,))

@@ -18,18 +18,21 @@ from operator_sre.chain import (
 )
 from operator_sre.store.checkpoints import write_checkpoint
 from operator_sre.store.database import Connection, plain
-from operator_sre.store.projections import PROJECTED, project
+from operator_sre.store.projections import project, rows_follow
 from operator_sre.store.sealed import forget_sealed, seal_payload
 
 __all__ = ["CHECKPOINT_EVERY", "Rules", "Transaction"]
 
 _INSERT = (
+    "INSERT INTO entries (seq, body, digest, previous, hash, kind, at, ticket, run, actor)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_INSERT_KEYED = (
     "INSERT INTO entries (seq, body, digest, previous, hash, kind, at, ticket, run, actor, key)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _HEAD = "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
 Row = tuple[object, ...]
-Chained = tuple[int, bytes, bytes, bytes, bytes]
 # What a run that is interrupted goes on by, and what ends it.
 _GOES_ON_BY = frozenset(
     {Kind.REASONING, Kind.WORKFLOW_REQUESTED, Kind.WORKFLOW_STEP, Kind.WORKFLOW_UNDO}
@@ -60,6 +63,7 @@ class Transaction:
         self.connection = connection
         self._rules = rules
         self._waiting: list[Row] = []
+        self._waiting_keyed: list[Row] = []
         self._keys: dict[str, Entry] = {}
         row = connection.execute(_HEAD).fetchone()
         self._head: tuple[int, bytes] = (row[0], bytes(row[1])) if row else (0, GENESIS)
@@ -76,35 +80,34 @@ class Transaction:
         if draft.key and (known := self._by_key(draft.key)):
             return known
         last, previous = self._head
-        seq, rules = last + 1, self._rules
+        seq, rules, kind = last + 1, self._rules, draft.kind
         payload = rules.redact(draft.payload)
         body = body_at(seq, self._stamp, draft, payload)
         digest = digest_of_body(body)
         linked = chain_hash(previous, digest)
-        run, actor, key = plain(draft.run), plain(draft.actor.id), plain(draft.key) or None
-        chained = (seq, body, digest, previous, linked)
-        told = (str(draft.kind), self._seconds, draft.ticket, run, actor, key)
-        self._waiting.append(chained + told)
         self._head = (seq, linked)
         self.appended += 1
-        if payload is not draft.payload or draft.kind in _FINISHED:
+        # The driver of SQLite binds these at once, and asks of bytes first what else they could be.
+        stored = (seq, bytearray(body), bytearray(digest), bytearray(previous), bytearray(linked))
+        told = (str(kind), self._seconds, draft.ticket, plain(draft.run), plain(draft.actor.id))
+        if draft.key:
+            self._waiting_keyed.append((*stored, *told, plain(draft.key)))
+        else:
+            self._waiting.append(stored + told)
+        if payload is not draft.payload or kind in _FINISHED:
             self._seal(seq, draft, payload)
-        entry = self._entry(chained, draft, payload)
+        if rows_follow(draft):
+            entry = entry_from(seq, body, previous, linked)  # projections go by the stored bytes
+            project(self.connection, entry)
+        else:
+            about = (kind, payload, draft.ticket, draft.run, draft.actor)
+            # Without names, which take as long as all the rest of it.
+            entry = Entry(seq, self._at, *about, previous.hex(), linked.hex())
         if draft.key:
             self._keys[draft.key] = entry
         if seq % rules.checkpoint_every == 0:
             self.checkpoint()
         return entry
-
-    def _entry(self, chained: Chained, draft: Draft, payload: Any) -> Entry:
-        seq, body, _, previous, linked = chained
-        if draft.kind in PROJECTED:
-            entry = entry_from(seq, body, previous, linked)  # projections go by the stored bytes
-            project(self.connection, entry)
-            return entry
-        # Without names, which take as long as all the rest of it.
-        told = (draft.kind, payload, draft.ticket, draft.run, draft.actor)
-        return Entry(seq, self._at, *told, previous.hex(), linked.hex())
 
     def _seal(self, seq: int, draft: Draft, payload: Any) -> None:
         """A run that is interrupted goes on by its answers, so they are kept as they were."""
@@ -125,6 +128,9 @@ class Transaction:
         if self._waiting:
             self.connection.executemany(_INSERT, self._waiting)
             self._waiting.clear()
+        if self._waiting_keyed:
+            self.connection.executemany(_INSERT_KEYED, self._waiting_keyed)
+            self._waiting_keyed.clear()
 
     def mark(self) -> tuple[int, bytes]:
         """A point to come back to when a change is undone; what is gathered by then is inserted."""
@@ -134,6 +140,7 @@ class Transaction:
     def undo(self, mark: tuple[int, bytes]) -> None:
         """Forget what was appended since the mark; the database forgets its part itself."""
         self._waiting.clear()
+        self._waiting_keyed.clear()
         self._head = mark
         self._keys = {key: one for key, one in self._keys.items() if one.seq <= mark[0]}
 

@@ -25,7 +25,7 @@ _WORD = re.compile(rf"[{_GLUE}]{{0,{_LEADING_MAX}}}+\w++(?:[{_GLUE}]++\w++)*+")
 _PIECE = re.compile(r"[^\W_]{2,}")
 # The same for ASCII: what may be in a word in lower case, and blanks for the rest.
 _WORDLY = frozenset(string.ascii_letters + string.digits + "_" + _GLUE)
-_PLAIN = {code: chr(code).lower() if chr(code) in _WORDLY else " " for code in range(128)}
+_PLAIN = bytes(ord(chr(code).lower()) if chr(code) in _WORDLY else 32 for code in range(256))
 
 Words = list[str]
 
@@ -38,9 +38,14 @@ def words_of(text: str) -> Words:
     short = text[:TEXT_CHARS_MAX]
     if short.isascii():
         # Nearly always, and every entry is asked: several times as fast as the expression.
-        runs = short.translate(_PLAIN).split()
-        if max(map(len, runs), default=0) <= _LEADING_MAX:
-            return [word for run in runs if (word := run.rstrip(_GLUE))]
+        plain = f"{short} ".encode().translate(_PLAIN).decode()
+        if ". " in plain:
+            plain = plain.replace(". ", "  ")  # the ends of sentences
+        runs = plain.split()
+        if not runs or len(max(runs, key=len)) <= _LEADING_MAX:
+            if ". " in plain or "- " in plain or "/ " in plain:
+                return [word for run in runs if (word := run.rstrip(_GLUE))]
+            return runs
     else:
         apart = unicodedata.normalize("NFKD", short)
         short = "".join(one for one in apart if not unicodedata.combining(one)).casefold()
@@ -102,18 +107,19 @@ def _said(body: bytes) -> _Said:
         return msgspec.convert(record_from(body), _Said)  # perhaps only a lone surrogate
 
 
-def _add_values(found: list[str], payload: object) -> None:
+def _add_values(found: list[str], payload: Any) -> None:
     """Every string and number in it, in their order, until there is enough."""
     waiting = [payload]
     left = TEXT_CHARS_MAX
     while waiting and left > 0:
         value = waiting.pop()
-        if isinstance(value, str):
+        kind = type(value)  # what a decoder makes has no other classes than these
+        if kind is str:
             found.append(value)
             left -= len(value)
-        elif isinstance(value, dict):
-            waiting += reversed(value.values())
-        elif isinstance(value, list):
-            waiting += reversed(value)
-        elif value is not None and value is not True and value is not False:
+        elif kind is dict:
+            waiting.extend(reversed(value.values()))
+        elif kind is list:
+            waiting.extend(reversed(value))
+        elif kind is not bool and value is not None:
             found.append(str(value))

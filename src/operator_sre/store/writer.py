@@ -2,7 +2,8 @@
 
 What a turn of the event loop brings is one group. While the disk is quick, the group is committed
 right there, which saves two changes of thread; when commits take long, or another process writes,
-a thread does it and the loop goes on.
+a thread does it and the loop goes on. Who has been alone for a while is not made to wait for the
+end of each turn, only now and then, which is how company is noticed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, TypeVar
 
 from operator_protocols.domain.entry import Draft, Entry
@@ -22,13 +24,22 @@ from operator_sre.store.database import Database
 from operator_sre.store.lull import Lull
 from operator_sre.store.transaction import Rules, Transaction
 
-__all__ = ["INLINE_S_MAX", "Writer"]
+__all__ = ["ALONE_GROUPS", "COMPANY_EVERY", "INLINE_S_MAX", "Writer"]
 
 T = TypeVar("T")
 GROUP_MAX = 512
 QUEUE_MAX = 10_000
 INLINE_S_MAX = 0.002
 FORGET = 0.2  # how much the newest commit counts in the average
+# Who was alone in so many groups is no longer made to wait for company each time, but now and then.
+ALONE_GROUPS = 8
+COMPANY_EVERY = 4
+
+
+@types.coroutine
+def _next_turn() -> Generator[None, None, None]:
+    """Come back in the next turn of the loop, as `asyncio.sleep(0)` does, with a call less."""
+    yield
 
 
 class Writer:
@@ -50,20 +61,19 @@ class Writer:
         self._turns: dict[asyncio.AbstractEventLoop, list[Job]] = {}
         self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
         self._waiting = 0
+        self._alone = 0
         self._average_s = 0.0
         self._lock = turn or threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    async def write(self, change: Callable[[Transaction], T]) -> T:
+    def write(self, change: Callable[[Transaction], T]) -> Coroutine[Any, Any, T]:
         """Apply a change; it is durable when this returns."""
-        value: T = await self._submit(change, None)
-        return value
+        return self._submit(change, None)
 
-    async def append(self, draft: Draft) -> Entry:
+    def append(self, draft: Draft) -> Coroutine[Any, Any, Entry]:
         """Append one entry; it is durable when this returns."""
-        entry: Entry = await self._submit(None, draft)
-        return entry
+        return self._submit(None, draft)
 
     def close(self) -> None:
         """Finish what is waiting, sign the head, and end the session."""
@@ -88,9 +98,14 @@ class Writer:
             raise StoreError("The store is too busy.", next_step="Try again in a moment.")
         loop = asyncio.get_running_loop()
         job = Job(change, draft, loop)
-        self._turns.setdefault(loop, []).append(job)
+        turn = self._turns.get(loop)
+        if turn is not None:
+            turn.append(job)
+        else:
+            self._turns[loop] = [job]
         try:
-            await asyncio.sleep(0)
+            if turn is not None or self._alone < ALONE_GROUPS or not self._alone % COMPANY_EVERY:
+                await _next_turn()
         finally:  # a waiter that is cancelled changes nothing: the change runs to its end
             if not job.settled and job.done is None:
                 self._end_of_turn(loop)
@@ -102,6 +117,7 @@ class Writer:
 
     def _end_of_turn(self, loop: asyncio.AbstractEventLoop) -> None:
         group = self._turns.pop(loop, [])
+        self._alone = self._alone + 1 if len(group) == 1 else 0
         if group and not self._commit_here(group):
             self._hand_over(group)
 

@@ -7,20 +7,25 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Violation, key_of
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.target import Target
-from operator_protocols.domain.ticket import Ticket, TicketState
+from operator_protocols.domain.ticket import Move, MoveKind, Ticket, TicketState
 from operator_protocols.errors import ConflictError
-from operator_protocols.ports import FLAP_S, Condition, Journal, Leases, Tickets
+from operator_protocols.ports import FLAP_S, Condition, Journal, Leases, TicketMoves, Tickets
 from operator_sre.codec import to_json
 from operator_sre.tickets.incidents import Needs, incidents_of, needs_of
 
 __all__ = ["Desk"]
 
 LIVE = tuple(state for state in TicketState if state.live)
+# Who holds a ticket because what it is about is planned.
+PLANNER = Actor("operator", "system")
+PLANNED = "Planned: a silence or a maintenance window covers all of it."
+# How long others may go on reporting what our own look does not show, before it is work again.
+PENDING_S = 900.0
 log = logging.getLogger(__name__)
 
 
@@ -34,28 +39,82 @@ class Desk:
         leases: Leases,
         stable_s: float,
         journal: Journal | None = None,
+        moves: TicketMoves | None = None,
     ) -> None:
         self._tickets = tickets
         self._leases = leases
         self._stable_s = stable_s
         self._journal = journal
+        self._moves = moves
 
     async def file(
-        self, violations: Sequence[Violation], targets: Sequence[Target]
+        self,
+        violations: Sequence[Violation],
+        targets: Sequence[Target],
+        at: datetime | None = None,
     ) -> Sequence[Ticket]:
-        """One ticket for each incident that has none yet; returns those opened or grown."""
+        """One ticket for each incident that has none yet; returns those opened, reopened or grown.
+
+        `at` is when the violations were seen.
+        """
         if not violations:
             return []
         live = self._tickets.find(states=LIVE, subject=violations[0].subject)
+        again = await self._reopen(live, violations, at)
+        fresh = {ticket.id: ticket for ticket in again}
+        live = [fresh.get(ticket.id, ticket) for ticket in live]
         filed = {violation.key: ticket for ticket in live for violation in ticket.violations}
         if all(violation.key in filed for violation in violations):
-            return []
+            return again
         needs = needs_of({one.target for one in (*violations, *_held(live))}, targets)
         changed = [
             await self._file_incident(incident, filed, needs)
             for incident in incidents_of(violations, targets)
         ]
-        return [ticket for ticket in changed if ticket is not None]
+        return [*again, *(ticket for ticket in changed if ticket is not None)]
+
+    async def _reopen(
+        self, live: Sequence[Ticket], violations: Sequence[Violation], at: datetime | None
+    ) -> list[Ticket]:
+        """What was watched and broke again is to be worked on again; its attempts count on."""
+        reopened = []
+        for ticket in live:
+            if ticket.state is not TicketState.WATCHED:
+                continue
+            why = _not_over(ticket, violations, at, slack_s=self._stable_s)
+            if not why:
+                continue
+            payload = {"reason": why, "attempts": ticket.attempts}
+            draft = Draft(Kind.TICKET_REOPENED, payload, ticket=ticket.id, run=ticket.run)
+            with contextlib.suppress(ConflictError):  # another monitor saw it too
+                await self._leases.end(ticket, draft)
+                reopened.append(self._tickets.get(ticket.id) or ticket)
+                log.info("ticket broke again", extra={"ticket": ticket.id})
+        return reopened
+
+    async def plan(
+        self, subject: str, silenced: Sequence[Violation], loud: Sequence[Violation]
+    ) -> None:
+        """Keep agents off what is planned: a silence or a window covers all that is still broken.
+
+        They may go on with it when it is covered no more.
+        """
+        if self._moves is None:
+            return
+        states = (TicketState.OPEN, TicketState.CLAIMED)
+        quiet, told = {one.key for one in silenced}, {one.key for one in loud}
+        for ticket in self._tickets.find(states=states, subject=subject):
+            keys = {one.key for one in ticket.violations}
+            ours = ticket.pause is not None and ticket.pause.by == PLANNER.id
+            if keys & told:
+                kind, reason = MoveKind.UNHOLD, "It is not silent any more."
+                wanted = ours
+            else:
+                kind, reason = MoveKind.HOLD, PLANNED
+                wanted = bool(keys & quiet) and ticket.pause is None
+            if wanted:
+                with contextlib.suppress(ConflictError):
+                    await self._moves.make(ticket.id, Move(kind, PLANNER, reason))
 
     async def _file_incident(
         self, incident: Sequence[Violation], filed: Mapping[str, Ticket], needs: Needs
@@ -101,7 +160,7 @@ class Desk:
 
         What broke again and again has to hold for as long as it takes to be no longer flapping.
         """
-        idle = (TicketState.OPEN, TicketState.ESCALATED)
+        idle = (TicketState.OPEN, TicketState.WATCHED, TicketState.ESCALATED)
         tickets = self._tickets.find(states=idle, subject=subject)
         if not tickets:
             return []
@@ -120,24 +179,34 @@ class Desk:
             stable_s = (now - since).total_seconds()
             flaps = ticket.flapping or any(one.flapping(now) for one in well)
             if stable_s >= (max(FLAP_S, self._stable_s) if flaps else self._stable_s):
-                proof = _recovered(since, now, stable_s)
+                watched = ticket.state is TicketState.WATCHED
+                proof = _recovered(since, now, stable_s, watched=watched)
                 with contextlib.suppress(ConflictError):  # somebody took it up this moment
                     resolved.append(await self.close(ticket, proof))
         return resolved
 
     async def close(
-        self, ticket: Ticket, proof: Proof | None, *drafts: Draft, reason: str = ""
+        self,
+        ticket: Ticket,
+        proof: Proof | None,
+        *drafts: Draft,
+        reason: str = "",
+        by: Actor | None = None,
     ) -> Ticket:
         """RESOLVED needs a Proof that held; anything else is ESCALATED with its reason.
 
-        `drafts` are what else ends with it, recorded with it or not at all.
+        A proof that says too little of what breaks again and again, or of what others still report,
+        is not believed yet: the ticket is WATCHED. `drafts` are what else ends with it, recorded
+        with it or not at all.
         """
         if proof is not None and proof.held:
-            payload = {"reason": reason or proof.detail, "proof": to_json(proof)}
-            draft = Draft(Kind.TICKET_RESOLVED, payload, ticket=ticket.id, run=ticket.run)
+            doubt = _doubt(ticket, proof)
+            payload = {"reason": f"{reason or proof.detail}{doubt}", "proof": to_json(proof)}
+            kind = Kind.TICKET_WATCHED if doubt else Kind.TICKET_RESOLVED
         else:
             payload = {"reason": reason or (proof.detail if proof else "no reason was given")}
-            draft = Draft(Kind.TICKET_ESCALATED, payload, ticket=ticket.id, run=ticket.run)
+            kind = Kind.TICKET_ESCALATED
+        draft = Draft(kind, payload, ticket=ticket.id, run=ticket.run, actor=by or Actor())
         await self._leases.end(ticket, *drafts, draft)
         log.info(draft.kind.value, extra={"ticket": ticket.id, "run": ticket.run})
         ended = self._tickets.get(ticket.id)
@@ -146,8 +215,8 @@ class Desk:
 
 
 def _takes_more(ticket: Ticket | None) -> bool:
-    # Nobody works on an escalated ticket, so a new break must not hide in it.
-    return ticket is not None and ticket.state is not TicketState.ESCALATED
+    # Nobody works on an escalated or watched ticket, so a new break must not hide in it.
+    return ticket is not None and ticket.state in {TicketState.OPEN, TicketState.CLAIMED}
 
 
 def _held(tickets: Iterable[Ticket]) -> Iterable[Violation]:
@@ -175,7 +244,36 @@ def _flapping(conditions: Iterable[Condition], now: datetime) -> set[str]:
     }
 
 
-def _recovered(since: datetime, now: datetime, stable_s: float) -> Proof:
+def _not_over(
+    ticket: Ticket, violations: Iterable[Violation], at: datetime | None, *, slack_s: float
+) -> str:
+    """Why what is watched is to be worked on again; empty when it is not."""
+    keys = {one.key for one in ticket.violations}
+    mine = [one for one in violations if one.key in keys]
+    # A break that is older than the proof is what others still report against our own look.
+    if any((one.since - ticket.changed_at).total_seconds() > -slack_s for one in mine):
+        return "It was watched, and broke again."
+    if mine and at is not None and (at - ticket.changed_at).total_seconds() > PENDING_S:
+        return f"Others still report it after {PENDING_S / 60:g} minutes."
+    return ""
+
+
+def _doubt(ticket: Ticket, proof: Proof) -> str:
+    """Why a proof that held is not enough yet; empty when it is."""
+    if proof.pending:
+        names = ", ".join(proof.pending)
+        return f" It is watched until others agree, who still report {names}."
+    if ticket.flapping and proof.stable_s < FLAP_S:
+        return (
+            f" It broke again and again before, so it is watched until it has held for"
+            f" {FLAP_S / 60:g} minutes."
+        )
+    return ""
+
+
+def _recovered(since: datetime, now: datetime, stable_s: float, *, watched: bool) -> Proof:
+    how = "It was watched" if watched else "It recovered by itself"
+    changed = "" if watched else "; nothing was changed"
     return Proof(
         held=True,
         health=Health.HEALTHY,
@@ -183,5 +281,5 @@ def _recovered(since: datetime, now: datetime, stable_s: float) -> Proof:
         since=since,
         until=now,
         stable_s=stable_s,
-        detail=f"It recovered by itself and has held for {stable_s:.0f} s; nothing was changed.",
+        detail=f"{how} and has held for {stable_s:.0f} s{changed}.",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -36,22 +36,28 @@ class AlertInvariant:
 
     def check(self, observation: Observation) -> Iterable[Finding]:
         """One finding for each target that an alert of this name was ever told of."""
-        found: list[Finding] | None = None
+        ours: Callable[[str], Health] | None = None
         for target in dict.fromkeys(one.target for one in self.alerts):
             firing = [one for one in self.alerts if one.target == target and one.firing]
-            if firing:
+            if firing and self.own is None:
                 yield Finding(self.name, target, Health.BROKEN, _said(firing))
                 continue
-            if found is None:
-                found = [
-                    one
-                    for invariant in self.own or ()
-                    if invariant.name != self.name
-                    for one in invariant.check(observation)
-                ]
-            health = Health.HEALTHY if self.own is None else _own(observation, target, found)
+            ours = ours or self._ours(observation)
+            if firing:
+                yield Finding(self.name, target, Health.BROKEN, _said(firing), own=ours(target))
+                continue
+            health = Health.HEALTHY if self.own is None else ours(target)
             detail = "" if health is Health.HEALTHY else "the alert is over, our own look is not"
             yield Finding(self.name, target, health, detail)
+
+    def _ours(self, observation: Observation) -> Callable[[str], Health]:
+        """What our own look says of a target; UNKNOWN where a check of ours fails."""
+        own = [one for one in self.own or () if one.name != self.name]
+        try:
+            found = [finding for invariant in own for finding in invariant.check(observation)]
+        except Exception:  # noqa: BLE001  what a check of ours does must not hide an alert
+            return lambda target: Health.UNKNOWN
+        return lambda target: _own(observation, target, found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Sighting
+from operator_protocols.domain.observation import Sighting, key_of
 from operator_protocols.domain.proof import Proof
+from operator_protocols.domain.target import Target, dependencies_of
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.ports import Clock
 
 __all__ = ["Verifier"]
+
+# Not seeing a subject is no way in which its faults spread.
+OBSERVABLE = "observable"
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Since when something has been so without a break."""
+
+    since: float | None = None
+    first_at: datetime | None = None
+
+    def note(self, now: float, at: datetime, *, so: bool) -> float:
+        """Whether it is so now; for how long by now."""
+        if not so:
+            self.since = self.first_at = None
+        elif self.since is None:
+            self.since, self.first_at = now, at
+        return now - self.since if self.since is not None else 0.0
 
 
 class Verifier:
@@ -31,49 +52,99 @@ class Verifier:
         look: Callable[[], Awaitable[Sighting]],
         *,
         before: frozenset[str],
+        targets: Sequence[Target] = (),
+        deadline_s: float | None = None,
+        hasty: bool = False,
     ) -> Proof:
         """Look until every violation of the ticket has held for the stable period, or time is up.
 
         The ticket is asked for at every look, because it may grow meanwhile. `before` is what was
-        broken before anybody acted: what is broken now and was not, is harm.
+        broken before anybody acted. What broke since is harm, unless it is the fault itself that
+        spread along `targets`: then it has to hold as well. What others still report while our own
+        look shows nothing is waited for, and is no reason to repair it again. `hasty` ends at the
+        first look that shows it broken: what did not recover by itself is not waited for.
         """
         started = self._clock.monotonic()
-        healthy_since: float | None = None
-        first_healthy_at: datetime | None = None
+        deadline_s = max(self._deadline_s, deadline_s or 0.0)
+        well, hurt = _Stretch(), _Stretch()
         looks = 0
         while True:
             sighting = await look()
             looks += 1
+            now, at = self._clock.monotonic(), sighting.observation.at
             keys = {violation.key for violation in ticket().violations}
-            health = sighting.health_of(keys)
-            now = self._clock.monotonic()
-            if health is not Health.HEALTHY:
-                healthy_since = first_healthy_at = None
-            elif healthy_since is None:
-                healthy_since, first_healthy_at = now, sighting.observation.at
-            stable_s = now - healthy_since if healthy_since is not None else 0.0
-            held = healthy_since is not None and looks > 1 and stable_s >= self._stable_s
-            if held or now - started >= self._deadline_s:
+            spread, harm = _apart(sighting, sighting.broken() - before - keys, ticket(), targets)
+            health = sighting.own_health_of(keys | spread)
+            pending = _pending(sighting, keys)
+            stable_s = well.note(now, at, so=health is Health.HEALTHY)
+            hurt_s = hurt.note(now, at, so=bool(harm))
+            held = well.since is not None and looks > 1 and stable_s >= self._stable_s
+            # One look at which something else is broken says little: it may be gone at the next.
+            judged = hurt_s >= self._stable_s if harm else not pending
+            over = now - started >= deadline_s or (hasty and health is not Health.HEALTHY)
+            if (held and judged) or over:
                 break
             await self._clock.sleep(self._interval_s)
-        harm = tuple(sorted(sighting.broken() - before - keys))
         return Proof(
             held=held and not harm,
             health=health,
             looks=looks,
-            since=first_healthy_at or sighting.observation.at,
-            until=sighting.observation.at,
+            since=well.first_at or at,
+            until=at,
             stable_s=round(stable_s, 3),
-            detail=_sentence(health, looks, stable_s, harm, held=held),
+            detail=_sentence(health, looks, stable_s, harm, pending, held=held),
             harm=harm,
+            pending=pending if held and not harm else (),
         )
 
 
+def _apart(
+    sighting: Sighting, new: Iterable[str], ticket: Ticket, targets: Sequence[Target]
+) -> tuple[frozenset[str], tuple[str, ...]]:
+    """What broke since: how the fault itself spreads, and what has nothing to do with it."""
+    about = {violation.target for violation in ticket.violations}
+    needed = about.union(*(dependencies_of(name, targets) for name in about))
+    subject = sighting.observation.subject
+    spread: set[str] = set()
+    harm: set[str] = set()
+    wanted = set(new)
+    for finding in sighting.findings:
+        key = key_of(subject, finding.target, finding.invariant)
+        if key not in wanted:
+            continue
+        leans = dependencies_of(finding.target, targets) & about
+        whole = finding.target == subject and finding.invariant != OBSERVABLE
+        related = leans or whole or finding.target in needed
+        (spread if related else harm).add(key)
+    return frozenset(spread), tuple(sorted(harm))
+
+
+def _pending(sighting: Sighting, keys: Iterable[str]) -> tuple[str, ...]:
+    """What others report of the ticket, and our own look does not show."""
+    return tuple(
+        key
+        for key in sorted(keys)
+        if sighting.own_health_of([key]) is Health.HEALTHY
+        and sighting.health_of([key]) is not Health.HEALTHY
+    )
+
+
 def _sentence(
-    health: Health, looks: int, stable_s: float, harm: tuple[str, ...], *, held: bool
+    health: Health,
+    looks: int,
+    stable_s: float,
+    harm: tuple[str, ...],
+    pending: tuple[str, ...],
+    *,
+    held: bool,
 ) -> str:
     if harm:
         return f"Something else broke meanwhile: {', '.join(harm)}."
+    if held and pending:
+        return (
+            f"Every invariant of our own held over {stable_s:.1f} s, seen in {looks} looks, but"
+            f" others still report {', '.join(pending)}."
+        )
     if held:
         return f"Every invariant of the ticket held over {stable_s:.1f} s, seen in {looks} looks."
     return f"After {looks} looks the ticket's invariants are {health}, so nothing is proven."

@@ -41,12 +41,16 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one Invariant says of one Target after one Observation."""
+    """What one Invariant says of one Target after one Observation.
+
+    `own` is what our own look says, where `health` is what somebody else reports.
+    """
 
     invariant: str
     target: str
     health: Health
     detail: str = ""
+    own: Health | None = None
 
 
 def key_of(subject: str, target: str, invariant: str) -> str:
@@ -63,11 +67,22 @@ class Sighting:
 
     def health_of(self, keys: Iterable[str]) -> Health:
         """The worst health of these violations' keys; what is not spoken of is UNKNOWN."""
-        known: dict[str, Health] = {}
-        for finding in self.findings:
-            key = key_of(self.observation.subject, finding.target, finding.invariant)
-            known[key] = max(finding.health, known.get(key, finding.health))
+        known = self._by_key((finding, finding.health) for finding in self.findings)
         return worst(known.get(key, Health.UNKNOWN) for key in keys)
+
+    def own_health_of(self, keys: Iterable[str]) -> Health:
+        """The same by our own look alone, whatever others still report."""
+        known = self._by_key(
+            (one, one.health if one.own is None else one.own) for one in self.findings
+        )
+        return worst(known.get(key, Health.UNKNOWN) for key in keys)
+
+    def _by_key(self, healths: Iterable[tuple[Finding, Health]]) -> dict[str, Health]:
+        known: dict[str, Health] = {}
+        for finding, health in healths:
+            key = key_of(self.observation.subject, finding.target, finding.invariant)
+            known[key] = max(health, known.get(key, health))
+        return known
 
     def broken(self) -> frozenset[str]:
         """The keys of all that is broken."""

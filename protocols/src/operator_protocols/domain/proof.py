@@ -12,7 +12,10 @@ __all__ = ["Proof"]
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The health of a Ticket's invariants over a stretch of time, from fresh Observations."""
+    """The health of a Ticket's invariants over a stretch of time, from fresh Observations.
+
+    `harm` is what else broke meanwhile, `pending` what others still report against our own look.
+    """
 
     held: bool
     health: Health
@@ -22,3 +25,4 @@ class Proof:
     stable_s: float
     detail: str
     harm: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()

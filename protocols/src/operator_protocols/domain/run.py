@@ -104,8 +104,8 @@ class LogTail:
 class Briefing:
     """Everything a mind is given. Texts in it that came from outside are data, not instructions.
 
-    `health` is the health of the ticket's own violations in `observation`. `trends` and `logs` are
-    of the last half hour.
+    `health` is the health of the ticket's own violations in `observation`, and `broken` has the
+    keys of all that is broken there. `trends` and `logs` are of the last half hour.
     """
 
     ticket: Ticket
@@ -118,6 +118,7 @@ class Briefing:
     observation_seq: int | None = None
     trends: tuple[Trend, ...] = ()
     logs: tuple[LogTail, ...] = ()
+    broken: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Violation
 
-__all__ = ["Ticket", "TicketState"]
+__all__ = ["Move", "MoveKind", "Pause", "Ticket", "TicketState", "refusal_of"]
 
 
 class TicketState(StrEnum):
-    """Where a Ticket stands."""
+    """Where a Ticket stands. WATCHED: it holds again, and not yet for long enough to trust it."""
 
     OPEN = "open"
     CLAIMED = "claimed"
+    WATCHED = "watched"
     RESOLVED = "resolved"
     ESCALATED = "escalated"
     CLOSED = "closed"
@@ -24,14 +26,29 @@ class TicketState(StrEnum):
     @property
     def live(self) -> bool:
         """True while the trouble is not known to be over, so that it opens no second ticket."""
-        return self in {TicketState.OPEN, TicketState.CLAIMED, TicketState.ESCALATED}
+        return self not in {TicketState.RESOLVED, TicketState.CLOSED}
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Why no agent takes a Ticket up: who said so, and until when; None is until it is ended."""
+
+    by: str
+    reason: str = ""
+    until: datetime | None = None
+    snoozed: bool = False
+
+    def holds(self, at: datetime) -> bool:
+        """Whether it counts at this moment."""
+        return self.until is None or at < self.until
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
     """The one record of a break, from the first violation to its proof or its escalation.
 
-    `flapping` when what is broken recovered and broke again several times within minutes.
+    `flapping` when what is broken recovered and broke again several times within minutes. `pause`
+    is the last one, also when it is over by now.
     """
 
     id: int
@@ -49,3 +66,53 @@ class Ticket:
     run: str = ""
     reason: str = ""
     flapping: bool = False
+    assignee: str = ""
+    pause: Pause | None = None
+
+    def paused(self, at: datetime) -> bool:
+        """Whether agents keep off it at this moment."""
+        return self.pause is not None and self.pause.holds(at)
+
+
+class MoveKind(StrEnum):
+    """What can be done with a Ticket besides working on it."""
+
+    HOLD = "hold"
+    UNHOLD = "unhold"
+    SNOOZE = "snooze"
+    ASSIGN = "assign"
+    COMMENT = "comment"
+    ESCALATE = "escalate"
+    CLOSE = "close"
+    REOPEN = "reopen"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What somebody does with a Ticket, and why. `until` is for a pause, `assignee` for whom.
+
+    `reason` is the text of a comment.
+    """
+
+    kind: MoveKind
+    by: Actor
+    reason: str = ""
+    until: datetime | None = None
+    assignee: str = ""
+
+    @property
+    def takes(self) -> bool:
+        """True for what takes a ticket away from whoever works on it."""
+        return self.kind in {MoveKind.HOLD, MoveKind.SNOOZE, MoveKind.ESCALATE, MoveKind.CLOSE}
+
+
+def refusal_of(ticket: Ticket, kind: MoveKind) -> str:
+    """Why this cannot be done with a ticket that stands so; empty when it can. Pure."""
+    state = ticket.state
+    if kind in {MoveKind.HOLD, MoveKind.SNOOZE} and state is TicketState.ESCALATED:
+        return f"Ticket {ticket.id} is escalated, so that no agent takes it up anyway."
+    over = {TicketState.RESOLVED, TicketState.CLOSED}
+    anytime = {MoveKind.ASSIGN, MoveKind.COMMENT, MoveKind.REOPEN}
+    if kind in anytime or state not in over or (kind.value, state.value) == ("close", "closed"):
+        return ""
+    return f"Ticket {ticket.id} is {state} already."

@@ -64,7 +64,8 @@ class ToolSpec:
     """A typed tool. `changes` is False only for one that merely looks.
 
     `undo` names the tool that takes it back, `verify` says how to see that it worked; only what is
-    `idempotent` may be tried again by itself. `ends` names causes that it removes at its target.
+    `idempotent` may be tried again by itself. `ends` names causes that it removes at its target,
+    `settle_s` is how long its effect may take to show, where a proof has to wait longer than usual.
     """
 
     name: str
@@ -80,6 +81,7 @@ class ToolSpec:
     verify: str = ""
     timeout_s: float = TIMEOUT_S
     ends: tuple[str, ...] = ()
+    settle_s: float = 0.0
 
     def parameter(self, name: str) -> Parameter | None:
         """One of its parameters by name."""

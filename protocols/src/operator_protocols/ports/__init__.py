@@ -19,6 +19,7 @@ from operator_protocols.ports.breaking import (
     Scene,
     Slow,
 )
+from operator_protocols.ports.engines import Backlog, Engine, Workers
 from operator_protocols.ports.reported import Alerts, Cursors
 from operator_protocols.ports.scheduled import WorkflowClaims, Workflows
 from operator_protocols.ports.stored import (
@@ -39,6 +40,7 @@ from operator_protocols.ports.stored import (
     Sessions,
     StandingRules,
     Switch,
+    TicketMoves,
     Tickets,
 )
 from operator_protocols.ports.watched import (
@@ -76,6 +78,7 @@ __all__ = [
     "Ability",
     "Alerts",
     "Approvals",
+    "Backlog",
     "CapabilityChecker",
     "Changes",
     "Checkpoints",
@@ -85,6 +88,7 @@ __all__ = [
     "Conditions",
     "Cursors",
     "Cut",
+    "Engine",
     "Entries",
     "Fault",
     "Fill",
@@ -123,9 +127,11 @@ __all__ = [
     "Subject",
     "SubjectSettings",
     "Switch",
+    "TicketMoves",
     "Tickets",
     "Tool",
     "Watchers",
+    "Workers",
     "WorkflowClaims",
     "Workflows",
 ]

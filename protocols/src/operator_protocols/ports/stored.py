@@ -21,7 +21,7 @@ from operator_protocols.domain.session import Deed, SessionRecord
 from operator_protocols.domain.standing import StandingRule
 from operator_protocols.domain.switch import SwitchState
 from operator_protocols.domain.target import Doer, Process
-from operator_protocols.domain.ticket import Ticket, TicketState
+from operator_protocols.domain.ticket import Move, Ticket, TicketState
 from operator_protocols.domain.verdict import Mode
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Sessions",
     "StandingRules",
     "Switch",
+    "TicketMoves",
     "Tickets",
 ]
 
@@ -106,8 +107,19 @@ class Tickets(Protocol):
         """One ticket."""
         ...
 
-    def find(self, *, states: Iterable[TicketState] = (), subject: str = "") -> Sequence[Ticket]:
-        """Tickets in these states (all when none is named), most urgent and oldest first."""
+    def find(
+        self,
+        *,
+        states: Iterable[TicketState] = (),
+        subject: str = "",
+        severity: str = "",
+        assignee: str = "",
+        text: str = "",
+    ) -> Sequence[Ticket]:
+        """Tickets in these states (all when none is named), most urgent and oldest first.
+
+        `text` is looked for in their summaries and reasons.
+        """
         ...
 
     async def open(self, violations: Sequence[Violation]) -> Ticket:
@@ -124,11 +136,12 @@ class Leases(Protocol):
     """Who works on a ticket, for how long. An epoch tells one claim from the next."""
 
     async def claim(
-        self, worker: str, *, run: str, lease_s: float, attempts_max: int
+        self, worker: str, *, run: str, lease_s: float, attempts_max: int, ticket: int = 0
     ) -> Ticket | None:
         """Take the most urgent ticket that nobody works on, or whose worker is gone.
 
-        An unfinished run of that ticket goes on under its own id; `run` is for a new one.
+        An unfinished run of that ticket goes on under its own id; `run` is for a new one. With
+        `ticket` it is that one or none.
         """
         ...
 
@@ -137,13 +150,34 @@ class Leases(Protocol):
         ...
 
     async def release(
-        self, ticket: Ticket, *, reason: str, wait_s: float, counts: bool = True
+        self,
+        ticket: Ticket,
+        *,
+        reason: str,
+        wait_s: float,
+        counts: bool = True,
+        approval: str = "",
     ) -> None:
-        """Give it back; another may claim it after `wait_s`. Parked work `counts` as no attempt."""
+        """Give it back; another may claim it after `wait_s`, or when that request is answered.
+
+        Parked work `counts` as no attempt.
+        """
         ...
 
     async def end(self, ticket: Ticket, *drafts: Draft) -> Entry:
         """Record all of it, if the ticket stands as the caller saw it; else ConflictError."""
+        ...
+
+
+@runtime_checkable
+class TicketMoves(Protocol):
+    """What people do with tickets."""
+
+    async def make(self, ticket: int, move: Move) -> Ticket:
+        """Do it once; what is so already is left as it is. NotFoundError, ConflictError.
+
+        Whoever works on the ticket loses it to whoever holds, snoozes, escalates or closes it.
+        """
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from operator_sre.faces.cli.following import with_entries
-from operator_sre.faces.cli.options import IntervalOption, JsonLinesOption, opened
+from operator_sre.faces.cli.options import IntervalOption, JsonLinesOption, ModelOption, opened
 from operator_sre.faces.cli.running import run_until_stopped
 
 __all__ = ["app"]
@@ -22,10 +22,11 @@ def _noun() -> None:
 def start(
     context: typer.Context,
     interval_s: IntervalOption = None,
+    model: ModelOption = None,
     as_json: JsonLinesOption = False,
 ) -> None:
     """Take tickets until stopped. Changes nothing unless --mode says so."""
     from operator_sre.app import service
 
-    with opened(context, interval_s=interval_s) as app:
+    with opened(context, interval_s=interval_s, model=model) as app:
         run_until_stopped(with_entries(app, service.agent(app), as_json=as_json))

@@ -88,7 +88,7 @@ def show(
     if raw:
         _show_raw(view.entries)
     else:
-        tell(view.entries)
+        tell(view.entries, summaries=True)
 
 
 def _show_raw(entries: Sequence[Entry]) -> None:

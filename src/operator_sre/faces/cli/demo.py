@@ -12,7 +12,7 @@ import typer
 
 from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.demo_faces import Face, JsonFace, StoryFace
-from operator_sre.faces.cli.options import JsonOption, config_of
+from operator_sre.faces.cli.options import JsonOption, ModelOption, config_of
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def demo(
     subject: Annotated[str, typer.Argument(help="Which system to break.")] = "ratelimiter",
     fault: Annotated[str, typer.Option(help="How to break it.")] = "node_kill",
     seed: Annotated[int | None, typer.Option(help="Choose the victim repeatably.")] = None,
+    model: ModelOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Start a real cluster, break it, and watch it being repaired.
@@ -41,7 +42,9 @@ def demo(
     home = context.obj.home or tempfile.mkdtemp(prefix="operator-demo-")
     ended = False
     try:
-        proven = _play(context, home, subject, fault, seed, as_json=as_json)
+        # A demo costs nothing and needs no network, unless it is told otherwise.
+        mind = model or "reasoner"
+        proven = _play(context, home, subject, fault, seed, model=mind, as_json=as_json)
         ended = True
     finally:
         # Only at its end it names the directory; before that nobody could find it.
@@ -57,12 +60,13 @@ def _play(
     fault: str,
     seed: int | None,
     *,
+    model: str,
     as_json: bool,
 ) -> bool:
     flags = {"home": home, "store": "", "ledger_key": "", "mode": "execute", "profile": "lab"}
     pace = {"interval_s": "2", "stable_s": "5", "timeout_s": "2"}
     level = context.obj.log_level or "error"
-    config = config_of(context, **flags, **pace, log_level=level)
+    config = config_of(context, **flags, **pace, model=model, log_level=level)
     face = JsonFace(home=home) if as_json else StoryFace(home=home)
     # What is in the user's care has no part in this, even if it has the same name.
     alone = replace(config, subjects=())

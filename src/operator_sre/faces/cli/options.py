@@ -30,6 +30,9 @@ IntervalOption = Annotated[
 MetricsOption = Annotated[
     str | None, typer.Option("--metrics", help="Serve metrics there, as 127.0.0.1:9464.")
 ]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help="Who thinks; see: operator models list.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 SubjectsOption = Annotated[
     list[str] | None, typer.Option("--subject", help="Which subject; may be repeated.")

@@ -10,6 +10,7 @@ from operator_sre.faces.cli.options import (
     IntervalOption,
     JsonLinesOption,
     MetricsOption,
+    ModelOption,
     SubjectsOption,
     opened,
 )
@@ -24,12 +25,13 @@ def up(
     every: AllOption = False,
     interval_s: IntervalOption = None,
     metrics: MetricsOption = None,
+    model: ModelOption = None,
     as_json: JsonLinesOption = False,
 ) -> None:
     """Watch and work until stopped. Changes nothing unless --mode says so."""
     from operator_sre.app import service
 
-    with opened(context, interval_s=interval_s, metrics=metrics) as app:
+    with opened(context, interval_s=interval_s, metrics=metrics, model=model) as app:
         run_until_stopped(
             with_entries(app, service.up(app, subject or [], every=every), as_json=as_json)
         )

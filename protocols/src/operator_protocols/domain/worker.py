@@ -1,0 +1,25 @@
+"""A Worker is a process that works on Tickets, as it tells of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+__all__ = ["Worker"]
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Who works, where, since when, and when it last said so.
+
+    `id` tells it from every other process on every machine; tickets and leases go by it.
+    """
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    engine: str
+    version: str
+    started_at: datetime
+    at: datetime

@@ -1,0 +1,135 @@
+"""What the last half hour was like around a ticket: trends of readings, and ends of logs."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from operator_protocols.domain.observation import Observation
+from operator_protocols.domain.run import LogTail, Trend
+from operator_protocols.domain.target import Target, dependencies_of
+from operator_protocols.domain.ticket import Ticket
+from operator_protocols.ports import Clock, Observations
+from operator_sre.pipeline import Context
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = ["context_of", "log_tails", "trends_of"]
+
+WINDOW_S = 1800.0
+# Looks are sampled evenly over the window; of many targets fewer, so that it costs always the same.
+LOOKS_MAX, LOOKS_MIN = 40, 4
+SEEN_MAX = 400
+TRENDS_MAX = 40
+LOGS_MAX = 3
+LINES_MAX = 50
+LINE_CHARS_MAX = 400
+TAIL_BYTES_MAX = 16_384
+# More than are told, so that a secret which takes several lines is seen from its beginning.
+LINES_READ_MAX = 80
+
+
+def context_of(app: App, targets: Callable[[], Sequence[Target]]) -> Callable[[Ticket], Context]:
+    """What a mind is told of the time before; nothing of it is changed, and no secret is in it."""
+    redact: list[Callable[[str], str]] = []
+
+    def context(ticket: Ticket) -> Context:
+        from operator_sre.app.redaction import open_redactor
+
+        if not redact:  # made when it is first needed: whoever only watches needs none
+            redact.append(open_redactor(app.config).text)
+        known = targets()
+        names = _around(ticket, known)
+        looks = _looks(app.store.observations, app.clock, ticket.subject, len(known))
+        return Context(trends_of(looks, names), log_tails(known, names, redact[0]))
+
+    return context
+
+
+def trends_of(looks: Sequence[Observation], names: Sequence[str]) -> tuple[Trend, ...]:
+    """How every number read of these targets went, oldest look first; what moved comes first."""
+    series: dict[tuple[str, str], list[float]] = {}
+    wanted = frozenset(names)
+    for look in looks:
+        for seen in look.seen:
+            if seen.target in wanted:
+                for reading, value in seen.readings.items():
+                    if isinstance(value, int | float) and not isinstance(value, bool):
+                        series.setdefault((seen.target, reading), []).append(float(value))
+    trends = [
+        Trend(target, reading, len(all_), all_[0], all_[-1], min(all_), max(all_))
+        for (target, reading), all_ in series.items()
+    ]
+    place = {name: at for at, name in enumerate(names)}
+    trends.sort(key=lambda one: (one.low == one.high, place[one.target], one.reading))
+    return tuple(trends[:TRENDS_MAX])
+
+
+def log_tails(
+    targets: Iterable[Target], names: Sequence[str], redact: Callable[[str], str]
+) -> tuple[LogTail, ...]:
+    """The ends of the logs of these targets that lie on this machine, in the order of the names."""
+    logs = {one.name: one.log for one in targets if one.log and not one.runs_at}
+    found: list[LogTail] = []
+    for name in names:
+        if name in logs and len(found) < LOGS_MAX and (lines := tuple(_tail(logs[name], redact))):
+            found.append(LogTail(name, lines))
+    return tuple(found)
+
+
+def _around(ticket: Ticket, targets: Sequence[Target]) -> Sequence[str]:
+    """What the ticket is about, and then what that depends on."""
+    broken = list(dict.fromkeys(violation.target for violation in ticket.violations))
+    needs = {need for name in broken for need in dependencies_of(name, targets)}
+    return [*broken, *sorted(needs.difference(broken))]
+
+
+def _looks(
+    observations: Observations, clock: Clock, subject: str, targets: int
+) -> list[Observation]:
+    """Looks of the window, evenly spaced, oldest first, and the newest one."""
+    count = max(LOOKS_MIN, min(LOOKS_MAX, SEEN_MAX // max(targets, 1)))
+    newest = observations.newest(subject, limit=1)
+    if not newest:
+        return []
+    at = clock.now() - timedelta(seconds=WINDOW_S)
+    step = timedelta(seconds=WINDOW_S / count)
+    found: list[Observation] = []
+    while at < newest[0].at:
+        following = observations.after(subject, at, limit=1)
+        if not following:
+            break
+        found.append(following[0])
+        # Where there was no look for a while, there is none to be asked for.
+        at = max(at + step, following[0].at)
+    return found if found and found[-1].at == newest[0].at else [*found, newest[0]]
+
+
+def _tail(path: str, redact: Callable[[str], str]) -> Iterator[str]:
+    """The last lines of a file that can be read; a pipe or a device is left alone."""
+    try:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(Path(path).expanduser(), flags)
+    except OSError:
+        return
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return
+        begin = max(0, status.st_size - TAIL_BYTES_MAX)
+        data = os.pread(descriptor, TAIL_BYTES_MAX, begin)
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+    lines = data.decode(errors="replace").splitlines()
+    # Where only the end was read, its first line need not be whole.
+    whole = lines[1:] if begin and len(lines) > 1 else lines
+    # Redacted before anything is left out: a secret may take several lines, or more than one has.
+    for line in redact("\n".join(whole[-LINES_READ_MAX:])).splitlines()[-LINES_MAX:]:
+        yield line[:LINE_CHARS_MAX]

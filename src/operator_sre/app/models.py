@@ -1,0 +1,304 @@
+"""Minds: who thinks in this home, what that costs, whether they answer, and what they said."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from operator_protocols.domain.entry import Kind
+from operator_protocols.domain.run import Answer, Ask, Misuse, Spent
+from operator_protocols.errors import (
+    MissingExtraError,
+    ModelError,
+    NotFoundError,
+    OperatorError,
+    UsageError,
+)
+from operator_sre.config.models import (
+    AUTO,
+    CLAUDE,
+    HAIKU,
+    REASONER,
+    RULE,
+    SCRIPTED,
+    ModelConfig,
+)
+
+if TYPE_CHECKING:
+    # Whoever only lists models starts without what they need to think.
+    from operator_protocols.ports import Model
+    from operator_sre.app.summarising import BackgroundSummaries
+    from operator_sre.app.wiring import App
+    from operator_sre.config import Config
+    from operator_sre.models.remote import RemoteModel, ToolMode
+
+__all__ = [
+    "ModelView",
+    "Tried",
+    "list_models",
+    "mind_of",
+    "over_budget",
+    "script_of",
+    "summaries_of",
+    "summary_model",
+    "thinking_model",
+    "transcript_of",
+    "try_model",
+]
+
+ENTRIES_MAX = 10_000
+SCRIPT_BYTES_MAX = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """One model: who has it, whether its key is there, what it costs and what it has cost today.
+
+    `prices` are dollars for a million tokens; `use` is "thinks", "summarises", both or nothing.
+    """
+
+    name: str
+    provider: str
+    model: str
+    host: str
+    key: str
+    prices: Mapping[str, float | None] | None
+    today: Spent
+    use: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What became of one small question; `problem` says in a sentence why it did not answer."""
+
+    name: str
+    seconds: float = 0.0
+    spent: Spent = field(default_factory=Spent)
+    tools: bool = False
+    how: str = ""
+    problem: str = ""
+
+
+class _Absent:
+    """A model that cannot be asked, and says why."""
+
+    def __init__(self, name: str, error: OperatorError) -> None:
+        self.name = name
+        self._error = error
+
+    async def answer(self, ask: Ask) -> Answer:
+        """Never."""
+        raise ModelError(self._error.message, next_step=self._error.next_step, lasting=True)
+
+
+def thinking_model(config: Config) -> str:
+    """The name of the model that thinks."""
+    name = str(config.values["model"])
+    if name != AUTO:
+        return name
+    return CLAUDE if _named(config, CLAUDE).has_key else REASONER
+
+
+def summary_model(config: Config) -> str:
+    """The name of the model that summarises; nobody pays for it where the reasoner thinks."""
+    name = str(config.values["summary_model"])
+    if name != AUTO:
+        return name
+    thinks = thinking_model(config)
+    offline = thinks == REASONER or thinks.startswith(SCRIPTED)
+    return RULE if offline or not _named(config, HAIKU).has_key else HAIKU
+
+
+def mind_of(app: App) -> Model:
+    """Who thinks here. A model that cannot speak is spoken for by the built-in reasoner."""
+    from operator_sre.models.fallback import Fallback
+    from operator_sre.models.patient import Patient
+    from operator_sre.models.reasoner import Reasoner
+
+    name = thinking_model(app.config)
+    if name == REASONER:
+        return Reasoner()
+    if name.startswith(SCRIPTED):
+        return _scripted(app.config, name)
+    remote = _remote(app, _named(app.config, name))
+    patient = Patient(remote, clock=app.clock)
+    return Fallback(patient, Reasoner(), allowed=lambda: over_budget(app))
+
+
+def summaries_of(app: App) -> BackgroundSummaries:
+    """Who says in a sentence what was thought and done."""
+    from operator_sre.app.summarising import BackgroundSummaries
+    from operator_sre.models.summaries import ModelSummariser, RuleSummariser
+
+    redact = _redact(app)
+    rule = RuleSummariser(redact=redact)
+    name = summary_model(app.config)
+    remote = None
+    if name != RULE and not name.startswith(SCRIPTED):
+        remote = _remote(app, _named(app.config, name))
+    if remote is None or isinstance(remote, _Absent):
+        return BackgroundSummaries(app.store.journal, rule, rule)
+    by_model = ModelSummariser(remote, rule=rule, redact=redact, allowed=lambda: over_budget(app))
+    return BackgroundSummaries(app.store.journal, by_model, rule)
+
+
+def over_budget(app: App) -> str:
+    """Why nothing more may be spent today; empty while something may."""
+    today = sum(app.store.spending.on(app.clock.now()).values(), Spent())
+    usd, tokens = app.config.number("usd_per_day"), app.config.number("tokens_per_day")
+    if today.usd >= usd:
+        return f"the budget of this day is used up ({usd:g} dollars, setting usd_per_day)."
+    if today.tokens >= tokens:
+        return f"the budget of this day is used up ({tokens:.0f} tokens, setting tokens_per_day)."
+    return ""
+
+
+def list_models(app: App) -> Sequence[ModelView]:
+    """The built-in reasoner and every model that is known here."""
+    config, today = app.config, app.store.spending.on(app.clock.now())
+    thinks, summarises = thinking_model(config), summary_model(config)
+
+    def use(name: str) -> str:
+        uses = {"thinks": name == thinks, "summarises": name == summarises}
+        return ", ".join(what for what, so in uses.items() if so)
+
+    views = [ModelView(REASONER, "built in", "", "", "not needed", None, Spent(), use(REASONER))]
+    views += [
+        ModelView(
+            name=one.name,
+            provider=one.provider,
+            model=one.model,
+            host=one.host,
+            key=_key_state(one),
+            prices=None if one.prices is None else one.prices._asdict(),
+            today=today.get(one.name, Spent()),
+            use=use(one.name),
+        )
+        for one in config.models
+    ]
+    return views
+
+
+async def try_model(app: App, name: str) -> Tried:
+    """One small turn, for real: nothing is looked at or changed, whatever it answers."""
+    from operator_sre.app.trying import small_question
+
+    if name == REASONER:
+        from operator_sre.models.reasoner import Reasoner
+
+        return await _asked(Reasoner(), small_question(app.clock.now()))
+    if name.startswith(SCRIPTED):
+        return await _asked(_scripted(app.config, name), small_question(app.clock.now()))
+    remote = _remote(app, _named(app.config, name))
+    try:
+        tried = await _asked(remote, small_question(app.clock.now()))
+    finally:
+        if not isinstance(remote, _Absent):
+            await remote.close()
+    return tried
+
+
+def transcript_of(app: App, run: str) -> list[dict[str, Any]]:
+    """The answers of a run as `scripted:FILE` replays them, without their secrets."""
+    if app.store.runs.get(run) is None:
+        raise NotFoundError(
+            f"There is no run {run!r}.", next_step="See them with: operator audit list"
+        )
+    entries = app.store.entries.after(0, limit=ENTRIES_MAX, run=run)
+    return [dict(entry.payload) for entry in entries if entry.kind is Kind.REASONING]
+
+
+async def _asked(model: Model, ask: Ask) -> Tried:
+    begun = time.perf_counter()
+    try:
+        answer = await model.answer(ask)
+    except (MissingExtraError, ModelError) as error:
+        return Tried(model.name, time.perf_counter() - begun, problem=str(error))
+    tools = any(not isinstance(call, Misuse) for call in answer.calls)
+    how = str(getattr(model, "mode", ""))
+    problem = "" if tools else "It answered, but called no tool in a way that can be used."
+    return Tried(model.name, time.perf_counter() - begun, answer.spent, tools, how, problem)
+
+
+def _named(config: Config, name: str) -> ModelConfig:
+    for one in config.models:
+        if one.name == name:
+            return one
+    known = ", ".join([REASONER, *(one.name for one in config.models)])
+    raise NotFoundError(f"There is no model {name!r}.", next_step=f"Models: {known}.")
+
+
+def _remote(app: App, told: ModelConfig) -> RemoteModel | _Absent:
+    from operator_sre.models.prices import Prices
+    from operator_sre.models.remote import RemoteModel
+
+    try:
+        key = _key_of(told)
+    except OperatorError as error:
+        return _Absent(told.name, error)
+    return RemoteModel(
+        name=told.name,
+        provider=told.provider,
+        model=told.model,
+        base_url=told.base_url,
+        key=key,
+        prices=None if told.prices is None else Prices(*told.prices),
+        timeout_s=told.timeout_s,
+        tools=cast("ToolMode", told.tools),
+        temperature=told.temperature,
+        redact=_redact(app),
+    )
+
+
+def _key_of(told: ModelConfig) -> str:
+    """Its key; UsageError where one is needed and none is there."""
+    from operator_sre.app.secrets import read_secret
+
+    key = told.key or (read_secret(told.key_file) if told.key_file else "")
+    if not key and told.key_env:
+        raise UsageError("no key is set.", next_step=f"Set the variable {told.key_env}.")
+    return key
+
+
+def _key_state(told: ModelConfig) -> str:
+    if not told.key_env and not told.key_file:
+        return "not needed"
+    try:
+        return "set" if _key_of(told) else "not set"
+    except OperatorError:
+        return "not set"
+
+
+def _redact(app: App) -> Callable[[str], str]:
+    from operator_sre.app.redaction import open_redactor
+
+    return open_redactor(app.config).text
+
+
+def _scripted(config: Config, name: str) -> Model:
+    from operator_sre.agent.transcript import answer_from
+    from operator_sre.models.scripted import Scripted
+
+    path = Path(name.removeprefix(SCRIPTED)).expanduser()
+    if config.file and config.sources["model"] == f"file {config.file}":
+        path = config.file.parent / path
+    try:
+        if path.stat().st_size > SCRIPT_BYTES_MAX:
+            raise UsageError(f"The script {str(path)!r} is too long.")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise UsageError(
+            f"The script {str(path)!r} cannot be read: {why}.",
+            next_step="Make one with: operator models transcript RUN FILE",
+        ) from error
+    return Scripted.read(text, answer_from, name="scripted")
+
+
+def script_of(answers: Sequence[dict[str, Any]]) -> str:
+    """A transcript as the text of a file."""
+    return json.dumps(answers, indent=2) + "\n"

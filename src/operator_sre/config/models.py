@@ -1,0 +1,276 @@
+"""The models that may think: as operator.toml describes them, and those that need no table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from operator_protocols.errors import ConfigError
+from operator_sre.config.tables import unknown
+
+__all__ = [
+    "AUTO",
+    "CLAUDE",
+    "HAIKU",
+    "REASONER",
+    "RULE",
+    "SCRIPTED",
+    "ModelConfig",
+    "TokenPrices",
+    "built_in_models",
+    "model_named",
+    "models_of",
+    "prices_of",
+]
+
+# Names that need no table. AUTO is Claude where its key is known, and REASONER or RULE elsewhere.
+AUTO = "auto"
+REASONER = "reasoner"
+RULE = "rule"
+CLAUDE = "claude"
+HAIKU = "haiku"
+# What precedes the file of a transcript that is replayed.
+SCRIPTED = "scripted:"
+ANTHROPIC, COMPATIBLE = "anthropic", "openai-compatible"
+HAIKU_MODEL = "claude-haiku-4-5"
+TIMEOUT_S = 120.0
+TIMEOUT_S_MAX = 3600.0
+USD_MAX = 10_000.0
+TOOL_MODES = ("auto", "native", "json")
+
+
+class TokenPrices(NamedTuple):
+    """Dollars for a million tokens; those read from a cache cost `input` unless it is known."""
+
+    input: float
+    output: float
+    cached_input: float | None = None
+
+
+# Dollars for a million tokens by the beginning of a model's name. They were looked up once, and the
+# dearer one was taken in doubt: check them against the price list, and set `prices` if they differ.
+KNOWN_PRICES: Mapping[str, TokenPrices] = {
+    "claude-haiku-4-5": TokenPrices(1.0, 5.0, 0.1),
+    "claude-haiku-5-5": TokenPrices(0.5, 2.5, 0.05),
+    "claude-sonnet-4-": TokenPrices(3.0, 15.0, 0.3),
+    "claude-sonnet-5": TokenPrices(2.0, 10.0, 0.2),
+    "claude-opus-4-": TokenPrices(5.0, 25.0, 0.5),
+    "claude-opus-4-1": TokenPrices(15.0, 75.0, 1.5),
+    "claude-opus-5": TokenPrices(5.0, 25.0, 0.5),
+    "claude-fable-5": TokenPrices(10.0, 50.0, 1.0),
+}
+_KEYS = (
+    *("provider", "model", "base_url", "key_env", "key_file", "prices", "timeout_s", "tools"),
+    "temperature",
+)
+_SECRETS = frozenset({"key", "api_key", "apikey", "token", "secret", "password"})
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """One model: who has it, where, what it costs, and where its key is. `key` is never shown."""
+
+    name: str
+    provider: str
+    model: str
+    base_url: str = ""
+    key_env: str = ""
+    key_file: str = ""
+    prices: TokenPrices | None = None
+    timeout_s: float = TIMEOUT_S
+    tools: str = "auto"
+    temperature: float | None = None
+    key: str = field(default="", repr=False)
+
+    @property
+    def has_key(self) -> bool:
+        """True when there is a key, or a file that should have one."""
+        return bool(self.key or self.key_file)
+
+    @property
+    def host(self) -> str:
+        """Where it is, without the rest of its address; empty where its maker says so."""
+        return urlsplit(self.base_url).netloc
+
+
+def prices_of(model: str) -> TokenPrices | None:
+    """What is known here of the price of a model, by the longest beginning of its name."""
+    known = sorted((name for name in KNOWN_PRICES if model.startswith(name)), key=len)
+    return KNOWN_PRICES[known[-1]] if known else None
+
+
+def built_in_models(anthropic_model: str, key: str) -> tuple[ModelConfig, ...]:
+    """Claude, and a small Claude for summaries."""
+    return tuple(
+        ModelConfig(
+            name=name,
+            provider=ANTHROPIC,
+            model=model,
+            key_env="ANTHROPIC_API_KEY",
+            prices=prices_of(model),
+            key=key,
+        )
+        for name, model in ((CLAUDE, anthropic_model), (HAIKU, HAIKU_MODEL))
+    )
+
+
+def models_of(
+    table: Any,
+    file: Path | None,
+    *,
+    environ: Mapping[str, str],
+    given: Iterable[ModelConfig] = (),
+) -> tuple[ModelConfig, ...]:
+    """The `[models.*]` of a file behind those that are given; a table of their name replaces them.
+
+    ConfigError with the first thing that makes no sense; a key is never repeated in it.
+    """
+    if not isinstance(table, dict):
+        raise ConfigError(f"'models' in {str(file)!r} has to be tables such as [models.local].")
+    found = {one.name: one for one in given}
+    for name, told in table.items():
+        found[name] = _model(name, told, file, environ)
+    return tuple(found.values())
+
+
+def model_named(
+    name: str, models: Iterable[ModelConfig], *, words: Iterable[str], setting: str
+) -> None:
+    """ConfigError unless there is a model of that name, or it is one of these words."""
+    valid = [*words, *(one.name for one in models)]
+    if name in valid or (name.startswith(SCRIPTED) and name != SCRIPTED):
+        return
+    raise ConfigError(
+        f"{setting!r} is {name!r}, and there is no such model.",
+        next_step=f"Models: {', '.join(valid)}. Add one to operator.toml as [models.NAME].",
+    )
+
+
+def _model(name: str, told: Any, file: Path | None, environ: Mapping[str, str]) -> ModelConfig:
+    place = f"[models.{name}] in {str(file)!r}"
+    if not _NAME.fullmatch(name) or name in {AUTO, REASONER, RULE}:
+        raise ConfigError(
+            f"A model cannot be called {name!r} ({str(file)!r}).",
+            next_step=f"Use small letters, digits, '.', '-', '_'; {AUTO}, {REASONER} and {RULE}"
+            " mean something already.",
+        )
+    if not isinstance(told, dict):
+        raise ConfigError(f"{place} has to be a table.")
+    for key in told:
+        if key.lower() in _SECRETS:
+            raise ConfigError(
+                f"{place} has a key in it, and keys do not belong into this file.",
+                next_step="Name a variable with key_env, or a file with key_file.",
+            )
+        if key not in _KEYS:
+            raise unknown(key, _KEYS, place)
+    variable = _variable(told, place)
+    key_file = _text(told, "key_file", place)
+    if file and key_file:
+        key_file = str(file.parent / Path(key_file).expanduser())
+    model = _text(told, "model", place, needed=True)
+    found = ModelConfig(
+        name=name,
+        provider=_text(told, "provider", place, needed=True),
+        model=model,
+        base_url=_text(told, "base_url", place),
+        key_env=variable,
+        key_file=key_file,
+        prices=_prices(told["prices"], place) if "prices" in told else prices_of(model),
+        timeout_s=_number(told.get("timeout_s", TIMEOUT_S), 1, TIMEOUT_S_MAX, "timeout_s", place),
+        tools=_tools(told.get("tools", "auto"), place),
+        temperature=_temperature(told, place),
+        key=environ.get(variable, "") if variable else "",
+    )
+    _check_address(found, place)
+    return found
+
+
+def _check_address(model: ModelConfig, place: str) -> None:
+    if not model.base_url:
+        if model.provider == COMPATIBLE:
+            raise ConfigError(
+                f"{place} needs 'base_url'.", next_step="Such as http://127.0.0.1:11434/v1."
+            )
+        return
+    try:
+        url = urlsplit(model.base_url)
+        host, _ = url.hostname or "", url.port
+    except ValueError:
+        host, url = "", urlsplit("")
+    if url.scheme not in {"http", "https"} or not host:
+        raise ConfigError(f"'base_url' of {place} has to be an http:// or https:// address.")
+    if url.username is not None or url.query or url.fragment:
+        raise ConfigError(
+            f"'base_url' of {place} must not have a name, a password or a question in it.",
+            next_step="A key belongs into key_env or key_file.",
+        )
+    if url.scheme == "http" and (model.key_env or model.key_file) and not _near(host):
+        raise ConfigError(
+            f"{place} would send its key to {host!r} for everybody to read.",
+            next_step="Use https://, or leave the key away.",
+        )
+
+
+def _near(host: str) -> bool:
+    from ipaddress import ip_address  # seldom needed, and every command loads this file
+
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _variable(told: Mapping[str, Any], place: str) -> str:
+    if "key_env" in told and "key_file" in told:
+        raise ConfigError(f"{place} has key_env and key_file; one of them is enough.")
+    name = told.get("key_env", "")
+    if name and not (isinstance(name, str) and _VARIABLE.fullmatch(name)):
+        raise ConfigError(
+            f"'key_env' of {place} has to be the name of a variable, not its value.",
+            next_step='Such as key_env = "ANTHROPIC_API_KEY".',
+        )
+    return str(name)
+
+
+def _text(told: Mapping[str, Any], key: str, place: str, *, needed: bool = False) -> str:
+    value = told.get(key, "")
+    if not isinstance(value, str) or (needed and not value):
+        raise ConfigError(f"{place} needs {key!r}, a text.")
+    return value
+
+
+def _tools(value: Any, place: str) -> str:
+    if value not in TOOL_MODES:
+        raise ConfigError(f"'tools' of {place} has to be one of {', '.join(TOOL_MODES)}.")
+    return str(value)
+
+
+def _temperature(told: Mapping[str, Any], place: str) -> float | None:
+    if "temperature" not in told:
+        return None
+    return _number(told["temperature"], 0, 2, "temperature", place)
+
+
+def _prices(value: Any, place: str) -> TokenPrices:
+    if not isinstance(value, dict) or not {"input", "output"} <= set(value):
+        raise ConfigError(
+            f"'prices' of {place} has to say what input and output cost.",
+            next_step="Dollars for a million tokens: prices = { input = 3.0, output = 15.0 }.",
+        )
+    for key in value:
+        if key not in TokenPrices._fields:
+            raise unknown(key, TokenPrices._fields, f"'prices' of {place}")
+    return TokenPrices(**{key: _number(usd, 0, USD_MAX, key, place) for key, usd in value.items()})
+
+
+def _number(value: Any, low: float, high: float, key: str, place: str) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+        raise ConfigError(f"{key!r} of {place} has to be a number between {low:g} and {high:g}.")
+    return float(value)

@@ -1,0 +1,190 @@
+"""Many workers on many machines: DBOS hands tickets out, leases in our store say who may act."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from operator_protocols.domain.ticket import Ticket
+from operator_protocols.errors import OperatorError
+from operator_protocols.ports import Backlog, Workers
+from operator_sre.engine.local import LocalEngine
+from operator_sre.engine.queueing import Errand, TicketQueue
+
+__all__ = ["AT_ONCE", "ClusterEngine"]
+
+# How many tickets one process works on side by side.
+AT_ONCE = 4
+POLL_S = 1.0
+# So many of the most urgent tickets are in the queue for each that can be worked on, so that
+# nobody waits for us, and what is urgent does not wait behind what came before it.
+AHEAD = 4
+# Who took a ticket out of the queue and has not claimed it by then has died or hangs.
+TAKEN_S_MAX = 10.0
+REOPEN_S = 2.0
+STOPPING_S = 0.1
+TIDY_S = 60.0
+# Who has not spoken for so long is gone, as far as the queue goes. Its tickets go by their leases.
+SILENT_S = 60.0
+KEPT_S = 3600.0
+TIDIED_MAX = 1000
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class ClusterEngine:
+    """Every worker fills the queue, takes from it, and claims by lease what it has taken.
+
+    The queue decides who comes first, and nothing else: a number that comes twice, late or to a
+    stale worker finds its ticket taken. A queue that is lost is made anew from the tickets.
+    """
+
+    local: LocalEngine
+    backlog: Backlog
+    workers: Workers
+    url: str
+    at_once: int = AT_ONCE
+    poll_s: float = POLL_S
+    taken_s_max: float = TAKEN_S_MAX
+    _under_way: dict[asyncio.Task[bool], int] = field(default_factory=dict)
+    _taken: dict[str, float] = field(default_factory=dict)
+    _more: asyncio.Event = field(default_factory=asyncio.Event)
+    _opened: bool = False
+    _ended: int = 0
+
+    @property
+    def name(self) -> str:
+        """How it is chosen in configuration."""
+        return "dbos"
+
+    async def work(self) -> None:
+        """Take up tickets until cancelled; what is under way then is parked and given back."""
+        try:
+            while True:
+                try:
+                    await self._serve()
+                except OperatorError as error:
+                    if not self._opened:
+                        raise  # whoever started it is told now, and not by a log line
+                    log.error("%s It is opened again.", error)
+                    await self.local.clock.sleep(REOPEN_S)
+        finally:
+            await self._stop()
+
+    async def _serve(self) -> None:
+        """One life of the queue: it ends with an error when its tables or its server are gone."""
+        queue = TicketQueue(self.url, executor=self.local.worker, at_once=self.at_once)
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.to_thread(queue.open, lambda ticket: self._hand_over(ticket, loop))
+            self._opened = True
+            await self._fill_forever(queue)
+        finally:
+            await asyncio.shield(asyncio.to_thread(queue.close))
+
+    def _hand_over(self, ticket: int, loop: asyncio.AbstractEventLoop) -> str:
+        """From a thread of the queue into our loop, where all work is done."""
+        with contextlib.suppress(concurrent.futures.CancelledError, RuntimeError):
+            worked = asyncio.run_coroutine_threadsafe(self._work_on(ticket), loop).result()
+            return "worked on" if worked else "taken"
+        return "stopped"
+
+    async def _work_on(self, ticket: int) -> bool:
+        task = asyncio.ensure_future(self.local.work_once(ticket))
+        self._under_way[task] = ticket
+        try:
+            return await task
+        except OperatorError as error:  # a store that is away now; the ticket is handed out again
+            log.error("cannot work on it: %s", error, extra={"ticket": ticket})
+            return False
+        finally:
+            self._under_way.pop(task, None)
+            self._ended += 1
+            if self._ended >= self.at_once * AHEAD // 2:  # the queue is half empty
+                self._more.set()
+
+    async def _fill_forever(self, queue: TicketQueue) -> None:
+        self._taken.clear()
+        tidied_at = 0.0
+        while True:
+            self._more.clear()
+            self._ended = 0
+            if self.local.switch is None or not self.local.switch.state().on:
+                await asyncio.to_thread(self._fill, queue)
+            if time.monotonic() - tidied_at >= TIDY_S:
+                await asyncio.to_thread(self._tidy, queue)
+                tidied_at = time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._more.wait(), self.poll_s)
+
+    def _fill(self, queue: TicketQueue) -> None:
+        """Put the most urgent tickets into the queue, each once for as long as it stays there."""
+        waiting = self.backlog.waiting(limit=self.at_once * AHEAD)
+        known: dict[str, list[Errand]] = {_prefix(ticket): [] for ticket in waiting}
+        for errand in queue.find(begins=list(known)):
+            known[errand.id.rpartition("-")[0] + "-"].append(errand)
+        for ticket in waiting:
+            before = known[_prefix(ticket)]
+            if not self._is_on_its_way(before):
+                rank = 1 + max(0, 9 - ticket.severity.rank)
+                queue.add(f"{_prefix(ticket)}{len(before)}", ticket.id, rank=rank)
+
+    def _is_on_its_way(self, errands: Sequence[Errand]) -> bool:
+        """It waits in the queue, or was taken a moment ago and will be claimed at once."""
+        now = time.monotonic()
+        for errand in errands:
+            if errand.waits:
+                return True
+            taken = self._taken.setdefault(errand.id, now) if errand.runs else None
+            if taken is not None and now - taken < self.taken_s_max:
+                return True
+        return False
+
+    def _tidy(self, queue: TicketQueue) -> None:
+        """Forget what those have left who are gone, and what is over for long."""
+        now = self.local.clock.now()
+        spoke = {one.id for one in self.workers.find() if (now - one.at).total_seconds() < SILENT_S}
+        left = [
+            errand.id
+            for errand in queue.find(live=True)
+            if errand.runs and errand.executor not in {*spoke, self.local.worker}
+        ]
+        before = (now - timedelta(seconds=KEPT_S)).isoformat()
+        queue.drop([*left[:TIDIED_MAX], *queue.over(before=before, limit=TIDIED_MAX)])
+
+    async def _stop(self) -> None:
+        """Nothing of ours goes on; what is being done may end, all else is parked at once."""
+        tasks, clock = list(self._under_way), self.local.clock
+        deadline = clock.monotonic() + self.local.grace_s
+        try:
+            while acting := self._acting(deadline):
+                for task in tasks:
+                    if task not in acting:
+                        task.cancel()
+                await asyncio.wait(acting, timeout=STOPPING_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _acting(self, deadline: float) -> list[asyncio.Task[bool]]:
+        """Those that do something this moment, while there is time for them."""
+        intents = self.local.intents
+        if intents is None or self.local.clock.monotonic() >= deadline:
+            return []
+        try:
+            busy = {entry.ticket for entry in intents.open()}
+        except OperatorError:  # nobody can tell, so nobody waits
+            return []
+        return [task for task, ticket in self._under_way.items() if ticket in busy]
+
+
+def _prefix(ticket: Ticket) -> str:
+    """What all errands for one claim of a ticket begin with; the next claim has another epoch."""
+    return f"ticket-{ticket.id}-{ticket.epoch}-"

@@ -1,0 +1,112 @@
+"""`operator models`: who thinks, what it costs, and whether they answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.running import run_until_stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from operator_sre.app.models import Tried
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Who thinks, and what it costs.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Every model that is known here, and what it has cost today (UTC)."""
+    from operator_sre.app.models import list_models
+    from operator_sre.app.wiring import look_at_app
+
+    with look_at_app(config_of(context)) as home:
+        found = list_models(home)
+    if as_json:
+        print_json({"models": found})
+        return
+    rows = [
+        (
+            one.name,
+            one.provider,
+            one.model or "-",
+            one.host or "-",
+            one.key,
+            _price(one.prices),
+            f"{one.today.tokens} tokens, {one.today.usd:.4f} $",
+            one.use or "-",
+        )
+        for one in found
+    ]
+    head = ("name", "provider", "model", "host", "key", "$ per million in/out", "today", "use")
+    print_table(head, rows)
+
+
+@app.command("test")
+def try_(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="A model's name; none: the one that thinks.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Ask it one small question, for real; exit 1 when it cannot do the work."""
+    from operator_sre.app.models import thinking_model, try_model
+
+    with opened(context) as home:
+        tried = run_until_stopped(try_model(home, name or thinking_model(home.config)))
+    if as_json:
+        print_json({"tried": tried})
+    else:
+        print_lines([_sentence(tried)])
+    raise typer.Exit(1 if tried.problem else 0)
+
+
+@app.command()
+def transcript(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(help="A run's id.")],
+    file: Annotated[Path | None, typer.Argument(help="Where to; none is stdout.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write what a mind answered, as --model scripted:FILE replays it."""
+    from operator_sre.app.models import script_of, transcript_of
+
+    with opened(context) as home:
+        answers = transcript_of(home, run)
+    if file is not None:
+        _write(file, script_of(answers))
+    if as_json:
+        shown = {"answers": answers} if file is None else {"file": str(file), "count": len(answers)}
+        print_json(shown)
+    elif file is None:
+        typer.echo(script_of(answers), nl=False)
+    else:
+        print_lines([f"{len(answers)} answers written to {file}."])
+
+
+def _write(file: Path, text: str) -> None:
+    from operator_protocols.errors import OperatorError
+
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OperatorError(f"{str(file)!r} cannot be written: {error.strerror}.") from error
+
+
+def _sentence(tried: Tried) -> str:
+    if tried.problem:
+        return f"{tried.name}: {clean(tried.problem)}"
+    spent = tried.spent
+    cost = f"{spent.tokens_in} tokens in, {spent.tokens_out} out, {spent.usd:.4f} $"
+    how = f" ({tried.how})" if tried.how else ""
+    return f"{tried.name}: answered in {tried.seconds:.2f} s, {cost}; tools work{how}."
+
+
+def _price(prices: Mapping[str, float | None] | None) -> str:
+    return "-" if prices is None else f"{prices['input']:g}/{prices['output']:g}"

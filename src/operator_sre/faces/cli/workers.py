@@ -1,0 +1,62 @@
+"""`operator workers`: many processes on many machines that work on the tickets of one store."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from operator_sre.faces.cli.following import with_entries
+from operator_sre.faces.cli.options import IntervalOption, JsonLinesOption, JsonOption, opened
+from operator_sre.faces.cli.output import print_json, print_lines, print_table
+from operator_sre.faces.cli.running import run_until_stopped
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Work on tickets together with others.", no_args_is_help=True)
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    engine: Annotated[
+        str, typer.Option(help="local, or dbos for many machines on one PostgreSQL.")
+    ] = "local",
+    name: Annotated[str, typer.Option(help="What it is called; the machine's name if not.")] = "",
+    interval_s: IntervalOption = None,
+    as_json: JsonLinesOption = False,
+) -> None:
+    """Join the workers of this store until stopped. Changes nothing unless --mode says so."""
+    from operator_sre.app.workers import run_worker
+
+    with opened(context, interval_s=interval_s) as app:
+        working = run_worker(app, engine=engine, name=name)
+        run_until_stopped(with_entries(app, working, as_json=as_json))
+
+
+@app.command("list")
+def list_(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Who works, where, since when, and on what."""
+    from operator_sre.app.workers import list_workers
+
+    with opened(context) as app:
+        found = list_workers(app)
+    if as_json:
+        print_json({"workers": found})
+    elif not found:
+        print_lines(["Nobody works. Start a worker with: operator workers run"])
+    else:
+        rows = [
+            (
+                one.worker.name,
+                one.worker.host,
+                one.worker.pid,
+                one.worker.engine,
+                f"{one.worker.started_at:%m-%d %H:%M:%S}",
+                f"{one.worker.at:%m-%d %H:%M:%S}" + ("" if one.speaks else " (silent)"),
+                ", ".join(f"ticket {number}" for number in one.tickets) or "-",
+            )
+            for one in found
+        ]
+        head = ("name", "host", "pid", "engine", "since", "last seen", "working on")
+        print_table(head, rows)

@@ -1,0 +1,78 @@
+"""Text from outside, in marked blocks that it cannot close by itself."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+
+__all__ = ["Fence", "cleaned", "shortened"]
+
+BOUNDARY_CHARS = 20
+# How much more than what is shown is searched for secrets, so that none is cut before it is found.
+SEARCHED_TIMES = 2
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)")
+# Controls, lone surrogates and what nobody can see: it hides instructions and forges lines.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
+# What looks like a mark of ours, with whatever boundary.
+_MARKS = re.compile(r"<<(?=\s*(?:end\s+of|data|gate)\b)", re.IGNORECASE)
+
+
+def cleaned(text: str) -> str:
+    """The text as people would see it: no terminal codes, nothing invisible, valid Unicode."""
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+
+
+def shortened(text: str, chars_max: int) -> str:
+    """The beginning and the end of a text that is too long, with how much is left out."""
+    if len(text) <= chars_max:
+        return text
+    note = f"\n[{len(text) - chars_max} characters left out]\n"
+    kept = max(chars_max - len(note), 0)
+    return text[: kept - kept // 2] + note + (text[-(kept // 2) :] if kept > 1 else "")
+
+
+def _last(lines: Sequence[str], chars_max: int) -> list[str]:
+    """As many of the last lines as fit, and always one."""
+    kept: list[str] = []
+    for line in reversed(lines):
+        chars_max -= len(line) + 1
+        if kept and chars_max < 0:
+            break
+        kept.append(line)
+    return kept[::-1]
+
+
+class Fence:
+    """Marks blocks with a boundary that nobody outside of the run knows."""
+
+    def __init__(self, run: str, *, redact: Callable[[str], str] = str) -> None:
+        digest = hashlib.sha256(f"fence of {run}".encode("utf-8", "replace")).hexdigest()
+        self.boundary = digest[:BOUNDARY_CHARS]
+        self._redact = redact
+        self._own = re.compile(re.escape(self.boundary), re.IGNORECASE)
+
+    def block(
+        self, what: str, text: str, *, chars_max: int, seq: int | None = None, kind: str = "data"
+    ) -> str:
+        """The text between two marks; `seq` is the ledger entry by which it is cited."""
+        cite = "" if seq is None else f" seq={seq}"
+        mark = f"{kind} {self.boundary}"
+        inside = self.inside(text, chars_max)
+        return f"<<{mark}{cite}: {self.inside(what, 120)}>>\n{inside}\n<<end of {mark}>>"
+
+    def newest(self, lines: Sequence[str], chars_max: int) -> str:
+        """The last of these lines, without secrets; whole lines, so that none is cut in two."""
+        near = _last(lines, chars_max * SEARCHED_TIMES)
+        kept = _last(self._redact("\n".join(near)).split("\n"), chars_max)
+        older = ["[older lines left out]"] if len(kept) < len(lines) else []
+        return "\n".join([*older, *kept])
+
+    def inside(self, text: str, chars_max: int) -> str:
+        """The text as it may stand in a block: without secrets, short, and without the boundary."""
+        near = shortened(text, chars_max * SEARCHED_TIMES)
+        told = cleaned(shortened(self._redact(near), chars_max))
+        return self._own.sub("[a copy of the mark was removed]", _MARKS.sub("< <", told))

@@ -1,0 +1,105 @@
+"""What went wrong with a model, as a ModelError: in one sentence, and whether to ask again."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+from operator_protocols.errors import ModelError
+from operator_sre.models.fence import cleaned
+
+__all__ = ["model_error", "refuses_schema", "refuses_tools"]
+
+WAIT_S_MAX = 3_600.0
+DETAIL_CHARS_MAX = 240
+BODY_CHARS_MAX = 4_000
+# Answers that may be others in a moment, although they are the asker's fault by their number.
+_PASSING = frozenset({408, 409, 425, 429})
+_REFUSING = frozenset({400, 404, 405, 415, 422, 500, 501})
+_TOOLS = re.compile(r"\btools?\b|tool[_ -]?(?:use|choice|call)|function[_ -]?call", re.I)
+_SCHEMA = re.compile(r"response_format|json[_ ]?schema|grammar|structured|guided", re.I)
+_NEXT_STEPS = {
+    400: "The model may not take such requests; try it with: operator models test",
+    401: "Check its key.",
+    402: "The account has no credit left.",
+    403: "Check its key and what it may use.",
+    404: "Check the name of the model and its base_url.",
+}
+
+
+def model_error(
+    error: BaseException, *, name: str, key: str, redact: Callable[[str], str] = str
+) -> ModelError:
+    """The error for whatever a library raised. The key is in no message."""
+    from pydantic_ai import exceptions as known
+
+    if isinstance(error, known.ModelHTTPError):
+        return _status(error, name, _detail(error.body, key, redact))
+    if isinstance(error, TimeoutError | known.ModelRequestTimeout | known.ModelTimeoutError):
+        return ModelError(f"{name} did not answer in time.", wait_s=_wait_s(error))
+    if isinstance(error, known.ModelQuotaExceededError):
+        return ModelError(f"{name} says that the quota is used up.", lasting=True)
+    if isinstance(error, known.ModelRequestRejectedError):
+        return ModelError(f"{name} rejects the request.", lasting=True)
+    if isinstance(error, known.ModelConnectionError):
+        return ModelError(f"{name} cannot be reached, or broke off.", wait_s=_wait_s(error))
+    if isinstance(error, known.ModelAPIError):
+        return ModelError(f"{name} gave an answer that is not one.", wait_s=_wait_s(error))
+    if isinstance(error, known.UserError):
+        told = _said(str(error), key, redact)
+        return ModelError(f"{name} cannot be asked like this: {told}", lasting=True)
+    return ModelError(f"{name} gave an answer that cannot be read ({type(error).__name__}).")
+
+
+def refuses_tools(error: BaseException) -> bool:
+    """True when an endpoint says that it cannot call tools."""
+    return _refuses(error, _TOOLS)
+
+
+def refuses_schema(error: BaseException) -> bool:
+    """True when an endpoint says that it cannot answer by a schema."""
+    return _refuses(error, _SCHEMA)
+
+
+def _refuses(error: BaseException, words: re.Pattern[str]) -> bool:
+    from pydantic_ai.exceptions import ModelHTTPError
+
+    if not isinstance(error, ModelHTTPError) or error.status_code not in _REFUSING:
+        return False
+    return bool(words.search(str(error.body)[:BODY_CHARS_MAX]))
+
+
+def _status(error: BaseException, name: str, detail: str) -> ModelError:
+    from pydantic_ai import exceptions as known
+
+    assert isinstance(error, known.ModelHTTPError)
+    status = error.status_code
+    quota = isinstance(error, known.ModelQuotaExceededError)
+    lasting = quota or (status < 500 and status not in _PASSING)
+    told = f"{name} answered with status {status}{f': {detail}' if detail else '.'}"
+    next_step = _NEXT_STEPS.get(402 if quota else status, "")
+    return ModelError(told, next_step=next_step, wait_s=_wait_s(error), lasting=lasting)
+
+
+def _wait_s(error: BaseException) -> float:
+    wait_s = getattr(error, "retry_after", None)
+    if not isinstance(wait_s, int | float) or not math.isfinite(wait_s):
+        return 0.0
+    return min(max(float(wait_s), 0.0), WAIT_S_MAX)
+
+
+def _detail(body: object, key: str, redact: Callable[[str], str]) -> str:
+    """What the endpoint says itself, where it says it in the usual place."""
+    inner = body.get("error", body) if isinstance(body, dict) else body
+    said = inner.get("message", "") if isinstance(inner, dict) else inner
+    return _said(said, key, redact) if isinstance(said, str) else ""
+
+
+def _said(text: str, key: str, redact: Callable[[str], str]) -> str:
+    text = text[:BODY_CHARS_MAX]
+    text = text.replace(key, "[the key]") if key else text
+    told = " ".join(cleaned(redact(text)).split())
+    if len(told) > DETAIL_CHARS_MAX:
+        told = told[: DETAIL_CHARS_MAX - 1].rpartition(" ")[0] + "…"
+    return told if not told or told.endswith((".", "…", "!", "?")) else f"{told}."

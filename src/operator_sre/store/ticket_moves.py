@@ -1,0 +1,145 @@
+"""What people do with tickets, in one transaction with what follows from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.ticket import Move, MoveKind, Ticket, TicketState, refusal_of
+from operator_protocols.errors import ConflictError, NotFoundError
+from operator_sre.chain import entry_from
+from operator_sre.store.approvals import withdraw_requests
+from operator_sre.store.tickets import drop_lease, find_ticket, is_unfinished
+from operator_sre.store.transaction import Transaction
+from operator_sre.store.writer import Writer
+
+__all__ = ["StoredTicketMoves"]
+
+_KINDS = {
+    MoveKind.HOLD: Kind.TICKET_HELD,
+    MoveKind.UNHOLD: Kind.TICKET_UNHELD,
+    MoveKind.SNOOZE: Kind.TICKET_SNOOZED,
+    MoveKind.ASSIGN: Kind.TICKET_ASSIGNED,
+    MoveKind.COMMENT: Kind.TICKET_COMMENTED,
+    MoveKind.ESCALATE: Kind.TICKET_ESCALATED,
+    MoveKind.CLOSE: Kind.TICKET_CLOSED,
+    MoveKind.REOPEN: Kind.TICKET_REOPENED,
+}
+
+
+class StoredTicketMoves:
+    """What people do with tickets."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def make(self, ticket: int, move: Move) -> Ticket:
+        """Do it once; what is so already is left as it is. NotFoundError, ConflictError."""
+        return await self._writer.write(lambda transaction: _make(transaction, ticket, move))
+
+
+def _make(transaction: Transaction, number: int, move: Move) -> Ticket:
+    ticket = find_ticket(transaction, number)
+    if ticket is None:
+        raise NotFoundError(
+            f"There is no ticket {number}.", next_step="See them with: operator tickets list"
+        )
+    if why := refusal_of(ticket, move.kind):
+        raise ConflictError(why, next_step=f"Open it again with: operator tickets reopen {number}")
+    if _is_so(transaction, ticket, move):
+        return ticket
+    if move.kind is MoveKind.REOPEN:
+        _must_be_free(transaction, ticket)
+    if move.takes:
+        _take(transaction, ticket, move)
+    payload = _payload(move)
+    kind = _KINDS[move.kind]
+    transaction.append(Draft(kind, payload, ticket=number, run=ticket.run, actor=move.by))
+    changed = find_ticket(transaction, number)
+    assert changed is not None
+    return changed
+
+
+def _payload(move: Move) -> dict[str, Any]:
+    match move.kind:
+        case MoveKind.HOLD | MoveKind.SNOOZE:
+            until = move.until.isoformat() if move.until else None
+            return {"reason": move.reason, "until": until}
+        case MoveKind.ASSIGN:
+            return {"assignee": move.assignee, "reason": move.reason}
+        case MoveKind.COMMENT:
+            return {"text": move.reason}
+        case MoveKind.REOPEN:
+            return {"reason": move.reason, "attempts": 0}
+        case _:
+            return {"reason": move.reason}
+
+
+def _is_so(transaction: Transaction, ticket: Ticket, move: Move) -> bool:
+    """Whether it was done already, so that doing it twice is doing it once."""
+    pause = ticket.pause
+    match move.kind:
+        case MoveKind.HOLD | MoveKind.SNOOZE:
+            told = (move.by.id, move.reason, move.until, move.kind is MoveKind.SNOOZE)
+            known = pause and (pause.by, pause.reason, pause.until, pause.snoozed)
+            return known == told and ticket.paused(transaction.now())
+        case MoveKind.UNHOLD:
+            return pause is None
+        case MoveKind.ASSIGN:
+            return ticket.assignee == move.assignee
+        case MoveKind.COMMENT:
+            return _said_last(transaction, ticket) == (move.by.id, move.reason)
+        case MoveKind.ESCALATE:
+            return ticket.state is TicketState.ESCALATED
+        case MoveKind.CLOSE:
+            return ticket.state is TicketState.CLOSED
+        case MoveKind.REOPEN:
+            return ticket.state in {TicketState.OPEN, TicketState.CLAIMED}
+
+
+def _said_last(transaction: Transaction, ticket: Ticket) -> tuple[str, str] | None:
+    row = transaction.connection.execute(
+        "SELECT seq, body, previous, hash FROM entries WHERE ticket = ? AND kind = ?"
+        " ORDER BY seq DESC LIMIT 1",
+        (ticket.id, Kind.TICKET_COMMENTED.value),
+    ).fetchone()
+    if row is None or row[1] is None:
+        return None
+    entry = entry_from(*row)
+    return entry.actor.id, str(entry.payload["text"])
+
+
+def _must_be_free(transaction: Transaction, ticket: Ticket) -> None:
+    """What it is about may be in another ticket by now, and is worked on once."""
+    row = transaction.connection.execute(
+        "SELECT others.ticket FROM violations JOIN violations AS others"
+        " ON others.key = violations.key AND others.live = 1 AND others.ticket <> ?"
+        " WHERE violations.ticket = ? LIMIT 1",
+        (ticket.id, ticket.id),
+    ).fetchone()
+    if row is not None:
+        raise ConflictError(
+            f"Ticket {row[0]} is about the same break by now, so {ticket.id} stays {ticket.state}.",
+            next_step=f"See: operator tickets show {row[0]}",
+        )
+
+
+def _take(transaction: Transaction, ticket: Ticket, move: Move) -> None:
+    """Nobody works on it from here on: the lease, the run and its requests end with it."""
+    why = f"{move.by.id} did this: {move.kind}. {move.reason}".strip()
+    number, run = ticket.id, ticket.run
+    drop_lease(transaction, ticket)
+    if run:
+        withdraw_requests(transaction, run, why)
+    if is_unfinished(transaction, ticket):
+        end = {"state": "stopped", "summary": why, "category": None}
+        transaction.append(Draft(Kind.RUN_FINISHED, end, ticket=number, run=run, actor=move.by))
+    if ticket.state is TicketState.CLAIMED and move.kind in {MoveKind.HOLD, MoveKind.SNOOZE}:
+        released = {
+            "reason": why,
+            "not_before": transaction.now().timestamp(),
+            "attempts": max(0, ticket.attempts - 1),  # it was no failure of the agent's
+        }
+        transaction.append(
+            Draft(Kind.TICKET_RELEASED, released, ticket=number, run=run, actor=move.by)
+        )

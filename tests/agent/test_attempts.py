@@ -1,0 +1,200 @@
+"""After a failed proof: another plan, what was reversible taken back, and no more than allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.action import Action, Argument, Outcome, Result
+from operator_protocols.domain.entry import Kind
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.run import Act, Answer, Escalate, Finish, Prove, Step
+from operator_protocols.domain.ticket import TicketState
+from operator_protocols.domain.tool import ToolSpec
+from operator_protocols.domain.verdict import Risk
+from operator_protocols.ports import Job
+from operator_sre.agent.attempts import ARRIVED, attempts_of, deadline_of, repeats, to_undo
+from tests.contract.plants import Plant
+from tests.contract.samples import proof, violation
+from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop
+
+UNDO = Action("fill", {}, target="node-1")
+DRAIN = Action("drain", {}, target="node-1")
+
+
+def _done(action: Action, undo: Action | None = None) -> Step:
+    return Step(Act(action), Result(Outcome.RAN, 0, undo=undo))
+
+
+def _proven(*, held: bool = False, health: Health = Health.BROKEN, claim: str = "") -> Step:
+    return Step(Prove(claim), replace(proof(held=held), health=health))
+
+
+def test_the_same_change_makes_no_sense_after_a_proof_that_failed() -> None:
+    steps = [_done(MEND), _proven()]
+    assert "choose another plan" in repeats(steps, MEND)
+    assert repeats([_done(MEND)], MEND) == ""
+    assert repeats([_proven(), _done(MEND)], MEND) == ""
+    assert repeats(steps, replace(MEND, target="node-2", arguments={"target": "node-2"})) == ""
+    refused = Step(Act(MEND), Result(Outcome.REFUSED))
+    assert repeats([refused, _proven()], MEND) == ""
+
+
+def test_what_did_not_help_is_taken_back_newest_first() -> None:
+    other = Action("open", {}, target="node-2")
+    steps = [_done(DRAIN, UNDO), _done(MEND), _done(MEND, other), _proven()]
+    assert to_undo(steps) == (other, UNDO)
+    assert to_undo([*steps, _done(MEND), _proven()]) == ()
+
+
+@pytest.mark.parametrize(
+    "last", [_proven(health=Health.UNKNOWN), _proven(held=True), _done(MEND)], ids=str
+)
+def test_nothing_is_taken_back_unless_it_was_seen_not_to_help(last: Step) -> None:
+    assert to_undo([_done(DRAIN, UNDO), last]) == ()
+
+
+def test_taking_back_is_not_taken_back() -> None:
+    steps = [_done(DRAIN, UNDO), _proven(), _done(UNDO, DRAIN), _proven()]
+    assert to_undo(steps) == ()
+
+
+def test_a_look_on_arrival_is_no_attempt() -> None:
+    assert attempts_of([_proven(claim=ARRIVED), _proven(claim="done")]) == 1
+
+
+def test_the_slowest_change_since_the_last_proof_says_how_long_to_wait() -> None:
+    slow = ToolSpec("drain", "It drains.", (), Risk.LOW, changes=True, settle_s=300.0)
+    assert deadline_of([_done(DRAIN), _done(MEND)], [slow]) == 300.0
+    assert deadline_of([_done(DRAIN), _proven(), _done(MEND)], [slow]) is None
+
+
+class _Drain:
+    """A change that helps nobody and can be taken back."""
+
+    spec = ToolSpec("drain", "It drains.", (), Risk.LOW, changes=True, reversible=True)
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        self.calls.append("drain")
+        return Result(Outcome.RAN, 0, "drained", undo=UNDO)
+
+
+class _Fill:
+    """What takes it back."""
+
+    spec = ToolSpec("fill", "It fills.", (), Risk.LOW, changes=True)
+
+    def __init__(self, drain: _Drain) -> None:
+        self._drain = drain
+
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        self._drain.calls.append("fill")
+        return Result(Outcome.RAN, 0, "filled")
+
+
+def _shop(folder: Path, *turns: Answer) -> tuple[Workshop, _Drain]:
+    shop = Workshop(folder, Script(*turns))
+    drain = _Drain()
+    shop.tools = (shop.mend, drain, _Fill(drain))
+    return shop, drain
+
+
+@pytest.fixture
+def closing() -> Iterator[list[Workshop]]:
+    """Whatever is put in here is closed at the end."""
+    made: list[Workshop] = []
+    yield made
+    for one in made:
+        one.close()
+
+
+@pytest.mark.asyncio
+async def test_a_plan_that_failed_is_undone_and_the_next_one_is_another(
+    tmp_path: Path, closing: list[Workshop]
+) -> None:
+    shop, drain = _shop(
+        tmp_path,
+        Answer("", (DIAGNOSIS, DRAIN, Finish("drained"))),
+        Answer("", (DRAIN, MEND, Finish("mended"))),
+    )
+    closing.append(shop)
+    ended = await shop.carry()
+    assert ended.state is TicketState.RESOLVED
+    assert drain.calls == ["drain", "fill"]
+    (refused,) = shop.entries(Kind.REFUSED)
+    assert "choose another plan" in refused.payload["result"]["stderr"]
+    assert shop.mend.calls == ["node-1"]
+
+
+@pytest.mark.asyncio
+async def test_what_is_well_on_arrival_is_resolved_without_a_mind_or_a_change(
+    tmp_path: Path, closing: list[Workshop]
+) -> None:
+    shop, _ = _shop(tmp_path)
+    closing.append(shop)
+    pipeline = shop.pipeline()
+    await pipeline.watch("shop")
+    shop.plant.up["node-1"] = True
+    ended = await pipeline.work(await shop.claim())
+    assert (ended.state, ended.reason) == (TicketState.RESOLVED, ARRIVED)
+    assert shop.entries(Kind.REASONING, Kind.TOOL_CALL) == []
+
+
+@pytest.mark.asyncio
+async def test_what_only_seemed_well_on_arrival_is_given_to_the_mind_with_all_attempts(
+    tmp_path: Path, closing: list[Workshop]
+) -> None:
+    shop, _ = _shop(tmp_path, Answer("", (DIAGNOSIS, MEND, Finish("mended"))))
+    closing.append(shop)
+    pipeline = shop.pipeline()
+    await pipeline.watch("shop")
+    shop.plant.up["node-1"] = True
+    observe = Plant.observe
+
+    async def breaks_again() -> object:
+        seen = await observe(shop.plant)
+        if shop.plant.looks == 3:
+            shop.plant.up["node-1"] = False
+        return seen
+
+    shop.plant.observe = breaks_again  # type: ignore[method-assign, assignment]
+    ended = await pipeline.work(await shop.claim())
+    assert ended.state is TicketState.RESOLVED
+    proofs = [entry.payload["held"] for entry in shop.entries(Kind.PROOF)]
+    assert proofs == [False, True]
+    assert shop.mend.calls == ["node-1"]
+
+
+@pytest.mark.asyncio
+async def test_what_we_broke_before_we_were_stopped_is_harm_for_whoever_goes_on(
+    tmp_path: Path, closing: list[Workshop]
+) -> None:
+    class _Dies:
+        name = "dies"
+
+        async def answer(self, ask: object) -> Answer:
+            raise ConnectionError("gone")
+
+    shop = Workshop(tmp_path, _Dies())
+    closing.append(shop)
+    shop.plant.up["node-9"] = True
+    await shop.store.tickets.open([violation("node-1", "up")])
+    ticket = await shop.claim()
+    with pytest.raises(ConnectionError):
+        await shop.pipeline().work(ticket)
+    shop.plant.up["node-9"] = False
+    shop.model = Script(
+        Answer("", (DIAGNOSIS, MEND, Finish("mended"))), Answer("", (Escalate("harm"),))
+    )
+    ended = await shop.pipeline().work(ticket)
+    assert ended.state is TicketState.ESCALATED
+    proofs = shop.entries(Kind.PROOF)
+    assert proofs
+    for entry in proofs:
+        assert entry.payload["harm"] == ["shop/node-9/up"]

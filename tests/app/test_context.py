@@ -1,0 +1,111 @@
+"""What a mind is told of the time before: bounded, in order, and without secrets."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.observation import Observation, Seen, Value
+from operator_protocols.domain.run import LogTail, Trend
+from operator_protocols.domain.target import Target
+from operator_sre.app.context import context_of, log_tails, trends_of
+from tests.app.home import opened
+from tests.contract.clock import NOON, HeldClock
+from tests.contract.samples import ticket, violation
+
+SECRET = "AKIAIOSFODNN7EXAMPLE"
+
+
+def _look(second: float, **readings: Value) -> Observation:
+    seen = (Seen("node-1", readings), Seen("node-2", {"latency_ms": 1.0}))
+    return Observation("shop", NOON + timedelta(seconds=second), seen)
+
+
+def test_a_trend_is_the_first_the_last_and_the_bounds() -> None:
+    looks = [
+        _look(0, latency_ms=5, up=True, role="leader", still=1),
+        _look(1, latency_ms=9.5, up=False, role="leader", still=1),
+        _look(2, latency_ms=2, up=False, role="leader", still=1),
+    ]
+    assert trends_of(looks, ["node-1"]) == (
+        Trend("node-1", "latency_ms", 3, 5.0, 2.0, 2.0, 9.5),
+        Trend("node-1", "still", 3, 1.0, 1.0, 1.0, 1.0),
+    )
+    assert trends_of(looks, ["store"]) == ()
+    assert trends_of([], ["node-1"]) == ()
+
+
+def test_what_moved_is_told_before_what_did_not_and_not_everything_is() -> None:
+    looks = [_look(at, **{f"r{n:03}": at if n == 99 else n for n in range(100)}) for at in range(3)]
+    found = trends_of(looks, ["node-1", "node-2"])
+    assert len(found) == 40
+    assert found[0].reading == "r099"
+
+
+def _target(name: str, log: object = "", **more: str) -> Target:
+    return Target(name, "node", log=str(log), **more)  # type: ignore[arg-type]
+
+
+def test_the_end_of_a_log_is_told_and_no_more(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("".join(f"line {number} {'x' * 900}\n" for number in range(3000)))
+    (found,) = log_tails([_target("a", log)], ["a"], str)
+    assert found.target == "a"
+    assert len(found.lines) <= 50
+    assert all(len(line) <= 400 for line in found.lines)
+    assert found.lines[-1].startswith("line 2999 ")
+    assert all(line.startswith("line ") for line in found.lines), "no line without its beginning"
+
+
+def test_short_lines_are_told_in_their_order(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("one\ntwo\nthree")
+    assert log_tails([_target("a", log)], ["a"], str) == (LogTail("a", ("one", "two", "three")),)
+
+
+def test_what_is_no_file_of_this_machine_is_left_alone(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("here\n")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    targets = [
+        _target("far", log, runs_at="ssh://root@h"),
+        _target("pipe", pipe),
+        _target("folder", tmp_path),
+        _target("gone", tmp_path / "gone"),
+        _target("none"),
+        *(_target(f"n{number}", log) for number in range(9)),
+    ]
+    found = log_tails(targets, [one.name for one in targets], str)
+    assert [one.target for one in found] == ["n0", "n1", "n2"]
+
+
+@pytest.mark.asyncio
+async def test_a_ticket_has_the_last_half_hour_around_it(tmp_path: Path) -> None:
+    log = tmp_path / "store.log"
+    log.write_text(f"login with {SECRET}\n")
+    targets = [replace(_target("node-1"), depends_on=("store",)), _target("store", log)]
+    with opened(tmp_path) as home:
+        clock = HeldClock(home.clock.now() - timedelta(hours=2))
+        app = replace(home, clock=clock)
+        for second in range(0, 7200, 5):
+            readings = {"count": second}
+            seen = (Seen("node-1", readings), Seen("store", readings), Seen("other", readings))
+            await app.store.observations.add(Observation("shop", clock.now(), seen))
+            clock.advance(5.0)
+        context = context_of(app, lambda: targets)(ticket(violation("node-1")))
+        nothing = context_of(app, lambda: targets)(replace(ticket(), subject="nobody"))
+    assert [one.target for one in context.trends] == ["node-1", "store"]
+    trend = context.trends[0]
+    assert trend.last == trend.high == 7195.0
+    assert trend.first == trend.low == pytest.approx(7200 - 1800, abs=5.0)
+    assert 30 <= trend.looks <= 42
+    (tail,) = context.logs
+    assert tail.target == "store"
+    assert SECRET not in tail.lines[0]
+    assert tail.lines[0].startswith("login with ")
+    assert nothing.trends == ()
