@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,6 +15,8 @@ from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import ToolSource
 from operator_protocols.domain.verdict import Level, Risk
 from operator_protocols.ports import Job, Shell, Tool
+from operator_sre.executor.docker import Address
+from operator_sre.executor.docker import Engine as Client
 from operator_sre.executor.execute import Recovering
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
@@ -24,8 +27,10 @@ from operator_sre.executor.transports.shells import Remotes, Shells
 from operator_sre.executor.transports.ssh import SshSettings
 from operator_sre.subjects.declarative.commands import Command, Placing
 from operator_sre.subjects.declarative.levers import Preparation
+from tests.engines.dockerd import Engine, docker_engine
 from tests.executor.jobs import new_job
 from tests.executor.transports.sshd import Sshd, serving_ssh
+from tests.executor.transports.stand_in_kubectl import POD, stand_in_kubectl
 from tests.subjects.declarative.trying import Tried, described, judge
 
 pytestmark = pytest.mark.asyncio
@@ -273,22 +278,44 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
         yield one
 
 
-@pytest_asyncio.fixture
-async def remote(tmp_path: Path, sshd: Sshd) -> AsyncIterator[Tried]:
-    """A description whose only target runs its commands on another host."""
+def _host(request: pytest.FixtureRequest, folder: Path) -> tuple[str, dict[str, Any]]:
+    sshd: Sshd = request.getfixturevalue("sshd")
+    return sshd.address, {"ssh": SshSettings(known_hosts=sshd.known_hosts, keys=(sshd.key,))}
+
+
+def _container(request: pytest.FixtureRequest, folder: Path) -> tuple[str, dict[str, Any]]:
+    engine = Engine(docker_engine(request.config).socket)
+    request.addfinalizer(engine.clean)
+    binds = {"Binds": [f"{folder}:{folder}"], "Init": False}
+    made = engine.run("sleep", "3600", HostConfig=binds)
+    return f"docker://{made}", {"engine": Client(Address(socket=engine.socket))}
+
+
+def _pod(request: pytest.FixtureRequest, folder: Path) -> tuple[str, dict[str, Any]]:
+    """Without a cluster; the stand-in is told as such."""
+    kubectl = stand_in_kubectl(folder / "bin", request.getfixturevalue("sshd"))
+    return str(POD), {"kubectl": kubectl}
+
+
+PLACES = {"docker": _container, "kubectl-stand-in": _pod, "ssh": _host}
+
+
+@pytest_asyncio.fixture(params=sorted(PLACES))
+async def remote(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Tried]:
+    """A description whose only target runs its commands somewhere else."""
     spool = Spool(tmp_path / "spool")
     programs = Programs(spool)
+    address, reached = PLACES[request.param](request, tmp_path)
     text = f"""\
 name: a
-targets: {{t: {{kind: k, runs_at: "{sshd.address}"}}}}
+targets: {{t: {{kind: k, runs_at: "{address}"}}}}
 probes: {{it: {{command: {{run: "echo ${{OPERATOR_JOB:+elsewhere}}", reviewed: true}}}}}}
 invariants: {{i: {{holds: it.stdout == 'elsewhere'}}}}
 levers: {{note: {{command: [touch, "{tmp_path}/{{target}}"]}}}}
 """
     tried = described(tmp_path, text, timeout_s=10.0)
-    settings = SshSettings(known_hosts=sshd.known_hosts, keys=(sshd.key,))
     shells = Shells(
-        LocalShell(programs), lambda: tried.targets, Remotes(programs, spool, ssh=settings)
+        LocalShell(programs), lambda: tried.targets, Remotes(programs, spool, **reached)
     )
     assert isinstance(shells, Placing)
     tried.commands = shells
