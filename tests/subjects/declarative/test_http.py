@@ -7,7 +7,6 @@ import base64
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from tests.contract.servers import (
     serving,
     unused_port,
 )
+from tests.subjects.certificates import certificate
 from tests.subjects.declarative.trying import Tried, described
 
 pytestmark = pytest.mark.asyncio
@@ -217,37 +217,6 @@ async def test_a_target_without_a_port_is_a_problem(tmp_path: Path) -> None:
     assert await tried.health() is Health.UNKNOWN
 
 
-def _certificate(folder: Path, *, name: str, days: int) -> Path:
-    """A certificate that signs itself, with its key, in one file."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=30))
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    file = folder / f"{name}-{days}.pem"
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    file.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
-    return file
-
-
 @asynccontextmanager
 async def _secure(certificate: Path) -> AsyncIterator[int]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -265,9 +234,9 @@ async def _secure(certificate: Path) -> AsyncIterator[int]:
 
 
 async def test_a_certificate_is_checked_and_its_days_are_counted(tmp_path: Path) -> None:
-    good = _certificate(tmp_path, name="shop.test", days=40)
-    stranger = _certificate(tmp_path, name="other.test", days=40)
-    expired = _certificate(tmp_path, name="shop.test", days=-1)
+    good = certificate(tmp_path, name="shop.test", days=40)
+    stranger = certificate(tmp_path, name="other.test", days=40)
+    expired = certificate(tmp_path, name="shop.test", days=-1)
     access = ", access: {{tls: true, ca_file: {}, server_name: shop.test}}"
     async with _secure(good) as port:
         readings = (await web(tmp_path, port, more=access.format(good)).seen()).readings
