@@ -140,6 +140,15 @@ async def test_a_quota_can_be_given_where_metrics_do_not_tell() -> None:
     assert seen.readings["quota_ratio"] == 0.5
 
 
+async def test_a_lease_that_is_handed_over_to_the_next_leader_is_no_late_one() -> None:
+    forever = {"TTL": "9223372036", "header": {"raft_term": "2"}}
+    async with serving(etcd({**ANSWERS, "/v3/lease/timetolive": forever})) as port:
+        cluster = EtcdCluster(_settings(Target("a", KIND, port=port)))
+        for _ in range(2):
+            seen = (await cluster.observe()).of("a")
+            assert (seen.readings["lease_left_s"], seen.readings["lease_error_s"]) == (60, 0.0)
+
+
 async def test_nothing_is_written_where_that_is_switched_off() -> None:
     asked: list[tuple[str, dict[str, Any]]] = []
     async with serving(etcd(asked=asked)) as port:

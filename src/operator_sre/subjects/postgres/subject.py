@@ -33,6 +33,7 @@ SERVER = "server"
 CLIENT = "client"
 WHY_CHARACTERS_MAX = 160
 COUNT_S = 1.5  # servers add up what their sessions did about once a second
+COUNTED_S_MIN = 2.0
 # What a server says that lives and cannot serve anybody for want of memory.
 NO_MEMORY = ("out of memory", "cannot allocate memory", "could not fork")
 NOT_A_MONITOR = "our role may not see what others do: GRANT pg_monitor to it"
@@ -49,7 +50,7 @@ class Postgres:
             self._thresholds, ignored=tuple(settings.options.get("ignore", ()))
         )
         # When each server was counted last, and what was counted: a rate needs two looks.
-        self._counted: dict[str, tuple[float, Scans]] = {}
+        self._counted: dict[str, list[tuple[float, Scans]]] = {}
 
     def targets(self) -> Sequence[Target]:
         """Its parts as they are now."""
@@ -126,12 +127,16 @@ class Postgres:
     async def _scanned(
         self, name: str, said: Mapping[str, Any], asked: Mapping[str, str], session: Session
     ) -> dict[str, Value]:
-        """How many rows of large tables are read one by one, per second since the last look.
+        """How many rows of large tables are read one by one, per second since an earlier look.
 
-        Whoever looks for the first time counts twice within this look.
+        Whoever looks for the first time counts twice within this look. A server counts once in a
+        second, so that of two looks within one the second would see nothing.
         """
         clock, scans = self._settings.clock, scans_of(said)
-        before = self._counted.get(name)
+        counts = self._counted.setdefault(name, [])
+        while len(counts) > 1 and clock.monotonic() - counts[1][0] >= COUNTED_S_MIN:
+            del counts[0]
+        before = counts[0] if counts else None
         if before is None and "tables" in said:
             before = (clock.monotonic(), scans)
             await clock.sleep(min(COUNT_S, self._settings.timeout_s / 3))
@@ -140,7 +145,7 @@ class Postgres:
             except (TimeoutError, driver().Error):
                 before = None  # it has said all the rest
         now = clock.monotonic()
-        self._counted[name] = (now, scans)
+        counts.append((now, scans))
         if before is None or now <= before[0]:
             return {"scans_counted": False}
         return {"scans_counted": True, **rates(before[1], scans, now - before[0])}
