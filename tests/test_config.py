@@ -264,9 +264,12 @@ def test_the_nearest_file_wins_and_is_not_mixed_with_others(folder: Path) -> Non
     assert config.mode is Mode.OBSERVE
 
 
-def test_a_folder_of_that_name_is_no_file(folder: Path) -> None:
+def test_what_is_no_file_of_that_name_is_not_passed_over(folder: Path) -> None:
     (folder / FILE).mkdir()
-    assert _load(folder).file is None
+    assert repr(str(folder / FILE)) in _refusal(folder)
+    (folder / FILE).rmdir()
+    (folder / FILE).symlink_to(folder / FILE)
+    assert repr(str(folder / FILE)) in _refusal(folder)
 
 
 @pytest.mark.parametrize("content", [b"mode = ", b"\xff\xfe", b"mode = 'a'\nmode = 'b'"])

@@ -14,6 +14,7 @@ from operator_protocols.domain.observation import Sighting
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import (
+    LATE,
     Act,
     Answer,
     Ask,
@@ -23,10 +24,11 @@ from operator_protocols.domain.run import (
     LogTail,
     Prove,
     Trend,
+    Want,
 )
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Level, Verdict
-from operator_protocols.errors import MissingExtraError, ModelError
+from operator_protocols.errors import ConflictError, MissingExtraError, ModelError
 from operator_protocols.ports import (
     Clock,
     Entries,
@@ -36,9 +38,9 @@ from operator_protocols.ports import (
     Subject,
     Tickets,
 )
-from operator_sre.agent.attempts import ARRIVED, deadline_of, repeats
+from operator_sre.agent.attempts import deadline_of, repeats, unreadable
 from operator_sre.agent.outside import briefed, proven, said
-from operator_sre.agent.replay import Recorded
+from operator_sre.agent.replay import Recorded, Told
 from operator_sre.agent.run import Run
 from operator_sre.agent.suspicion import suspicions
 from operator_sre.agent.transcript import answer_payload
@@ -94,13 +96,17 @@ class Care:
 
 @dataclass(slots=True)
 class Work:
-    """A ticket being worked on; `stale` when the world was changed since the mind was briefed."""
+    """A ticket being worked on; `stale` when the world was changed since the mind was briefed.
+
+    `proven` is the ticket as the last proof covered it: it may have grown since.
+    """
 
     ticket: Ticket
     care: Care
     run: Run
     broken_before: frozenset[str]
     stale: bool = False
+    proven: Ticket | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +144,7 @@ class Pipeline:
         work = await self._begin(ticket, recorded)
         run = work.run
         while (want := run.next()) is not None:
-            known = recorded.next(want)
+            known = self._known(recorded, want, work)
             if known is not None:
                 run.tell(*known)
                 continue
@@ -153,7 +159,31 @@ class Pipeline:
                     run.tell(*await self._prove(want, work))
                 case _:
                     assert_never(want)
-        return await self._end(work)
+        try:
+            return await self._end(work)
+        except ConflictError:
+            if not self._outgrown(work):
+                raise
+        return await self.work(ticket)  # from the ledger: only what is not proven yet is done
+
+    def _known(self, recorded: Recorded, want: Want, work: Work) -> Told | None:
+        """The recorded answer; a proof that held says nothing of what the ticket has gained."""
+        known = recorded.next(want)
+        while known is not None and isinstance(known[0], Proof) and known[0].held:
+            work.proven = self._fresh(work.ticket)
+            (entry,) = self.sealed.unsealed(self.entries.after((known[1] or 1) - 1, limit=1))
+            if entry.payload.get("covers") == _covers(work.proven):
+                break
+            known = recorded.next(want)
+        return known
+
+    def _outgrown(self, work: Work) -> bool:
+        """Whether the ticket is ours still, and has gained what its proof does not cover."""
+        ticket, now = work.ticket, self.tickets.get(work.ticket.id)
+        if work.proven is None or now is None:
+            return False
+        ours = (now.state, now.epoch) == (ticket.state, ticket.epoch)
+        return ours and _covers(now) != _covers(work.proven)
 
     async def _begin(self, ticket: Ticket, recorded: Recorded) -> Work:
         care = self.care(ticket.subject)
@@ -200,6 +230,8 @@ class Pipeline:
         if changes and not work.run.diagnosed:
             why = "Hand in a diagnosis first: nothing is changed without one."
             return await self._refuse(verdict, verdict.refusal(why), work)
+        if why := unreadable(work.run.steps, want.action):
+            return await self._refuse(verdict, verdict.refusal(why), work)
         if changes and (why := repeats(work.run.steps, action)):
             return await self._refuse(verdict, verdict.refusal(why), work)
         if changes and await self._waited(work):
@@ -236,7 +268,7 @@ class Pipeline:
             f"Not run: another change of {work.ticket.subject!r} ran first. Look at how it is now,"
             " and propose it again if it is still right."
         )
-        late = replace(verdict.refusal(why), outcome=Outcome.CANCELLED)
+        late = replace(verdict.refusal(why), outcome=Outcome.CANCELLED, data={LATE: True})
         return await self._refuse(verdict, late, work, permit=permit)
 
     async def _refuse(
@@ -249,17 +281,32 @@ class Pipeline:
 
     async def _prove(self, want: Prove, work: Work) -> tuple[Proof, int]:
         work.stale = True
-        proof = await self.verifier.prove(
-            lambda: self._fresh(work.ticket),
-            lambda: self.monitor.look(work.care.subject),
+        proof = await self._look_again(want, work)
+        while want.arrival and proof.harm:  # nothing was changed, so it is not of our doing
+            work.broken_before = work.broken_before.union(proof.harm)
+            proof = await self._look_again(want, work)
+        told = {**to_json(proof), "covers": _covers(work.proven or work.ticket)}
+        seq = await self._remember(work, Kind.PROOF, told)
+        await self._suspect(work.ticket, seq, proven(proof))
+        return proof, seq
+
+    async def _look_again(self, want: Prove, work: Work) -> Proof:
+        covered = work.ticket
+
+        async def look() -> Sighting:
+            nonlocal covered
+            sighting = await self.monitor.look(work.care.subject)
+            work.proven = covered = self._fresh(work.ticket)
+            return sighting
+
+        return await self.verifier.prove(
+            lambda: covered,
+            look,
             before=work.broken_before,
             targets=work.run.briefing.targets,
             deadline_s=deadline_of(work.run.steps, work.run.briefing.tools),
-            hasty=want.claim == ARRIVED,
+            hasty=want.arrival,
         )
-        seq = await self._remember(work, Kind.PROOF, proof)
-        await self._suspect(work.ticket, seq, proven(proof))
-        return proof, seq
 
     async def _end(self, work: Work) -> Ticket:
         end = work.run.conclusion
@@ -269,6 +316,8 @@ class Pipeline:
         state = "failed" if end.category else "completed"
         finish = {"state": state, "summary": end.reason, "category": end.category}
         ticket = self._fresh(work.ticket)
+        if work.proven is not None:
+            ticket = replace(ticket, violations=work.proven.violations)
         over = Draft(Kind.RUN_FINISHED, finish, ticket=ticket.id, run=ticket.run)
         return await self.desk.close(ticket, end.proof, over, reason=end.reason)
 
@@ -316,6 +365,11 @@ class Pipeline:
         """The ticket with what was added to it since, under the claim that we hold."""
         now = self.tickets.get(ticket.id) or ticket
         return replace(now, state=ticket.state, epoch=ticket.epoch, run=ticket.run)
+
+
+def _covers(ticket: Ticket) -> str:
+    """All that a ticket is about, in short; it changes when the ticket grows."""
+    return digest_of(sorted(one.key for one in ticket.violations))
 
 
 def refused_payload(verdict: Verdict, result: Result, *, permit: str = "") -> dict[str, object]:

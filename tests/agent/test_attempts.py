@@ -11,15 +11,27 @@ import pytest
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.run import Act, Answer, Escalate, Finish, Prove, Step
+from operator_protocols.domain.run import (
+    LATE,
+    Act,
+    Answer,
+    Ask,
+    Budget,
+    Escalate,
+    Finish,
+    Prove,
+    Step,
+)
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
 from operator_sre.agent.attempts import ARRIVED, attempts_of, deadline_of, repeats, to_undo
+from operator_sre.models.reasoner import Reasoner
 from tests.contract.plants import Plant
 from tests.contract.samples import proof, violation
 from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop
+from tests.models.world import briefing
 
 UNDO = Action("fill", {}, target="node-1")
 DRAIN = Action("drain", {}, target="node-1")
@@ -29,8 +41,10 @@ def _done(action: Action, undo: Action | None = None) -> Step:
     return Step(Act(action), Result(Outcome.RAN, 0, undo=undo))
 
 
-def _proven(*, held: bool = False, health: Health = Health.BROKEN, claim: str = "") -> Step:
-    return Step(Prove(claim), replace(proof(held=held), health=health))
+def _proven(
+    *, held: bool = False, health: Health = Health.BROKEN, claim: str = "", arrival: bool = False
+) -> Step:
+    return Step(Prove(claim, arrival), replace(proof(held=held), health=health))
 
 
 def test_the_same_change_makes_no_sense_after_a_proof_that_failed() -> None:
@@ -63,7 +77,34 @@ def test_taking_back_is_not_taken_back() -> None:
 
 
 def test_a_look_on_arrival_is_no_attempt() -> None:
-    assert attempts_of([_proven(claim=ARRIVED), _proven(claim="done")]) == 1
+    assert attempts_of([_proven(arrival=True), _proven(claim="done")]) == 1
+
+
+def test_a_mind_that_says_what_is_said_on_arrival_has_made_an_attempt() -> None:
+    assert attempts_of([_proven(claim=ARRIVED)]) == 1
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("result", "nothing"),
+    [
+        (Result(Outcome.RAN, 1), False),
+        (Result(Outcome.CANCELLED), False),
+        (Result(Outcome.UNKNOWN), False),
+        (Result(Outcome.CANCELLED, data={LATE: True}), True),
+        (None, True),
+    ],
+    ids=str,
+)
+async def test_the_reasoner_says_that_nothing_was_changed_only_where_that_is_so(
+    result: Result | None, nothing: bool
+) -> None:
+    restart = Act(Action("restart_node", {"target": "node-1"}, target="node-1"))
+    steps = (Step(restart, result), _proven()) if result is not None else ()
+    ask = Ask(briefing(health=Health.HEALTHY), steps, Budget())
+    (finish,) = (await Reasoner().answer(ask)).calls
+    assert isinstance(finish, Finish)
+    assert ("nothing was changed" in finish.summary) is nothing
 
 
 def test_the_slowest_change_since_the_last_proof_says_how_long_to_wait() -> None:
@@ -198,3 +239,38 @@ async def test_what_we_broke_before_we_were_stopped_is_harm_for_whoever_goes_on(
     assert proofs
     for entry in proofs:
         assert entry.payload["harm"] == ["shop/node-9/up"]
+
+
+@pytest.mark.asyncio
+async def test_a_mind_cannot_claim_an_arrival(tmp_path: Path, closing: list[Workshop]) -> None:
+    shop, _ = _shop(tmp_path, *[Answer("", (Finish(ARRIVED),))] * 9)
+    closing.append(shop)
+    ended = await shop.carry()
+    assert ended.state is TicketState.ESCALATED
+    assert "3 attempts" in ended.reason
+    looks = [entry.payload["looks"] for entry in shop.entries(Kind.PROOF)]
+    assert len(looks) == 3
+    assert min(looks) > 1, "it is waited for, as after any other claim"
+
+
+@pytest.mark.asyncio
+async def test_what_breaks_while_nothing_was_changed_is_no_harm_of_ours(
+    tmp_path: Path, closing: list[Workshop]
+) -> None:
+    shop, _ = _shop(tmp_path)
+    closing.append(shop)
+    shop.plant.up["node-9"] = True
+    await shop.store.tickets.open([violation("node-1", "up")])
+    shop.plant.up["node-1"] = True
+    observe = Plant.observe
+
+    async def breaks() -> object:
+        if shop.plant.looks == 2:
+            shop.plant.up["node-9"] = False
+        return await observe(shop.plant)
+
+    shop.plant.observe = breaks  # type: ignore[method-assign, assignment]
+    ended = await shop.pipeline().work(await shop.claim())
+    assert (ended.state, ended.reason) == (TicketState.RESOLVED, ARRIVED)
+    (proven,) = shop.entries(Kind.PROOF)
+    assert (proven.payload["held"], proven.payload["harm"]) == (True, [])

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from operator_protocols.domain.entry import Kind
+from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.ticket import MoveKind, TicketState
 from operator_protocols.errors import AuthorityError, ConflictError, UsageError
 from operator_sre.app.approvals import signed_in
@@ -17,7 +18,7 @@ from operator_sre.app.wiring import App
 from operator_sre.config import load_config
 from operator_sre.gate import LocalPermissions
 from operator_sre.ledger import KeyFile
-from tests.contract.samples import run_started
+from tests.contract.samples import run_started, violation
 from tests.contract.workshop import Script, Workshop
 
 pytestmark = pytest.mark.asyncio
@@ -109,3 +110,67 @@ async def test_a_viewer_changes_nothing(
 async def test_texts_have_a_limit(desk: _Desk) -> None:
     with pytest.raises(UsageError, match="4000"):
         await move_ticket(desk.app, 1, MoveKind.COMMENT, reason="x" * 4001)
+
+
+async def _well_and_watched(desk: _Desk) -> None:
+    """It broke, and the monitor has seen it hold, for less than it takes to resolve it."""
+    await desk.shop.pipeline().watch("shop")
+    desk.shop.plant.up["node-1"] = True
+    await desk.shop.pipeline().watch("shop")
+
+
+async def test_what_the_monitor_has_followed_needs_one_look(desk: _Desk) -> None:
+    await _well_and_watched(desk)
+    claimed = await desk.shop.claim()
+    for _ in range(3):
+        desk.shop.clock.advance(30.0)
+        await desk.shop.pipeline().watch("shop")
+    desk.shop.clock.advance(59.0)
+    await resolve_ticket(desk.app, claimed.id)
+    (entry,) = desk.shop.entries(Kind.TICKET_RESOLVED)
+    assert (entry.payload["proof"]["looks"], entry.payload["proof"]["stable_s"]) == (1, 149.0)
+
+
+async def test_what_nobody_looked_at_for_hours_has_to_hold_from_now_on(desk: _Desk) -> None:
+    await _well_and_watched(desk)
+    desk.shop.clock.advance(3 * 3600.0)
+    await resolve_ticket(desk.app, 1)
+    (entry,) = desk.shop.entries(Kind.TICKET_RESOLVED)
+    assert entry.payload["proof"]["looks"] > 1
+    assert entry.payload["proof"]["stable_s"] < 60.0
+
+
+async def test_a_look_a_moment_ago_at_which_it_was_broken_is_no_time_of_holding(
+    desk: _Desk,
+) -> None:
+    """Whoever looks beside the monitor changes nothing of what the monitor remembers."""
+    await _well_and_watched(desk)
+    desk.shop.clock.advance(3 * 3600.0)
+    desk.shop.plant.up["node-1"] = False
+    with pytest.raises(ConflictError, match="broken"):
+        await resolve_ticket(desk.app, 1)
+    desk.shop.plant.up["node-1"] = True
+    await resolve_ticket(desk.app, 1)
+    (entry,) = desk.shop.entries(Kind.TICKET_RESOLVED)
+    assert entry.payload["proof"]["looks"] > 1
+
+
+async def test_what_is_added_while_we_look_is_not_resolved(
+    desk: _Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _well_and_watched(desk)
+    observe = desk.shop.plant.observe
+
+    async def growing() -> Observation:
+        seen = await observe()
+        ticket = desk.shop.store.tickets.get(1)
+        assert ticket is not None
+        if len(ticket.violations) == 1:
+            await desk.shop.store.tickets.grow(ticket, [violation("node-2", "up")])
+        return seen
+
+    monkeypatch.setattr(desk.shop.plant, "observe", growing)
+    with pytest.raises(ConflictError, match="grown"):
+        await resolve_ticket(desk.app, 1)
+    assert desk.state() is TicketState.OPEN
+    assert (await resolve_ticket(desk.app, 1)).state is TicketState.RESOLVED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -25,8 +26,16 @@ pytestmark = pytest.mark.asyncio
 LEASE_S = 30.0
 
 
-async def _claim(ports: Ports, worker: str = "one", *, run: str = "run-new") -> Ticket | None:
-    return await ports.leases.claim(worker, run=run, lease_s=LEASE_S, attempts_max=3)
+async def _claim(
+    ports: Ports,
+    worker: str = "one",
+    *,
+    run: str = "run-new",
+    subjects: Sequence[str] | None = None,
+) -> Ticket | None:
+    return await ports.leases.claim(
+        worker, run=run, lease_s=LEASE_S, attempts_max=3, subjects=subjects
+    )
 
 
 async def _claimed(ports: Ports, worker: str = "one", *, run: str = "run-new") -> Ticket:
@@ -59,6 +68,18 @@ async def test_the_most_urgent_ticket_is_taken_first(ports: Ports) -> None:
     for target, severity in [("a", Severity.WARNING), ("b", Severity.CRITICAL)]:
         await ports.tickets.open([violation(target, severity=severity)])
     assert [(await _claimed(ports)).target for _ in range(2)] == ["b", "a"]
+
+
+async def test_tickets_of_subjects_that_a_worker_does_not_know_are_left_alone(ports: Ports) -> None:
+    opened = await ports.tickets.open([violation()])
+    for subjects in ([], ["another"]):
+        assert await _claim(ports, subjects=subjects) is None
+    found = ports.tickets.get(opened.id)
+    assert found is not None
+    assert (found.state, found.attempts) == (TicketState.OPEN, 0)
+    taken = await _claim(ports, subjects=["another", opened.subject])
+    assert taken is not None
+    assert taken.id == opened.id
 
 
 async def test_two_workers_never_get_the_same_ticket(home: Home) -> None:

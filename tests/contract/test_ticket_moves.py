@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from operator_protocols.domain.entry import Actor, Kind
+from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.ticket import (
@@ -157,6 +158,19 @@ async def test_it_is_taken_from_whoever_works_on_it(
     assert asked.state is ApprovalState.WITHDRAWN
 
 
+async def test_a_hold_ends_with_its_ticket(ports: Ports) -> None:
+    opened = await ports.tickets.open([violation()])
+    await _make(ports, MoveKind.HOLD)
+    held = ports.tickets.get(opened.id)
+    assert held is not None
+    assert held.paused(NOON)
+    over = Draft(Kind.TICKET_RESOLVED, {"reason": "it holds"}, ticket=opened.id)
+    await ports.leases.end(held, over)
+    ended = ports.tickets.get(opened.id)
+    assert ended is not None
+    assert (ended.state, ended.paused(NOON)) == (TicketState.RESOLVED, False)
+
+
 async def test_being_taken_away_is_no_attempt_and_the_next_one_begins_anew(ports: Ports) -> None:
     await ports.tickets.open([violation()])
     claimed = await _claim(ports)
@@ -265,3 +279,27 @@ async def test_hostile_text_is_kept_and_harms_nobody(ports: Ports, text: str) ->
     await ports.ticket_moves.make(1, Move(MoveKind.ASSIGN, ADA, assignee=text))
     assert [one.state for one in ports.tickets.find()] == [TicketState.CLOSED]
     assert ports.tickets.find(text=text)
+
+
+@pytest.mark.parametrize("attempts", [0, 2])
+async def test_only_people_let_go_of_what_a_person_holds(ports: Ports, attempts: int) -> None:
+    opened = await ports.tickets.open([violation()])
+    await ports.leases.end(opened, replace(resolved(opened), kind=Kind.TICKET_WATCHED))
+    watched = await _make(ports, MoveKind.HOLD)
+    payload = {"reason": "it broke again", "attempts": attempts}
+    again = Draft(Kind.TICKET_REOPENED, payload, ticket=1)
+    await ports.leases.end(watched, again)
+    held = ports.tickets.get(1)
+    assert held is not None
+    assert (held.state, held.pause) == (TicketState.OPEN, Pause("ada", "so it is"))
+    assert await _claim(ports) is None
+    await _make(ports, MoveKind.CLOSE)
+    assert (await _make(ports, MoveKind.REOPEN)).pause is None
+    assert await _claim(ports) is not None
+
+
+async def test_a_person_who_reopens_what_is_watched_lets_it_go(ports: Ports) -> None:
+    opened = await ports.tickets.open([violation()])
+    await ports.leases.end(opened, replace(resolved(opened), kind=Kind.TICKET_WATCHED))
+    await _make(ports, MoveKind.HOLD)
+    assert (await _make(ports, MoveKind.REOPEN)).pause is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -187,3 +188,24 @@ async def test_every_change_is_in_the_ledger(ports: Ports) -> None:
     assert [entry.kind for entry in told] == [Kind.TICKET_OPENED, Kind.TICKET_GREW]
     filed = [[one["target"] for one in entry.payload["violations"]] for entry in told]
     assert filed == [["node-1"], ["node-2"]]
+
+
+@pytest.mark.parametrize("kind", [Kind.TICKET_RESOLVED, Kind.TICKET_WATCHED])
+async def test_what_was_added_after_the_proof_is_not_said_to_hold(ports: Ports, kind: Kind) -> None:
+    proven = await ports.tickets.open([violation("node-1")])
+    grown = await ports.tickets.grow(proven, [violation("node-2")])
+    before = list(ports.entries.after(0, limit=10))
+    with pytest.raises(ConflictError, match="grown"):
+        await ports.leases.end(proven, replace(resolved(proven), kind=kind))
+    assert list(ports.entries.after(0, limit=10)) == before
+    await ports.leases.end(grown, replace(resolved(grown), kind=kind))
+    ended = ports.tickets.get(grown.id)
+    assert ended is not None
+    assert ended.state.value == kind.value.removeprefix("ticket_")
+
+
+async def test_a_person_gets_a_ticket_though_it_has_grown(ports: Ports) -> None:
+    seen = await ports.tickets.open([violation("node-1")])
+    await ports.tickets.grow(seen, [violation("node-2")])
+    await ports.leases.end(seen, escalated(seen))
+    assert [one.state for one in ports.tickets.find()] == [TicketState.ESCALATED]

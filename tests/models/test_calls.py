@@ -158,6 +158,18 @@ BAD: dict[str, tuple[str, Any, str]] = {
     "no text": ("shell", {"command": "ls", "reasoning": "r", "target": {}}, "no target"),
     "argument": ("shell", {"command": "ls", "reasoning": "r", "cwd": "/"}, "no argument 'cwd'"),
     "time": ("shell", {"command": "ls", "reasoning": "r", "timeout_s": 1e9}, "at most"),
+    "huge time": (
+        "shell",
+        '{"command": "ls", "reasoning": "r", "timeout_s": ' + "9" * 4_000 + "}",
+        "'timeout_s' must be above 0",
+    ),
+    "endless time": (
+        "shell",
+        '{"command": "ls", "reasoning": "r", "timeout_s": 1e999}',
+        "'timeout_s' must be above 0",
+    ),
+    "unwritable number": ("finish", {"summary": 10**5_000}, "not JSON"),
+    "unwritable name": ("finish", {("a", "b"): 1}, "not JSON"),
     "bool": ("shell", {"command": "ls", "reasoning": "r", "timeout_s": True}, "number"),
     "surrogate": ("shell", '{"command": "\\ud800", "reasoning": "r"}', "Unicode"),
     "nested": ("every_thing", {"text": [["a"]], "reasoning": "r"}, "nested"),
@@ -186,6 +198,25 @@ def test_nonsense_is_told_in_one_sentence(case: str) -> None:
     again, arguments = called(call)
     assert wire_name(again) == again
     json.dumps(arguments)
+
+
+@pytest.mark.parametrize("error", [OverflowError, RecursionError])
+def test_whatever_is_too_large_or_too_deep_is_no_error(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("operator_sre.models.calls.from_json", refuses)
+    call = call_from("diagnose", DIAGNOSIS, ASK)
+    assert isinstance(call, Misuse)
+    assert "too large" in call.why
+
+
+def test_what_is_in_a_circle_is_no_error() -> None:
+    circle: dict[str, Any] = {}
+    circle["summary"] = circle
+    assert isinstance(call_from("finish", circle, ASK), Misuse)
 
 
 def test_a_diagnosis_cites_only_what_was_shown() -> None:

@@ -24,6 +24,7 @@ from operator_protocols.domain.run import (
     Trend,
     Turn,
 )
+from operator_sre.ledger.redaction import Redactor
 from operator_sre.models.actions import (
     ACTION_SCHEMA,
     Written,
@@ -32,7 +33,7 @@ from operator_sre.models.actions import (
     written,
 )
 from operator_sre.models.briefing import opening_text
-from operator_sre.models.fence import Fence, cleaned, shortened
+from operator_sre.models.fence import SEARCHED_CHARS_MAX, Fence, cleaned, shortened
 from operator_sre.models.guidance import system_text
 from operator_sre.models.offers import offers
 from operator_sre.models.prompt import Conversation, Exchange, Said, conversation
@@ -186,6 +187,71 @@ def test_secrets_are_taken_out_before_anything_is_cut() -> None:
     assert "s3cr3t" not in fence.newest(lines, 200)
     assert fence.newest(lines, 200).endswith("line 49 [REDACTED]")
     assert secret not in opening_text(briefing(violation(detail=secret)), fence, chars_max=10_000)
+
+
+BODY = "\n".join(f"MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj{n:024d}" for n in range(400))
+PEM = f"-----BEGIN PRIVATE KEY-----\n{BODY}\n-----END PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize("before", [0, 700, 3_000])
+def test_the_tail_of_a_long_key_is_not_told(before: int) -> None:
+    fence = Fence("run-1", redact=Redactor(b"k" * 32).text)
+    text = "x " * before + PEM
+    assert "MIIEvQ" not in fence.inside(text, 1_000)
+    assert "MIIEvQ" not in fence.newest(text.split("\n"), 1_000)
+
+
+def test_only_the_front_of_what_is_too_long_to_be_searched_is_told() -> None:
+    fence = Fence("run-1", redact=Redactor(b"k" * 32).text)
+    for filler in range(SEARCHED_CHARS_MAX - 600, SEARCHED_CHARS_MAX + 1, 150):
+        told = fence.inside("x" * filler + "\n" + PEM + "\nEND", 1_000)
+        assert "MIIEvQ" not in told
+        assert "END" not in told
+        assert told.endswith("characters at the end left out: too long to be searched]")
+        assert len(told) <= 1_000
+
+
+def test_earlier_turns_are_told_without_secrets() -> None:
+    secret = "hunter2-Xy9!kQ"
+    said = f"The log says password={secret}"
+    look = Action(
+        "look", {"password": "correct-horse", "where": (said,), "by": {said: said}}, reasoning=said
+    )
+    shell = Action("shell", {"command": f"PGPASSWORD={secret} psql"}, reasoning=said, expected=said)
+    wrong = Misuse("x", json.dumps({"a": [{"b": said}]}), "no")
+    answer = Answer(
+        f"{said}\n{'x' * 30_000}\n{PEM}",
+        (look, shell, wrong, Misuse("x", said, "no"), Escalate(said), Finish(PEM)),
+        by="reasoner",
+        note=said,
+    )
+    told = conversation(asked(Turn(answer, ())), redact=Redactor(b"k" * 32).text)
+    (exchange,) = told.exchanges
+    assert len(exchange.calls) == 6
+    found = exchange.reasoning + json.dumps([one.arguments for one in exchange.calls])
+    assert secret not in found
+    assert "correct-horse" not in found
+    assert "MIIEvQ" not in found
+    assert "REDACTED" in exchange.reasoning
+    assert all("REDACTED" in json.dumps(one.arguments) for one in exchange.calls)
+    assert exchange.calls[1].arguments["command"].endswith(" psql")
+
+
+def test_a_number_that_is_a_secret_is_told_as_text() -> None:
+    call = Action("look", {"pin": 12345, "port": 80}, reasoning="r")
+    told = conversation(asked(Turn(Answer("", (call,)), ())), redact=_without_the_pin)
+    (exchange,) = told.exchanges
+    assert exchange.calls[0].arguments == {"pin": '{"pin": [gone]}', "port": 80, "reasoning": "r"}
+
+
+def _without_the_pin(text: str) -> str:
+    return text.replace("12345", "[gone]")
+
+
+def test_a_deeply_nested_misuse_can_be_told_again() -> None:
+    deep = Misuse("x", '{"a":' + "[" * 900 + "]" * 900 + "}", "no")
+    (exchange,) = conversation(asked(Turn(Answer("", (deep,)), ()))).exchanges
+    assert exchange.calls[0].arguments["malformed"].startswith('{"a":[[')
 
 
 def test_texts_are_cleaned_and_shortened() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.entry import Draft, Entry, Kind
+from operator_sre.codec import from_json, to_json
 from operator_sre.ledger.sealing import Vault
 from operator_sre.store import Store, open_store
 from tests.contract.clock import HeldClock
@@ -20,10 +22,11 @@ PAYLOAD = {"reasoning": f"the password is {SECRET}", "calls": []}
 
 
 def _redact(payload: Any) -> Any:
-    return {
-        name: value.replace(SECRET, "[REDACTED]") if isinstance(value, str) else value
-        for name, value in payload.items()
-    }
+    if isinstance(payload, str):
+        return payload.replace(SECRET, "[REDACTED]")
+    if isinstance(payload, dict):
+        return {name: _redact(value) for name, value in payload.items()}
+    return payload
 
 
 @pytest.fixture
@@ -68,6 +71,18 @@ async def test_whoever_resumes_a_run_gets_its_answers_as_they_were(store: Store)
 async def test_an_answer_without_a_secret_is_not_sealed(store: Store) -> None:
     await store.journal.append(Draft(Kind.REASONING, {"reasoning": "fine"}, run="run-1"))
     assert store.reader.rows("SELECT * FROM sealed") == []
+
+
+async def test_a_result_is_kept_as_it_was_only_when_it_can_be_taken_back(store: Store) -> None:
+    undo = Action("fill", {"token": SECRET}, target="node-1")
+    for result in (Result(Outcome.RAN, 0, undo=undo), Result(Outcome.RAN, 0, SECRET)):
+        payload = {"permit": "p", "result": to_json(result)}
+        await store.journal.append(Draft(Kind.TOOL_RESULT, payload, run="run-1"))
+    entries = store.entries.after(0, limit=10)
+    assert SECRET not in str([entry.payload for entry in entries])
+    unsealed = store.sealed.unsealed(entries)
+    assert [SECRET in str(entry.payload) for entry in unsealed] == [True, False]
+    assert from_json(Result, unsealed[0].payload["result"]).undo == undo
 
 
 async def test_nothing_is_kept_when_the_run_is_over(store: Store) -> None:

@@ -318,3 +318,23 @@ async def test_flapping_is_said_once_in_the_ticket_that_holds_it(store: Store) -
     assert [one.flapping for one in store.tickets.find()] == [True, False]
     told = [one for one in store.entries.after(0, limit=9) if one.kind is Kind.TICKET_FLAPPING]
     assert [one.payload["violations"] for one in told] == [["shop/node-1/node_down"]]
+
+
+async def test_a_ticket_that_grew_this_moment_is_not_recovered(store: Store, desk: Desk) -> None:
+    seen = await store.tickets.open([violation("node-1")])
+    grown = await store.tickets.grow(seen, [violation("node-2")])
+
+    class Late:
+        """The list of tickets from before another monitor added to one."""
+
+        get = store.tickets.get
+        grow = store.tickets.grow
+        open = store.tickets.open
+
+        def find(self, **wanted: object) -> list[Ticket]:
+            return [seen]
+
+    late = Desk(tickets=Late(), leases=store.leases, stable_s=STABLE_S)
+    assert list(await late.recover("shop", _well("node-1"), NOON)) == []
+    assert store.tickets.get(seen.id) == grown
+    assert len(await desk.recover("shop", _well("node-1", "node-2"), NOON)) == 1

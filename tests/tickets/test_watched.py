@@ -148,3 +148,31 @@ async def test_what_a_person_holds_is_not_let_go_by_a_silence_that_ends(one: _De
     pause = one.ticket().pause
     assert pause is not None
     assert pause.by == "ada"
+
+
+async def test_a_snooze_that_is_over_does_not_undo_what_is_planned(one: _Desk) -> None:
+    await one.desk.file([violation()], [])
+    until = NOON + timedelta(seconds=60)
+    ada = Actor("ada", "user")
+    await one.store.ticket_moves.make(1, Move(MoveKind.SNOOZE, ada, "later", until=until))
+    for advance_s, by in [(59.0, "ada"), (1.0, "operator")]:
+        one.clock.advance(advance_s)
+        await one.desk.flag("shop", [], one.clock.now())
+        await one.desk.plan("shop", [violation()], [])
+        pause = one.ticket().pause
+        assert pause is not None
+        assert pause.by == by
+    assert await one.store.leases.claim("w", run="r", lease_s=1.0, attempts_max=9) is None
+
+
+async def test_what_a_person_holds_stays_held_when_it_breaks_again(one: _Desk) -> None:
+    await one.desk.file([violation()], [])
+    draft = Draft(Kind.TICKET_FLAPPING, {"violations": [KEY]}, ticket=1)
+    await one.store.journal.append(draft)
+    await one.desk.close(one.ticket(), proof())
+    await one.store.ticket_moves.make(1, Move(MoveKind.HOLD, Actor("ada", "user"), "mine"))
+    one.clock.advance(60.0)
+    broken = violation(since=one.clock.now())
+    (again,) = await one.desk.file([broken], [], one.clock.now())
+    assert (again.state, again.attempts) == (TicketState.OPEN, 0)
+    assert again.paused(one.clock.now())

@@ -30,7 +30,7 @@ def is_change(step: Step, looking: Iterable[str]) -> bool:
     """True when an action ran that may have changed something."""
     if not isinstance(step.want, Act) or not isinstance(step.result, Result):
         return False
-    ran = step.result.outcome is not Outcome.REFUSED
+    ran = step.result.outcome is not Outcome.REFUSED and not step.late
     return ran and step.want.action.tool not in looking
 
 

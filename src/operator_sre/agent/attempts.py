@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.health import Health
@@ -10,18 +11,17 @@ from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import Act, Prove, Step
 from operator_protocols.domain.tool import ToolSpec
 
-__all__ = ["ARRIVED", "attempts_of", "deadline_of", "repeats", "to_undo"]
+__all__ = ["ARRIVED", "attempts_of", "deadline_of", "repeats", "to_undo", "unreadable"]
 
 # What is claimed of a ticket that nothing had to be done about.
 ARRIVED = "It holds again by itself; nothing was changed."
+REDACTED = "[REDACTED:"
 
 
 def attempts_of(steps: Iterable[Step]) -> int:
     """How many proofs spoke of something that was done; a look on arrival is no attempt."""
     return sum(
-        isinstance(step.want, Prove)
-        and isinstance(step.result, Proof)
-        and step.want.claim != ARRIVED
+        isinstance(step.want, Prove) and isinstance(step.result, Proof) and not step.want.arrival
         for step in steps
     )
 
@@ -61,6 +61,14 @@ def to_undo(steps: Sequence[Step]) -> tuple[Action, ...]:
         if undo is not None and not itself:
             found.append(undo)
     return tuple(found)
+
+
+def unreadable(steps: Iterable[Step], action: Action) -> str:
+    """Why this cannot be taken back: what was recorded of it lacks a secret."""
+    told = repr(replace(action, reasoning="", expected=""))
+    if REDACTED not in told or action not in _undone(steps):
+        return ""
+    return f"{action.command} cannot be done: a secret in it was redacted. Take it back by hand."
 
 
 def deadline_of(steps: Sequence[Step], tools: Iterable[ToolSpec]) -> float | None:

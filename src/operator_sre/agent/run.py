@@ -33,6 +33,8 @@ __all__ = ["Conclusion", "Run"]
 
 Reply = Answer | Result | Proof | None
 CLAIM_CHARS_MAX = 300
+# How often it is tried to take a change back while others change the same subject.
+UNDO_TRIES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class Run:
 
     def _think(self) -> Generator[Want, None, None]:
         if self._well:
-            yield from self._prove(Prove(ARRIVED))
+            yield from self._prove(Prove(ARRIVED, arrival=True))
             if self.conclusion is not None:
                 return
         while not (spent := used_up(self._left(), self._budget)):
@@ -166,10 +168,17 @@ class Run:
             self.conclusion = Conclusion(proof, want.claim)
             return
         for undo in to_undo(self.steps):
-            yield from self._act(Act(undo))
+            yield from self._take_back(undo)
         if self._attempts() >= self._budget.attempts_max:
             reason = f"{self._attempts()} attempts were made and none held. {self._account()}"
             self.conclusion = Conclusion(proof, reason)
+
+    def _take_back(self, undo: Action) -> Generator[Want, None, None]:
+        """No mind proposes it again when it comes late, so it is tried again here."""
+        for _ in range(UNDO_TRIES_MAX):
+            yield from self._act(Act(undo))
+            if not self.steps[-1].late:
+                return
 
     def _citable(self) -> set[int]:
         results = [step.seq for step in self.steps if isinstance(step.want, Act | Prove)]

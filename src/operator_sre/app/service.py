@@ -98,18 +98,27 @@ async def _changed(app: App, known: Sequence[str], watching: asyncio.Future[None
             wrong = str(error)
 
 
-async def agent(app: App) -> None:
-    """Work on tickets as they come, until cancelled. On an empty home it waits."""
+async def agent(app: App, subjects: Sequence[str] = ()) -> None:
+    """Work on tickets as they come, until cancelled. On an empty home it waits.
+
+    With `subjects` it leaves the tickets of all others alone.
+    """
+    engine = app.engine()
+    if subjects:
+        engine = replace(engine, knows=lambda: subjects)
     await record_overrides(app)  # before anything is judged by them
     async with asyncio.TaskGroup() as group:
         group.create_task(follow_policy(app))
         group.create_task(follow_abandoned(app))
-        group.create_task(app.engine().work())
+        group.create_task(engine.work())
         group.create_task(follow_workflows(app))
 
 
 async def up(app: App, subjects: Sequence[str], *, every: bool = False) -> None:
-    """Monitor and agent in one process, until cancelled."""
+    """Monitor and agent in one process, until cancelled; both about the same subjects."""
+    chosen = [] if every else app.choose(subjects)
+    about = ", ".join(chosen) or "every subject"
+    log.info("watching and working on %s in mode %s", about, app.config.mode)
     async with asyncio.TaskGroup() as group:
-        group.create_task(monitor(app, subjects, every=every))
-        group.create_task(agent(app))
+        group.create_task(monitor(app, chosen, every=every))
+        group.create_task(agent(app, chosen))

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from datetime import datetime, timedelta
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import key_of
+from operator_protocols.domain.observation import Observation, Sighting, key_of
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.ticket import Move, MoveKind, Ticket, TicketState
 from operator_protocols.domain.verdict import Level, Risk, Verdict
 from operator_protocols.errors import AuthorityError, ConflictError, OperatorError, UsageError
-from operator_protocols.ports import FLAP_S
+from operator_protocols.ports import FLAP_S, Subject
 from operator_sre.app.approvals import signed_in
 from operator_sre.app.silences import time_of
 from operator_sre.app.tickets import show_ticket
 from operator_sre.app.wiring import App
 from operator_sre.config import seconds_of
+from operator_sre.monitor import findings_of
 
 __all__ = ["move_ticket", "resolve_ticket"]
 
 TEXT_MAX = 4000
 NAME_MAX = 100
+# After so many intervals without a look nobody knows how it was meanwhile.
+LOOKS_MISSED_MAX = 2
 PAUSE_S_MAX = 90 * 86_400.0
 # Whoever may only look must not end what agents work on, nor set them to work again.
 _NOT_FOR_VIEWERS = {MoveKind.CLOSE, MoveKind.REOPEN, MoveKind.UNHOLD}
@@ -88,6 +92,7 @@ async def _seen(app: App, ticket: Ticket) -> Proof:
     """What our own look says, and for how long the monitor has seen it hold already."""
     pipeline = app.engine().pipeline
     care = pipeline.care(ticket.subject)
+    before = app.store.observations.newest(ticket.subject, limit=1)
     sighting = await pipeline.monitor.look(care.subject)
     health = sighting.health_of(one.key for one in ticket.violations)
     at = sighting.observation.at
@@ -101,16 +106,30 @@ async def _seen(app: App, ticket: Ticket) -> Proof:
         for one in app.store.conditions.of(ticket.subject)
         if key_of(one.subject, one.target, one.invariant) in keys and one.health is health
     ]
-    since = max((one.since for one in known), default=at) if len(known) == len(keys) else at
+    watched = len(known) == len(keys) and _followed(app, care.subject, before, keys, at)
+    since = max((one.since for one in known), default=at) if watched else at
     held_s = (at - since).total_seconds()
     if held_s >= (max(FLAP_S, app.config.stable_s) if ticket.flapping else app.config.stable_s):
         detail = f"Every invariant of the ticket has held for {held_s:.0f} s."
         return Proof(True, health, 1, since, at, held_s, detail)
     return await pipeline.verifier.prove(
-        lambda: app.store.tickets.get(ticket.id) or ticket,
+        lambda: ticket,
         lambda: pipeline.monitor.look(care.subject),
         before=sighting.broken(),
     )
+
+
+def _followed(
+    app: App, subject: Subject, before: Sequence[Observation], keys: Set[str], at: datetime
+) -> bool:
+    """Whether somebody looked a moment ago and it held, so that what is known says how it was."""
+    if not before:
+        return False
+    (last,) = before
+    sighting = Sighting(last, findings_of(subject.invariants, last))
+    young_s = LOOKS_MISSED_MAX * app.config.interval_of(subject.name)
+    young = (at - last.at).total_seconds() <= young_s
+    return young and sighting.health_of(keys) is Health.HEALTHY
 
 
 def _stopping(app: App, ticket: Ticket, by: Actor, why: str) -> tuple[Draft, ...]:

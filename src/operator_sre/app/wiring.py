@@ -356,6 +356,7 @@ class App:
             runs_max=int(self.config.number("runs_max")),
             intents=self.store.intents,
             grace_s=GRACE_S,
+            knows=lambda: [*self.subjects(), *(one.name for one in self.config.triggers)],
         )
 
     def engine_named(self, name: str, *, worker: str) -> Engine:

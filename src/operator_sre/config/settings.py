@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -231,7 +232,7 @@ def reread_subjects(config: Config) -> Config:
 
 def _find(cwd: Path) -> Path | None:
     for folder in (cwd, *cwd.parents):
-        if (folder / FILE).is_file():
+        if os.path.lexists(folder / FILE):  # also one that cannot be read, which is then said
             return folder / FILE
     return None
 

@@ -133,7 +133,7 @@ class ClusterEngine:
             before = known[_prefix(ticket)]
             if not self._is_on_its_way(before):
                 rank = 1 + max(0, 9 - ticket.severity.rank)
-                queue.add(f"{_prefix(ticket)}{len(before)}", ticket.id, rank=rank)
+                queue.add(f"{_prefix(ticket)}{_number(before)}", ticket.id, rank=rank)
 
     def _is_on_its_way(self, errands: Sequence[Errand]) -> bool:
         """It waits in the queue, or was taken a moment ago and will be claimed at once."""
@@ -183,6 +183,11 @@ class ClusterEngine:
         except OperatorError:  # nobody can tell, so nobody waits
             return []
         return [task for task, ticket in self._under_way.items() if ticket in busy]
+
+
+def _number(before: Sequence[Errand]) -> int:
+    """One that no errand of the claim has: those in between may have been tidied away."""
+    return 1 + max((int(errand.id.rpartition("-")[2]) for errand in before), default=-1)
 
 
 def _prefix(ticket: Ticket) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from operator_protocols.domain.ticket import Ticket
@@ -35,7 +35,8 @@ class LocalEngine:
 
     `intervals` are those of subjects that have one of their own. Up to `runs_max` tickets are in
     work at once; one change at a time about each subject is the gate's business. Whoever stops it
-    waits up to `grace_s` for what is being done, and parks the rest.
+    waits up to `grace_s` for what is being done, and parks the rest. Tickets of subjects that it
+    does not know are left to whoever `knows` them.
     """
 
     pipeline: Pipeline
@@ -55,6 +56,7 @@ class LocalEngine:
     runs_max: int = 1
     intents: Intents | None = None
     grace_s: float = 0.0
+    knows: Callable[[], Sequence[str]] | None = None
 
     @property
     def name(self) -> str:
@@ -79,7 +81,7 @@ class LocalEngine:
         running: dict[asyncio.Task[None], Ticket] = {}
         try:
             while True:
-                ticket = await self._claim() if len(running) < self.runs_max else None
+                ticket = await self._next() if len(running) < self.runs_max else None
                 if ticket is not None:
                     running[asyncio.create_task(self._carry(ticket))] = ticket
                 else:
@@ -98,6 +100,14 @@ class LocalEngine:
         await self._carry(ticket)
         return True
 
+    async def _next(self) -> Ticket | None:
+        """The next ticket; none while nobody can ask for one, as the store may be back soon."""
+        try:
+            return await self._claim()
+        except OperatorError as error:
+            log.error("cannot ask for tickets: %s", error)
+            return None
+
     async def _claim(self, ticket_id: int = 0) -> Ticket | None:
         if self.switch is not None and self.switch.state().on:
             return None
@@ -107,6 +117,7 @@ class LocalEngine:
             lease_s=self.lease_s,
             attempts_max=ATTEMPTS_MAX,
             ticket=ticket_id,
+            subjects=self.knows() if self.knows is not None else None,
         )
 
     async def _wait(self, running: dict[asyncio.Task[None], Ticket]) -> None:
@@ -202,8 +213,11 @@ class LocalEngine:
     async def _park(self, ticket: Ticket, work: asyncio.Future[Ticket], parking: Parking) -> None:
         """Stop cleanly: the run stays unfinished, and whoever claims the ticket goes on with it."""
         work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
+        except OperatorError as error:
+            log.error("it did not stop cleanly: %s", error, extra={"ticket": ticket.id})
         request = parking.request
         if request is None:
             await asyncio.shield(self._release(ticket, "The agent was stopped.", parked=True))
@@ -212,13 +226,21 @@ class LocalEngine:
         release = self.leases.release(
             ticket, reason=reason, wait_s=parking.wait_s(), counts=False, approval=request.id
         )
-        with contextlib.suppress(ConflictError):
-            await asyncio.shield(release)
+        await asyncio.shield(_given_back(ticket, release))
 
     async def _release(self, ticket: Ticket, reason: str, *, parked: bool = False) -> None:
         wait_s = 0.0 if parked else BACK_OFF_S * 2.0**ticket.attempts
+        release = self.leases.release(ticket, reason=reason, wait_s=wait_s, counts=not parked)
+        await _given_back(ticket, release)
+
+
+async def _given_back(ticket: Ticket, release: Awaitable[object]) -> None:
+    """Whoever cannot give a ticket back goes on all the same: its lease runs out by itself."""
+    try:
         with contextlib.suppress(ConflictError):
-            await self.leases.release(ticket, reason=reason, wait_s=wait_s, counts=not parked)
+            await release
+    except OperatorError as error:
+        log.error("cannot release the ticket: %s", error, extra={"ticket": ticket.id})
 
 
 async def _ended(running: Mapping[asyncio.Task[None], Ticket]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from datetime import timedelta
 
 from operator_protocols.domain.permit import Approval, ApprovalState
 from operator_protocols.domain.ticket import Ticket
+from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Approvals, Clock
 
 __all__ = ["PARK_S", "Parking"]
@@ -14,6 +16,7 @@ __all__ = ["PARK_S", "Parking"]
 # Most answers come within a minute; for those nobody has to brief a mind again.
 PARK_S = 60.0
 POLL_S = 1.0
+log = logging.getLogger(__name__)
 
 
 class Parking:
@@ -31,7 +34,11 @@ class Parking:
             return
         while True:
             await self._clock.sleep(min(POLL_S, self._park_s))
-            pending = self._approvals.find(states=(ApprovalState.PENDING,), run=ticket.run)
+            try:
+                pending = self._approvals.find(states=(ApprovalState.PENDING,), run=ticket.run)
+            except OperatorError as error:  # the store may be back at the next look
+                log.error("cannot ask what waits: %s", error, extra={"ticket": ticket.id})
+                continue
             # Nothing is awaited from here on, so that no answer can slip in between.
             self.request = next((one for one in pending if self._is_due(one)), None)
             if self.request is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,6 +23,7 @@ COMMAND_CHARS_MAX = 16_000
 SENTENCES_CHARS_MAX = 8_000
 ITEMS_MAX = 60
 SHOWN_CHARS_MAX = 2_000
+DEPTH_MAX = 50
 _LISTS = ("timeline", "affected", "evidence", "hypotheses", "alternatives", "options")
 _CITED = ("timeline", "evidence")
 
@@ -51,9 +51,10 @@ def call_from(name: str, raw: str | Mapping[str, Any] | None, ask: Ask, *, said:
             case _:
                 return Escalate(_text(table, "reason", SENTENCES_CHARS_MAX))
     except _WrongError as wrong:
-        shown = raw if isinstance(raw, str) else json.dumps(raw, default=str)
-        shown = shortened(_printable(shown), SHOWN_CHARS_MAX)
-        return Misuse(wire_name(_printable(name)), shown, str(wrong))
+        why = str(wrong)
+    except (OverflowError, RecursionError):
+        why = "The arguments hold a number that is too large, or are nested too deeply."
+    return Misuse(wire_name(_printable(name)), _shown(raw), why)
 
 
 def called(call: Call) -> tuple[str, dict[str, Any]]:
@@ -83,12 +84,32 @@ def known_seqs(ask: Ask) -> frozenset[int]:
     return frozenset(seq for seq in shown if seq is not None)
 
 
+def _shown(raw: str | Mapping[str, Any] | None) -> str:
+    """The arguments as they came, where they can be written at all."""
+    try:
+        told = raw if isinstance(raw, str) else json.dumps(raw, default=str)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        told = "{}"
+    return shortened(_printable(told), SHOWN_CHARS_MAX)
+
+
 def _shown_again(arguments: str) -> dict[str, Any]:
     try:
         found = json.loads(arguments)
     except (ValueError, RecursionError):
         return {"malformed": arguments}
-    return found if isinstance(found, dict) else {"malformed": arguments}
+    if isinstance(found, dict) and _is_flat(found):
+        return found
+    return {"malformed": arguments}
+
+
+def _is_flat(value: object) -> bool:
+    """True of what is not nested so deeply that telling it again could fail."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        inner = [list(one.values()) if isinstance(one, dict) else one for one in level]
+        level = [each for one in inner if isinstance(one, list) for each in one]
+    return not level
 
 
 def _offer(name: str, ask: Ask) -> Offer:
@@ -183,7 +204,7 @@ def _shell(table: Mapping[str, Any], ask: Ask, said: str) -> Action:
     timeout_s = table.get("timeout_s") or SHELL_S
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
         raise _WrongError("'timeout_s' takes a number of seconds.")
-    if not (math.isfinite(timeout_s) and 0 < timeout_s <= TIMEOUT_S_MAX):
+    if not 0 < timeout_s <= TIMEOUT_S_MAX:
         raise _WrongError(f"'timeout_s' must be above 0 and at most {TIMEOUT_S_MAX:g}.")
     return Action(
         SHELL,

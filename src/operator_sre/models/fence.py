@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 __all__ = ["Fence", "cleaned", "shortened"]
 
 BOUNDARY_CHARS = 20
-# How much more than what is shown is searched for secrets, so that none is cut before it is found.
-SEARCHED_TIMES = 2
+# How much is searched for secrets before anything is cut; what an action says is far shorter.
+SEARCHED_CHARS_MAX = 1_000_000
+# Where a text ends because it was too long to be searched, half a secret may stand: not shown.
+EDGE_CHARS = 4_096
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)")
 # Controls, lone surrogates and what nobody can see: it hides instructions and forges lines.
 _UNSEEN = re.compile(
@@ -66,13 +68,20 @@ class Fence:
 
     def newest(self, lines: Sequence[str], chars_max: int) -> str:
         """The last of these lines, without secrets; whole lines, so that none is cut in two."""
-        near = _last(lines, chars_max * SEARCHED_TIMES)
+        near = _last(lines, SEARCHED_CHARS_MAX)
         kept = _last(self._redact("\n".join(near)).split("\n"), chars_max)
         older = ["[older lines left out]"] if len(kept) < len(lines) else []
         return "\n".join([*older, *kept])
 
+    def redacted(self, text: str) -> str:
+        """The whole text without secrets; of one that is too long to be searched, its front."""
+        if len(text) <= SEARCHED_CHARS_MAX:
+            return self._redact(text)
+        kept = self._redact(text[:SEARCHED_CHARS_MAX])[:-EDGE_CHARS]
+        beyond = len(text) - SEARCHED_CHARS_MAX + EDGE_CHARS
+        return f"{kept}\n[about {beyond} characters at the end left out: too long to be searched]"
+
     def inside(self, text: str, chars_max: int) -> str:
         """The text as it may stand in a block: without secrets, short, and without the boundary."""
-        near = shortened(text, chars_max * SEARCHED_TIMES)
-        told = cleaned(shortened(self._redact(near), chars_max))
+        told = cleaned(shortened(self.redacted(text), chars_max))
         return self._own.sub("[a copy of the mark was removed]", _MARKS.sub("< <", told))

@@ -130,11 +130,12 @@ def _fitting(
 def _exchange(turn: Turn, number: int, fence: Fence, lengths: _Lengths) -> Exchange:
     answer = turn.answer
     by = f"[{answer.by} answered in your place: {answer.note}] " if answer.by else ""
-    reasoning = shortened(cleaned(by + answer.reasoning), lengths.reasoning)
+    said = fence.redacted(by + answer.reasoning)
+    reasoning = shortened(cleaned(said), lengths.reasoning)
     calls = []
     for place, (call, step) in enumerate(_paired(answer.calls, turn.steps)):
         name, arguments = called(call)
-        shown = _briefly(arguments, lengths.argument)
+        shown = _briefly(_without_secrets(arguments, fence), lengths.argument)
         result = _told(call, step, fence, lengths.result)
         calls.append(Said(f"c{number:04d}{place:04d}", name, shown, result))
     return Exchange(reasoning, tuple(calls))
@@ -161,6 +162,28 @@ def _is_step_of(step: Step, call: Call) -> bool:
             return step.want == call
         case Escalate():
             return False
+
+
+def _without_secrets(value: Any, fence: Fence, name: str = "") -> Any:
+    """The value of an argument without secrets, which are told by their form or by its name."""
+    match value:
+        case Mapping():
+            return {
+                fence.redacted(str(inner)): _without_secrets(one, fence, str(inner))
+                for inner, one in value.items()
+            }
+        case list() | tuple():
+            return [_without_secrets(one, fence, name) for one in value]
+        case str() if (told := fence.redacted(value)) != value:
+            return told
+        case bool() | None:
+            return value
+    pair = json.dumps({name: value}, ensure_ascii=False)
+    told = fence.redacted(pair)
+    try:
+        return value if told == pair else next(iter(json.loads(told).values()))
+    except ValueError:  # a number was taken out
+        return told
 
 
 def _briefly(value: Any, chars_max: int) -> Any:

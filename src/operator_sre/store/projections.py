@@ -148,6 +148,7 @@ def _ticket_ended(connection: Connection, entry: Entry) -> None:
         (state.value, plain(entry.payload["reason"]), entry.at.isoformat(), entry.ticket),
     )
     if resolved:
+        ticket_unheld(connection, entry)
         connection.execute("UPDATE violations SET live = 0 WHERE ticket = ?", (entry.ticket,))
 
 

@@ -72,9 +72,9 @@ def ticket_watched(connection: Connection, entry: Entry) -> None:
 
 
 def ticket_reopened(connection: Connection, entry: Entry) -> None:
-    """It is to be worked on again."""
+    """It is to be worked on again; only people let go of what people hold."""
     _stands(connection, entry, TicketState.OPEN)
-    if not entry.payload["attempts"]:
+    if entry.actor.type == "user":
         ticket_unheld(connection, entry)
     connection.execute(
         "UPDATE tickets SET attempts = ?, not_before = 0 WHERE id = ?",

@@ -36,6 +36,8 @@ _COLUMNS = (
 )
 Query = Callable[[str, Sequence[object]], list[Any]]
 IN_MAX = 500
+# What is said of every violation of a ticket.
+_PROVEN = {Kind.TICKET_RESOLVED, Kind.TICKET_WATCHED}
 
 
 class StoredTickets:
@@ -88,13 +90,20 @@ class StoredLeases:
         self._writer = writer
 
     async def claim(
-        self, worker: str, *, run: str, lease_s: float, attempts_max: int, ticket: int = 0
+        self,
+        worker: str,
+        *,
+        run: str,
+        lease_s: float,
+        attempts_max: int,
+        ticket: int = 0,
+        subjects: Sequence[str] | None = None,
     ) -> Ticket | None:
         """Take that ticket, or the most urgent that nobody works on or whose worker is gone."""
 
         def change(transaction: Transaction) -> Ticket | None:
-            now = transaction.now().timestamp()
-            while found := claimable(_query(transaction), now, limit=1, ticket=ticket):
+            now, query = transaction.now().timestamp(), _query(transaction)
+            while found := claimable(query, now, limit=1, ticket=ticket, subjects=subjects):
                 if found[0].attempts < attempts_max:
                     return _claim(transaction, found[0], worker, run, lease_s)
                 _give_up(transaction, found[0])
@@ -142,10 +151,15 @@ class StoredLeases:
         await self._writer.write(change)
 
     async def end(self, ticket: Ticket, *drafts: Draft) -> Entry:
-        """Record how it ended, if it still stands as the caller saw it; ConflictError if not."""
+        """Record how it ended, if it still stands as the caller saw it; ConflictError if not.
+
+        To say that it holds again, the caller has to have seen every violation of it.
+        """
 
         def change(transaction: Transaction) -> Entry:
             _must_stand(transaction, ticket)
+            if any(draft.kind in _PROVEN for draft in drafts):
+                _must_be_whole(transaction, ticket)
             drop_lease(transaction, ticket)
             withdraw_requests(transaction, ticket.run, "the run is over")
             return [transaction.append(draft) for draft in drafts][-1]
@@ -311,23 +325,41 @@ def _summary(violations: Sequence[Violation]) -> str:
     return f"{root.target}: {root.invariant}: {root.detail}{more}"
 
 
-def claimable(query: Query, now: float, *, limit: int, ticket: int = 0) -> list[Ticket]:
-    """Tickets that nobody works on or whose worker is gone, most urgent first; or that one."""
-    only = (" AND tickets.id = ?", (ticket,)) if ticket else ("", ())
-    order = f"{only[0]} ORDER BY severity_rank DESC, tickets.id LIMIT ?"
+def claimable(
+    query: Query,
+    now: float,
+    *,
+    limit: int,
+    ticket: int = 0,
+    subjects: Sequence[str] | None = None,
+) -> list[Ticket]:
+    """Tickets that nobody works on or whose worker is gone, most urgent first; or that one.
+
+    Of these subjects only, where any are given.
+    """
+    words, values = _only(ticket, subjects)
+    order = f"{words} ORDER BY severity_rank DESC, tickets.id LIMIT ?"
     # Each in the order of the index, so that one of a thousand is found without the others.
     free = _tickets(
         query,
         f"{_COLUMNS} WHERE state = 'open' AND not_before <= ? AND paused_until <= ?{order}",
-        (now, now, *only[1], limit),
+        (now, now, *values, limit),
     )
     left = _tickets(
         query,
         f"{_COLUMNS} LEFT JOIN leases ON leases.ticket = tickets.id"
         f" WHERE state = 'claimed' AND coalesce(leases.until, 0) <= ?{order}",
-        (now, *only[1], limit),
+        (now, *values, limit),
     )
     return sorted([*free, *left], key=lambda one: (-one.severity.rank, one.id))[:limit]
+
+
+def _only(ticket: int, subjects: Sequence[str] | None) -> tuple[str, tuple[object, ...]]:
+    words, values = (" AND tickets.id = ?", (ticket,)) if ticket else ("", ())
+    if subjects is None:
+        return words, values
+    marks = ", ".join("?" * len(subjects)) or "NULL"
+    return f"{words} AND subject IN ({marks})", (*values, *subjects)
 
 
 def _claim(
@@ -379,6 +411,16 @@ def _must_stand(transaction: Transaction, ticket: Ticket) -> None:
     ).fetchone()
     if row is None or (row[0], row[1]) != (ticket.state.value, ticket.epoch):
         raise ConflictError(f"Ticket {ticket.id} has changed hands; nothing was written.")
+
+
+def _must_be_whole(transaction: Transaction, ticket: Ticket) -> None:
+    """A proof covers what the ticket held then; what was added since was never proven."""
+    seen = {one.key for one in ticket.violations}
+    if {one.key for one in _load(transaction, ticket.id).violations} != seen:
+        raise ConflictError(
+            f"Ticket {ticket.id} has grown since it was looked at; nothing was written.",
+            next_step="Look at it again: what was added has to hold as well.",
+        )
 
 
 def drop_lease(transaction: Transaction, ticket: Ticket) -> None:

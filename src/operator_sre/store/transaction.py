@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -114,7 +114,7 @@ class Transaction:
         sealer = self._rules.sealer
         if draft.kind in _FINISHED:
             forget_sealed(self.connection, draft.run)
-        elif draft.kind in _GOES_ON_BY and sealer is not None and payload != draft.payload:
+        elif sealer is not None and _goes_on_by(draft) and payload != draft.payload:
             seal_payload(self.connection, sealer, seq, draft)
 
     def checkpoint(self) -> None:
@@ -151,3 +151,11 @@ class Transaction:
             "SELECT seq, body, previous, hash FROM entries WHERE key = ?", (key,)
         ).fetchone()
         return entry_from(*row) if row else None
+
+
+def _goes_on_by(draft: Draft) -> bool:
+    """A result is needed as it was only where something in it may still be done."""
+    if draft.kind is Kind.TOOL_RESULT:
+        result = draft.payload.get("result")
+        return isinstance(result, Mapping) and result.get("undo") is not None
+    return draft.kind in _GOES_ON_BY

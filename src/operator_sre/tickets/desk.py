@@ -46,6 +46,8 @@ class Desk:
         self._stable_s = stable_s
         self._journal = journal
         self._moves = moves
+        # When each subject was looked at last.
+        self._looked_at: dict[str, datetime] = {}
 
     async def file(
         self,
@@ -97,11 +99,13 @@ class Desk:
     ) -> None:
         """Keep agents off what is planned: a silence or a window covers all that is still broken.
 
-        They may go on with it when it is covered no more.
+        They may go on with it when it is covered no more. A pause that was over at the look that
+        was last flagged keeps nobody off it.
         """
         if self._moves is None:
             return
         states = (TicketState.OPEN, TicketState.CLAIMED)
+        now = self._looked_at.get(subject)
         quiet, told = {one.key for one in silenced}, {one.key for one in loud}
         for ticket in self._tickets.find(states=states, subject=subject):
             keys = {one.key for one in ticket.violations}
@@ -111,7 +115,8 @@ class Desk:
                 wanted = ours
             else:
                 kind, reason = MoveKind.HOLD, PLANNED
-                wanted = bool(keys & quiet) and ticket.pause is None
+                paused = ticket.pause is not None if now is None else ticket.paused(now)
+                wanted = bool(keys & quiet) and not paused
             if wanted:
                 with contextlib.suppress(ConflictError):
                     await self._moves.make(ticket.id, Move(kind, PLANNER, reason))
@@ -135,6 +140,7 @@ class Desk:
 
     async def flag(self, subject: str, conditions: Iterable[Condition], now: datetime) -> None:
         """Say in the tickets of a subject which of what they hold breaks again and again."""
+        self._looked_at[subject] = now
         flapping = _flapping(conditions, now)
         if not flapping or self._journal is None:
             return
@@ -181,7 +187,7 @@ class Desk:
             if stable_s >= (max(FLAP_S, self._stable_s) if flaps else self._stable_s):
                 watched = ticket.state is TicketState.WATCHED
                 proof = _recovered(since, now, stable_s, watched=watched)
-                with contextlib.suppress(ConflictError):  # somebody took it up this moment
+                with contextlib.suppress(ConflictError):  # taken up, or grown, this moment
                     resolved.append(await self.close(ticket, proof))
         return resolved
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from operator_protocols.domain.action import Action, Result
+from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.health import Health
@@ -16,6 +16,7 @@ from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import ToolSpec
 
 __all__ = [
+    "LATE",
     "Act",
     "Answer",
     "Ask",
@@ -35,6 +36,9 @@ __all__ = [
     "Turn",
     "Want",
 ]
+
+# Among the data of a result: it was not begun, because another change of the subject ran first.
+LATE = "late"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,14 @@ class Step:
     want: Act | Diagnose | Misuse | Prove
     result: Result | Proof | None
     seq: int | None = None
+
+    @property
+    def late(self) -> bool:
+        """It was not begun, because another change of the subject ran first."""
+        result = self.result
+        if not isinstance(result, Result) or result.outcome is not Outcome.CANCELLED:
+            return False
+        return result.data.get(LATE) is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +210,13 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Prove:
-    """Look again until it holds or the deadline passes."""
+    """Look again until it holds or the deadline passes.
+
+    `arrival` when nothing was done before it; only a Run knows that, never a mind.
+    """
 
     claim: str
+    arrival: bool = False
 
 
 Want = Ask | Act | Diagnose | Prove

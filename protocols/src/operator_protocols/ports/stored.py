@@ -136,12 +136,19 @@ class Leases(Protocol):
     """Who works on a ticket, for how long. An epoch tells one claim from the next."""
 
     async def claim(
-        self, worker: str, *, run: str, lease_s: float, attempts_max: int, ticket: int = 0
+        self,
+        worker: str,
+        *,
+        run: str,
+        lease_s: float,
+        attempts_max: int,
+        ticket: int = 0,
+        subjects: Sequence[str] | None = None,
     ) -> Ticket | None:
         """Take the most urgent ticket that nobody works on, or whose worker is gone.
 
         An unfinished run of that ticket goes on under its own id; `run` is for a new one. With
-        `ticket` it is that one or none.
+        `ticket` it is that one or none, with `subjects` only one of theirs.
         """
         ...
 

@@ -6,7 +6,7 @@ from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.cause import Remedy
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.proof import Proof
-from operator_protocols.domain.run import Act, Answer, Ask, Diagnose, Escalate, Finish
+from operator_protocols.domain.run import Act, Answer, Ask, Diagnose, Escalate, Finish, Step
 from operator_protocols.domain.target import Target
 from operator_sre.models.reasoner.belief import SURE
 from operator_sre.models.reasoner.case import Case, case_from
@@ -20,8 +20,8 @@ __all__ = ["HOLDS_AGAIN", "Reasoner"]
 WORTH_ASKING_BITS = 0.05
 CHEAP = 1.0  # what costs no more is asked of whoever is about to be blamed
 ACTION_S_MAX = 60.0
-# The claim by which a run knows that nothing was done, so that a proof need not wait for it.
 HOLDS_AGAIN = "It holds again by itself; nothing was changed."
+HOLDS_NOW = "It holds again, after what was tried."
 
 Question = tuple[Probe, Target, Action]
 
@@ -37,7 +37,7 @@ class Reasoner:
     async def answer(self, ask: Ask) -> Answer:
         """Think about what is known and say what to do next."""
         case = case_from(ask)
-        return _after_a_change(case) or _already_over(case) or _question(case) or _decide(case)
+        return _after_a_change(case) or _already_over(case, ask) or _question(case) or _decide(case)
 
 
 def _after_a_change(case: Case) -> Answer | None:
@@ -55,10 +55,20 @@ def _after_a_change(case: Case) -> Answer | None:
     return None
 
 
-def _already_over(case: Case) -> Answer | None:
+def _already_over(case: Case, ask: Ask) -> Answer | None:
     if case.briefing.health is not Health.HEALTHY:
         return None
-    return Answer("Every invariant of the ticket holds already.", (Finish(HOLDS_AGAIN),))
+    changing = {spec.name for spec in ask.briefing.tools if spec.changes}
+    claim = HOLDS_NOW if any(_begun(step, changing) for step in ask.steps) else HOLDS_AGAIN
+    return Answer("Every invariant of the ticket holds already.", (Finish(claim),))
+
+
+def _begun(step: Step, changing: set[str]) -> bool:
+    """Whether it may have changed something, however it ended."""
+    if not isinstance(step.want, Act) or not isinstance(step.result, Result):
+        return False
+    ran = step.result.outcome is not Outcome.REFUSED and not step.late
+    return ran and step.want.action.tool in changing
 
 
 def _question(case: Case) -> Answer | None:
