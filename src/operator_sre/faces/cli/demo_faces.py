@@ -105,7 +105,11 @@ class StoryFace:
         """One line, and its details indented below it."""
         line = event.line
         elapsed = time.monotonic() - self._started
-        self._line(f"{elapsed:5.1f} s  ", f"{line.step:7}", clean(line.text), STYLES[line.tone])
+        # Only a mind writes several lines; indented, so that none of them looks like ours.
+        first, *more = line.text.split("\n") if line.step == "think" else [line.text]
+        self._line(f"{elapsed:5.1f} s  ", f"{line.step:7}", clean(first), STYLES[line.tone])
+        for text in more:
+            self._line(" " * 9, " " * 7, clean(text), STYLES[line.tone])
         for detail in line.details:
             self._line(" " * 9, " " * 7, f"· {clean(detail)}", "dim")
         if self._status is not None:
