@@ -21,8 +21,13 @@ OPERATOR = str(Path(sys.executable).with_name("operator"))
 def test_every_new_entry_is_a_document_on_a_line(tmp_path: Path, verb: list[str]) -> None:
     home = tmp_path / "home"
     store = open_store(home / "operator.db", clock=SystemClock())
+    known = f'[subjects.{violation().subject}]\nplugin = "ratelimiter"\n'
+    target = 'targets = [{ name = "node-1", kind = "node", port = 1 }]\n'
+    (tmp_path / "operator.toml").write_text(known + target)
     argv = [OPERATOR, *verb, "--json", "--home", str(home)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
+    with subprocess.Popen(
+        argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as running:
         try:
             asyncio.run(store.tickets.open([violation()]))
             assert running.stdout is not None
