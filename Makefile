@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 ARGS ?=
-WORKERS ?= 4
+WORKERS ?= 5
 DEBIAN_PACKAGES := bubblewrap busybox-static docker.io openssh-client openssh-server procps \
 	strace tmux util-linux
 
@@ -48,7 +48,7 @@ help:
 	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
 	@echo 'make clean        remove .venv and what tools left behind'
-	@echo 'PYTHON=python3.12 chooses the Python, WORKERS=4 the number of test processes'
+	@echo 'PYTHON=python3.12 chooses the Python, WORKERS=5 the number of test processes'
 
 demo:
 	@$(call ready,demo)
