@@ -133,7 +133,7 @@ class Pipeline:
         at = watched.sighting.observation.at
         await self.desk.file(watched.violations, watched.targets, at)
         await self.desk.flag(subject, watched.conditions, at)
-        await self.desk.plan(subject, watched.silenced, watched.violations)
+        await self.desk.plan(subject, watched.silenced, watched.violations, at)
         await self.desk.recover(subject, watched.conditions, at)
         return watched.sighting
 

@@ -121,21 +121,21 @@ async def test_a_new_break_does_not_hide_in_what_is_watched(one: _Desk) -> None:
 async def test_what_is_planned_is_taken_from_the_agent_and_given_back_later(one: _Desk) -> None:
     claimed = await one.claimed()
     await one.store.journal.append(run_started(claimed))
-    await one.desk.plan("shop", [violation()], [])
+    await one.desk.plan("shop", [violation()], [], one.clock.now())
     assert one.ticket().paused(one.clock.now())
     assert one.ticket().state is TicketState.OPEN
     assert not await one.store.leases.renew(claimed, lease_s=1.0)
     before = one.store.entries.newest(limit=1)
-    await one.desk.plan("shop", [violation()], [])
+    await one.desk.plan("shop", [violation()], [], one.clock.now())
     assert one.store.entries.newest(limit=1) == before
-    await one.desk.plan("shop", [], [violation()])
+    await one.desk.plan("shop", [], [violation()], one.clock.now())
     assert one.ticket().pause is None
     assert await one.store.leases.claim("w", run="r", lease_s=1.0, attempts_max=9) is not None
 
 
 async def test_what_is_broken_besides_is_still_an_incident(one: _Desk) -> None:
     await one.desk.file([violation(), violation("node-1", "other")], [])
-    await one.desk.plan("shop", [violation()], [violation("node-1", "other")])
+    await one.desk.plan("shop", [violation()], [violation("node-1", "other")], one.clock.now())
     assert one.ticket().pause is None
 
 
@@ -143,8 +143,8 @@ async def test_what_a_person_holds_is_not_let_go_by_a_silence_that_ends(one: _De
     await one.desk.file([violation()], [])
     ada = Actor("ada", "user")
     await one.store.ticket_moves.make(1, Move(MoveKind.HOLD, ada, "mine"))
-    await one.desk.plan("shop", [violation()], [])
-    await one.desk.plan("shop", [], [violation()])
+    await one.desk.plan("shop", [violation()], [], one.clock.now())
+    await one.desk.plan("shop", [], [violation()], one.clock.now())
     pause = one.ticket().pause
     assert pause is not None
     assert pause.by == "ada"
@@ -157,8 +157,7 @@ async def test_a_snooze_that_is_over_does_not_undo_what_is_planned(one: _Desk) -
     await one.store.ticket_moves.make(1, Move(MoveKind.SNOOZE, ada, "later", until=until))
     for advance_s, by in [(59.0, "ada"), (1.0, "operator")]:
         one.clock.advance(advance_s)
-        await one.desk.flag("shop", [], one.clock.now())
-        await one.desk.plan("shop", [violation()], [])
+        await one.desk.plan("shop", [violation()], [], one.clock.now())
         pause = one.ticket().pause
         assert pause is not None
         assert pause.by == by

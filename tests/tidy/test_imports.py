@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.tidy.sources import ROOT
 
-_HELP_CPU_S_MAX = 0.4
+_HELP_CPU_S_MAX = 0.25
 _KEPT_OUT = (
     *("anthropic", "fastapi", "httpx2", "openai", "pydantic_ai"),
     *("starlette", "textual", "uvicorn", "valkey"),
@@ -59,7 +59,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_help_is_quick() -> None:
-    """By processor time, the best of several: neighbours on the machine do not count."""
+    """By processor time, the best of many: neighbours on the machine do not count."""
 
     command = Path(sys.executable).with_name("operator")
 
@@ -70,4 +70,4 @@ def test_help_is_quick() -> None:
         used = after.children_user + after.children_system
         return used - before.children_user - before.children_system
 
-    assert min(seconds() for _ in range(5)) < _HELP_CPU_S_MAX
+    assert any(seconds() < _HELP_CPU_S_MAX for _ in range(20))

@@ -47,7 +47,6 @@ class Desk:
         self._journal = journal
         self._moves = moves
         # When each subject was looked at last.
-        self._looked_at: dict[str, datetime] = {}
 
     async def file(
         self,
@@ -95,17 +94,19 @@ class Desk:
         return reopened
 
     async def plan(
-        self, subject: str, silenced: Sequence[Violation], loud: Sequence[Violation]
+        self,
+        subject: str,
+        silenced: Sequence[Violation],
+        loud: Sequence[Violation],
+        now: datetime,
     ) -> None:
         """Keep agents off what is planned: a silence or a window covers all that is still broken.
 
-        They may go on with it when it is covered no more. A pause that was over at the look that
-        was last flagged keeps nobody off it.
+        They may go on with it when it is covered no more. A pause that is over keeps nobody off.
         """
         if self._moves is None:
             return
         states = (TicketState.OPEN, TicketState.CLAIMED)
-        now = self._looked_at.get(subject)
         quiet, told = {one.key for one in silenced}, {one.key for one in loud}
         for ticket in self._tickets.find(states=states, subject=subject):
             keys = {one.key for one in ticket.violations}
@@ -115,8 +116,7 @@ class Desk:
                 wanted = ours
             else:
                 kind, reason = MoveKind.HOLD, PLANNED
-                paused = ticket.pause is not None if now is None else ticket.paused(now)
-                wanted = bool(keys & quiet) and not paused
+                wanted = bool(keys & quiet) and not ticket.paused(now)
             if wanted:
                 with contextlib.suppress(ConflictError):
                     await self._moves.make(ticket.id, Move(kind, PLANNER, reason))
@@ -140,7 +140,6 @@ class Desk:
 
     async def flag(self, subject: str, conditions: Iterable[Condition], now: datetime) -> None:
         """Say in the tickets of a subject which of what they hold breaks again and again."""
-        self._looked_at[subject] = now
         flapping = _flapping(conditions, now)
         if not flapping or self._journal is None:
             return
