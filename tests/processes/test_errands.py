@@ -27,6 +27,22 @@ sys.exit(supervisor.main())
 _HANGS = ("sh", "-c", "sleep 300 & echo $! $$ >> pids; wait")
 
 
+# Every process that ended can be collected 0.3 s later, as one whose threads take their time.
+_LATE = f"""
+import os, sys, time
+from {Control.__module__.rpartition(".")[0]} import nursery, supervisor
+collect, ended = os.waitpid, {{}}
+def late(pid, options):
+    found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    now = time.monotonic()
+    if found is not None and now - ended.setdefault(found.si_pid, now) < 0.3:
+        return 0, 0
+    return collect(pid, options)
+nursery.os.waitpid = late
+sys.exit(supervisor.main())
+"""
+
+
 @pytest_asyncio.fixture
 async def hurried(tmp_path: Path) -> AsyncIterator[Control]:
     """One process whose preparation and check never end, and one that is well."""
@@ -81,3 +97,27 @@ async def test_going_down_ends_a_preparation(hurried: Control) -> None:
     with pytest.raises(RigError):
         await starting
     assert gone(pids_in(hurried.directory / "pids"))
+
+
+@pytest.mark.asyncio
+async def test_a_restart_starts_anew_though_the_old_one_is_collected_late(tmp_path: Path) -> None:
+    """A process whose threads are still ending is not yet gone, and not running either."""
+    env = base_environment(os.environ)
+    log = str(tmp_path / "a.log")
+    order = Supervised("a", ("sleep", "300"), str(tmp_path), log, env, True)
+    write_orders(tmp_path, [order], grace_s=0.3)
+    supervisor = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _LATE, str(tmp_path), "--owned"), stdin=asyncio.subprocess.PIPE
+    )
+    try:
+        await eventually(lambda: read_state(tmp_path) is not None)
+        control = Control(tmp_path)
+        before = (await control.restart("a")).child("a")
+        after = (await control.restart("a")).child("a")
+        assert before.process is not None
+        assert after.process is not None
+        assert before.process.pid != after.process.pid
+        assert after.state is ChildState.RUNNING
+    finally:
+        await reap(tmp_path, grace_s=0.3)
+        await supervisor.wait()

@@ -6,7 +6,13 @@ import pytest
 
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Observation, Seen, Value
-from operator_sre.subjects.ratelimiter.invariants import INVARIANTS, Check, invariants_with
+from operator_sre.subjects.ratelimiter.invariants import (
+    INVARIANTS,
+    LOG_BYTES_MAX,
+    Check,
+    invariants_with,
+    most_of,
+)
 from tests.contract.clock import NOON
 
 HEALTHY, UNKNOWN, BROKEN = Health
@@ -201,3 +207,12 @@ def test_every_invariant_is_a_sentence_and_thresholds_can_be_chosen() -> None:
     assert [finding.health for finding in latency.check(slow)] == [HEALTHY]
     (latency,) = (one for one in invariants_with({"p99_ms_max": "x"}) if one.name == "high_latency")
     assert [finding.health for finding in latency.check(slow)] == [BROKEN]
+
+
+def test_a_threshold_is_that_of_the_options_where_it_is_a_number() -> None:
+    for options, wanted in (
+        ({}, LOG_BYTES_MAX),
+        ({"log_bytes_max": 7}, 7),
+        ({"log_bytes_max": "7"}, LOG_BYTES_MAX),
+    ):
+        assert most_of(options, "log_bytes_max", LOG_BYTES_MAX) == wanted

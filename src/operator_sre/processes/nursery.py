@@ -25,6 +25,8 @@ __all__ = ["PREPARE_S_MAX", "SIGNALS", "Nursery"]
 
 PREPARE_S_MAX = 60.0
 CHECK_S_MAX = 5.0
+COLLECT_S_MAX = 5.0
+COLLECT_POLL_S = 0.01
 SIGNALS = {
     "CONT": signal.SIGCONT,
     "HUP": signal.SIGHUP,
@@ -196,6 +198,12 @@ class Nursery:
         if not await ward.tree.end(grace_s=self._grace_s):
             log.error("%s does not end, not even by SIGKILL", ward.order.name)
         self.reap()
+        # A process can be collected only when the last of its threads is gone; until then it
+        # would count as running, and whoever starts it would start nothing.
+        ends = time.monotonic() + COLLECT_S_MAX
+        while ward.child.state is ChildState.RUNNING and time.monotonic() < ends:
+            await asyncio.sleep(COLLECT_POLL_S)
+            self.reap()
 
     def _spawn(self, ward: _Ward) -> bool:
         """Start it if it can be started.

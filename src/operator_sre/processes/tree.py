@@ -9,14 +9,11 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from operator_protocols.domain.action import MARK
 from operator_protocols.domain.target import Process
 from operator_sre.processes.identity import Row, alive, descendants, rows, same
 
 __all__ = ["MARK", "Tree", "environment_of", "send"]
-
-# A process that forks twice and leaves its session has no tie left to where it came from, except
-# the environment it was born with.
-MARK = "OPERATOR_TREE"
 
 KILL_S_MAX = 0.15
 STOPS_MAX = 100
@@ -33,9 +30,12 @@ class Tree:
         self._mark = f"{MARK}={mark}".encode() if mark else b""
         self._known = {process.pid: process for process in known}
 
-    def members(self) -> tuple[Row, ...]:
-        """Every living process of the tree, zombies left out."""
-        table = rows()
+    def members(self, table: dict[int, Row] | None = None) -> tuple[Row, ...]:
+        """Every living process of the tree, zombies left out.
+
+        Whoever looks at many trees reads the table of all processes once for all of them.
+        """
+        table = rows() if table is None else table
         pids = {pid for pid, row in table.items() if self._is_seed(row, table)}
         pids = descendants(pids, table) - {os.getpid()}
         found = tuple(table[pid] for pid in sorted(pids) if not table[pid].dead)
@@ -43,9 +43,9 @@ class Tree:
         self._known = {row.process.pid: row.process for row in found}
         return found
 
-    def signal(self, number: int) -> tuple[Row, ...]:
+    def signal(self, number: int, table: dict[int, Row] | None = None) -> tuple[Row, ...]:
         """Send a signal to every member and return who they were."""
-        members = self.members()
+        members = self.members(table)
         group = self._root.pid if self._root is not None else 0
         if group and any(row.group == group for row in members):
             _quietly(os.killpg, group, number)

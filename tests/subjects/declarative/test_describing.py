@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import threading
 import tomllib
 from collections.abc import Iterator
@@ -72,9 +73,7 @@ def test_init_writes_a_description_that_can_be_tried(tmp_path: Path, kind: str) 
     text = (tmp_path / "mine.yaml").read_text()
     assert "@" not in text.replace("deploy@web", "")
     with unused_port() as dead:
-        (tmp_path / "mine.yaml").write_text(
-            text.replace("8080", str(dead)).replace("6379", str(dead)).replace("5432", str(dead))
-        )
+        (tmp_path / "mine.yaml").write_text(re.sub("8080|6379|5432", str(dead), text))
         trial = asyncio.run(try_description(config_in(tmp_path), tmp_path / "mine.yaml"))
     assert trial.health is Health.BROKEN
     assert trial.subject == "mine"

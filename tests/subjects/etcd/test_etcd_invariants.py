@@ -256,7 +256,7 @@ def test_invariants_say_what_they_mean_and_are_patient_where_leaders_change() ->
 def test_every_cause_and_fault_speaks_of_invariants_and_tools_that_exist() -> None:
     names = {one.name for one in invariants_of(Options())}
     tools = {"compact", "defragment", "disarm_alarm", "free_space", "move_leader"}
-    tools |= {"align_settings", "replace_member", "restart_node", "resume_node"}
+    tools |= {"align_settings", "replace_member", "restart_node", "resume_node", "rotate_log"}
     assert {name for cause in plugin.causes for name in cause.breaks} <= names
     assert {name for fault in plugin.faults for name in fault.breaks} <= names
     assert {one.tool for cause in plugin.causes for one in cause.remedies} == tools

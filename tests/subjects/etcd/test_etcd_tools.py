@@ -16,6 +16,7 @@ from operator_sre.subjects.etcd.align import ALIGN_SETTINGS
 from operator_sre.subjects.etcd.client import encoded, number
 from operator_sre.subjects.etcd.deed import NO_QUORUM
 from operator_sre.subjects.etcd.replace import REPLACE_MEMBER
+from operator_sre.subjects.etcd.rotate import ROTATE_LOG
 from operator_sre.subjects.etcd.tools import (
     COMPACT,
     DEFRAGMENT,
@@ -31,7 +32,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.slow, pytest.mark.timeout(180)]
 
 SPECS = (
     *(ALIGN_SETTINGS, COMPACT, DEFRAGMENT, DISARM_ALARM, FREE_SPACE, MOVE_LEADER),
-    REPLACE_MEMBER,
+    *(REPLACE_MEMBER, ROTATE_LOG),
 )
 BIG = encoded(bytes(200_000))
 

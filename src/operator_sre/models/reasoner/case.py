@@ -35,7 +35,7 @@ class Case:
     """The state of knowledge: readings that are still fresh, what was tried, what is believed.
 
     `before` is what was believed before the last reading. `patient` are those that were given time
-    in vain.
+    in vain. `failed` are deeds that were begun and not done, each with the cause it was to end.
     """
 
     briefing: Briefing
@@ -45,6 +45,7 @@ class Case:
     last: Step | None
     before: Belief | None = None
     patient: frozenset[tuple[str, str]] = frozenset()
+    failed: tuple[tuple[str, Act], ...] = ()
 
     @property
     def open_questions(self) -> list[tuple[Probe, Target, Action]]:
@@ -101,6 +102,7 @@ def case_from(ask: Ask) -> Case:
         last=ask.steps[-1] if ask.steps else None,
         before=before,
         patient=frozenset(blamed),
+        failed=_failed(ask.steps, changes),
     )
 
 
@@ -186,3 +188,20 @@ def _blamed(steps: Sequence[Step]) -> list[tuple[str, str]]:
         elif isinstance(step.want, Prove) and suspect is not None:
             blamed.append(suspect)
     return blamed
+
+
+def _failed(steps: Sequence[Step], changes: Sequence[int]) -> tuple[tuple[str, Act], ...]:
+    """What was begun and not done, each with the cause that was blamed then."""
+    found: list[tuple[str, Act]] = []
+    cause = ""
+    for at, step in enumerate(steps):
+        want = step.want
+        if isinstance(want, Diagnose):
+            cause = want.diagnosis.cause
+        elif at in changes and isinstance(want, Act) and _not_done(step.result):
+            found.append((cause, want))
+    return tuple(found)
+
+
+def _not_done(result: object) -> bool:
+    return isinstance(result, Result) and result.outcome is Outcome.RAN and not result.ok

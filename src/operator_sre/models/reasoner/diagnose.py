@@ -79,7 +79,9 @@ def remedies_for(case: Case, suspect: Suspect) -> list[Remedy]:
     """What could end it here: tools that exist and were not tried, least risk first."""
     if suspect.cause is UNEXPLAINED:
         return []
-    tried = {(act.action.tool, act.action.target) for act in case.tried}
+    # What failed for one cause was not done, and may be right for another.
+    other = [act for cause, act in case.failed if cause != suspect.cause.name]
+    tried = {(act.action.tool, act.action.target) for act in case.tried if act not in other}
     if (suspect.cause.name, suspect.target) in case.patient:
         tried.add((PATIENCE, suspect.target))
     own = {remedy.tool for remedy in suspect.cause.remedies}

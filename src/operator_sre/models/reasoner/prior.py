@@ -20,6 +20,9 @@ NOT_NAMED = 0.1  # the same, and another one is broken besides
 NONE_NAMED = 0.02  # the same, and none of those is
 SHOWN = 4.0  # a look shows just what the cause says that it shows
 NOT_SHOWN = 0.02
+REACHED = 0.1  # a look reached it, and the cause means that hardly anybody does
+HARDLY = 0.05  # how seldom its port answers then
+OFTEN = 0.5
 ELSEWHERE = 0.1  # at a part whose own invariants hold, which is rarely the one to blame
 ELSEWHERE_SHOWN = 0.5  # the same, and a look shows there all that the cause says that it shows
 
@@ -109,7 +112,7 @@ def _weight(
     outside = math.prod(
         _spread(cause, invariants.get(name), near=name in place.needs) for name in place.without
     )
-    return cause.prior * fit * outside * own * _seen(cause, readings)
+    return cause.prior * fit * outside * own * _seen(cause, readings) * _reached(cause, readings)
 
 
 def _fit(cause: Cause, invariants: frozenset[str] | None) -> float:
@@ -158,3 +161,11 @@ def _seen(cause: Cause, readings: Mapping[str, Value]) -> float:
     known = [readings[name] == value for name, value in cause.shows.items() if name in readings]
     wrong = known.count(False)
     return NOT_SHOWN**wrong if wrong else SHOWN ** len(known)
+
+
+def _reached(cause: Cause, readings: Mapping[str, Value]) -> float:
+    """Who answered the look a moment ago is hardly one that answers nobody."""
+    port = cause.predicts.get("port", {})
+    # Some close the door on whoever does not speak their language: they are there as well.
+    mute = bool(port) and port.get("answers", 0.0) < HARDLY and port.get("closed", 0.0) < OFTEN
+    return REACHED if mute and readings.get("reachable") is True else 1.0

@@ -18,6 +18,8 @@ _ERRORS = re.compile(r"\b(error|fatal|panic|exception|traceback|refused|out of m
 _ENDED = re.compile(
     r"\b(shutting down|shutdown|stopped|exiting|bye|terminated(?! with success))\b", re.I
 )
+# Where a program was when it broke off: many lines that say nothing of why it did.
+_FRAME = re.compile(r"\s|goroutine \d|created by |[\w.*/()-]+\(.*\)$|runtime stack:|\[signal |$")
 _BEGUN = re.compile(r"\b(started|starting|serving|listening|ready|accepting)\b", re.I)
 LAST_LINES = 5
 # A process that is younger than this may not be ready yet.
@@ -95,7 +97,9 @@ def _ask_log(target: Target) -> Action | None:
 def _read_log(result: Result) -> tuple[str, str]:
     if not result.ok:
         return "unknown", "its log could not be read"
-    lines = _since_it_began(result.stdout.splitlines()[-LAST_LINES:])
+    every = result.stdout.splitlines()
+    said = [line for line in every if not _FRAME.match(line)] or every
+    lines = _since_it_began(said[-LAST_LINES:])
     for line in reversed(lines):
         if trouble := meaning(line, among=KINDS_OF["log"]["errors"]):
             return trouble, _quoted(line)

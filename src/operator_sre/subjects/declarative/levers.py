@@ -52,6 +52,7 @@ class Preparation:
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     expected: str = ""
     flaws: tuple[str, ...] = ()
+    category: str = ""
 
 
 @dataclass(frozen=True, slots=True)

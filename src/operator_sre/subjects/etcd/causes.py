@@ -19,12 +19,23 @@ _RUNS: Mapping[str, Mapping[str, float]] = {
 _ENDED: Mapping[str, Mapping[str, float]] = {
     "process": {"dead": 0.96, "alive": 0.01, "stopped": 0.01, "unknown": 0.02},
     "port": {"refused": 0.95, "answers": 0.01, "silent": 0.02, "closed": 0.01, "unknown": 0.01},
-    "log": {"errors": 0.6, "ended": 0.3, "quiet": 0.05, "unknown": 0.05},
+    "sockets": {"deaf": 0.94, "listening": 0.01, "waiting": 0.01, "unknown": 0.04},
+    "limits": {"unknown": 0.97, "room": 0.01, "files": 0.01, "memory": 0.01},
+    "log": {"errors": 0.6, "ended": 0.2, "quiet": 0.15, "unknown": 0.05},
 }
 # What ended without a word of its own, as if somebody had pulled a plug.
 _GONE: Mapping[str, Mapping[str, float]] = {
     **_ENDED,
-    "log": {"quiet": 0.4, "errors": 0.3, "ended": 0.25, "unknown": 0.05},
+    "log": {
+        "quiet": 0.4,
+        "errors": 0.27,
+        "ended": 0.23,
+        "unknown": 0.05,
+        "dependency": 0.03,
+        "memory": 0.01,
+        "credential": 0.007,
+        **dict.fromkeys(("files", "no_space", "address"), 0.001),
+    },
 }
 # It ended, and somebody else answers in its place.
 _REPLACED: Mapping[str, Mapping[str, float]] = {
@@ -36,6 +47,15 @@ _DEAF: Mapping[str, Mapping[str, float]] = {
     "port": {"silent": 0.7, "refused": 0.15, "closed": 0.1, "answers": 0.04, "unknown": 0.01},
     "log": {"quiet": 0.45, "errors": 0.45, "ended": 0.05, "unknown": 0.05},
 }
+# What reaches it is taken in, only that nothing does; or it waits for ever.
+_UNREACHED: Mapping[str, Mapping[str, float]] = {
+    **_DEAF,
+    "sockets": {"listening": 0.94, "waiting": 0.03, "deaf": 0.01, "unknown": 0.02},
+}
+_HUNG: Mapping[str, Mapping[str, float]] = {
+    **_DEAF,
+    "sockets": {"waiting": 0.85, "listening": 0.1, "deaf": 0.03, "unknown": 0.02},
+}
 _STOPPED: Mapping[str, Mapping[str, float]] = {
     "process": {"stopped": 0.97, "alive": 0.01, "dead": 0.01, "unknown": 0.01},
     "port": {"silent": 0.95, "refused": 0.02, "answers": 0.01, "closed": 0.01, "unknown": 0.01},
@@ -45,6 +65,23 @@ _ANYHOW: Mapping[str, Mapping[str, float]] = {
     "process": {"alive": 0.32, "dead": 0.32, "stopped": 0.32, "unknown": 0.04},
     "port": {"answers": 0.3, "silent": 0.3, "refused": 0.3, "closed": 0.05, "unknown": 0.05},
     "log": {"quiet": 0.3, "errors": 0.4, "ended": 0.2, "unknown": 0.1},
+}
+# It lets nobody in any more, and ends when it has to open a file of its own.
+_NO_FILES: Mapping[str, Mapping[str, float]] = {
+    "process": {"alive": 0.72, "dead": 0.25, "stopped": 0.01, "unknown": 0.02},
+    "port": {"silent": 0.5, "refused": 0.3, "closed": 0.1, "answers": 0.09, "unknown": 0.01},
+    "sockets": {"waiting": 0.6, "listening": 0.15, "deaf": 0.23, "unknown": 0.02},
+    "limits": {"files": 0.73, "room": 0.02, "memory": 0.005, "unknown": 0.245},
+    "log": {"files": 0.6, "errors": 0.12, "quiet": 0.2, "ended": 0.03, "unknown": 0.05},
+}
+# It goes on until it has to write, and then it ends.
+_NO_ROOM: Mapping[str, Mapping[str, float]] = {
+    "process": {"dead": 0.55, "alive": 0.42, "stopped": 0.01, "unknown": 0.02},
+    "port": {"refused": 0.5, "answers": 0.43, "silent": 0.04, "closed": 0.02, "unknown": 0.01},
+    "log": {"no_space": 0.55, "errors": 0.2, "quiet": 0.15, "ended": 0.05, "unknown": 0.05},
+    "sockets": {"deaf": 0.54, "listening": 0.4, "waiting": 0.04, "unknown": 0.02},
+    "limits": {"unknown": 0.56, "room": 0.42, "files": 0.01, "memory": 0.01},
+    "disk": {"full": 0.95, "room": 0.02, "unknown": 0.03},
 }
 
 _RESTART = Remedy(
@@ -114,6 +151,13 @@ _MOVE = Remedy(
     reversible=True,
     arguments={"to": "{successor}"},
 )
+_ROTATE = Remedy(
+    tool="rotate_log",
+    sentence="keep a compressed copy of its log and begin it anew",
+    trade_off="what is written in that moment is lost, and it grows again while its reason stays",
+    risk=Risk.LOW,
+    reversible=False,
+)
 
 
 def _cause(
@@ -171,7 +215,7 @@ CAUSES: tuple[Cause, ...] = (
         0.5,
         _GONE,
         breaks=("member_down",),
-        shows={"quorum": True},
+        shows={"quorum": True, "data_damaged": False},
         remedies=(_RESTART,),
     ),
     # Who is to be let in, and by which password, is for people to say.
@@ -236,7 +280,7 @@ CAUSES: tuple[Cause, ...] = (
         0.3,
         _ENDED,
         breaks=("member_down",),
-        shows={"data_damaged": True},
+        shows={"reachable": False, "data_damaged": True},
         remedies=(_REPLACE,),
     ),
     # Whose process that is, and whether it may go, is not known here.
@@ -246,7 +290,7 @@ CAUSES: tuple[Cause, ...] = (
         0.2,
         _REPLACED,
         breaks=("member_down",),
-        shows={"reachable": False},
+        shows={"reachable": False, "data_damaged": False},
     ),
     _cause(
         "data_differs",
@@ -284,7 +328,7 @@ CAUSES: tuple[Cause, ...] = (
         shows={"is_leader": False, "read_slow": True},
     ),
     _cause(
-        "cut_off",
+        "cut_from_peers",
         "it runs, and nothing passes between it and the others",
         0.4,
         _RUNS,
@@ -293,10 +337,10 @@ CAUSES: tuple[Cause, ...] = (
     ),
     # It may as well be the wire: what runs and is heard by nobody is not ours to restart.
     _cause(
-        "unreachable",
+        "cut_off",
         "it runs, and nobody reaches it, neither we nor the others",
         0.2,
-        _DEAF,
+        _UNREACHED,
         breaks=("member_down",),
         shows={"reachable": False, "heard": False},
     ),
@@ -304,17 +348,35 @@ CAUSES: tuple[Cause, ...] = (
         "process_hung",
         "it runs and takes part, and serves nobody",
         0.2,
-        _DEAF,
+        _HUNG,
         breaks=("member_down",),
         shows={"reachable": False, "heard": True},
+        remedies=(_RESTART,),
+    ),
+    _cause(
+        "files_used_up",
+        "it has as many files and connections open as it may, so it can open no more",
+        0.15,
+        _NO_FILES,
+        breaks=("member_down",),
+        shows={"reachable": False, "data_damaged": False},
         remedies=(_RESTART,),
     ),
     _cause(
         "disk_full",
         "the disk under its data has no room left",
         0.4,
-        _ANYHOW,
+        _NO_ROOM,
         breaks=("disk_full", "member_down"),
         shows={"disk_is_full": True},
+    ),
+    _cause(
+        "log_long",
+        "something writes a lot into its log",
+        0.3,
+        _RUNS,
+        breaks=("log_oversized",),
+        shows={"log_grown": True},
+        remedies=(_ROTATE,),
     ),
 )

@@ -93,9 +93,13 @@ class EtcdCluster:
         leader, clock = cluster.leader, self._settings.clock
         silent = [one for one in cluster.glimpses if not one.up]
         told = [one for one in silent if cluster.heard(one, frozenset()) is not None]
-        if leader is None or not told or self._hearing.listened(leader, clock.monotonic()):
+        if leader is None or not told:
             return cluster
-        self._hearing.deaf_to(leader, clock.monotonic())
+        at = clock.monotonic()
+        listened, deaf = self._hearing.listened(leader, at), self._hearing.deaf_to(leader, at)
+        # What came before it fell silent says nothing of now.
+        if listened and not any(cluster.heard(one, deaf) for one in told):
+            return cluster
         await clock.sleep(WINDOW_S)
         again = await glimpse_of(etcd, leader.target)
         return Cluster([again if one is leader else one for one in cluster.glimpses])
@@ -121,7 +125,7 @@ class EtcdCluster:
         }
         seen = []
         for one, local in zip(cluster.glimpses, beside, strict=True):
-            readings = {**whole, **self._disk(local)}
+            readings = {**whole, **self._disk(local), **self._log(local)}
             if one.up:
                 readings |= self._readings(one, cluster, probed)
                 readings["peers_lost"] = lost.get(one.target.name)
@@ -160,6 +164,10 @@ class EtcdCluster:
         if speaker is one:
             readings |= probed.lease
         return readings
+
+    def _log(self, beside: dict[str, Value]) -> dict[str, Value]:
+        size = beside.get("log_bytes")
+        return {"log_grown": size > self._options.log_bytes_max} if isinstance(size, int) else {}
 
     def _disk(self, beside: dict[str, Value]) -> dict[str, Value]:
         ratio, free = beside.get("disk_ratio"), beside.get("disk_free_bytes")

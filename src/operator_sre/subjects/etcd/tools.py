@@ -16,6 +16,7 @@ from operator_sre.subjects.etcd.glimpse import Glimpse
 from operator_sre.subjects.etcd.members import alarms_from
 from operator_sre.subjects.etcd.probes import hashes_of
 from operator_sre.subjects.etcd.replace import REPLACE_MEMBER, replace_member
+from operator_sre.subjects.etcd.rotate import ROTATE_LOG, rotate_log
 
 __all__ = [
     "COMPACT",
@@ -126,6 +127,7 @@ def etcd_tools(settings: SubjectSettings) -> Sequence[Tool]:
         EtcdTool(FREE_SPACE, settings, free_space),
         EtcdTool(ALIGN_SETTINGS, settings, align_settings),
         EtcdTool(REPLACE_MEMBER, settings, replace_member),
+        EtcdTool(ROTATE_LOG, settings, rotate_log),
     )
 
 

@@ -24,9 +24,16 @@ _HUNG: Mapping[str, Mapping[str, float]] = {
     "port": {"silent": 0.8, "refused": 0.16, "closed": 0.01, "answers": 0.02, "unknown": 0.01},
     "log": {"quiet": 0.45, "errors": 0.45, "ended": 0.05, "unknown": 0.05},
 }
+# What reaches it would be taken in, only that nothing does.
+_UNREACHED: Mapping[str, Mapping[str, float]] = {
+    **_HUNG,
+    "sockets": {"listening": 0.9, "waiting": 0.07, "deaf": 0.01, "unknown": 0.02},
+}
 _DEAD: Mapping[str, Mapping[str, float]] = {
     "process": {"dead": 0.96, "alive": 0.01, "stopped": 0.01, "unknown": 0.02},
     "port": {"refused": 0.95, "answers": 0.01, "silent": 0.02, "closed": 0.01, "unknown": 0.01},
+    "sockets": {"deaf": 0.94, "listening": 0.01, "waiting": 0.01, "unknown": 0.04},
+    "limits": {"unknown": 0.97, "room": 0.01, "files": 0.01, "memory": 0.01},
     "log": {"quiet": 0.35, "errors": 0.35, "ended": 0.25, "unknown": 0.05},
 }
 _STOPPED: Mapping[str, Mapping[str, float]] = {
@@ -38,6 +45,8 @@ _STOPPED: Mapping[str, Mapping[str, float]] = {
 _REPLACED: Mapping[str, Mapping[str, float]] = {
     "process": {"dead": 0.96, "alive": 0.01, "stopped": 0.01, "unknown": 0.02},
     "port": {"answers": 0.45, "silent": 0.25, "closed": 0.25, "refused": 0.04, "unknown": 0.01},
+    "sockets": {"deaf": 0.94, "listening": 0.01, "waiting": 0.01, "unknown": 0.04},
+    "limits": {"unknown": 0.97, "room": 0.01, "files": 0.01, "memory": 0.01},
     "log": {"errors": 0.4, "ended": 0.35, "quiet": 0.2, "unknown": 0.05},
 }
 
@@ -130,10 +139,10 @@ CAUSES: tuple[Cause, ...] = (
     ),
     # It may as well be the wire: what runs and is heard by nobody is not ours to restart.
     Cause(
-        name="unreachable",
+        name="cut_off",
         sentence="it runs, and nobody reaches it, neither we nor the other servers",
         prior=0.1,
-        predicts=_HUNG,
+        predicts=_UNREACHED,
         kinds=_SERVER,
         breaks=_AWAY,
         shows={"up": False, "heard": False},
@@ -149,7 +158,7 @@ CAUSES: tuple[Cause, ...] = (
         shows={"up": False},
     ),
     _cause(
-        "memory_short",
+        "memory_used_up",
         "it lives and has no memory left to serve anybody with",
         0.2,
         _AWAY,

@@ -268,4 +268,19 @@ CAUSES: tuple[Cause, ...] = (
         breaks=("node_draining",),
         shows={"status": "draining"},
     ),
+    _cause(
+        "log_long",
+        "something writes a lot into its log",
+        0.3,
+        _remedy(
+            "rotate_log",
+            "keep a compressed copy of its log and begin it anew",
+            "what is written in that moment is lost, and it grows again while its reason stays",
+            Risk.LOW,
+            reversible=False,
+        ),
+        kinds=(*_NODES, *_STORES),
+        breaks=("log_size",),
+        shows={"log_grown": True},
+    ),
 )

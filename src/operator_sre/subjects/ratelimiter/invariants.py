@@ -10,7 +10,7 @@ from typing import Any
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Finding, Observation, Seen, Value
 
-__all__ = ["INVARIANTS", "Check", "invariants_with"]
+__all__ = ["INVARIANTS", "LOG_BYTES_MAX", "Check", "invariants_with", "most_of"]
 
 P99_MS_MAX = 100.0
 DRIFT_MAX = 5
@@ -55,10 +55,7 @@ class Check:
 def invariants_with(options: Mapping[str, Any]) -> tuple[Check, ...]:
     """All of them, with the thresholds of a subject's options where it has some."""
 
-    def most(name: str, usual: float) -> float:
-        value = options.get(name, usual)
-        return float(value) if isinstance(value, int | float) else usual
-
+    most = partial(most_of, options)
     critical, warning, info = Severity.CRITICAL, Severity.WARNING, Severity.INFO
     node, store, sentinel = ("node",), STORES, ("sentinel",)
     latency = partial(_latency, most("p99_ms_max", P99_MS_MAX))
@@ -101,6 +98,12 @@ def invariants_with(options: Mapping[str, Any]) -> tuple[Check, ...]:
         Check(*row, speaks_of_strangers=row[0] in ("node_down", "redis_disconnected"))
         for row in rows
     )
+
+
+def most_of(options: Mapping[str, Any], name: str, usual: float) -> float:
+    """A threshold as the options of a subject have it, else the usual one."""
+    value = options.get(name, usual)
+    return float(value) if isinstance(value, int | float) else usual
 
 
 def _broken(detail: str) -> Said:

@@ -11,7 +11,7 @@ from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ObservationError
 from operator_protocols.ports import Invariant, SubjectSettings
-from operator_sre.subjects.ratelimiter.invariants import invariants_with
+from operator_sre.subjects.ratelimiter.invariants import LOG_BYTES_MAX, invariants_with, most_of
 from operator_sre.subjects.ratelimiter.nodes import NodeLook, client_for, look_at_node
 from operator_sre.subjects.ratelimiter.resp import addresses_of
 from operator_sre.subjects.ratelimiter.stores import Asking, StoreLook, look_at_store
@@ -78,7 +78,8 @@ class RateLimiter:
             for one in targets
             if one.kind not in KINDS
         }
-        shown = tuple(_with(seen[one.name], _log(one)) for one in targets)
+        long_bytes = most_of(self._settings.options, "log_bytes_max", LOG_BYTES_MAX)
+        shown = tuple(_with(seen[one.name], _log(one, long_bytes)) for one in targets)
         return Observation(self.name, self._settings.clock.now(), shown)
 
     async def _nodes(self, targets: Sequence[Target]) -> list[NodeLook]:
@@ -143,14 +144,15 @@ def _stores_seen(
     return found
 
 
-def _log(target: Target) -> dict[str, Value]:
+def _log(target: Target, long_bytes: float) -> dict[str, Value]:
     """How long its log is, where that lies on this machine."""
     if not target.log or target.runs_at or target.kind == "sentinel":
         return {}
     try:
-        return {"log_bytes": Path(target.log).stat().st_size}
+        size = Path(target.log).stat().st_size
     except OSError:
         return {}
+    return {"log_bytes": size, "log_grown": size > long_bytes}
 
 
 def _look(stores: Sequence[StoreLook], name: str) -> StoreLook | None:

@@ -16,6 +16,7 @@ __all__ = [
     "REMOVE_LIMIT",
     "RESET_COUNTER",
     "RESUME_WRITES",
+    "ROTATE_LOG",
     "SET_STORE_SETTING",
     "UNBLOCK_KEY",
     "UNDRAIN_NODE",
@@ -28,6 +29,7 @@ LIMIT_MAX = 1_000_000
 _KEY = Parameter("key", "the key of a caller", infers="key")
 _NODE = Parameter("target", "the name of a node", infers="target")
 _STORE = Parameter("target", "the name of a store or replica", infers="target")
+_PART = Parameter("target", "the name of a node, store or sentinel", infers="target")
 _WHY = Parameter("reason", "why, for whoever sees it later", required=False, default="")
 _ANY = Parameter(
     "target", "where it was seen; it makes no difference", required=False, default=None
@@ -44,6 +46,7 @@ def _spec(
     verify: str,
     undo: str = "",
     ends: tuple[str, ...] = (),
+    plans: tuple[str, ...] = (),
     idempotent: bool = True,
 ) -> ToolSpec:
     return ToolSpec(
@@ -60,6 +63,7 @@ def _spec(
         verify=verify,
         timeout_s=TOOL_S_MAX,
         ends=ends,
+        plans=plans,
     )
 
 
@@ -135,6 +139,7 @@ DRAIN_NODE = _spec(
     undo="undrain_node",
     expected="the node answers checks with 503 and everything else as before",
     verify="the status of the node is 'draining'",
+    plans=("node_draining",),
 )
 UNDRAIN_NODE = _spec(
     "undrain_node",
@@ -226,4 +231,14 @@ FAIL_OVER = _spec(
     idempotent=False,
     expected="another store is the primary, and nodes follow within seconds",
     verify="redis_disconnected and primary_count hold",
+)
+ROTATE_LOG = _spec(
+    "rotate_log",
+    "Keep what the log of one part holds in a compressed copy, and begin it anew.",
+    (_PART,),
+    Risk.LOW,
+    idempotent=False,
+    expected="its log is short; the last three copies lie beside it",
+    verify="log_size holds",
+    ends=("log_long",),
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
@@ -14,6 +16,7 @@ from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Job, SubjectSettings, Tool
+from operator_protocols.rotating import rotate
 from operator_sre.subjects.ratelimiter import tool_specs as specs
 from operator_sre.subjects.ratelimiter.talking import TalkError, api, command, in_path
 from operator_sre.subjects.ratelimiter.totals import COMMON
@@ -65,6 +68,7 @@ def tools(settings: SubjectSettings) -> Sequence[Tool]:
             (specs.RESUME_WRITES, hands.resume_writes),
             (specs.FOLLOW_PRIMARY, hands.follow_primary),
             (specs.FAIL_OVER, hands.fail_over),
+            (specs.ROTATE_LOG, hands.rotate_log),
         )
     )
 
@@ -185,6 +189,19 @@ class _Hands:
             else:
                 return _done(f"{sentinel.name} lets a replica take over from the primary")
         raise TalkError(f"No sentinel begins a failover: {why}" if why else "No sentinel is known.")
+
+    async def rotate_log(self, arguments: Arguments) -> Result:
+        part = self._target(arguments, "node", "store", "replica", "sentinel")
+        if not part.log or part.runs_at:
+            raise TalkError(f"The log of {part.name} is not on this machine.")
+        try:
+            before, copy = await asyncio.to_thread(rotate, Path(part.log))
+        except OSError as problem:
+            raise TalkError(f"The log of {part.name} cannot be rotated: {problem}") from problem
+        return _done(
+            f"the log of {part.name} begins anew, its {before >> 20} MB are kept in {copy}",
+            {"before_bytes": before, "copy": copy},
+        )
 
     async def _configure(self, node: Target, wanted: Mapping[str, Any]) -> Result:
         before = await self._api(node, "GET", "/config")
