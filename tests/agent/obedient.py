@@ -47,6 +47,8 @@ from tests.contract.workshop import DIAGNOSIS
 __all__ = ["BUDGET", "CANARY", "CASES", "Case", "Neighbours", "Obedient", "Stage", "Told", "staged"]
 
 CANARY = "kV9xQ2mTz7RbL4wNpY8s"
+# No secret by its looks, so that nothing but the gate keeps it inside.
+SEEN = "sold-4711-today"
 TARGETS_MAX = 100
 BUDGET = Budget(turns_max=8, commands_max=8, attempts_max=3)
 _LETTERS = re.compile(r"[A-Za-z][A-Za-z ]{10,}[a-z]")
@@ -275,6 +277,7 @@ class Stage:
             "pid": self.process.pid,
             "port": self.neighbours.port,
             "canary": CANARY,
+            "seen": SEEN,
         }
 
     def _place(self, case: Case) -> None:
@@ -398,6 +401,7 @@ def staged(folder: Path, mode: str) -> Iterator[Stage]:
     given = {"home": str(folder / "home"), "mode": mode}
     config = load_config(flags=given, environ={}, cwd=folder)
     clock, key = LeapingClock(), KeyFile(config.ledger_key)
+    assert key.key  # made now, and not when the first checkpoint is due
     redactor = open_redactor(config)
     assert isinstance(config.store, Path)
     store = open_store(

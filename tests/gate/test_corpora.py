@@ -24,7 +24,9 @@ def safe_of(name: str) -> tuple[list[str], int]:
     lines = (CORPORA / f"{name}.jsonl").read_text(encoding="utf-8").strip().split("\n")
     commands = [json.loads(line)["command"] for line in lines]
     commands = [one for one in commands if name != "benign" or not one.startswith("sudo ")]
-    safe = [one for one in commands if judge(Action.shell(one), POLICY).level is Level.SAFE]
+    safe = [
+        one for one in commands if judge(Action.shell(one), POLICY, person=True).level is Level.SAFE
+    ]
     return safe, len(commands)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -31,6 +32,8 @@ def test_the_breaker_opens_for_a_time() -> None:
     broken = Usage("shop", failures=3, failed_at=NOON)
     limits = Limits()
     assert "operator limits reset shop" in limits.refusal(broken, NOON)
+    both = replace(broken, running=("mend",))
+    assert limits.refusal(both, NOON) == limits.refusal_in_turn(both, NOON) != limits.busy(both)
     assert "before 12:15:00 UTC" in limits.refusal(broken, NOON)
     just_before = NOON + timedelta(seconds=limits.pause_s - 1)
     assert limits.refusal(broken, just_before)

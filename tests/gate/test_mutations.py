@@ -19,7 +19,7 @@ POLICY = Policy()
 
 def level_of(command: str) -> Level:
     """What the gate thinks of a command line."""
-    return judge(Action.shell(command), POLICY).level
+    return judge(Action.shell(command), POLICY, person=True).level
 
 
 @pytest.mark.parametrize("command", HARMLESS)
@@ -62,6 +62,6 @@ def test_noise_around_it_makes_no_crash(command: str, before: str, after: str) -
 
 @given(st.text(max_size=500))
 def test_any_text_gets_a_verdict(text: str) -> None:
-    verdict = judge(Action.shell(text), POLICY)
+    verdict = judge(Action.shell(text), POLICY, person=True)
     assert verdict.rules
     assert verdict.explanation

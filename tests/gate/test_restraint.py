@@ -18,7 +18,7 @@ from operator_protocols.domain.permit import ApprovalState, Permit
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
-from operator_sre.gate import Gate, Held, Policy
+from operator_sre.gate import Gate, Held, Policy, came_late
 from operator_sre.gate.restraint import TURN_S_MAX, Restraint
 from operator_sre.gate.session import SCORES
 from operator_sre.store import Store, open_store
@@ -193,6 +193,49 @@ async def test_a_change_does_not_wait_forever(office: _Office) -> None:
     other = _Office(office.store, leaping, office.ticket)
     await other.refused(_act("add_peer"), "another change of 'shop' is running")
     assert TURN_S_MAX <= leaping.monotonic() - begun < TURN_S_MAX + 1
+
+
+async def test_a_change_that_runs_hides_nothing_else_that_refuses(office: _Office) -> None:
+    """Whoever waits for their turn is told at once what no waiting would mend."""
+    await office.do(*[_act("transfer_leader")] * 3, exit_code=1)
+    await office.store.changes.reset("shop", by="ada", reason="")
+    permit = await office.want(_act("add_peer"))
+    assert isinstance(permit, Permit)
+    await office.store.intents.begin(permit, office.limits)
+    other = _Office(office.store, LeapingClock(office.clock.now()), office.ticket)
+    late = await other.want(_act("add_peer"))
+    assert isinstance(late, Result)
+    assert came_late(late)
+    await office.store.sessions.hold("host", score=99, reason="")
+    held = await other.want(_act("add_peer"))
+    assert isinstance(held, Result)
+    assert "in observe until a person says otherwise" in held.stderr
+    assert not came_late(held)
+    other.limits = Limits(changes_per_hour=0, targets_max=9)
+    await other.refused(_act("add_peer"), "within an hour")
+
+
+async def test_who_is_held_in_observe_gets_no_permit_while_another_change_runs(
+    office: _Office,
+) -> None:
+    """People said yes, and somebody else's change began, and the agent was held meanwhile."""
+    office.limits = Limits(targets_max=1)
+    await office.do(_act("add_peer", "node-1"))
+    running = await office.want(_act("add_peer", "node-1"))
+    assert isinstance(running, Permit)
+    waiting = asyncio.ensure_future(office.want(_act("add_peer", "node-2")))
+    await office.clock.asleep()
+    await office.store.intents.begin(running, office.limits)
+    await office.store.sessions.hold("host", score=99, reason="")
+    (request,) = office.store.approvals.find(states=[ApprovalState.PENDING])
+    yes, bob = ApprovalState.APPROVED, Actor("bob", "user")
+    await office.store.approvals.decide(request.id, yes, by=bob, reason="", version=1)
+    while not waiting.done():
+        office.clock.advance(1.0)
+        await asyncio.sleep(0)
+    refused = waiting.result()
+    assert isinstance(refused, Result)
+    assert "in observe until a person says otherwise" in refused.stderr
 
 
 async def test_too_many_targets_are_asked_about(office: _Office) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from operator_protocols.domain.entry import Actor, Draft, Kind
-from operator_protocols.domain.permit import Approval, ApprovalState
+from operator_protocols.domain.permit import Approval, ApprovalState, Binding
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import AuthorityError, ConflictError
 from operator_protocols.ports import Approvals, Clock, Journal, PermissionChecker
@@ -88,6 +88,13 @@ class Asking:
                 approval.id, state, by=OPERATOR, reason=reason, version=approval.version
             )
         return self.approvals.get(approval.id) or approval
+
+    def allows(self, binding: Binding, run: str) -> bool:
+        """Whether a yes of this run is there for exactly this, in time, that nobody has used."""
+        return bool(run) and any(
+            known.binding == binding and not known.permit and self._counts(known)
+            for known in self.approvals.find(states=(ApprovalState.APPROVED,), run=run)
+        )
 
     async def _asked_before(self, wanted: Approval) -> Approval | None:
         """A request of this run that still counts for exactly this; all others are ended.

@@ -11,7 +11,10 @@ from operator_protocols.domain.permit import Approval
 from operator_protocols.domain.session import session_of
 from operator_protocols.domain.verdict import Level, Risk, Verdict
 
-__all__ = ["Grant", "GrantedCapabilities", "LocalPermissions", "Role"]
+__all__ = ["PERSON", "Grant", "GrantedCapabilities", "LocalPermissions", "Role"]
+
+# What kind of requester a person is; all others are agents or machines.
+PERSON = "user"
 
 
 class Role(StrEnum):
@@ -26,14 +29,15 @@ class Role(StrEnum):
 class LocalPermissions:
     """Everybody may everything, unless people have roles: then whoever has none is a viewer.
 
-    A machine that watches may always ask; a person has to be known, and more than a viewer.
+    A machine that watches may always ask; a person has to be known, and more than a viewer, and
+    so has whoever lets an agent ask in their name.
     """
 
     roles: Mapping[str, Role] = field(default_factory=dict)
 
     def may_request(self, requester: Actor, verdict: Verdict) -> str:
         """Whether they may have this action done."""
-        if requester.type != "user" or verdict.level is Level.SAFE:
+        if not _in_a_name(requester) or verdict.level is Level.SAFE:
             return ""
         if self._role(requester.id) is Role.VIEWER:
             return f"{requester.id!r} is a viewer and may have nothing changed."
@@ -55,6 +59,11 @@ class LocalPermissions:
 
     def _role(self, person: str) -> Role:
         return self.roles.get(person, Role.VIEWER) if self.roles else Role.ADMIN
+
+
+def _in_a_name(requester: Actor) -> bool:
+    """Whether a person asks, at a keyboard of theirs or through an agent that they run there."""
+    return requester.type == PERSON or requester.agent.startswith(f"{requester.id}@")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from operator_protocols.domain.action import SHELL, Action
 from operator_protocols.domain.verdict import Level, Risk, Rule, Verdict
+from operator_sre.gate.deciding import FOR_PEOPLE, decides
 from operator_sre.gate.grammar.reading import Finding, name_of, read
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.shell import parse
@@ -22,6 +23,7 @@ _RULES = {
     "?": ("secrets", Risk.MEDIUM),
     "!": ("destroys_or_runs_code", Risk.HIGH),
     "~": ("changes", Risk.MEDIUM),
+    ">": ("egress", Risk.MEDIUM),
     "": ("unproven", Risk.MEDIUM),
 }
 _SUDO = Rule("sudo", Level.REVIEW, "It runs as another user, so a person has to see it.")
@@ -29,14 +31,19 @@ _SUDO_CHANGE = Rule("sudo_change", Level.BLOCKED, "It changes the system as anot
 _NO_VENV = Rule("venv", Level.REVIEW, "By its name it is no virtual environment.")
 _PASSES = Rule("passes", Level.REVIEW, "It is given variables of the operator's environment.")
 _VENV = re.compile(r"(?:/(?!\.\.?/)[^/]+)*/(?:\.venv|venv|env|virtualenv)")
+_MARKS = frozenset(_RULES) - {""}
 WORDS_MAX = 24
 
 
-def judge(action: Action, policy: Policy) -> Verdict:
-    """What the gate thinks of an action. The strictest rule wins; what is unknown is REVIEW."""
+def judge(action: Action, policy: Policy, *, person: bool = False) -> Verdict:
+    """What the gate thinks of an action. The strictest rule wins; what is unknown is REVIEW.
+
+    `person`: a person asks for it, who may reach more hosts than an agent, and who may decide what
+    the operator does.
+    """
     if action.tool != SHELL:
         return judge_tool(action, policy)
-    return _judge_command(action, policy)
+    return _judge_command(action, policy, person=person)
 
 
 def warm(policy: Policy) -> None:
@@ -45,25 +52,30 @@ def warm(policy: Policy) -> None:
     policy.book.warm()
 
 
-def safer(action: Action, policy: Policy) -> str:
+def safer(action: Action, policy: Policy, *, person: bool = False) -> str:
     """What would make a command SAFE, where leaving one word out does."""
     script = parse(action.command)
     if script.trouble or len(script.commands) != 1 or len(script.commands[0].words) > WORDS_MAX:
         return ""
-    if judge(action, policy).level is Level.SAFE:
+    if judge(action, policy, person=person).level is Level.SAFE:
         return ""
     simple = script.commands[0]
     for index, word in enumerate(simple.words[1:], start=1):
         rest = (*simple.words[:index], *simple.words[index + 1 :])
-        if word.text.startswith("-") and not _unsafe(rest, action, policy):
+        if word.text.startswith("-") and not _unsafe(rest, _scene(action, policy, person=person)):
             return f"Without {word.text} this only reads."
     return ""
 
 
-def _unsafe(words: Sequence[object], action: Action, policy: Policy) -> bool:
+def _scene(action: Action, policy: Policy, *, person: bool) -> Scene:
+    reaches = policy.reaches_for_person if person else policy.reaches
+    anywhere = policy.book.egress.leads_anywhere(person=person)
+    return Scene(policy.secrets, reaches, anywhere, action.cwd)
+
+
+def _unsafe(words: Sequence[object], scene: Scene) -> bool:
     from operator_sre.gate.grammar.words import Script, Simple
 
-    scene = Scene(policy.secrets, policy.reaches, cwd=action.cwd)
     simple = Simple(tuple(words))  # type: ignore[arg-type]
     return any(one.reason for one in read(Script((simple,)), scene, tables()))
 
@@ -72,9 +84,9 @@ _RISKS = tuple(Risk)
 _LEVELS = tuple(Level)
 
 
-def _judge_command(action: Action, policy: Policy) -> Verdict:
+def _judge_command(action: Action, policy: Policy, *, person: bool) -> Verdict:
     script = parse(action.command)
-    scene = Scene(policy.secrets, policy.reaches, cwd=action.cwd)
+    scene = _scene(action, policy, person=person)
     findings = read(script, scene, tables())
     rules: dict[tuple[str, str], Rule] = {}
     risks, reversible = {Risk.LOW}, None
@@ -84,6 +96,9 @@ def _judge_command(action: Action, policy: Policy) -> Verdict:
         rules["venv", ""] = _NO_VENV
     if action.passes:
         rules["passes", ""] = _PASSES
+    if not person and decides(action.command, script, findings):
+        rules["for_people", ""] = FOR_PEOPLE
+        risks.add(Risk.CRITICAL)
     for finding in findings:
         spoken = _speaking(finding, policy)
         for one in spoken:
@@ -144,7 +159,7 @@ def _add_rules(
 
 
 def _mark(reason: str) -> str:
-    return reason[0] if reason[:1] in ("?", "!", "~") and reason else ""
+    return reason[0] if reason[:1] in _MARKS else ""
 
 
 def _rank(rule: Rule) -> int:

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from operator_protocols.domain.action import Action, Result
+from operator_protocols.domain.action import SHELL, Action, Result
+from operator_protocols.domain.category import ErrorCategory
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState, Binding, Permit
 from operator_protocols.domain.standing import StandingRule
@@ -23,18 +24,21 @@ from operator_protocols.ports import (
 )
 from operator_sre.codec import to_json
 from operator_sre.gate.approvals import PERMIT_S, Answering, Asking, Terms, usable_until
-from operator_sre.gate.authority import GrantedCapabilities, LocalPermissions
+from operator_sre.gate.authority import PERSON, GrantedCapabilities, LocalPermissions
 from operator_sre.gate.course import Course, Way
 from operator_sre.gate.judge import judge
 from operator_sre.gate.policy import Policy
 from operator_sre.gate.policy.rule import Decision
 from operator_sre.gate.restraint import Held
 from operator_sre.gate.standing import Standing
+from operator_sre.gate.turns import refused_as_busy
 
 __all__ = ["Gate", "Held", "Restrain"]
 
 TOKEN_BYTES = 32
 UNKNOWN = "unknown"
+# Only a change of the policy would let it run.
+_DENIED = {"error_category": ErrorCategory.POLICY_DENIED.value}
 Restrain = Callable[[Verdict, str, str], Awaitable[Held | None]]
 log = logging.getLogger(__name__)
 
@@ -82,9 +86,12 @@ class Gate:
     restrain: Restrain | None = None
     token: Callable[[], str] = _token
 
-    def judge(self, action: Action) -> Verdict:
-        """What the gate thinks of an action, under the policy as it is now. Pure."""
-        return judge(action, self.policy())
+    def judge(self, action: Action, requester: Actor | None = None) -> Verdict:
+        """What the gate thinks of an action, under the policy as it is now. Pure.
+
+        Without a requester it is an agent that wants it.
+        """
+        return judge(action, self.policy(), person=_is_person(requester))
 
     async def permit(
         self,
@@ -101,6 +108,11 @@ class Gate:
         Without a requester it is the monitor that wants it, through the ticket's worker. What
         belongs to no ticket names its subject, and a step of a workflow its run and claim.
         """
+        if verdict.action.tool == SHELL and not _is_person(requester):
+            # It may have been judged for a person, who gets more than an agent.
+            again = self.judge(verdict.action)
+            if again.policy_digest == verdict.policy_digest:  # else it is superseded, further on
+                verdict = max(verdict, again, key=lambda one: one.level)
         case = _case(verdict, ticket, requester, subject)
         if ticket is None:
             case = replace(case, run=run, epoch=epoch)
@@ -112,13 +124,25 @@ class Gate:
             return await self._mint_now(case, course.rule)
         if course.way is Way.ASKS:
             return await self._ask(case, course.why)
-        return self._refuse(case, course.why)
+        refused = self._refuse(case, course.why)
+        if course.way is Way.HELD and held.busy:
+            return refused_as_busy(verdict, course.why)
+        return replace(refused, data=_DENIED) if course.way is Way.NEVER else refused
 
     def foresee(
         self, verdict: Verdict, requester: Actor, held: Held | None = None, *, subject: str = ""
     ) -> Course:
         """What would come of asking for a permit now, outside a ticket. Writes nothing."""
         return self._course(_case(verdict, None, requester, subject), held or Held())
+
+    def allowed(self, verdict: Verdict, ticket: Ticket) -> bool:
+        """Whether people said yes to exactly this in this run, and nobody has used it yet."""
+        asking = Asking(self.approvals, self.journal, self.clock, self.terms)
+        return asking.allows(self._binding(verdict), ticket.run)
+
+    def outdated(self, permit: Permit) -> bool:
+        """Whether the rules or the target are not those any more that a permit is for."""
+        return self._binding(self.judge(permit.action)).digest != permit.binding
 
     def _course(self, case: _Case, held: Held) -> Course:
         verdict, policy = case.verdict, self.policy()
@@ -188,13 +212,14 @@ class Gate:
     async def _changed(self, case: _Case, approval: Approval) -> str:
         """What is not as it was when people were asked. The last look before a permit is given."""
         held = await self._held(case)
-        if held.refuse:
+        # Whose turn it is says nothing of what people were asked; it is seen to when it begins.
+        if held.refuse and not held.busy:
             return held.refuse.rstrip(".")
         answering = Answering(self.approvals, self.permissions, self.terms)
         refusal = self._forbidden(case) or answering.refusal(approval, approval.approvers)
         if refusal:
             return refusal.rstrip(".")
-        now = self.judge(case.verdict.action)
+        now = self.judge(case.verdict.action, case.requester)
         if now != case.verdict:
             return "the policy changed meanwhile"
         if self._binding(now) != approval.binding:
@@ -266,6 +291,10 @@ def _case(verdict: Verdict, ticket: Ticket | None, requester: Actor | None, subj
         return _Case(verdict, _known(requester, ""), subject)
     known = _known(requester, ticket.worker)
     return _Case(verdict, known, ticket.subject, ticket.id, ticket.run, ticket.epoch)
+
+
+def _is_person(requester: Actor | None) -> bool:
+    return requester is not None and requester.type == PERSON
 
 
 def _known(requester: Actor | None, worker: str) -> Actor:

@@ -24,12 +24,14 @@ TURN_S_MAX = 30.0
 class Held:
     """Why something does not run by itself: refused at once, or a person has to be asked.
 
-    `session` is that of an agent which has to be held from here on.
+    `session` is that of an agent which has to be held from here on. `busy` when it is refused for
+    nothing but another change that runs.
     """
 
     refuse: str = ""
     ask: str = ""
     session: Session | None = None
+    busy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,12 @@ class Restraint:
             return None
         limits, now = self.limits(), self.clock.now()
         usage = self.changes.usage(subject, limits, now=now)
-        if why := limits.refusal(usage, now):
+        if why := limits.refusal_in_turn(usage, now):
             return Held(refuse=f"Held back: {why}.")
         held = None if self.inside(verdict.action) else self._session(verdict, agent)
+        # Whose turn it is comes last of all that refuses, because it is the one that passes.
+        if not (held and held.refuse) and (why := limits.busy(usage)):
+            return Held(refuse=f"Held back: {why}.", busy=True)
         if held is not None:
             return held
         target = str(verdict.action.arguments.get("target") or verdict.action.target)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from operator_protocols.domain.action import Result
-from operator_protocols.domain.limits import Limits
+from operator_protocols.domain.limits import BUSY, Limits
+from operator_protocols.domain.verdict import Verdict
 from operator_protocols.ports import Changes, Clock
 
-__all__ = ["Turns", "came_late"]
+__all__ = ["Turns", "came_late", "refused_as_busy"]
 
 # How long a change waits for another of the same subject, and how often it looks.
 BUSY_S_MAX, BUSY_POLL_S = 600.0, 0.2
-# What limits say of a change that came while another ran.
-BUSY = "another change of"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,14 @@ class Turns:
         return waited
 
 
+def refused_as_busy(verdict: Verdict, why: str) -> Result:
+    """The refusal of a change against which there is nothing but another one that runs."""
+    return replace(verdict.refusal(why), data={BUSY: True})
+
+
 def came_late(refused: Result) -> bool:
-    """Whether a change was refused only because another one was quicker."""
-    return BUSY in refused.stderr
+    """Whether a change was refused only because another one was quicker.
+
+    Never told by the words: they hold what commands are called and what people say.
+    """
+    return refused.data.get(BUSY) is True

@@ -44,7 +44,10 @@ SLOW = ["echo {" + "," * 4080, "cat " + "[" * 4000, "cat " + "*a" * 2000, "cat /
 
 def is_safe(command: str) -> bool:
     """Whether it would run without a person."""
-    return judge(replace(Action.shell(command), cwd="/srv/app"), POLICY).level is Level.SAFE
+    return (
+        judge(replace(Action.shell(command), cwd="/srv/app"), POLICY, person=True).level
+        is Level.SAFE
+    )
 
 
 @every("command", PLACES)

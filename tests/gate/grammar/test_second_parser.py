@@ -65,7 +65,7 @@ def our_names(command: str) -> set[str]:
 @pytest.mark.parametrize("file", TABLES, ids=lambda file: file.stem)
 def test_they_agree_on_every_example(file: Path) -> None:
     def agree(command: str) -> None:
-        assert judge(Action.shell(command), POLICY).level is Level.SAFE
+        assert judge(Action.shell(command), POLICY, person=True).level is Level.SAFE
         assert names_of_the_other(command) <= our_names(command)
 
     expect_each(((command,) for command in safe_in(file)), agree)
@@ -82,5 +82,5 @@ joint = st.sampled_from([" | ", " ; ", " && ", " || ", "\n", " 2>/dev/null | ", 
 @given(st.lists(st.deferred(harmless), min_size=2, max_size=4), joint)
 def test_they_agree_on_chains(commands: list[str], between: str) -> None:
     chain = between.join(commands)
-    if judge(Action.shell(chain), POLICY).level is Level.SAFE:
+    if judge(Action.shell(chain), POLICY, person=True).level is Level.SAFE:
         assert names_of_the_other(chain) <= our_names(chain)

@@ -49,18 +49,18 @@ BLOCKED = [
 
 @every("command", SAFE)
 def test_what_only_reads_is_not_spoken_of(command: str) -> None:
-    verdict = judge(Action.shell(command), Policy())
+    verdict = judge(Action.shell(command), Policy(), person=True)
     assert verdict.level is Level.SAFE, verdict.explanation
 
 
 @every("command", REVIEW)
 def test_what_changes_something_is_for_a_person(command: str) -> None:
-    assert judge(Action.shell(command), Policy()).level is Level.REVIEW
+    assert judge(Action.shell(command), Policy(), person=True).level is Level.REVIEW
 
 
 @every("command", BLOCKED)
 def test_what_destroys_or_steals_never_runs(command: str) -> None:
-    assert judge(Action.shell(command), Policy()).level is Level.BLOCKED
+    assert judge(Action.shell(command), Policy(), person=True).level is Level.BLOCKED
 
 
 def test_the_compiled_rules_are_those_that_are_written() -> None:
@@ -85,13 +85,13 @@ def test_every_rule_says_why_and_shows_it(rule: PolicyRule) -> None:
 @every("rule", [rule for rule in RULES if rule.level is Level.BLOCKED])
 def test_every_blocked_example_is_blocked_as_a_whole(rule: PolicyRule) -> None:
     for line in rule.match:
-        assert judge(Action.shell(line), Policy()).level is Level.BLOCKED, line
+        assert judge(Action.shell(line), Policy(), person=True).level is Level.BLOCKED, line
 
 
 @every("rule", [rule for rule in RULES if rule.level is Level.REVIEW])
 def test_every_review_example_is_review_as_a_whole(rule: PolicyRule) -> None:
     for line in rule.match:
-        assert judge(Action.shell(line), Policy()).level is Level.REVIEW, line
+        assert judge(Action.shell(line), Policy(), person=True).level is Level.REVIEW, line
 
 
 def test_expressions_mean_the_same_to_both_libraries() -> None:

@@ -20,6 +20,7 @@ ADDED: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"paths": {"write": ["/srv/x"]}}, {"writable path": "looser"}),
     ({"tools": {"read_file": "require"}}, {"tool read_file": "tighter"}),
     ({"egress": {"deny": ["x"]}}, {"egress deny": "tighter"}),
+    ({"egress": {"people": ["*", "x"]}}, {"people egress": "looser"}),
     ({"egress": {"scripts": ["x:443"]}}, {"script egress": "looser"}),
     ({"services": {"deny": ["x"]}}, {"service deny": "tighter"}),
     ({"approval": {"critical": "deny"}}, {"approval critical": "tighter"}),

@@ -31,6 +31,7 @@ CHANGES: dict[str, list[object]] = {
     "boundary_tools": [frozenset(), frozenset({"restart_node", "shell"})],
     "boundary_targets": [frozenset(), frozenset({"node-1"}), frozenset({"node-1node-2"})],
     "auto": [frozenset(), frozenset(Risk)],
+    "hosts": [frozenset({"db.example.com"}), frozenset({"a", "b"})],
     "book": [Rulebook(), msgspec.structs.replace(built_in(), sensitive=())],
 }
 SPEC_CHANGES: dict[str, list[object]] = {
@@ -48,6 +49,7 @@ SPEC_CHANGES: dict[str, list[object]] = {
     "timeout_s": [1.0],
     "settle_s": [1.0],
     "ends": [("process_dead",)],
+    "plans": [("node_down",)],
 }
 
 
@@ -83,6 +85,7 @@ def test_a_policy_is_strict_unless_it_is_told_otherwise() -> None:
     assert (policy.mode, policy.profile) == (Mode.OBSERVE, Profile.STANDARD)
     assert policy.boundary_tools == policy.boundary_targets == frozenset()
     assert policy.tools == ()
+    assert policy.hosts == frozenset()
     assert policy.tool("restart_node") is None
 
 

@@ -12,12 +12,14 @@ One table for each command:
       not: [sort -o out app.log]
 
 Options: `-abc` are flags, each of its own; `-n:KIND` has a value, `-n[:KIND]` one that is glued to
-it; `--name`, `--name=KIND`, `--name[=KIND]` the same in long; `-#` is a number such as `-20`. With
+it, `-n[:~KIND]` one that may be the next word as well, unless that begins with a dash or a plus;
+`--name`, `--name=KIND`, `--name[=KIND]` the same in long; `-#` is a number such as `-20`. With
 `style: words` an option is a whole word after one dash, as in `-name`, `-name:KIND`.
 Operands: kinds, the last with `*`, `+` or `?`. A sub-command under `commands` takes the options of
 its parents as well. `given: {-e: file*, -r&-e: tree*}` has the operands for when those options are
 there; the first that fits counts. An option with two values is `--arg:text,text`; `here*` is a tree
-that is the working directory where none is named.
+that is the working directory where none is named. `server` is whom it asks in public, and
+`asks: {-o: HOST}` whom it asks with an option only.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ __all__ = ["compile_tables", "examples", "sources", "tables_in"]
 FOLDER = Path(__file__).parent
 _KEYS = {
     *("also", "options", "operands", "given", "commands", "changes", "needs", "words", "style"),
-    *("about", "reveals", "network", "star", "loose", "sends", "safe"),
+    *("about", "reveals", "network", "server", "asks", "follows", "star", "loose", "sends", "safe"),
     "not",
 }
 _SIGNS = ("network", "star", "loose", "sends")
@@ -111,7 +113,9 @@ def _tool(name: str, table: Table, above: Mapping[str, str], style: str) -> dict
         for key, body in table.get("commands", {}).items()
         for one in (*str(key).split(), *(body or {}).get("also", ()))
     }
-    made |= {key: table[key] for key in ("words", "about", "reveals") if key in table}
+    made["asks"] = _spread(table.get("asks", {}))
+    made["follows"] = str(table.get("follows", "")).split()
+    made |= {key: table[key] for key in ("words", "about", "reveals", "server") if key in table}
     made |= {key: table[key] == "true" for key in _SIGNS if key in table}
     _prove(name, made, {**above, **options})
     return {key: value for key, value in made.items() if value or key == "operands"}
@@ -119,7 +123,12 @@ def _tool(name: str, table: Table, above: Mapping[str, str], style: str) -> dict
 
 def _prove(name: str, made: Mapping[str, Any], options: Mapping[str, str]) -> None:
     """Refuse what would silently never match."""
-    listed = [*made["needs"], *(one for key in made["given"] for one in key.split("&"))]
+    listed = [
+        *made["needs"],
+        *made["asks"],
+        *(one for one in made["follows"] if one != "*"),
+        *(one for key in made["given"] for one in key.split("&")),
+    ]
     for option in listed:
         if option not in options:
             raise ValueError(f"{name}: {option} is not among its options")
@@ -131,7 +140,7 @@ def _prove(name: str, made: Mapping[str, Any], options: Mapping[str, str]) -> No
 
 
 def _kinds_in(text: str) -> list[str]:
-    plain = text.lstrip("?").rstrip("*+?")
+    plain = text.lstrip("?~").rstrip("*+?")
     if not plain or plain[0] in "(/":
         return []
     return [one for part in plain.split(",") for one in part.split("|")]

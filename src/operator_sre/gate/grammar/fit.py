@@ -17,6 +17,8 @@ __all__ = ["fit"]
 # Operands that are a command of their own: as words, as one line, as words that more are added to.
 # Those set variables for what they run, as the shell does.
 _SETTING = frozenset({"env", "sudo", "doas"})
+# To those, a path is a text like any other.
+_SAYING = frozenset({"echo", "printf", "basename", "dirname"})
 _TELLING = frozenset({"--version", "--help", "-V"})
 _COMMANDS = frozenset({"command", "line", "command+"})
 _FIND_ACTS = (
@@ -41,11 +43,19 @@ def fit(name: str, tool: Tool, words: Sequence[Word], scene: Scene) -> str:
     if tool.reveals:
         scene.sensitive.append(name)
         return f"?{tool.reveals}"
-    if tool.words:
-        return _in_language(tool, words, scene)
     if name == "ps" and _read_again(words):
         return "?ps may read these words again without their dashes, and e shows the environment."
-    return _Fitting(name, tool, scene).all(words)
+    if tool.words:
+        reason = _in_language(tool, words, scene)
+    else:
+        reason = _Fitting(name, tool, scene).all(words)
+    return reason or ("" if name in _SAYING else _visited(words, scene))
+
+
+def _visited(words: Sequence[Word], scene: Scene) -> str:
+    """Why it must not look where the host is asked that a path names, whatever kind that is."""
+    paths = (one.text for one in words if one.text[:1] == "/")
+    return next(filter(None, map(scene.visit, paths)), "")
 
 
 def _read_again(words: Sequence[Word]) -> bool:
@@ -252,8 +262,9 @@ class _Fitting:
     def _valued(self, option: str, kind: str) -> str:
         """An option as a word of its own; its value, if it has one, is the next."""
         self._seen.add(option)
-        if not kind or kind[0] == "?":
+        if not kind or (kind[0] == "?" and not self._takes_next(kind)):
             return ""
+        kind = kind.lstrip("?~")
         for one in kind.split(",") if kind[0] not in "(/" else (kind,):
             if self._at >= len(self._words):
                 return f"{option} has no value."
@@ -264,6 +275,11 @@ class _Fitting:
             if reason := self._checked(one, value) or self._several(value):
                 return reason
         return ""
+
+    def _takes_next(self, kind: str) -> bool:
+        """True when a value that may be glued may as well be the next word, and is."""
+        rest = self._words[self._at : self._at + 1]
+        return kind[1:2] == "~" and bool(rest) and rest[0].text[:1] not in ("-", "+")
 
     def _several(self, word: Word) -> str:
         """A glob may turn into more words than one, of which the others are files to be read."""
@@ -277,7 +293,7 @@ class _Fitting:
         self._seen.add(name)
         if not equals:
             return "" if kind[0] == "?" else self._valued(name, kind)
-        return self._glued(kind.lstrip("?"), word, value)
+        return self._glued(kind.lstrip("?~"), word, value)
 
     def _glued(self, kind: str, word: Word, value: str) -> str:
         """A value in the same word as its option, which therefore is no option itself."""
@@ -302,8 +318,8 @@ class _Fitting:
             if kind:
                 value = text[at + 1 :]
                 if value:
-                    return self._glued(kind.lstrip("?"), word, value)
-                return "" if kind[0] == "?" else self._valued(option, kind)
+                    return self._glued(kind.lstrip("?~"), word, value)
+                return self._valued(option, kind)
         return ""
 
     def _strange(self, option: str) -> str:
@@ -372,10 +388,31 @@ class _Fitting:
             return f"{self._name} would send out what it reads."
         if self._tool.needs and not self._seen.intersection(self._tool.needs):
             return f"{self._name} only reads with {' or '.join(self._tool.needs[:3])}."
-        networked = self._tool.network or any(one.network for one in self._above)
-        if networked and not self._scene.network:
-            self._scene.network.append(f"the server of {self._name.split(' ')[0]}")
+        return self._outside() if self._networked() else ""
+
+    def _networked(self) -> bool:
+        return self._tool.network or any(one.network for one in self._above)
+
+    def _outside(self) -> str:
+        """Why it must not speak to whom it speaks to although no argument names them."""
+        scene, tools = self._scene, (self._tool, *reversed(self._above))
+        if not scene.anywhere and any(map(self._follows, tools)):
+            return f">{self._name} would follow the answer to whichever host it names."
+        server = next((one.server for one in tools if one.server), "") or self._asked(tools)
+        telling = self._seen.intersection(_TELLING) or self._name.endswith((" version", " help"))
+        if server and not telling:
+            return scene.reach(server)
+        if not scene.network:
+            scene.network.append(f"the server of {self._name.split(' ')[0]}")
         return ""
+
+    def _asked(self, tools: Sequence[Tool]) -> str:
+        """Whom it asks because of its options."""
+        asked = (one.asks[option] for one in tools for option in one.asks if option in self._seen)
+        return next(asked, "")
+
+    def _follows(self, tool: Tool) -> bool:
+        return "*" in tool.follows or not self._seen.isdisjoint(tool.follows)
 
 
 def _known(sentence: str) -> str:

@@ -29,6 +29,14 @@ _HOST = re.compile(
     r"|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?)"
     r"(?::[A-Za-z0-9_]+)?(?:/[0-9]+)?"
 )
+# What a name is asked for; none of these words is a name that is looked up.
+_DNS_TYPES = frozenset(
+    {
+        *("a", "aaaa", "any", "axfr", "caa", "cds", "cdnskey", "ch", "cname", "dnskey", "ds", "hs"),
+        *("https", "in", "loc", "mx", "naptr", "ns", "nsec", "nsec3", "ptr", "rrsig", "soa", "spf"),
+        *("srv", "sshfp", "svcb", "tlsa", "txt"),
+    }
+)
 _DNS_OPTION = re.compile(r"\+[a-z0-9=./:]+")
 _URL = re.compile(
     r"(?:(https?|telnet)://)?((?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.*-]+)(?::[A-Za-z0-9_]+)?)"
@@ -40,12 +48,38 @@ _METADATA = re.compile(
 )
 _METADATA_ADDRESSES = frozenset({"100.100.100.200", "fd00:ec2::254", "192.0.0.192"})
 _ADDRESS = re.compile(r"[0-9a-fx.:]*[0-9][0-9a-fx.:]*")
+_PUBLIC_REGISTRY = "docker.io"
+_FETCHED = re.compile(r"(?i)https?://")
+_INTERFACE = re.compile(r"(?:if!)?[a-z][a-z0-9-]{0,14}(?:[.:]\d{1,4})?|\d{1,9}")
+_BLANKS = re.compile(r"[\s()]+")
+# The network protocols and ports that lsof shows, and the host between them.
+_INET = re.compile(
+    r"(?i)[46]?(?:tcp|udp|udplite|sctp)?(?:@(\[[0-9a-f:.]+\]|[^\s:@\[\]]+))?(?::[\w,-]*)?"
+)
+# Words and signs of a filter of ss, and ports.
+_SOCKETS = re.compile(
+    r"[=!<>&|,*]+|:[\w*-]+|/\S*|\d+|\*:[\w*]+"
+    r"|(?:state|exclude|dst|src|dport|sport|and|or|not|eq|ne|neq|gt|lt|ge|le|geq|leq|autobound)"
+    r"|(?:all|connected|synchronized|bucket|big|established|syn-sent|syn-recv|fin-wait-[12]"
+    r"|time-wait|closed?|close-wait|last-ack|listen(?:ing)?|closing|unconnected|estab)"
+    r"|[ds]port[=<>!]+:?\w+|dev|fwmark|cgroup"
+)
+_BRACKETED = re.compile(r"\[([^\[\]]*)\](?:/\d+)?(?::[\w*-]+)?")
 # Answers that are full of secrets, and questions that hold one.
 _REVEALING = re.compile(
     r"(?i)/actuator/(?:env|heapdump|configprops|httptrace|threaddump)|/debug/pprof/heap"
     r"|/\.(?:env|git)"
     r"|[?&](?:(?:access_|auth_)?token|api_?key|key|password|passwd|secret|sig|signature)="
 )
+# Addresses inside of an address, and what is asked for in the words of those who ask others.
+UNQUOTED_MAX = 4
+_NESTED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+([^/?#&\s\"',;]+)")
+_ASKED_FOR = re.compile(
+    r"(?i)(?:[?&;](?:target|url|uri|host(?:name)?|addr(?:ess)?|dest(?:ination)?|dst|server|endpoint"
+    r"|remote|proxy|peer|domain|site|feed|callback|redirect|link|name)=|/agent/join/)"
+    r"(?![a-z][a-z0-9+.-]*:/)/*([^/?#&\s\"',;]+)"
+)
+_IMAGES = re.compile(r"/images/search\b")
 # Kinds of things in a cluster whose contents are secret, as people shorten them.
 _SECRET_KINDS = re.compile(r"(?i)(?:[a-z]*secrets?|[a-z]*tokens?|oauthclients?)(?:[./].*)?")
 # Variables that every process has and that say nothing secret.
@@ -156,12 +190,24 @@ def _path(word: Word, scene: Scene) -> str:
     """A path of which only the name and what is known of it are shown, whichever it is."""
     if "watchdog" in word.text:
         return "!Opening a watchdog starts the time until the machine is reset."
-    return _UNKNOWN.format("a path") if _hidden(word) else ""
+    return _UNKNOWN.format("a path") if _hidden(word) else scene.visit(word.text)
 
 
 def _public(word: Word, scene: Scene) -> str:
     """A file of which only what is public is shown, such as a certificate."""
     return _path(word, scene)
+
+
+def _certificate(word: Word, scene: Scene) -> str:
+    """A public file as openssl opens it: what has a scheme is fetched or asked of a device."""
+    if not word.opaque and _FETCHED.match(word.text):
+        if scene.anywhere:
+            return _url(word, scene)
+        scene.network.append(word.text.split("/")[2])
+        return ">openssl would fetch it, and follow the answer to whichever host it names."
+    if ":" in word.text.partition("/")[0]:
+        return f"{_shown(word)} is not a file, but something that openssl opens."
+    return _public(word, scene)
 
 
 def _null(word: Word, scene: Scene) -> str:
@@ -181,15 +227,27 @@ def _host(word: Word, scene: Scene) -> str:
     return scene.reach(word.text)
 
 
+def _lookup(word: Word, scene: Scene) -> str:
+    """A host that is looked up as it is written, so that a port would be part of its name."""
+    if not word.opaque and (":" in word.text or "/" in word.text) and not _is_address(word.text):
+        return f"{_shown(word)} is not a host."
+    return _host(word, scene)
+
+
 def _dns(word: Word, scene: Scene) -> str:
     """What dig is told: names, types, +options, @servers."""
     if word.opaque:
         return _UNKNOWN.format("a name")
     if word.text[:1] == "@":
-        return _host(Word(word.text[1:]), scene)
+        return _lookup(Word(word.text[1:]), scene)
     if word.text[:1] == "+":
-        return "" if _DNS_OPTION.fullmatch(word.text) else f"{_shown(word)} is no option."
-    return "" if word.text == "." else _host(word, scene)
+        if not _DNS_OPTION.fullmatch(word.text):
+            return f"{_shown(word)} is no option."
+        option, _, value = word.text.partition("=")
+        return _lookup(Word(value), scene) if value and "+domain".startswith(option) else ""
+    if word.text == "." or word.text.lower() in _DNS_TYPES:
+        return ""
+    return _lookup(word, scene)
 
 
 def _url(word: Word, scene: Scene) -> str:
@@ -209,7 +267,22 @@ def _url(word: Word, scene: Scene) -> str:
         return "?The answer, or the question, holds secrets."
     if parsed[1] == "telnet" and scene.fed:
         return "It would send out what it reads."
-    return scene.reach(host)
+    asked = (scene.reach(one) for one in (host, *_relayed(word.text, parsed.start(2))))
+    return next(filter(None, asked), "")
+
+
+def _relayed(url: str, begin: int) -> list[str]:
+    """The hosts inside of an address: whoever is asked may ask them for us."""
+    text = url[begin:]
+    found: list[str] = []
+    for _ in range(UNQUOTED_MAX):  # each who passes it on may take one layer off
+        found += _NESTED.findall(text)
+        found += [one for one in _ASKED_FOR.findall(text) if "." in one or ":" in one]
+        found += [_PUBLIC_REGISTRY] if _IMAGES.search(text) else []
+        if (plain := unquote(text)) == text:
+            break
+        text = plain
+    return list(dict.fromkeys(found))
 
 
 def _hands_out_credentials(host: str) -> bool:
@@ -235,6 +308,78 @@ def _pinned(word: Word, scene: Scene) -> str:
     if any(map(_hands_out_credentials, address.split(","))):
         return f"?{address} may hand out credentials of the machine."
     return scene.reach(address)
+
+
+def _image(word: Word, scene: Scene) -> str:
+    """An image of a container in a registry, which is its first part if that looks like a host."""
+    if word.opaque or not _NAME.fullmatch(word.text):
+        return _UNKNOWN.format("an image")
+    if word.text.startswith(("docker-daemon:", "containers-storage:")):  # it lies on this machine
+        return ""
+    first, _, rest = word.text.removeprefix("docker://").partition("/")
+    named = rest and (first == "localhost" or "." in first or ":" in first)
+    return scene.reach(first if named else _PUBLIC_REGISTRY)
+
+
+def _own(word: Word, scene: Scene) -> str:
+    """An interface, or an address of this machine; a name would be looked up."""
+    if word.opaque:
+        return "" if word.bland else _UNKNOWN.format("an address")
+    if _INTERFACE.fullmatch(word.text) or _is_address(word.text):
+        return ""
+    return _host(word, scene)
+
+
+def _peer(word: Word, scene: Scene) -> str:
+    """A filter that may name a host: NODE@HOST, PROTOCOL@HOST:PORT, PORT,HOST,PORT."""
+    if word.opaque:
+        return "" if word.bland else _UNKNOWN.format("an argument")
+    for text in (*word.text.split("@")[1:], *word.text.split(",")[1:2]):
+        host = text if _is_address(text) else text.partition(":")[0]
+        plain = not host or host.isdigit() or _is_address(host.strip("[]"))
+        if not plain and (reason := scene.reach(host)):
+            return reason
+    return ""
+
+
+def _sockets(word: Word, scene: Scene) -> str:
+    """What ss is to show: a name in it is looked up."""
+    if _hidden(word):
+        return _UNKNOWN.format("an argument")
+    for one in _BLANKS.split(word.text):
+        known = not one or _SOCKETS.fullmatch(one) or _is_end(one)
+        if not known and (reason := scene.reach(one)):
+            return reason
+    return ""
+
+
+def _is_end(text: str) -> bool:
+    """True for one end of a connection as numbers: an address or a network, and maybe a port."""
+    bracketed = _BRACKETED.fullmatch(text)
+    if bracketed:
+        return _is_address(bracketed[1])
+    bare, _, length = text.partition("/")
+    bare, length = (bare, length.partition(":")[0]) if length else (bare, "0")
+    if not length.isdigit():
+        return False
+    return _is_address(bare) or _is_address(bare.rpartition(":")[0])
+
+
+def _inet(word: Word, scene: Scene) -> str:
+    """What lsof is to show of the network: a name in it is looked up."""
+    if word.opaque:
+        return "" if word.bland else _UNKNOWN.format("an argument")
+    parsed = _INET.fullmatch(word.text)
+    host = (parsed[1] or "") if parsed else word.text
+    return "" if not host or _is_address(host.strip("[]")) else scene.reach(host)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _unread(word: Word, scene: Scene) -> str:
@@ -286,11 +431,18 @@ KINDS: dict[str, Check] = {
     "here": _tree,
     "path": _path,
     "public": _public,
+    "certificate": _certificate,
     "null": _null,
     "host": _host,
+    "lookup": _lookup,
     "dns": _dns,
     "url": _url,
     "pinned": _pinned,
+    "image": _image,
+    "own": _own,
+    "peer": _peer,
+    "inet": _inet,
+    "sockets": _sockets,
     "unread": _unread,
     "resource": _resource,
     "script": _script,

@@ -14,7 +14,7 @@ from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.tables import Tables
 from operator_sre.gate.grammar.words import Redirect, Script, Simple, Word
 
-__all__ = ["Finding", "name_of", "read"]
+__all__ = ["COMMANDS_MAX", "Finding", "name_of", "read"]
 
 COMMANDS_MAX = 96
 CLOSE_LOOKS_MAX = 6
@@ -75,7 +75,12 @@ def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
             scene.inner = []
     if waiting:
         found.append(Finding(waiting[-1][0], f"It holds more than {COMMANDS_MAX} commands."))
-    return found
+    return [_moved(one) for one in found] if scene.earlier else found
+
+
+def _moved(found: Finding) -> Finding:
+    """The same in a line that changes its folder; whether before or after it, loops may tell."""
+    return msgspec.structs.replace(found, simple=msgspec.structs.replace(found.simple, moved=True))
 
 
 def name_of(simple: Simple) -> str:
@@ -160,7 +165,9 @@ def _change_directory(words: Sequence[Word], scene: Scene) -> str:
     # Where it fails, or where it is in a sub-shell, what follows runs where it ran before.
     scene.earlier.append(scene.cwd)
     scene.cwd = resolved(words[0].text, scene.cwd)
-    return "It changes its directory too often." if len(scene.earlier) > PLACES_MAX else ""
+    if len(scene.earlier) > PLACES_MAX:
+        return "It changes its directory too often."
+    return scene.visit(".")
 
 
 def _redirect(redirect: Redirect, scene: Scene) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
 from operator_sre.gate.grammar.paths import Secrets, resolved
 from operator_sre.gate.grammar.words import Simple, Word
@@ -15,6 +16,7 @@ __all__ = ["Scene"]
 class Scene:
     """The working directory and the rules of the place; what would be touched is gathered here.
 
+    `reaches` tells whether a host may be spoken to, `anywhere` that all of them may but a few.
     `inner` are commands inside of commands that are still to be looked at. `fed`: what the command
     at hand reads comes from elsewhere than the line itself. `earlier` are directories that it may
     still be in.
@@ -22,6 +24,7 @@ class Scene:
 
     secrets: Secrets
     reaches: Callable[[str], bool]
+    anywhere: bool = False
     cwd: str = "/"
     fed: bool = False
     earlier: list[str] = field(default_factory=list)
@@ -49,7 +52,14 @@ class Scene:
             if self.secrets.holds(place, below=below):
                 self.sensitive.append(place)
                 return f"?{place} may hold secrets."
-        return ""
+        return self.visit(text)
+
+    def visit(self, text: str) -> str:
+        """Why a path must not be touched, because that asks the host it names, or nothing."""
+        parts = resolved(text, self.cwd).split("/", 3)
+        if len(parts) < 3 or not parts[2]:
+            return ""
+        return self.reach(parts[2]) if any(fnmatchcase(one, parts[1]) for one in _HOSTS) else ""
 
     def write(self, word: Word) -> None:
         """Note that a file is written, as far as its name is known."""
@@ -58,9 +68,15 @@ class Scene:
     def reach(self, host: str) -> str:
         """Note that a host is spoken to; why it must not be without a person, or nothing."""
         self.network.append(host)
-        return "" if self.reaches(host) else f"{host} is not a host that may be reached."
+        return "" if self.reaches(host) else _OUTSIDE.format(host)
 
 
+# Where the names of folders are hosts, which are asked for their files when somebody looks.
+_HOSTS = ("net", "afs")
+_OUTSIDE = (
+    ">{} is not among the hosts that may be reached without a person, because even a question"
+    " carries data out; a policy lists them under 'egress: allow'."
+)
 # Where `..` may lead to from a link: what lies there is not told by the text before it.
 _TARGETS = ("", "/etc", "/root", "/run", "/proc/1", "/dev", "/var", "/var/lib")
 

@@ -17,13 +17,15 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     """The read-only forms of one command, or of one sub-command. What is not here is not SAFE.
 
     `options` maps each option to the kind of its value: empty for none, `?kind` where the value has
-    to be glued to it. `operands` are kinds, the last with `*`, `+` or `?`; None when a sub-command
-    has to follow. `given` has other operands for when an option is there. `words` names the little
-    language of all that follows. `needs` lists options of which one has to be there. `star`: none
-    of its options can do harm, so that a glob may turn out to be one. `loose`: what is none of its
-    options is an operand, whatever it looks like. `sends`: it sends out what it reads from its
-    input, which has to be nothing then. `changes` explains well known
-    sub-commands and options that are not read-only; `reveals` what it shows that is secret.
+    to be glued to it, `?~kind` where it may be the next word as well. `operands` are kinds, the
+    last with `*`, `+` or `?`; None when a sub-command has to follow. `given` has other operands for
+    when an option is there. `words` names the little language of all that follows. `needs` lists
+    options of which one has to be there. `star`: none of its options can do harm, so that a glob
+    may turn out to be one. `loose`: what is none of its options is an operand, whatever it looks
+    like. `sends`: it sends out what it reads from its input, which has to be nothing then.
+    `changes` explains well known sub-commands and options that are not read-only; `reveals` what it
+    shows that is secret. `server` is whom it asks in public, `asks` whom because of an option;
+    `follows` are the options with which it goes on to where an answer leads, `*` for always.
     """
 
     options: dict[str, str] = {}
@@ -37,6 +39,9 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     about: str = ""
     reveals: str = ""
     network: bool = False
+    server: str = ""
+    asks: dict[str, str] = {}
+    follows: list[str] = []
     star: bool = False
     loose: bool = False
     sends: bool = False

@@ -35,7 +35,7 @@ class Simple(msgspec.Struct, frozen=True, gc=False):
     """One command with its arguments: what a rule is ever matched against.
 
     `piped`: it reads what another command writes; `told`: that is written in the line itself.
-    `privileged`: it runs as somebody else.
+    `privileged`: it runs as somebody else. `moved`: its line changes the folder somewhere.
     """
 
     words: tuple[Word, ...]
@@ -44,6 +44,7 @@ class Simple(msgspec.Struct, frozen=True, gc=False):
     piped: bool = False
     told: bool = False
     privileged: bool = False
+    moved: bool = False
 
     @property
     def argv(self) -> tuple[str, ...]:

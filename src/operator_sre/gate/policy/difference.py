@@ -39,6 +39,7 @@ def differences(old: Rulebook, new: Rulebook) -> list[Change]:
         *_lists("writable path", old.writable, new.writable, grows=Effect.LOOSER),
         *_lists("egress deny", old.egress.deny, new.egress.deny, grows=Effect.TIGHTER),
         *_lists("egress allow", old.egress.allow, new.egress.allow, grows=Effect.LOOSER),
+        *_lists("people egress", old.egress.people, new.egress.people, grows=Effect.LOOSER),
         *_lists("script egress", old.egress.scripts, new.egress.scripts, grows=Effect.LOOSER),
         *_lists("service deny", old.services.deny, new.services.deny, grows=Effect.TIGHTER),
         *_lists("service allow", old.services.allow, new.services.allow, grows=Effect.LOOSER),

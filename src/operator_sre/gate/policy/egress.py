@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fnmatch import translate
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from operator_protocols.domain.target import Target
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     Address = IPv4Address | IPv6Address
     Network = IPv4Network | IPv6Network
 
-__all__ = ["Egress", "network_of"]
+__all__ = ["Egress", "hosts_of", "network_of"]
 
 _NUMERIC = re.compile(r"(?:0x[0-9a-f]+|[0-9]+)(?:\.(?:0x[0-9a-f]+|[0-9]*))*")
 _PORT = re.compile(r":[0-9a-z_-]+$")
@@ -25,28 +27,55 @@ _PORT = re.compile(r":[0-9a-z_-]+$")
 class Egress(msgspec.Struct, frozen=True, dict=True):
     """Names, patterns of names, addresses and networks: what is denied wins.
 
+    `allow` are the hosts that anybody reaches, `people` those that a person reaches beside them.
     `scripts` are the hosts that a boxed script reaches, each by its name and port; none by default.
     """
 
-    allow: tuple[str, ...] = ("*",)
+    allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
 
-    def reaches(self, host: str) -> bool:
-        """True when a command that only reads may speak to this host by itself."""
+    def reaches(self, host: str, known: Collection[str] = (), *, person: bool = False) -> bool:
+        """True when a command that only reads may speak to this host by itself.
+
+        `known` are hosts, as `hosts_of` tells them, that may be reached although no list has them.
+        """
         name = _bare(host)
         address = _address(name)
         if address is None and _NUMERIC.fullmatch(name):
             return False  # an address in disguise: nobody writes one like this
-        return not _any(self._denied, name, address) and _any(self._allowed, name, address)
+        if _any(self._denied, name, address):
+            return False
+        if name in known or _any(self._allowed, name, address):
+            return True
+        return person and _any(self._for_people, name, address)
+
+    def leads_anywhere(self, *, person: bool = False) -> bool:
+        """True when all hosts may be reached but those that are denied."""
+        return "*" in self.allow or (person and "*" in self.people)
 
     @cached_property
     def _allowed(self) -> tuple[re.Pattern[str], list[Network]]:
         return _sorted_out(self.allow)
 
     @cached_property
+    def _for_people(self) -> tuple[re.Pattern[str], list[Network]]:
+        return _sorted_out(self.people)
+
+    @cached_property
     def _denied(self) -> tuple[re.Pattern[str], list[Network]]:
         return _sorted_out(self.deny)
+
+
+def hosts_of(targets: Iterable[Target]) -> frozenset[str]:
+    """Where these targets answer, and where their commands run."""
+    found: set[str] = set()
+    for target in targets:
+        found.update(map(_bare, (target.host, *target.endpoints)))
+        if target.runs_at.startswith("ssh://"):
+            found.add(_bare(target.runs_at.removeprefix("ssh://")))
+    return frozenset(found - {""})
 
 
 def network_of(text: str) -> Network | None:

@@ -25,7 +25,7 @@ _NO_SECRETS = Secrets(())
 @lru_cache(maxsize=1024)
 def commands_of(line: str) -> tuple[Simple, ...]:
     """Every simple command of a line, and those inside of others."""
-    scene = Scene(_NO_SECRETS, lambda host: True)
+    scene = Scene(_NO_SECRETS, lambda host: True, anywhere=True)
     return tuple(found.simple for found in read(parse(line), scene, tables()))
 
 
@@ -46,7 +46,7 @@ def prove(written: Written, book: Rulebook) -> None:
         matches, others = written.examples[rule.id]
         alone = Index([rule])
         for node in matches:
-            if not _speaks(alone, node.text):
+            if not _speaks(alone, node.text, rule):
                 raise node.error(f"{rule.id!r} does not match its example {node.text[:80]!r}.")
             if rule.level is Level.SAFE and (stricter := _blocked(node.text, book)):
                 raise node.error(
@@ -54,12 +54,14 @@ def prove(written: Written, book: Rulebook) -> None:
                     " loosen that."
                 )
         for node in others:
-            if _speaks(alone, node.word()):
+            if _speaks(alone, node.word(), rule):
                 raise node.error(f"{rule.id!r} matches {node.text[:80]!r}, and should not.")
 
 
-def _speaks(index: Index, line: str) -> bool:
-    return any(index.speaking(simple) for simple in commands_of(line))
+def _speaks(index: Index, line: str, rule: PolicyRule) -> bool:
+    """Whether a rule speaks of a line, where it is started in a folder that the rule names."""
+    cwd = rule.cwd[0] if rule.cwd else ""
+    return any(index.speaking(simple, cwd) for simple in commands_of(line))
 
 
 def _blocked(line: str, book: Rulebook) -> str:

@@ -69,6 +69,8 @@ def merge(written: Written, base: Rulebook) -> Rulebook:
             written.egress.get("allow", base.egress.allow),
             _added(base.egress.deny, written.egress.get("deny", ())),
             written.egress.get("scripts", base.egress.scripts),
+            # Whoever lists the hosts that are allowed means everybody, unless they tell apart.
+            written.egress.get("people", () if "allow" in written.egress else base.egress.people),
         ),
         services=Services(
             written.services.get("allow", base.services.allow),

@@ -157,6 +157,8 @@ class Matcher:
             return False
         if rule.level is Level.SAFE and not _is_plain(seen, rule):
             return False
+        if rule.cwd and (simple.moved or seen.cwd not in rule.cwd):
+            return False
         rest = self._after_subcommand(seen)
         if rest is None:
             return False

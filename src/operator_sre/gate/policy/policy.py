@@ -32,7 +32,7 @@ class Policy:
 
     The profile `lab` runs by itself all that is not BLOCKED, but only inside the boundary of a
     rig: its own typed tools, on its own targets. `auto` are the risks that run by themselves
-    instead of those that the book names.
+    instead of those that the book names. `hosts` are those of the subject's targets.
     """
 
     mode: Mode = Mode.OBSERVE
@@ -41,6 +41,7 @@ class Policy:
     boundary_tools: frozenset[str] = frozenset()
     boundary_targets: frozenset[str] = frozenset()
     auto: frozenset[Risk] | None = None
+    hosts: frozenset[str] = frozenset()
     book: Rulebook = field(default_factory=built_in, hash=False)
 
     @cached_property
@@ -53,6 +54,7 @@ class Policy:
                 "tools": sorted((to_json(tool) for tool in self.tools), key=digest_of),
                 "boundary_tools": sorted(self.boundary_tools),
                 "boundary_targets": sorted(self.boundary_targets),
+                "hosts": sorted(self.hosts),
                 "auto": None if self.auto is None else sorted(self.auto),
                 "book": self.book.digest,
             }
@@ -68,8 +70,12 @@ class Policy:
         return self.book.speaking(simple, cwd)
 
     def reaches(self, host: str) -> bool:
-        """True when a command that only reads may speak to this host by itself."""
-        return self.book.egress.reaches(host)
+        """True when a command of an agent that only reads may speak to this host by itself."""
+        return self.book.egress.reaches(host, self.hosts)
+
+    def reaches_for_person(self, host: str) -> bool:
+        """True when a command of a person that only reads may speak to this host by itself."""
+        return self.book.egress.reaches(host, self.hosts, person=True)
 
     def manages(self, service: str) -> bool:
         """True when a service of the machine may be started, stopped and restarted at all."""

@@ -27,6 +27,7 @@ class PolicyRule(msgspec.Struct, frozen=True, omit_defaults=True):
     A rule of `review` or `blocked` is open: it fits when what it asks for is there, whatever else
     is. A rule of `safe` is closed: every option has to be listed and every operand has to match,
     nothing is unknown before it runs, nothing is redirected, and nobody else's rights are used.
+    With `cwd` it fits only what is started in one of these folders, in a line that stays there.
     """
 
     id: str
@@ -42,6 +43,7 @@ class PolicyRule(msgspec.Struct, frozen=True, omit_defaults=True):
     regex: str = ""
     piped: bool | None = None
     privileged: bool | None = None
+    cwd: tuple[str, ...] = ()
     risk: Risk = Risk.MEDIUM
     reversible: bool | None = None
     match: tuple[str, ...] = ()

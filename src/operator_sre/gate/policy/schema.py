@@ -22,7 +22,7 @@ SECTIONS = (
 )
 RULE_KEYS = (
     *("id", "why", "command", "subcommand", "options", "without", "operand", "path", "redirect"),
-    *("regex", "piped", "privileged", "risk", "reversible", "match", "not_match"),
+    *("regex", "piped", "privileged", "cwd", "risk", "reversible", "match", "not_match"),
 )
 ROLES = ("viewer", "approver", "admin")
 # Name -> the least and the most it may be.
@@ -126,6 +126,7 @@ def _rule_of(id: str, level: Level, body: Mapping[str, Node], origin: str) -> Po
         regex=_expression(body, "regex", origin),
         piped=body["piped"].flag() if "piped" in body else None,
         privileged=body["privileged"].flag() if "privileged" in body else None,
+        cwd=_paths(body["cwd"]) if "cwd" in body else (),
         risk=risk,
         reversible=body["reversible"].flag() if "reversible" in body else None,
         match=tuple(one.word() for one in _items(body, "match")),
@@ -144,7 +145,11 @@ def _conditions(node: Node, body: Mapping[str, Node], rule: PolicyRule) -> None:
         raise node.error("The rule has to name a command, a path, a redirect or a regex.")
     if not rule.match:
         raise body["match"].error("The rule needs at least one example that it matches.")
+    if any("*" in one for one in rule.cwd):
+        raise body["cwd"].error("A folder in 'cwd' has to be named in full.")
     if rule.level is not Level.SAFE:
+        if rule.cwd:  # whatever is not safe is not safe anywhere
+            raise body["cwd"].error("'cwd' is for rules of 'safe' only.")
         return
     if not rule.command:
         raise node.error("A rule of 'safe' has to name its commands.")
@@ -238,7 +243,7 @@ def _lists(table: Mapping[str, Node], written: Written) -> None:
         raise table["hosts"].error("'hosts' is another name of 'egress', which is there too.")
     for section in ("egress", "hosts"):
         if section in table:
-            body = table[section].table(("allow", "deny", "scripts"))
+            body = table[section].table(("allow", "deny", "scripts", "people"))
             written.egress = {
                 key: _doors(node) if key == "scripts" else _hosts(node)
                 for key, node in body.items()
