@@ -178,6 +178,12 @@ def search_table(store: Store, bare: sqlite3.Connection | None, times: int) -> N
             say(f"LIKE scan for {word!r}: {median_ms(1, partial(_like, bare, word)):.0f} ms")
 
 
+def _bare_session(place: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(place)
+    connection.execute("ATTACH DATABASE ? AS search", (f"{place}-search",))
+    return connection
+
+
 def _bare(connection: sqlite3.Connection, query: Query) -> object:
     phrases = " ".join(f'"{term.text}"{" *" * term.prefix}' for term in query.terms)
     return connection.execute(
@@ -231,7 +237,7 @@ def main() -> None:
     rules = Rules(SystemClock())
     stores = {size: store_on(filled(where, size), rules) for size, where in places.items()}
     large = stores[given.entries]
-    bare = None if given.store else sqlite3.connect(places[given.entries])
+    bare = None if given.store else _bare_session(places[given.entries])
     search_table(large, bare, given.times)
     listing_table(stores, given.times)
     for store in stores.values():

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from operator_protocols.domain.action import Action, digest_of
 from operator_protocols.domain.alert import Alert
+from operator_protocols.domain.confirmation import Boundary, Confirmation
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Violation
@@ -27,6 +28,7 @@ from tests.contract.clock import NOON
 __all__ = [
     "alert",
     "approval",
+    "confirmation",
     "escalated",
     "proof",
     "resolved",
@@ -50,6 +52,23 @@ def violation(
 ) -> Violation:
     """One invariant that is broken at one target."""
     return Violation(subject, invariant, target, severity, detail, since)
+
+
+def confirmation(name: str = "conf_1", *, at: datetime = NOON) -> Confirmation:
+    """A change that waits for a person."""
+    change = {"file": "policy.yaml", "new": "sha256:1"}
+    return Confirmation(
+        id=name,
+        boundary=Boundary.POLICY_PATCH,
+        change=change,
+        digest=digest_of(change),
+        risk=Risk.MEDIUM,
+        rationale="because",
+        requested_by=Actor("ada", "user"),
+        requested_at=at,
+        expires_at=at + timedelta(seconds=300),
+        bound={"policy": "sha256:0"},
+    )
 
 
 def ticket(

@@ -14,6 +14,7 @@ from operator_protocols.ports import (
     Clock,
     Commands,
     Conditions,
+    Confirmations,
     Cursors,
     Entries,
     Intents,
@@ -22,6 +23,7 @@ from operator_protocols.ports import (
     Modes,
     Observations,
     Patterns,
+    Replies,
     Runs,
     Search,
     Sessions,
@@ -30,6 +32,7 @@ from operator_protocols.ports import (
     Switch,
     TicketMoves,
     Tickets,
+    Tokens,
     Watchers,
     Workers,
     WorkflowClaims,
@@ -64,6 +67,8 @@ class Ports(Protocol):
     @property
     def standing(self) -> StandingRules: ...
     @property
+    def confirmations(self) -> Confirmations: ...
+    @property
     def intents(self) -> Intents: ...
     @property
     def changes(self) -> Changes: ...
@@ -97,6 +102,10 @@ class Ports(Protocol):
     def alerts(self) -> Alerts: ...
     @property
     def cursors(self) -> Cursors: ...
+    @property
+    def tokens(self) -> Tokens: ...
+    @property
+    def replies(self) -> Replies: ...
     @property
     def workflow_claims(self) -> WorkflowClaims: ...
     def close(self) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -97,3 +98,24 @@ async def test_who_told_of_it_is_in_the_ledger(ports: Ports) -> None:
     await ports.alerts.take([alert()])
     (told,) = ports.entries.after(0, limit=9)
     assert (told.actor.id, told.actor.type) == ("trigger:prometheus", "trigger")
+
+
+async def test_what_is_over_for_long_is_forgotten_and_what_fires_never(
+    home: Home, clock: HeldClock
+) -> None:
+    ports = home.open()
+    kept: Any = ports.alerts
+    kept.keep(kept_s=60.0)
+    await ports.alerts.take([alert("fires"), alert("ends"), alert("ends late")])
+    await ports.alerts.take([_over(alert("ends"))])
+    clock.advance(30.0)
+    await ports.alerts.take([_over(alert("ends late"))])
+    clock.advance(45.0)
+    await ports.alerts.take([alert("fires")])
+    assert len(ports.alerts.find()) == 3, "what changes nothing writes nothing"
+    await ports.alerts.take([alert("new"), alert("newer")])
+    found = {one.fingerprint for one in ports.alerts.find()}
+    assert found == {"fires", "ends late", "new", "newer"}
+    told = [one.payload.get("forgets") for one in ports.entries.after(0, limit=99)]
+    assert [one for one in told if one] == [[[alert().trigger, "ends"]]]
+    assert list(await ports.alerts.take([alert("ends")])) == [AlertChange.FIRED]

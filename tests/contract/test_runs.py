@@ -42,6 +42,8 @@ async def test_the_newest_run_comes_first(ports: Ports) -> None:
     for number in range(4):
         await ports.journal.append(run_started(ticket(run=f"run-{number}")))
     assert [run.id for run in ports.runs.newest(limit=3)] == ["run-3", "run-2", "run-1"]
+    assert [run.id for run in ports.runs.newest(limit=2, before="run-2")] == ["run-1", "run-0"]
+    assert list(ports.runs.newest(limit=2, before="nosuch")) == []
 
 
 async def test_runs_survive_a_reopened_database(home: Home) -> None:

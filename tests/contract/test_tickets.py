@@ -209,3 +209,16 @@ async def test_a_person_gets_a_ticket_though_it_has_grown(ports: Ports) -> None:
     await ports.tickets.grow(seen, [violation("node-2")])
     await ports.leases.end(seen, escalated(seen))
     assert [one.state for one in ports.tickets.find()] == [TicketState.ESCALATED]
+
+
+async def test_pages_of_tickets_are_the_whole(ports: Ports) -> None:
+    for number in range(5):
+        severity = Severity.WARNING if number % 2 else Severity.CRITICAL
+        await ports.tickets.open([violation(f"node-{number}", severity=severity)])
+    whole = list(ports.tickets.find())
+    found: list[Ticket] = []
+    while page := ports.tickets.find(limit=2, after=found[-1].id if found else 0):
+        assert len(page) <= 2
+        found += page
+    assert found == whole
+    assert ports.tickets.find(limit=2, after=999) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.confirmation import ConfirmationState
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
@@ -18,6 +19,7 @@ from operator_protocols.domain.permit import ApprovalState, Permit
 from operator_protocols.domain.run import Spent
 from operator_protocols.domain.silence import Silence
 from operator_protocols.domain.ticket import Move, MoveKind
+from operator_protocols.domain.token import Role, Token
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.domain.watcher import Watch, Watcher
 from operator_protocols.domain.worker import Worker
@@ -34,6 +36,7 @@ from tests.contract.clock import HeldClock
 from tests.contract.samples import (
     alert,
     approval,
+    confirmation,
     escalated,
     resolved,
     run_finished,
@@ -136,6 +139,11 @@ async def live_through_everything(store: Store, clock: HeldClock) -> None:
     await store.approvals.decide("a", ApprovalState.REJECTED, by=ada, reason="no", version=1)
     louder = {"id": "b", "reason": "nobody answered"}
     await store.journal.append(Draft(Kind.APPROVAL_ESCALATED, louder, ticket=1, run="run-1"))
+    for name in ("yes", "no", "wait"):
+        await store.confirmations.request(confirmation(name, at=clock.now()))
+    await store.confirmations.decide("yes", ConfirmationState.APPROVED, by=ada, reason="")
+    await store.confirmations.settle("yes", applied=True, outcome="applied")
+    await store.confirmations.decide("no", ConfirmationState.DECLINED, by=ada, reason="no")
     for name in ("r", "s"):
         await store.standing.add(standing_rule(name))
     await store.standing.revoke("s", by=ada, reason="no more")
@@ -165,6 +173,7 @@ async def live_through_everything(store: Store, clock: HeldClock) -> None:
     await store.alerts.take([replace(alert("f2"), firing=False)])
     await store.cursors.claim("notify/a", "worker", lease_s=30.0)
     await _live_through_silences(store, clock)
+    await _live_through_tokens(store, clock)
     await store.observations.add(Observation("shop", clock.now()))
     condition = Condition("shop", "up", "node-1", Health.BROKEN, clock.now(), None)
     await store.conditions.update([condition])
@@ -195,6 +204,14 @@ async def _live_through_silences(store: Store, clock: HeldClock) -> None:
     await store.silences.end("quiet-2", by="bob", reason="it was quick")
     flaps = Draft(Kind.TICKET_FLAPPING, {"violations": ["shop/node-1/up"]}, ticket=1)
     await store.journal.append(flaps)
+
+
+async def _live_through_tokens(store: Store, clock: HeldClock) -> None:
+    for name in ("token-1", "token-2"):
+        until = clock.now() + timedelta(days=30)
+        token = Token(name, "\ud800", Role.VIEWER, "ada", clock.now(), until)
+        await store.tokens.add(token, fingerprint=f"hash of {name}")
+    await store.tokens.revoke("token-2", by=Actor("bob", "user"), reason="it was lost")
 
 
 async def _live_through_workflows(store: Store, clock: HeldClock, by: Actor) -> None:

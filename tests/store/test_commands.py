@@ -125,7 +125,7 @@ def test_what_is_done_at_every_command_uses_an_index(raw: sqlite3.Connection) ->
 
 
 def test_a_search_follows_the_index_of_words_from_its_end(
-    store: Store, raw: sqlite3.Connection
+    store: Store, raw: sqlite3.Connection, tmp_path: Path
 ) -> None:
     async def live() -> None:
         doer = await Doer.hired(store, HeldClock())
@@ -140,6 +140,7 @@ def test_a_search_follows_the_index_of_words_from_its_end(
         f" ON commands.seq = commands_text.rowid WHERE {clause} AND commands.seq > 0"
         " ORDER BY commands_text.rowid DESC LIMIT 50"
     )
+    raw.execute("ATTACH DATABASE ? AS search", (str(tmp_path / "operator.db-search"),))
     plan = _plan(raw, sql, (value,))
     assert plan.startswith("SCAN commands_text VIRTUAL TABLE"), plan
     assert "TEMP B-TREE" not in plan, plan

@@ -138,7 +138,7 @@ def test_nobody_forgets_an_index_while_somebody_writes_it(desk: _Desk) -> None:
             if database.name == "postgresql":
                 other.execute("SET lock_timeout = '100ms'")
                 with pytest.raises(database.failures, match="lock timeout"):
-                    database.hold_index(other)
+                    database.hold_index(other, afresh=True)
             else:
                 assert not database.begin(other, wait=False)
         session.execute("COMMIT")

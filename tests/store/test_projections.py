@@ -29,10 +29,12 @@ MEDDLING = {
     "DELETE FROM resets": Difference("resets", 1, 0, 0),
     "DELETE FROM patterns": Difference("patterns", 2, 0, 0),
     "UPDATE standing_rules SET revoked = 0": Difference("standing_rules", 0, 0, 1),
+    "UPDATE confirmations SET state = 'approved'": Difference("confirmations", 0, 0, 2),
     "UPDATE silences SET until = 9": Difference("silences", 0, 0, 2),
     "UPDATE tickets SET flapping = 0": Difference("tickets", 0, 0, 1),
     "UPDATE workflows SET epoch = 9": Difference("workflows", 0, 0, 2),
     "UPDATE alerts SET firing = 1": Difference("alerts", 0, 0, 1),
+    "UPDATE tokens SET fingerprint = 'mine' WHERE id = 'token-2'": Difference("tokens", 0, 0, 1),
     "UPDATE spending SET usd = 0": Difference("spending", 0, 0, 1),
     "DELETE FROM workflow_steps WHERE place = 0": Difference("workflow_steps", 2, 0, 0),
 }

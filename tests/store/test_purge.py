@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from sqlite3 import connect
 
 import pytest
 
@@ -13,8 +15,9 @@ from operator_protocols.domain.query import Query, Term
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.errors import ConflictError
 from operator_sre.ledger import KeyFile, verify
-from operator_sre.store import Store
+from operator_sre.store import Store, sqlite
 from operator_sre.store.purge import PurgePlan, plan_purge, purge
+from operator_sre.store.sqlite import SqliteDatabase
 from tests.contract.clock import NOON, HeldClock
 from tests.contract.samples import (
     escalated,
@@ -152,11 +155,63 @@ def test_words_that_were_taken_are_found_no_more(aged: Estate) -> None:
 def test_the_bytes_are_nowhere_in_the_file(tmp_path: Path, clock: HeldClock) -> None:
     aged = Estate(str(tmp_path / "operator.db"), tmp_path, clock)
     aged.do(lambda store: _days(store, clock))
+    aged.do(_catch_up)
     assert b"of bygone" in Path(aged.place).read_bytes()
+    assert b"bygone" in Path(f"{aged.place}-search").read_bytes()
     _purge(aged)
-    left = b"".join(path.read_bytes() for path in Path(aged.place).parent.glob("operator.db*"))
+    files = [path.name for path in tmp_path.glob("operator.db*")]
+    left = b"".join((tmp_path / name).read_bytes() for name in files)
+    assert "operator.db-search" in files
     assert b"of bygone" not in left
     assert b"of alive" in left
+    assert b"bygone" not in Path(f"{aged.place}-search").read_bytes()
+
+
+@pytest.mark.parametrize("read", ["operator.db", "operator.db-search"])
+def test_what_is_read_while_it_is_purged_goes_with_the_next_write(
+    tmp_path: Path, clock: HeldClock, read: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_S", 0.2)
+    monkeypatch.setattr(sqlite, "WORDS_BUSY_S", 0.2)
+    aged = Estate(str(tmp_path / "operator.db"), tmp_path, clock)
+    aged.do(lambda store: _days(store, clock))
+    aged.do(_catch_up)
+    word = b"of bygone" if read == "operator.db" else b"bygone"
+
+    def left() -> bool:
+        return word in b"".join(one.read_bytes() for one in tmp_path.glob(f"{read}*"))
+
+    with closing(connect(tmp_path / read, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        _purge(aged)
+        assert left()
+        assert not aged.upkeep.tidy(), "whoever asked for it is told"
+        assert not SqliteDatabase(tmp_path / "operator.db").tidy()
+        reader.execute("COMMIT")
+        aged.think({"text": "the next write"})
+        assert not left()
+        assert aged.upkeep.tidy()
+    assert not list(tmp_path.glob("*-owed"))
+
+
+def test_a_purge_that_was_cut_off_is_tidied_up_when_the_store_is_opened(
+    tmp_path: Path, clock: HeldClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aged = Estate(str(tmp_path / "operator.db"), tmp_path, clock)
+    aged.do(lambda store: _days(store, clock))
+    aged.do(_catch_up)
+    with monkeypatch.context() as cut:
+        cut.setattr(SqliteDatabase, "settle", lambda database, connection: False)
+        _purge(aged)
+    assert list(tmp_path.glob("*-owed"))
+    SqliteDatabase(tmp_path / "operator.db").prepare()
+    assert not list(tmp_path.glob("*-owed"))
+    assert b"bygone" not in Path(f"{aged.place}-search").read_bytes()
+
+
+async def _catch_up(store: Store) -> None:
+    assert await store.search.catch_up(entries_max=1000) == 0
 
 
 def test_a_number_is_never_given_twice(aged: Estate, clock: HeldClock) -> None:

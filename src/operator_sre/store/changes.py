@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from operator_protocols.domain.entry import Actor, Draft, Kind
-from operator_protocols.domain.limits import Limits, Usage
+from operator_protocols.domain.limits import Change, Limits, Usage
 from operator_protocols.domain.permit import Permit
+from operator_protocols.domain.session import session_of
 from operator_protocols.domain.verdict import Level
 from operator_sre.store.attempts import touched_by
+from operator_sre.store.database import plain
 from operator_sre.store.reader import Reader
 from operator_sre.store.switch import switch_state
 from operator_sre.store.transaction import Transaction
@@ -21,6 +23,7 @@ __all__ = ["StoredChanges", "held_back"]
 # What runs in a box changes nothing, so that its failing says nothing about changes.
 BOXED = "execute_script"
 HOUR_S = 3600.0
+CHANGES_READ_MAX = 1000
 Rows = Callable[[str, Sequence[object]], list[Any]]
 # The words of the index, so that it is used.
 _CHANGES = "FROM commands WHERE subject = ? AND level <> 'safe' AND permit <> ''"
@@ -41,6 +44,22 @@ class StoredChanges:
         """What these limits go by, as it is now."""
         return _usage(self._reader.rows, subject, limits, now)
 
+    def newest(self, subject: str, tools: Sequence[str]) -> Sequence[Change]:
+        """The newest change of each target by one of these tools."""
+        if not tools:
+            return []
+        marks = ", ".join("?" * len(tools))
+        rows = self._reader.rows(
+            f"SELECT touched, tool, at, agent, agent_type {_CHANGES} AND tool IN ({marks})"
+            " AND outcome = 'ran' AND exit_code = 0 ORDER BY at DESC, seq DESC LIMIT ?",
+            (plain(subject), *tools, CHANGES_READ_MAX),
+        )
+        found: dict[str, Change] = {}
+        for target, tool, at, agent, kind in rows:
+            when, by = datetime.fromtimestamp(at, UTC), session_of(agent).partition("@")[0]
+            found.setdefault(target, Change(target, tool, when, by, planned=kind == "user"))
+        return list(found.values())
+
     async def reset(self, subject: str, *, by: str, reason: str) -> None:
         """Count from here on."""
         payload = {"subject": subject, "reason": reason}
@@ -49,8 +68,10 @@ class StoredChanges:
         )
 
 
-def held_back(transaction: Transaction, permit: Permit, limits: Limits | None) -> str:
+def held_back(transaction: Transaction, permit: Permit, limits: Limits | None) -> tuple[str, bool]:
     """Why a permit must not be used now, seen inside the transaction that would use it.
+
+    With it, whether that is nothing but another change that runs.
 
     No other writer is in there, so of two who both saw room for one change only one gets it.
     """
@@ -67,17 +88,18 @@ def held_back(transaction: Transaction, permit: Permit, limits: Limits | None) -
     generation, level, approval, subject = found
     switch = switch_state(rows)
     if switch.on:
-        return "cannot be used while the kill switch is on"
+        return "cannot be used while the kill switch is on", False
     if generation != switch.generation:
-        return "was given before the kill switch was turned"
+        return "was given before the kill switch was turned", False
     if limits is None or level == Level.SAFE.value:
-        return ""
+        return "", False
     now = transaction.now()
     usage = _usage(rows, subject, limits, now)
-    why = limits.refusal(usage, now)
+    why = limits.refusal_in_turn(usage, now)
     if not why and not approval:  # a person may let it touch more
         why = limits.question(usage, touched_by(permit.action))
-    return f"cannot be used now: {why}" if why else ""
+    busy = "" if why else limits.busy(usage)
+    return f"cannot be used now: {why or busy}" if why or busy else "", bool(busy)
 
 
 def _usage(rows: Rows, subject: str, limits: Limits, now: datetime) -> Usage:

@@ -59,7 +59,7 @@ class Committer:
                     self._apply(transaction, job)
                     continue
                 try:
-                    job.value = transaction.append(draft)
+                    job.value = transaction.append(draft, follows=False)
                 except (TypeError, ValueError) as error:
                     job.error = error  # it cannot be written as JSON; nothing was touched
             transaction.flush()

@@ -118,8 +118,25 @@ class Database(Protocol):
         """
         ...
 
-    def hold_index(self, connection: Connection) -> None:
-        """Nobody else changes the index until the transaction ends; begins one if there is none."""
+    def hold_index(self, connection: Connection, *, afresh: bool) -> None:
+        """Begin a transaction in which nobody else changes the index.
+
+        Where the index is apart from the ledger, nobody else writes that either when it is begun
+        `afresh`: whoever takes texts away forgets the index first, and words of texts that are
+        just going must not come back.
+        """
+        ...
+
+    def distrust_index(self, error: Exception) -> None:
+        """Throw an index away that is damaged, if this is what the error says."""
+        ...
+
+    def drop_index(self, connection: Connection, tables: Sequence[str]) -> None:
+        """Take the index away, inside a transaction that no other writer can be in."""
+        ...
+
+    def tidy(self) -> bool:
+        """Let go of what could not be let go at once; True when there is nothing more of it."""
         ...
 
 
@@ -166,8 +183,11 @@ class Inspected(Protocol):
         """What it finds wrong with its own files, tables and indexes."""
         ...
 
-    def settle(self, connection: Connection) -> None:
-        """Behind a large change: let go of what was replaced, and count numbers on from here."""
+    def settle(self, connection: Connection) -> bool:
+        """Behind a large change: let go of what was replaced, and count numbers on from here.
+
+        False when somebody is in the way, so that some of it is on the disk until `tidy`.
+        """
         ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operator_protocols.domain.entry import Entry
+from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.ports import RawEntry
 from operator_sre.chain import entry_from
 from operator_sre.store.reader import Reader
@@ -33,9 +33,13 @@ class StoredEntries:
         rows = self._reader.rows(f"{_COLUMNS} {where} ORDER BY seq LIMIT ?", (*values, limit))
         return [entry_from(*row) for row in rows]
 
-    def newest(self, *, limit: int, ticket: int | None = None, run: str = "") -> Sequence[Entry]:
-        """The newest entries, newest first."""
+    def newest(
+        self, *, limit: int, ticket: int | None = None, run: str = "", kind: Kind | None = None
+    ) -> Sequence[Entry]:
+        """The newest entries, newest first; of one kind where it is named."""
         where, values = _where(0, ticket, run)
+        if kind is not None:
+            where, values = f"{where} AND kind = ?", (*values, kind.value)
         rows = self._reader.rows(f"{_COLUMNS} {where} ORDER BY seq DESC LIMIT ?", (*values, limit))
         return [entry_from(*row) for row in rows]
 

@@ -6,20 +6,31 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from operator_sre.store.database import Connection, Database, Kept
+from operator_sre.store.index_process import IndexProcess
 from operator_sre.store.lull import Lull
-from operator_sre.store.textindex import Row, TextIndex, create_index, progress
+from operator_sre.store.textindex import (
+    Reach,
+    Row,
+    TextIndex,
+    create_index,
+    progress,
+    reach,
+    set_reach,
+)
 from operator_sre.store.words import text_of_body
 
-__all__ = ["STEP_ENTRIES", "Indexer"]
+__all__ = ["APART_ENTRIES", "STEP_ENTRIES", "Indexer"]
 
 # Short enough that nobody who wants to write waits long for a step.
 STEP_ENTRIES = 1000
 # So few that they fit into one wait for the disk, so many that waking up for them is worth it.
 READ_ENTRIES = 10
+# Who need not be gentle reads more of them at once.
+READ_ENTRIES_MAX = 250
 # When nobody has waited for the disk for so long, nobody is writing.
 IDLE_S = 0.02
 # What is written together is indexed together; a second behind is soon enough.
@@ -28,6 +39,10 @@ GATHER_S = 0.25
 # they need not wait for us, unless it has taken us longer than this to catch up.
 LULL_SHARE = 0.5
 PATIENCE_S = 0.25
+# When more is waiting, starting a process is worth it; when nothing was written for so long, having
+# one is not.
+APART_ENTRIES = 2000
+PROCESS_IDLE_S = 2.0
 _COMMANDS = "SELECT seq, ended, command, context, head, tail FROM commands"
 _ENTRIES = "SELECT seq, body, hash FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
 log = logging.getLogger(__name__)
@@ -36,7 +51,8 @@ log = logging.getLogger(__name__)
 class _Read:
     """What was read of the entries behind `start`, up to `end`, without keeping anybody out."""
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, stored: Reach, start: int) -> None:
+        self.stored = stored
         self.start = self.end = start
         self.rows: list[Row] = []
         self.bodies = 0
@@ -48,7 +64,8 @@ class Indexer:
 
     How far it is, is in the database, so that after a crash it goes on from there. At any seq the
     index holds the texts of the entries up to it, and of every command that began by then its
-    command and context, and its output if it had ended by then.
+    command and context, and its output if it had ended by then. When much is waiting, a process
+    of its own does it, because threads of one process compute in turns.
     """
 
     def __init__(
@@ -56,13 +73,14 @@ class Indexer:
         database: Database,
         index: TextIndex,
         *,
-        turn: threading.Lock | None = None,
         lull: Lull | None = None,
+        apart: Callable[[], IndexProcess] | None = None,
     ) -> None:
         self._database = database
         self._index = index
-        self._turn = turn or threading.Lock()
         self._lull = lull or Lull()
+        self._apart = apart
+        self._process: IndexProcess | None = None
         self._session = Kept(database, database.indexer)
         self._lock = threading.Lock()
         self._news = threading.Event()
@@ -92,7 +110,18 @@ class Indexer:
             except self._database.failures as error:
                 log.warning("the index could not be written, and is tried again later: %s", error)
                 self._session.abandon()
+                self._database.distrust_index(error)
                 return False
+
+    def behind(self) -> int:
+        """How many entries are not in the index yet; 0 when it cannot be asked."""
+        with self._lock:
+            try:
+                connection = self._session.get()
+                return _head(connection) - self._start(connection)
+            except self._database.failures:
+                self._session.abandon()
+                return 0
 
     def close(self) -> None:
         """Index what is left if it is not much, and end the session."""
@@ -105,52 +134,89 @@ class Indexer:
 
     def _work(self) -> None:
         while not self._closing.is_set():
-            self._news.wait()
+            if not self._news.wait(PROCESS_IDLE_S if self._process else None):
+                self._end_process()  # and look whether it has left anything
             self._closing.wait(GATHER_S)
             self._news.clear()
             self._told = False  # behind it, so that what is told from here on is not missed
-            began = time.perf_counter()
-            while self.advance(steps_max=1, gentle_since=began):
-                if self._closing.is_set():
-                    break
+            if not self._left_to_process():
+                self._catch_up()
+            self._database.tidy()  # what could not be let go of while somebody read it
+        self._end_process()
+
+    def _catch_up(self) -> None:
+        began = time.perf_counter()
+        while self.advance(steps_max=1, gentle_since=began) and not self._closing.is_set():
+            if self._apart is not None and self.behind() > APART_ENTRIES:
+                self._news.set()  # it is too much for a thread
+                return
+
+    def _left_to_process(self) -> bool:
+        """True when a process does it: the one that is there, or another if much is waiting."""
+        if self._closing.is_set():
+            return False
+        if self._process is None:
+            if self._apart is None or self.behind() <= APART_ENTRIES:
+                return False
+            try:
+                self._process = self._apart()
+            except OSError as error:
+                log.warning("the index is filled here, because no process can start: %s", error)
+                self._apart = None
+                return False
+        if self._process.tell():
+            return True
+        self._end_process()
+        return False
+
+    def _end_process(self) -> None:
+        """Let the process go; one that has gone by itself is not followed by another."""
+        if self._process is not None:
+            process, self._process = self._process, None
+            if not process.close():
+                log.warning("the process that fills the index ended by itself; it is filled here")
+                self._apart = None
 
     def _step(self, connection: Connection, gentle_since: float | None) -> bool:
         """Index the next entries; False when there are no more behind them."""
-        read = _Read(self._start(connection))
+        read = _Read(self._reach(connection), self._start(connection))
         self._read(connection, read, gentle_since)
         if read.end == read.start:
             return False
-        with self._turn:
-            # Only what takes the database is done while others have to wait.
-            self._database.hold_index(connection)
-            if self._start(connection) == read.start and _held(connection, read):
-                self._write(connection, read)
-            connection.execute("COMMIT")
+        # Only what takes the index is done while others have to wait.
+        self._database.hold_index(connection, afresh=read.start == 0)
+        held = self._reach(connection) == read.stored and self._write(connection, read)
+        connection.execute("COMMIT" if held else "ROLLBACK")
         return read.end - read.start >= STEP_ENTRIES
 
     def _read(self, connection: Connection, read: _Read, gentle_since: float | None) -> None:
         """Read the next entries, a few at a time."""
-        lull_until = 0.0
+        lull_until, at_once = 0.0, READ_ENTRIES if gentle_since is not None else READ_ENTRIES_MAX
         while read.end - read.start < STEP_ENTRIES:
             if gentle_since is not None and (now := time.perf_counter()) >= lull_until:
                 share = LULL_SHARE * (1.0 + (now - gentle_since) / PATIENCE_S)
                 lull_until = self._lull.wait(limit_s=IDLE_S, share=share) or math.inf
-            entries = connection.execute(_ENTRIES, (read.end, READ_ENTRIES)).fetchall()
+            entries = connection.execute(_ENTRIES, (read.end, at_once)).fetchall()
             for seq, body, _ in entries:
                 if text := text_of_body(body):
                     read.rows.append(self._index.row(seq, text))
                 read.bodies += body is not None
             if entries:
                 read.end, _, read.last = entries[-1]
-            if len(entries) < READ_ENTRIES:
+            if len(entries) < at_once:
                 return
 
-    def _write(self, connection: Connection, read: _Read) -> None:
+    def _write(self, connection: Connection, read: _Read) -> bool:
+        """Write what was read; False when it no longer holds, and is to be undone."""
         if read.start == 0:
             create_index(self._index, connection)
         self._index.insert(connection, "entries_text", read.rows)
+        # From here on the ledger is read, which keeps its log from being moved into the file.
+        if not _held(connection, read):
+            return False
         self._write_commands(connection, read.start, read.end)
-        connection.execute("UPDATE indexed SET seq = ?", (read.end,))
+        set_reach(connection, (read.end, bytes(read.last)))
+        return True
 
     def _write_commands(self, connection: Connection, start: int, end: int) -> None:
         index, table = self._index, "commands_text"
@@ -164,11 +230,17 @@ class Indexer:
         now = [index.row(row[0], _text(row, at=end)) for row in (*began, *ended)]
         index.insert(connection, table, now)
 
+    def _reach(self, connection: Connection) -> Reach:
+        return reach(self._index, lambda sql: connection.execute(sql).fetchall())
+
     def _start(self, connection: Connection) -> int:
-        """Where to go on. An index that knows more than the ledger is of another, longer one."""
-        done = progress(self._index, lambda sql: connection.execute(sql).fetchall())
-        head = connection.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
-        return done if done <= head else 0
+        """Where to go on: from the beginning where there is none, or that of another ledger."""
+        return progress(self._index, lambda sql: connection.execute(sql).fetchall())
+
+
+def _head(connection: Connection) -> int:
+    row = connection.execute("SELECT seq FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
+    return int(row[0]) if row else 0
 
 
 def _held(connection: Connection, read: _Read) -> bool:

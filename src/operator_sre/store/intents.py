@@ -41,10 +41,12 @@ class StoredIntents:
         action, begun = to_json(permit.action), {"doer": to_json(doer)} if doer else {}
 
         def change(transaction: Transaction) -> Entry:
-            refusal = _refusal(transaction, permit) or held_back(transaction, permit, limits)
+            refusal, busy = _refusal(transaction, permit), False
+            if not refusal:
+                refusal, busy = held_back(transaction, permit, limits)
             if refusal:
                 name = permit.fingerprint[:SHOWN_CHARS]
-                raise PermitError(f"Permit {name} {refusal}; nothing was run.")
+                raise PermitError(f"Permit {name} {refusal}; nothing was run.", busy=busy)
             return transaction.append(
                 Draft(
                     Kind.TOOL_CALL,

@@ -75,6 +75,13 @@ class Maintenance:
         """Take away what the plan says, and record it."""
         return purge(self.database, self.rules, plan, by=by, progress=progress)
 
+    def tidy(self) -> bool:
+        """Let go of what a purge could not yet; False while it may still be on the disk."""
+        try:
+            return self.database.tidy()
+        except self.database.failures:
+            return False
+
     def _must_be_there(self) -> None:
         version = self.database.version()
         if version == 0:

@@ -132,11 +132,21 @@ class PostgresDatabase:
         connection.script(f"{_BEGIN}; {_TAKE.format(LOCK)}")
         return True
 
-    def hold_index(self, connection: Connection) -> None:
+    def hold_index(self, connection: Connection, *, afresh: bool = False) -> None:
         """Whoever fills the index has a lock of its own, so that writers do not wait for it."""
+        del afresh  # it is forgotten in the very transaction that takes texts away
         assert isinstance(connection, Session)
         begin = "" if connection.in_transaction else f"{_BEGIN}; "
         connection.script(f"{begin}{_TAKE.format(INDEX_LOCK)}")
+
+    def distrust_index(self, error: Exception) -> None:
+        """The server mends its own tables, or nobody does."""
+
+    def drop_index(self, connection: Connection, tables: Sequence[str]) -> None:
+        """Take the index away, when the transaction is committed."""
+        self.hold_index(connection)
+        for table in tables:
+            connection.execute(f"DROP TABLE IF EXISTS {table}")
 
     def snapshot(self, connection: Connection) -> None:
         """Begin a transaction that sees one moment to its end."""
@@ -174,13 +184,18 @@ class PostgresDatabase:
         there = [name for name in layout.tables if name in valid]
         return found + [text for name in there for text in _read(connection, name)]
 
-    def settle(self, connection: Connection) -> None:
+    def tidy(self) -> bool:
+        """Nothing is owed: whoever reads keeps nobody here from giving dead rows back later."""
+        return True
+
+    def settle(self, connection: Connection) -> bool:
         """Give dead rows back, and let numbers go on behind those that were copied in."""
         connection.execute(
             "SELECT setval(pg_get_serial_sequence('observations', 'id'),"
             " (SELECT coalesce(max(id), 0) + 1 FROM observations), false)"
         )
         connection.execute(f"VACUUM {', '.join(LAYOUT.tables)}")
+        return True
 
     def _session(self, *first: str, limit_s: int) -> Session:
         settings = (

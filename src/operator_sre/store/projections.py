@@ -15,6 +15,11 @@ from operator_protocols.domain.ticket import TicketState
 from operator_sre.codec import from_json
 from operator_sre.store.alert_rows import alert_cleared, alert_fired
 from operator_sre.store.attempts import command_began, command_ended, command_refused
+from operator_sre.store.confirmation_rows import (
+    confirmation_decided,
+    confirmation_requested,
+    confirmation_settled,
+)
 from operator_sre.store.database import Connection, plain
 from operator_sre.store.restraints import (
     limits_reset,
@@ -29,11 +34,13 @@ from operator_sre.store.spending import thought
 from operator_sre.store.ticket_rows import (
     ticket_assigned,
     ticket_closed,
+    ticket_handed_off,
     ticket_paused,
     ticket_reopened,
     ticket_unheld,
     ticket_watched,
 )
+from operator_sre.store.token_rows import token_created, token_revoked
 from operator_sre.store.workflow_rows import (
     workflow_cancelled,
     workflow_claimed,
@@ -147,6 +154,8 @@ def _ticket_ended(connection: Connection, entry: Entry) -> None:
         "UPDATE tickets SET state = ?, worker = '', reason = ?, changed_at = ? WHERE id = ?",
         (state.value, plain(entry.payload["reason"]), entry.at.isoformat(), entry.ticket),
     )
+    if entry.actor.type == "user" and not resolved:
+        ticket_paused(connection, entry)  # whoever takes it over has the last word
     if resolved:
         ticket_unheld(connection, entry)
         connection.execute("UPDATE violations SET live = 0 WHERE ticket = ?", (entry.ticket,))
@@ -328,6 +337,7 @@ _FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
     Kind.TICKET_CLOSED: ticket_closed,
     Kind.TICKET_REOPENED: ticket_reopened,
     Kind.TICKET_WATCHED: ticket_watched,
+    Kind.TICKET_HANDED_OFF: ticket_handed_off,
     Kind.RUN_STARTED: _run_started,
     Kind.RUN_FINISHED: _run_finished,
     Kind.REASONING: thought,
@@ -361,6 +371,11 @@ _FOLLOWS: dict[Kind, Callable[[Connection, Entry], None]] = {
     Kind.SILENCE_ENDED: silence_ended,
     Kind.ALERT_FIRED: alert_fired,
     Kind.ALERT_CLEARED: alert_cleared,
+    Kind.CONFIRMATION_REQUESTED: confirmation_requested,
+    Kind.CONFIRMATION_DECIDED: confirmation_decided,
+    Kind.CONFIRMATION_SETTLED: confirmation_settled,
+    Kind.TOKEN_CREATED: token_created,
+    Kind.TOKEN_REVOKED: token_revoked,
 }
 
 PROJECTED = frozenset(_FOLLOWS)

@@ -38,6 +38,12 @@ class Reader:
             yield rows
             values = (*values[:-1], rows[-1][0])
 
+    def renew(self) -> None:
+        """Ask the next question in a session that sees files which were not there before."""
+        if self._database.near:
+            with self._lock:
+                self._session.abandon()
+
     def close(self) -> None:
         """Give the session back."""
         with self._lock:

@@ -25,9 +25,11 @@ class StoredRuns:
         rows = self._reader.rows(f"{_COLUMNS} WHERE id = ?", (run,))
         return _record(rows[0]) if rows else None
 
-    def newest(self, *, limit: int) -> Sequence[RunRecord]:
-        """The newest runs, newest first."""
-        rows = self._reader.rows(f"{_COLUMNS} ORDER BY seq DESC LIMIT ?", (limit,))
+    def newest(self, *, limit: int, before: str = "") -> Sequence[RunRecord]:
+        """The newest runs, newest first; `before` a run for the next page."""
+        where = " WHERE seq < (SELECT seq FROM runs WHERE id = ?)" if before else ""
+        values = (before, limit) if before else (limit,)
+        rows = self._reader.rows(f"{_COLUMNS}{where} ORDER BY seq DESC LIMIT ?", values)
         return [_record(row) for row in rows]
 
 

@@ -12,7 +12,9 @@ PROJECTIONS = (
     *("workflows", "workflow_steps"),
     "silences",
     "alerts",
+    "confirmations",
     "spending",
+    "tokens",
 )
 
 # {int}, {real} and {bytes} are the names a database has for them.
@@ -270,6 +272,15 @@ CREATE TABLE IF NOT EXISTS silences (
     until {real} NOT NULL,
     body  TEXT NOT NULL
 );
+-- Changes that a person has to say yes to.
+CREATE TABLE IF NOT EXISTS confirmations (
+    id         TEXT PRIMARY KEY,
+    seq        {int} NOT NULL,
+    state      TEXT NOT NULL,
+    expires_at {real} NOT NULL,
+    body       TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS confirmations_by_state ON confirmations (state, seq);
 -- What thinking cost, by day (UTC) and model.
 CREATE TABLE IF NOT EXISTS spending (
     day        TEXT NOT NULL,
@@ -278,6 +289,13 @@ CREATE TABLE IF NOT EXISTS spending (
     tokens_out {int} NOT NULL,
     usd        {real} NOT NULL,
     PRIMARY KEY (day, model)
+);
+-- Who is let in by the network. `fingerprint` is a hash: whoever reads this table cannot use one.
+CREATE TABLE IF NOT EXISTS tokens (
+    id          TEXT PRIMARY KEY,
+    seq         {int} NOT NULL,
+    fingerprint TEXT NOT NULL UNIQUE,
+    body        TEXT NOT NULL
 );
 
 -- Beside the ledger: who holds what right now, clocks of conditions, telemetry.
@@ -323,4 +341,13 @@ CREATE TABLE IF NOT EXISTS workers (
     at   {real} NOT NULL,
     body TEXT NOT NULL
 );
+-- What was answered to requests that must not be done twice; `status` is 0 while one is done.
+CREATE TABLE IF NOT EXISTS replies (
+    key    TEXT PRIMARY KEY,
+    digest TEXT NOT NULL,
+    at     {real} NOT NULL,
+    status {int} NOT NULL,
+    body   TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS replies_by_age ON replies (at);
 """

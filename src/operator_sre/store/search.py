@@ -87,7 +87,10 @@ class StoredSearch:
         return [entry_from(*row) for row in rows]
 
     def _indexed(self) -> int:
-        return progress(self._index, self._reader.rows)
+        found = progress(self._index, self._reader.rows)
+        if not found:
+            self._reader.renew()  # the index may be in a file that was not there
+        return found
 
     def _find(
         self, query: Query, place: _Place, *, limit: int, before: int | None

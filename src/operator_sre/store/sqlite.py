@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from operator_protocols.errors import StoreError
 from operator_sre.store.database import Connection, plain, sentence
 from operator_sre.store.migrations import must_be_current
 from operator_sre.store.schema import SCHEMA_VERSION
+from operator_sre.store.searchfile import SearchFile, is_damaged, with_companions
 from operator_sre.store.tables import LAYOUT, layout_of
 
 __all__ = ["APPLICATION_ID", "SqliteDatabase", "scratch"]
@@ -22,6 +23,8 @@ T = TypeVar("T")
 APPLICATION_ID = 0x0F5EC0DE  # marks the file as ours, so that a foreign one is refused untouched
 BUSY_S = 10.0
 BUSY_POLL_S = 0.001
+# How long whoever fills the index is waited for, to give back what is empty in it.
+WORDS_BUSY_S = 2.0
 # A file up to this size is looked through at every start, which takes a millisecond for each MB;
 # damage in a larger one is found by `operator store check`, or when it is met.
 CHECKED_BYTES_MAX = 32 * 1024 * 1024
@@ -69,9 +72,19 @@ class SqliteDatabase:
         """The path of the file."""
         return str(self.path)
 
+    @property
+    def words(self) -> SearchFile:
+        """The file with the index of words, so that filling it keeps nobody from writing."""
+        return SearchFile(self.path.with_name(f"{self.path.name}-search"))
+
     def files(self) -> tuple[Path, ...]:
-        """The file and its companions, which are nothing without each other."""
-        return tuple(self.path.with_name(f"{self.path.name}{end}") for end in ("", "-wal", "-shm"))
+        """The file and its companions, which are nothing without it."""
+        return (*with_companions(self.path), *self.words.files(), self._debt)
+
+    @property
+    def _debt(self) -> Path:
+        """There while something that was taken away may still be in one of the files."""
+        return self.path.with_name(f"{self.path.name}-owed")
 
     def prepare(self) -> None:
         """Make the file on first use. A file that is not ours is refused and left as it is."""
@@ -82,6 +95,7 @@ class SqliteDatabase:
             version = self.version()
             if version:
                 must_be_current(version, self.place)
+                self.tidy()
                 return
             self.create(SCHEMA_VERSION)
 
@@ -125,7 +139,7 @@ class SqliteDatabase:
             return isinstance(cause, sqlite3.DatabaseError) and not operational
         return False
 
-    def writer(self) -> Connection:
+    def writer(self) -> _Session:
         """The session of a writer."""
         connection = self._connect("rw")
         connection.execute("PRAGMA journal_mode = WAL")  # a backup that was put here has none
@@ -134,16 +148,19 @@ class SqliteDatabase:
         return connection
 
     def reader(self) -> Connection:
-        """A session that only reads."""
-        return self._connect("ro")
+        """A session that only reads, and sees the index if there is one."""
+        connection = self._connect("ro")
+        self.words.show(connection)
+        return connection
 
     def indexer(self) -> Connection:
         """The session of whoever fills the index: whole after a crash, but not on the disk at once.
 
-        What it writes gets there with the next entry, or when the log is moved into the file.
+        What it writes gets there when the log is moved into the file.
         """
         connection = self.writer()
-        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA secure_delete = ON")  # an older store has words in its own file
+        _patiently(lambda: self.words.open(connection))
         return connection
 
     def begin(self, connection: Connection, *, wait: bool = True) -> bool:
@@ -158,11 +175,30 @@ class SqliteDatabase:
             _patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
         return True
 
-    def hold_index(self, connection: Connection) -> None:
-        """The index is in the same file, so that who may write may write it."""
+    def hold_index(self, connection: Connection, *, afresh: bool) -> None:
+        """Begin a transaction in which nobody else changes the index, nor the ledger if afresh."""
+        if afresh:
+            self.begin(connection)  # of both files
+            return
+        connection.execute("BEGIN")
         assert isinstance(connection, sqlite3.Connection)
-        if not connection.in_transaction:
-            self.begin(connection)
+        session = connection
+        _patiently(lambda: self.words.hold(session))
+
+    def distrust_index(self, error: Exception) -> None:
+        """Throw an index away that is damaged; it is only a copy."""
+        if isinstance(error, sqlite3.DatabaseError) and is_damaged(error):
+            self.words.remove()
+
+    def drop_index(self, connection: Connection, tables: Sequence[str]) -> None:
+        """Take the index away at once, before what it was made of is gone.
+
+        Until that is committed, whoever fills the index anew waits for the ledger.
+        """
+        self._owe()  # before anything is gone, so that a crash leaves it for whoever comes next
+        for table in tables:
+            connection.execute(f"DROP TABLE IF EXISTS main.{table}")
+        _patiently(lambda: self.words.drop(tables))
 
     def session(self) -> Connection:
         """A session for long work; what it removes is overwritten."""
@@ -199,9 +235,37 @@ class SqliteDatabase:
         wanted = (*layout.tables, *layout.indexes)
         return found + [f"{name} is missing" for name in wanted if name not in made]
 
-    def settle(self, connection: Connection) -> None:
-        """Move the log into the file, so that what was overwritten is nowhere any more."""
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    def settle(self, connection: Connection) -> bool:
+        """Move the log into the file, so that what was overwritten is nowhere any more.
+
+        False when whoever reads is in the way; it is owed then, and done with a later write.
+        """
+        self._owe()
+        return self._pay(connection, wait_s=WORDS_BUSY_S)
+
+    def tidy(self) -> bool:
+        """Do what is owed, unless somebody is in the way still; True when nothing is owed."""
+        if not self._debt.exists():
+            return True
+        with suppress(sqlite3.Error), closing(self._connect("rw")) as connection:
+            connection.execute("PRAGMA busy_timeout = 0")  # nobody waits for this
+            return self._pay(connection, wait_s=0.0)
+        return False
+
+    def _owe(self) -> None:
+        try:
+            os.close(os.open(self._debt, os.O_CREAT | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise sqlite3.OperationalError(f"{str(self._debt)!r} cannot be made") from error
+
+    def _pay(self, connection: Connection, *, wait_s: float) -> bool:
+        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        shrunk = self.words.shrink(wait_s=wait_s)
+        if busy or not shrunk:
+            return False
+        with suppress(OSError):  # then it is done once more, which does no harm
+            self._debt.unlink(missing_ok=True)
+        return True
 
     def _connect(self, mode: str) -> _Session:
         return sqlite3.connect(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,11 @@ from operator_sre.store.approvals import StoredApprovals
 from operator_sre.store.changes import StoredChanges
 from operator_sre.store.checkpoints import StoredCheckpoints
 from operator_sre.store.commands import StoredCommands
+from operator_sre.store.confirmations import StoredConfirmations
 from operator_sre.store.cursors import StoredCursors
 from operator_sre.store.database import Database
 from operator_sre.store.entries import StoredEntries
+from operator_sre.store.index_process import IndexProcess
 from operator_sre.store.indexing import Indexer
 from operator_sre.store.intents import StoredIntents
 from operator_sre.store.lull import Lull
@@ -43,6 +45,7 @@ from operator_sre.store.telemetry import (
 from operator_sre.store.textindex import TEXT_INDEXES
 from operator_sre.store.ticket_moves import StoredTicketMoves
 from operator_sre.store.tickets import StoredLeases, StoredTickets
+from operator_sre.store.tokens import StoredReplies, StoredTokens
 from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules
 from operator_sre.store.workers import StoredBacklog, StoredWorkers
 from operator_sre.store.workflows import StoredWorkflowClaims, StoredWorkflows
@@ -79,6 +82,7 @@ class Store:
     spending: StoredSpending
     approvals: StoredApprovals
     standing: StoredStandingRules
+    confirmations: StoredConfirmations
     intents: StoredIntents
     changes: StoredChanges
     sessions: StoredSessions
@@ -97,6 +101,8 @@ class Store:
     workflow_claims: StoredWorkflowClaims
     alerts: StoredAlerts
     cursors: StoredCursors
+    tokens: StoredTokens
+    replies: StoredReplies
     quarantine: StoredQuarantine
     sealed: StoredSealed
     indexer: Indexer
@@ -135,17 +141,17 @@ def open_store_at(where: str | Path, rules: Rules) -> Store:
 def store_on(database: Database, rules: Rules) -> Store:
     """The store on a database that is prepared."""
     index = TEXT_INDEXES[database.name]
-    turn, lull = threading.Lock(), Lull()
-    # A server keeps those who write and those who index apart by itself.
-    apart = None if database.near else threading.Lock()
-    indexer = Indexer(database, index, turn=apart or turn, lull=lull)
+    lull = Lull()
+    # A server is filled by a thread alone, because where it is may hold a password.
+    path = database.path if isinstance(database, SqliteDatabase) else None
+    apart = None if path is None else partial(IndexProcess, path)
+    indexer = Indexer(database, index, lull=lull, apart=apart)
     inline_s_max = INLINE_S_MAX if database.near else 0.0
     writer = Writer(
         database,
         rules,
         inline_s_max=inline_s_max,
         committed=indexer.tell,
-        turn=turn,
         lull=lull,
     )
     reader = Reader(database)
@@ -161,6 +167,7 @@ def store_on(database: Database, rules: Rules) -> Store:
         spending=StoredSpending(reader),
         approvals=StoredApprovals(reader, writer),
         standing=StoredStandingRules(reader, writer),
+        confirmations=StoredConfirmations(reader, writer),
         intents=StoredIntents(writer, reader),
         changes=StoredChanges(reader, writer),
         sessions=StoredSessions(reader, writer),
@@ -179,6 +186,8 @@ def store_on(database: Database, rules: Rules) -> Store:
         workflow_claims=StoredWorkflowClaims(writer),
         alerts=StoredAlerts(reader, writer),
         cursors=StoredCursors(reader, writer),
+        tokens=StoredTokens(reader, writer),
+        replies=StoredReplies(writer),
         quarantine=StoredQuarantine(writer),
         sealed=StoredSealed(reader, rules.sealer),
         indexer=indexer,

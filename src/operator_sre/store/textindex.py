@@ -9,19 +9,26 @@ from operator_sre.store.database import Connection, Database
 from operator_sre.store.words import Words, parts_of, words_of
 
 __all__ = [
+    "NOWHERE",
     "TEXT_INDEXES",
     "FtsIndex",
     "Phrase",
+    "Reach",
     "Row",
     "TextIndex",
     "TsvectorIndex",
     "create_index",
     "forget_index",
     "progress",
+    "reach",
+    "set_reach",
 ]
 
-# They are no part of the schema: what is lost of them is made anew from the ledger.
-TABLES = ("commands_text", "entries_text")
+# They are no part of the schema: what is lost of them is made anew from the ledger. `indexed` is
+# what told of progress in older stores.
+TABLES = ("commands_text", "entries_text", "indexed_up_to", "indexed")
+Reach = tuple[int, bytes]
+NOWHERE: Reach = (0, b"")
 Row = tuple[object, ...]
 Phrase = tuple[Words, bool]
 Rows = Callable[[str], Sequence[Sequence[Any]]]
@@ -33,6 +40,16 @@ class TextIndex(Protocol):
     @property
     def key(self) -> str:
         """The column with the seq."""
+        ...
+
+    @property
+    def places(self) -> Sequence[str]:
+        """What stands before the name of a table: where it is now, then where it once was."""
+        ...
+
+    @property
+    def bytes(self) -> str:
+        """The name of the type that holds bytes."""
         ...
 
     @property
@@ -69,12 +86,15 @@ class FtsIndex:
     """
 
     key = "rowid"
-    probe = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'indexed'"
+    places = ("search.", "main.")
+    bytes = "BLOB"
+    probe = "SELECT 1 FROM search.sqlite_master WHERE type = 'table' AND name = 'indexed_up_to'"
 
     def create(self, connection: Connection, table: str) -> None:
         """Make an empty table."""
         connection.execute(
-            f"CREATE VIRTUAL TABLE {table} USING fts5(words, parts, content='', columnsize=0,"
+            f"CREATE VIRTUAL TABLE search.{table}"
+            " USING fts5(words, parts, content='', columnsize=0,"
             " tokenize=\"unicode61 tokenchars '-_./'\")"
         )
         # Half as much merging while others wait, for a few more places to look at in a search.
@@ -116,7 +136,12 @@ class TsvectorIndex:
     """A tsvector made from our own words, because the server's parser takes paths apart."""
 
     key = "seq"
-    probe = "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'indexed'"
+    places = ("",)
+    bytes = "BYTEA"
+    probe = (
+        "SELECT 1 FROM pg_tables"
+        " WHERE schemaname = current_schema() AND tablename = 'indexed_up_to'"
+    )
 
     def create(self, connection: Connection, table: str) -> None:
         """Make an empty table."""
@@ -170,27 +195,41 @@ def _tsquery(words: Words, prefix: bool) -> str:
 TEXT_INDEXES: Mapping[str, TextIndex] = {"sqlite": FtsIndex(), "postgresql": TsvectorIndex()}
 
 
+def reach(index: TextIndex, rows: Rows) -> Reach:
+    """The last entry whose text is indexed, by its number and its hash."""
+    found = rows("SELECT seq, hash FROM indexed_up_to") if rows(index.probe) else ()
+    return (int(found[0][0]), bytes(found[0][1])) if found else NOWHERE
+
+
+def set_reach(connection: Connection, reached: Reach) -> None:
+    """Say how far the index is."""
+    connection.execute("UPDATE indexed_up_to SET seq = ?, hash = ?", reached)
+
+
 def progress(index: TextIndex, rows: Rows) -> int:
-    """Up to which seq texts are indexed; 0 where there is no index."""
-    found = rows("SELECT seq FROM indexed") if rows(index.probe) else ()
+    """Up to which seq texts are indexed; 0 where there is no index, or that of another ledger."""
+    if not rows(index.probe):
+        return 0
+    # The hash covers everything before it, so that a ledger which is another one is known by it.
+    found = rows(
+        "SELECT entries.seq FROM indexed_up_to JOIN entries"
+        " ON entries.seq = indexed_up_to.seq AND entries.hash = indexed_up_to.hash"
+    )
     return int(found[0][0]) if found else 0
 
 
 def create_index(index: TextIndex, connection: Connection) -> None:
     """An empty index, whatever was left of another."""
-    _drop(connection)
-    for table in TABLES:
+    for place in index.places:
+        for table in TABLES:
+            connection.execute(f"DROP TABLE IF EXISTS {place}{table}")
+    for table in TABLES[:2]:
         index.create(connection, table)
-    connection.execute("CREATE TABLE indexed (seq BIGINT NOT NULL)")
-    connection.execute("INSERT INTO indexed (seq) VALUES (0)")
+    columns = f"seq BIGINT NOT NULL, hash {index.bytes} NOT NULL"
+    connection.execute(f"CREATE TABLE {index.places[0]}indexed_up_to ({columns})")
+    connection.execute("INSERT INTO indexed_up_to (seq, hash) VALUES (?, ?)", NOWHERE)
 
 
 def forget_index(database: Database, connection: Connection) -> None:
-    """Throw the index away; it is made anew, step by step. For when texts were taken away."""
-    database.hold_index(connection)
-    _drop(connection)
-
-
-def _drop(connection: Connection) -> None:
-    for table in (*TABLES, "indexed"):
-        connection.execute(f"DROP TABLE IF EXISTS {table}")
+    """Throw the index away; it is made anew, step by step. For when texts are taken away."""
+    database.drop_index(connection, TABLES)

@@ -13,7 +13,7 @@ from operator_sre.store.tickets import drop_lease, find_ticket, is_unfinished
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
 
-__all__ = ["StoredTicketMoves"]
+__all__ = ["StoredTicketMoves", "make_move"]
 
 _KINDS = {
     MoveKind.HOLD: Kind.TICKET_HELD,
@@ -22,6 +22,7 @@ _KINDS = {
     MoveKind.ASSIGN: Kind.TICKET_ASSIGNED,
     MoveKind.COMMENT: Kind.TICKET_COMMENTED,
     MoveKind.ESCALATE: Kind.TICKET_ESCALATED,
+    MoveKind.HAND_OFF: Kind.TICKET_HANDED_OFF,
     MoveKind.CLOSE: Kind.TICKET_CLOSED,
     MoveKind.REOPEN: Kind.TICKET_REOPENED,
 }
@@ -35,10 +36,11 @@ class StoredTicketMoves:
 
     async def make(self, ticket: int, move: Move) -> Ticket:
         """Do it once; what is so already is left as it is. NotFoundError, ConflictError."""
-        return await self._writer.write(lambda transaction: _make(transaction, ticket, move))
+        return await self._writer.write(lambda transaction: make_move(transaction, ticket, move))
 
 
-def _make(transaction: Transaction, number: int, move: Move) -> Ticket:
+def make_move(transaction: Transaction, number: int, move: Move) -> Ticket:
+    """The same inside a transaction."""
     ticket = find_ticket(transaction, number)
     if ticket is None:
         raise NotFoundError(
@@ -65,7 +67,7 @@ def _payload(move: Move) -> dict[str, Any]:
         case MoveKind.HOLD | MoveKind.SNOOZE:
             until = move.until.isoformat() if move.until else None
             return {"reason": move.reason, "until": until}
-        case MoveKind.ASSIGN:
+        case MoveKind.ASSIGN | MoveKind.HAND_OFF:
             return {"assignee": move.assignee, "reason": move.reason}
         case MoveKind.COMMENT:
             return {"text": move.reason}
@@ -90,7 +92,11 @@ def _is_so(transaction: Transaction, ticket: Ticket, move: Move) -> bool:
         case MoveKind.COMMENT:
             return _said_last(transaction, ticket) == (move.by.id, move.reason)
         case MoveKind.ESCALATE:
-            return ticket.state is TicketState.ESCALATED
+            taken = move.by.type != "user" or ticket.paused(transaction.now())
+            return ticket.state is TicketState.ESCALATED and taken
+        case MoveKind.HAND_OFF:
+            now = (ticket.state, ticket.assignee, ticket.reason)
+            return now == (TicketState.ESCALATED, move.assignee, move.reason)
         case MoveKind.CLOSE:
             return ticket.state is TicketState.CLOSED
         case MoveKind.REOPEN:

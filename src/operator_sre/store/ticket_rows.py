@@ -13,6 +13,7 @@ __all__ = [
     "FOR_EVER",
     "ticket_assigned",
     "ticket_closed",
+    "ticket_handed_off",
     "ticket_paused",
     "ticket_reopened",
     "ticket_unheld",
@@ -25,7 +26,7 @@ FOR_EVER = 1e12
 
 def ticket_paused(connection: Connection, entry: Entry) -> None:
     """Agents keep off it until then."""
-    until = entry.payload["until"]
+    until = entry.payload.get("until")
     pause = {
         "by": entry.actor.id,
         "reason": entry.payload["reason"],
@@ -64,6 +65,13 @@ def ticket_closed(connection: Connection, entry: Entry) -> None:
     _stands(connection, entry, TicketState.CLOSED)
     ticket_unheld(connection, entry)
     connection.execute("UPDATE violations SET live = 0 WHERE ticket = ?", (entry.ticket,))
+
+
+def ticket_handed_off(connection: Connection, entry: Entry) -> None:
+    """Others look after it from here on; it stays live, so that it opens no second one."""
+    ticket_assigned(connection, entry)
+    _stands(connection, entry, TicketState.ESCALATED)
+    ticket_paused(connection, entry)  # it is theirs until a person says otherwise
 
 
 def ticket_watched(connection: Connection, entry: Entry) -> None:

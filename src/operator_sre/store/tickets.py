@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from operator_protocols.domain.category import ErrorCategory
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Violation
@@ -34,6 +35,8 @@ _COLUMNS = (
     "SELECT tickets.id, subject, target, severity, state, summary, opened_at, changed_at,"
     " attempts, tickets.epoch, worker, run, reason, flapping, assignee, pause FROM tickets"
 )
+_RANK = "(SELECT severity_rank FROM tickets AS last WHERE last.id = ?)"
+_BEHIND = f"(severity_rank < {_RANK} OR (severity_rank = {_RANK} AND tickets.id > ?))"
 Query = Callable[[str, Sequence[object]], list[Any]]
 IN_MAX = 500
 # What is said of every violation of a ticket.
@@ -60,18 +63,26 @@ class StoredTickets:
         severity: str = "",
         assignee: str = "",
         text: str = "",
+        limit: int | None = None,
+        after: int = 0,
     ) -> Sequence[Ticket]:
         """Tickets in these states (all when none is named), most urgent and oldest first."""
         wanted = [state.value for state in (states or TicketState)]
         marks = ", ".join("?" * len(wanted))
         same = {"subject": subject, "severity": severity, "assignee": assignee}
         clauses = [f"state IN ({marks})", *(f"{name} = ?" for name, told in same.items() if told)]
-        values = [*wanted, *(plain(told) for told in same.values() if told)]
+        values: list[Any] = [*wanted, *(plain(told) for told in same.values() if told)]
         if text:
             clauses.append("(lower(summary) LIKE ? ESCAPE '!' OR lower(reason) LIKE ? ESCAPE '!')")
             values += [_anywhere(text)] * 2
+        if after:
+            clauses.append(_BEHIND)
+            values += [after] * 3
         where = " AND ".join(clauses)
         order = "ORDER BY severity_rank DESC, tickets.id"
+        if limit is not None:
+            order += " LIMIT ?"
+            values.append(limit)
         return _tickets(self._reader.rows, f"{_COLUMNS} WHERE {where} {order}", values)
 
     async def open(self, violations: Sequence[Violation]) -> Ticket:
@@ -131,10 +142,11 @@ class StoredLeases:
         wait_s: float,
         counts: bool = True,
         approval: str = "",
+        category: str = "",
     ) -> None:
         """Give it back; another may claim it after `wait_s`, or when that request is answered.
 
-        Parked work `counts` as no attempt.
+        Parked work `counts` as no attempt. `category` says why it failed, where it did.
         """
 
         def change(transaction: Transaction) -> None:
@@ -144,6 +156,8 @@ class StoredLeases:
             not_before = transaction.now().timestamp() + (0.0 if answered else wait_s)
             attempts = ticket.attempts - (0 if counts else 1)
             payload = {"reason": reason, "not_before": not_before, "attempts": attempts}
+            if category:
+                payload["category"] = category
             transaction.append(
                 Draft(Kind.TICKET_RELEASED, payload, ticket=ticket.id, run=ticket.run)
             )
@@ -398,11 +412,25 @@ def _give_up(transaction: Transaction, ticket: Ticket) -> None:
     withdraw_requests(transaction, ticket.run, "the ticket was given up")
     reason = f"{ticket.attempts} attempts ended without a proof; a person has to look."
     if is_unfinished(transaction, ticket):
-        end = {"state": "failed", "summary": reason, "category": "harness_health_failed"}
+        category, why = _last_failure(transaction, ticket)
+        end = {"state": "failed", "summary": f"{reason} {why}".strip(), "category": category}
         transaction.append(Draft(Kind.RUN_FINISHED, end, ticket=ticket.id, run=ticket.run))
     transaction.append(
         Draft(Kind.TICKET_ESCALATED, {"reason": reason}, ticket=ticket.id, run=ticket.run)
     )
+
+
+def _last_failure(transaction: Transaction, ticket: Ticket) -> tuple[str, str]:
+    """How the last attempt ended: as its worker said, or with its worker."""
+    row = transaction.connection.execute(
+        "SELECT body FROM entries WHERE run = ? AND run <> '' AND kind IN (?, ?)"
+        " ORDER BY seq DESC LIMIT 1",
+        (ticket.run, Kind.TICKET_CLAIMED.value, Kind.TICKET_RELEASED.value),
+    ).fetchone()
+    body = json.loads(bytes(row[0])) if row is not None and row[0] is not None else {}
+    told = body.get("payload", {})
+    lost = ErrorCategory.HARNESS_HEALTH_FAILED.value
+    return str(told.get("category") or lost), str(told.get("reason", ""))
 
 
 def _must_stand(transaction: Transaction, ticket: Ticket) -> None:

@@ -75,8 +75,11 @@ class Transaction:
         """The wall clock as it was when this began: what commits together has one time."""
         return self._at
 
-    def append(self, draft: Draft) -> Entry:
-        """Chain one entry and project it; a key that is there already returns its entry."""
+    def append(self, draft: Draft, *, follows: bool | None = None) -> Entry:
+        """Chain one entry and project it; a key that is there already returns its entry.
+
+        `follows` says whether rows follow from it, where the caller has found that out.
+        """
         if draft.key and (known := self._by_key(draft.key)):
             return known
         last, previous = self._head
@@ -96,7 +99,9 @@ class Transaction:
             self._waiting.append(stored + told)
         if payload is not draft.payload or kind in _FINISHED:
             self._seal(seq, draft, payload)
-        if rows_follow(draft):
+        if follows is None:
+            follows = rows_follow(draft)
+        if follows:
             entry = entry_from(seq, body, previous, linked)  # projections go by the stored bytes
             project(self.connection, entry)
         else:

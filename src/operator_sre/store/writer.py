@@ -52,7 +52,6 @@ class Writer:
         *,
         inline_s_max: float = INLINE_S_MAX,
         committed: Callable[[], None] = lambda: None,
-        turn: threading.Lock | None = None,
         lull: Lull | None = None,
     ) -> None:
         self.inline_s_max = inline_s_max
@@ -63,7 +62,7 @@ class Writer:
         self._waiting = 0
         self._alone = 0
         self._average_s = 0.0
-        self._lock = turn or threading.Lock()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator_protocols.ports.admitted import Replies, Tokens
 from operator_protocols.ports.breaking import (
     Abilities,
     Ability,
@@ -19,6 +20,7 @@ from operator_protocols.ports.breaking import (
     Scene,
     Slow,
 )
+from operator_protocols.ports.confirmed import Confirmations
 from operator_protocols.ports.engines import Backlog, Engine, Workers
 from operator_protocols.ports.reported import Alerts, Cursors
 from operator_protocols.ports.scheduled import WorkflowClaims, Workflows
@@ -86,6 +88,7 @@ __all__ = [
     "Commands",
     "Condition",
     "Conditions",
+    "Confirmations",
     "Cursors",
     "Cut",
     "Engine",
@@ -112,6 +115,7 @@ __all__ = [
     "PermissionChecker",
     "Plugin",
     "RawEntry",
+    "Replies",
     "RightEnd",
     "Runs",
     "Scene",
@@ -129,6 +133,7 @@ __all__ = [
     "Switch",
     "TicketMoves",
     "Tickets",
+    "Tokens",
     "Tool",
     "Watchers",
     "Workers",

@@ -9,8 +9,8 @@ from typing import Protocol, runtime_checkable
 from operator_protocols.domain.action import Result
 from operator_protocols.domain.checkpoint import Checkpoint
 from operator_protocols.domain.command import Attempt, Command, CommandFilter
-from operator_protocols.domain.entry import Actor, Draft, Entry
-from operator_protocols.domain.limits import Limits, Usage
+from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
+from operator_protocols.domain.limits import Change, Limits, Usage
 from operator_protocols.domain.mode import SubjectMode
 from operator_protocols.domain.observation import Violation
 from operator_protocols.domain.pattern import Pattern, PatternNote
@@ -72,8 +72,10 @@ class Entries(Protocol):
         """The entries behind `seq`, oldest first."""
         ...
 
-    def newest(self, *, limit: int, ticket: int | None = None, run: str = "") -> Sequence[Entry]:
-        """The newest entries, newest first."""
+    def newest(
+        self, *, limit: int, ticket: int | None = None, run: str = "", kind: Kind | None = None
+    ) -> Sequence[Entry]:
+        """The newest entries, newest first; of one kind where it is named."""
         ...
 
     def raw(self, seq: int, *, limit: int) -> Sequence[RawEntry]:
@@ -115,10 +117,12 @@ class Tickets(Protocol):
         severity: str = "",
         assignee: str = "",
         text: str = "",
+        limit: int | None = None,
+        after: int = 0,
     ) -> Sequence[Ticket]:
         """Tickets in these states (all when none is named), most urgent and oldest first.
 
-        `text` is looked for in their summaries and reasons.
+        `text` is looked for in their summaries and reasons, `after` is a ticket for the next page.
         """
         ...
 
@@ -164,10 +168,11 @@ class Leases(Protocol):
         wait_s: float,
         counts: bool = True,
         approval: str = "",
+        category: str = "",
     ) -> None:
         """Give it back; another may claim it after `wait_s`, or when that request is answered.
 
-        Parked work `counts` as no attempt.
+        Parked work `counts` as no attempt. `category` says why it failed, where it did.
         """
         ...
 
@@ -196,8 +201,8 @@ class Runs(Protocol):
         """One run."""
         ...
 
-    def newest(self, *, limit: int) -> Sequence[RunRecord]:
-        """The newest runs, newest first."""
+    def newest(self, *, limit: int, before: str = "") -> Sequence[RunRecord]:
+        """The newest runs, newest first; `before` a run for the next page."""
         ...
 
 
@@ -281,6 +286,10 @@ class Changes(Protocol):
 
     def usage(self, subject: str, limits: Limits, *, now: datetime) -> Usage:
         """What these limits go by, as it is now."""
+        ...
+
+    def newest(self, subject: str, tools: Sequence[str]) -> Sequence[Change]:
+        """The newest change of each target by one of these tools."""
         ...
 
     async def reset(self, subject: str, *, by: str, reason: str) -> None:
