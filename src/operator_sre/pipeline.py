@@ -8,7 +8,7 @@ from typing import Protocol, assert_never
 
 from operator_protocols.domain.action import Action, Outcome, Result, digest_of
 from operator_protocols.domain.cause import Cause
-from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Sighting
 from operator_protocols.domain.permit import Permit
@@ -20,6 +20,7 @@ from operator_protocols.domain.run import (
     Ask,
     Briefing,
     Budget,
+    Comment,
     Diagnose,
     LogTail,
     Prove,
@@ -43,10 +44,10 @@ from operator_sre.agent.outside import briefed, proven, said
 from operator_sre.agent.replay import Recorded, Told
 from operator_sre.agent.run import Run
 from operator_sre.agent.suspicion import suspicions
-from operator_sre.agent.transcript import answer_payload
+from operator_sre.agent.transcript import Stopped, answer_payload, stopped_payload
 from operator_sre.codec import to_json
 from operator_sre.executor import Executor
-from operator_sre.gate import Gate, Turns, came_late
+from operator_sre.gate import Gate, Turns, came_late, refused_as_busy
 from operator_sre.monitor import Monitor
 from operator_sre.tickets import Desk
 from operator_sre.verify import Verifier
@@ -81,7 +82,7 @@ class Care:
     """One subject in our care, with what may be done about it.
 
     `propose` completes what a mind wants from what the ticket and the world determine; `context`
-    is what it is told of the time before.
+    is what it is told of the time before, and `comments` what people said of the ticket.
     """
 
     subject: Subject
@@ -92,6 +93,7 @@ class Care:
     notes: str = ""
     turns: Turns | None = None
     context: Callable[[Ticket], Context] = lambda _: Context()
+    comments: Callable[[Ticket], tuple[Comment, ...]] = lambda _: ()
 
 
 @dataclass(slots=True)
@@ -105,13 +107,17 @@ class Work:
     care: Care
     run: Run
     broken_before: frozenset[str]
+    recorded: Recorded
     stale: bool = False
     proven: Ticket | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The journey of an incident. Each step is in the ledger before the next begins."""
+    """The journey of an incident. Each step is in the ledger before the next begins.
+
+    `gone` says why a subject is no more, on purpose; it is empty for one that is there.
+    """
 
     monitor: Monitor
     desk: Desk
@@ -125,12 +131,16 @@ class Pipeline:
     budget: Budget
     care: Callable[[str], Care]
     summaries: Summaries | None = None
+    gone: Callable[[str], str] = lambda _: ""
 
     async def watch(self, subject: str) -> Sighting:
         """Look once at a subject, file what is broken, close what recovered by itself."""
         care = self.care(subject)
         watched = await self.monitor.watch(care.subject)
         at = watched.sighting.observation.at
+        if watched.violations and (why := self.gone(subject)):
+            await self.desk.retire(subject, why)
+            return watched.sighting
         await self.desk.file(watched.violations, watched.targets, at)
         await self.desk.flag(subject, watched.conditions, at)
         await self.desk.plan(subject, watched.silenced, watched.violations, at)
@@ -201,24 +211,37 @@ class Pipeline:
             seconds=self.clock.monotonic,
             shown=recorded.shown,
             well=recorded.began_well(now=briefing.health is Health.HEALTHY),
+            harmless=lambda action: care.gate.judge(action).level is Level.SAFE,
         )
-        return Work(ticket, care, run, broken)
+        return Work(ticket, care, run, broken, recorded)
 
-    async def _ask(self, want: Ask, work: Work) -> tuple[Answer | None, int | None]:
+    async def _ask(self, want: Ask, work: Work) -> tuple[Answer | Stopped, int]:
         if work.stale:
             briefing, _ = await self._brief(work.ticket, work.care)
             work.run.brief(briefing)
             work.stale = False
+        else:
+            await self._hear(work)
         try:
             answer = await self.model.answer(replace(want, briefing=work.run.briefing))
         except (MissingExtraError, ModelError) as error:
             if isinstance(error, ModelError) and not error.lasting:
                 raise  # whoever works on it next asks again
-            work.run.stop(f"The model {self.model.name!r} does not answer: {error}")
-            return None, None
+            why = f"The model {self.model.name!r} does not answer: {error}"
+            stopped = Stopped(why, error.category)
+            # Recorded before what follows from it, so that nothing of that is done twice.
+            return stopped, await self._remember(work, Kind.REASONING, stopped_payload(stopped))
         seq = await self._remember(work, Kind.REASONING, answer_payload(answer))
         self._note(work, seq, answer.reasoning)
         return answer, seq
+
+    async def _hear(self, work: Work) -> None:
+        """Tell the mind what people have said of the ticket since it was briefed."""
+        known, said = work.run.briefing, work.care.comments(work.ticket)
+        if said != known.comments:
+            heard = replace(known, comments=said)
+            work.run.brief(heard)
+            await self._suspect(work.ticket, known.observation_seq or 0, briefed(heard))
 
     async def _act(self, want: Act, work: Work) -> tuple[Result, int]:
         gate, ticket = work.care.gate, work.ticket
@@ -227,6 +250,8 @@ class Pipeline:
             return await self._refuse(gate.judge(want.action), action, work)
         verdict = gate.judge(action)
         changes = verdict.level is not Level.SAFE
+        if changes and (known := work.recorded.done(action)):
+            return known
         if changes and not work.run.diagnosed:
             why = "Hand in a diagnosis first: nothing is changed without one."
             return await self._refuse(verdict, verdict.refusal(why), work)
@@ -234,25 +259,45 @@ class Pipeline:
             return await self._refuse(verdict, verdict.refusal(why), work)
         if changes and (why := repeats(work.run.steps, action)):
             return await self._refuse(verdict, verdict.refusal(why), work)
-        if changes and await self._waited(work):
-            return await self._late(verdict, work)
-        asked_at = self.clock.monotonic()
-        permit = await gate.permit(verdict, ticket)
-        work.run.waited(self.clock.monotonic() - asked_at)
+        permit = await self._permitted(verdict, work)
         if not isinstance(permit, Permit):
-            if came_late(permit) and await self._waited(work):
+            if came_late(permit):
                 return await self._late(verdict, work)
             return await self._refuse(verdict, permit, work)
         work.stale = work.stale or changes
-        result, entry = await work.care.executor.execute(permit)
+        result, entry = await self._executed(permit, work)
         if entry is None:
             if came_late(result):
-                await self._waited(work)
                 return await self._late(verdict, work, permit=permit.fingerprint)
             return await self._refuse(verdict, result, work, permit=permit.fingerprint)
         self._note(work, entry.seq, result)
         await self._suspect(ticket, entry.seq, said(action, result))
         return result, entry.seq
+
+    async def _permitted(self, verdict: Verdict, work: Work) -> Permit | Result:
+        """A permit, or why not. Who comes late thinks it over, unless people said yes to it."""
+        gate, ticket = work.care.gate, work.ticket
+        late = verdict.level is not Level.SAFE and await self._waited(work)
+        while not late or gate.allowed(verdict, ticket):
+            asked_at = self.clock.monotonic()
+            permit = await gate.permit(verdict, ticket)
+            work.run.waited(self.clock.monotonic() - asked_at)
+            if isinstance(permit, Permit) or not came_late(permit):
+                return permit
+            late = True
+            await self._waited(work)
+        return refused_as_busy(verdict, f"another change of {ticket.subject!r} was quicker")
+
+    async def _executed(self, permit: Permit, work: Work) -> tuple[Result, Entry | None]:
+        """What people said yes to keeps its permit while others have their turn, until it ends."""
+        execute = work.care.executor.execute
+        result, entry = await execute(permit)
+        while entry is None and came_late(result):
+            await self._waited(work)
+            if not permit.approval or work.care.gate.outdated(permit):
+                break
+            result, entry = await execute(permit)
+        return result, entry
 
     async def _waited(self, work: Work) -> bool:
         """Wait for our turn to change something; True when somebody else had theirs first."""
@@ -305,7 +350,7 @@ class Pipeline:
             before=work.broken_before,
             targets=work.run.briefing.targets,
             deadline_s=deadline_of(work.run.steps, work.run.briefing.tools),
-            hasty=want.arrival,
+            hasty=want.arrival or want.hasty,
         )
 
     async def _end(self, work: Work) -> Ticket:
@@ -339,6 +384,7 @@ class Pipeline:
             observation_seq=entry.seq,
             trends=context.trends,
             logs=context.logs,
+            comments=care.comments(ticket),
         )
         await self._suspect(ticket, entry.seq, briefed(briefing))
         return briefing, sighting.broken()

@@ -133,3 +133,16 @@ async def test_answers_are_handed_out_only_to_what_they_answer(tmp_path: Path) -
     # From here on it goes its own way, and what was recorded is no answer to it.
     assert recorded.next(Act(LOOK)) is None
     assert Recorded([]).next(ask) is None
+
+
+async def test_what_was_done_on_a_way_that_is_left_is_told_once(tmp_path: Path) -> None:
+    whole = await _whole(tmp_path)
+    recorded = Recorded(whole)
+    assert recorded.done(MEND) is None, "it is still to be replayed"
+    assert recorded.next(Ask(briefing(), (), Budget())) is not None
+    assert recorded.next(Act(MEND)) is None, "another tool was used at this point"
+    (result,) = [one for one in whole if one.kind is Kind.TOOL_RESULT][2:]
+    told = recorded.done(MEND)
+    assert told is not None
+    assert (told[0].outcome, told[1]) == (Outcome.RAN, result.seq)
+    assert recorded.done(MEND) is None

@@ -24,6 +24,7 @@ from operator_sre.agent import Run
 from operator_sre.agent.account import account_of, is_change, looking_tools, unproven
 from operator_sre.agent.budget import used_up
 from operator_sre.agent.checking import checked
+from operator_sre.agent.transcript import Stopped
 from tests.contract.samples import proof
 from tests.contract.workshop import DIAGNOSIS
 from tests.models.world import TOOLS, briefing
@@ -113,7 +114,7 @@ def test_the_end_of_the_budget_tells_all_that_is_known() -> None:
 def test_a_run_that_is_stopped_says_why_and_wants_nothing_more() -> None:
     run = Run(briefing(), budget=BUDGET, seconds=lambda: 0.0)
     run.next()
-    run.stop("The model does not answer.")
+    run.tell(Stopped("The model does not answer."))
     assert run.next() is None
     assert run.conclusion is not None
     assert run.conclusion.reason.startswith("The model does not answer. No diagnosis")

@@ -13,7 +13,7 @@ import pytest
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.health import Severity
-from operator_protocols.domain.limits import Limits
+from operator_protocols.domain.limits import BUSY, Limits
 from operator_protocols.domain.run import Answer, Ask, Escalate
 from operator_protocols.domain.ticket import Move, MoveKind, TicketState
 from operator_protocols.domain.tool import Parameter, ToolSpec
@@ -82,7 +82,7 @@ class _Slow:
         return Result(Outcome.RAN, 0, "done")
 
 
-class _Yard:
+class Yard:
     """A workshop with an engine that works on several tickets."""
 
     def __init__(self, folder: Path) -> None:
@@ -128,14 +128,14 @@ class _Yard:
 
 
 @pytest.fixture
-def yard(tmp_path: Path) -> Iterator[_Yard]:
+def yard(tmp_path: Path) -> Iterator[Yard]:
     """One of them."""
-    made = _Yard(tmp_path)
+    made = Yard(tmp_path)
     yield made
     made.shop.close()
 
 
-async def _until(true: Callable[[], object], *, clock: HeldClock | None = None) -> None:
+async def until(true: Callable[[], object], *, clock: HeldClock | None = None) -> None:
     """Until it is so; time goes on by itself where a clock is given."""
 
     def so() -> object:
@@ -153,7 +153,7 @@ async def _stop(working: asyncio.Task[None]) -> None:
 
 
 async def test_so_many_tickets_are_worked_on_at_once_and_the_most_urgent_first(
-    yard: _Yard,
+    yard: Yard,
 ) -> None:
     for target, severity in [("a", "info"), ("b", "critical"), ("c", "warning")]:
         filed = violation(target, "up", severity=Severity(severity))
@@ -172,7 +172,7 @@ async def test_so_many_tickets_are_worked_on_at_once_and_the_most_urgent_first(
 
 @pytest.mark.parametrize("kind", [MoveKind.HOLD, MoveKind.CLOSE, MoveKind.ESCALATE])
 async def test_a_ticket_that_a_person_takes_away_is_let_go_of_and_nothing_more_runs(
-    yard: _Yard, kind: MoveKind
+    yard: Yard, kind: MoveKind
 ) -> None:
     await yard.open("node-1", "node-2")
     working = asyncio.create_task(yard.engine().work())
@@ -181,7 +181,7 @@ async def test_a_ticket_that_a_person_takes_away_is_let_go_of_and_nothing_more_r
     yard.mind.say("node-1", Answer("", (DIAGNOSIS, MEND)))
     yard.clock.advance(FOLLOW_S)
     yard.mind.say("node-2", GIVES_UP)
-    await _until(lambda: yard.state(2) is TicketState.ESCALATED)
+    await until(lambda: yard.state(2) is TicketState.ESCALATED)
     await _stop(working)
     assert yard.shop.mend.calls == []
     assert yard.shop.entries(Kind.TOOL_CALL) == []
@@ -190,7 +190,7 @@ async def test_a_ticket_that_a_person_takes_away_is_let_go_of_and_nothing_more_r
     assert runs[1] == "stopped"
 
 
-async def test_a_change_waits_for_its_turn_and_is_thought_over_again(yard: _Yard) -> None:
+async def test_a_change_waits_for_its_turn_and_is_thought_over_again(yard: Yard) -> None:
     await yard.open("node-1", "node-2")
     working = asyncio.create_task(yard.engine().work())
     await yard.mind.thinks_about(2)
@@ -200,18 +200,18 @@ async def test_a_change_waits_for_its_turn_and_is_thought_over_again(yard: _Yard
     await yard.clock.asleep(for_s=0.2)
     assert yard.shop.mend.calls == []
     yard.slow.go_on.set()
-    await _until(lambda: len(yard.mind.asked) >= 4, clock=yard.clock)
+    await until(lambda: len(yard.mind.asked) >= 4, clock=yard.clock)
     refused = yard.shop.entries(Kind.REFUSED)
     assert [entry.payload["result"]["outcome"] for entry in refused] == ["cancelled"]
     assert "ran first" in refused[0].payload["result"]["stderr"]
-    assert came_late(Result(Outcome.REFUSED, stderr="another change of 'shop' is running"))
+    assert came_late(Result(Outcome.REFUSED, data={BUSY: True}))
     (*_, late) = yard.shop.entries(Kind.OBSERVED)
     assert late.ticket == 1  # it was looked at again before it was asked again
     await _stop(working)
     assert yard.shop.mend.calls == []
 
 
-async def test_what_is_being_done_comes_to_its_end_before_an_agent_is_gone(yard: _Yard) -> None:
+async def test_what_is_being_done_comes_to_its_end_before_an_agent_is_gone(yard: Yard) -> None:
     await yard.open("node-1", "node-2")
     working = asyncio.create_task(yard.engine().work())
     await yard.mind.thinks_about(2)
@@ -221,8 +221,8 @@ async def test_what_is_being_done_comes_to_its_end_before_an_agent_is_gone(yard:
     await yard.clock.asleep(for_s=STOPPING_POLL_S)
     assert yard.state(1) is TicketState.CLAIMED
     yard.slow.go_on.set()
-    await _until(lambda: yard.shop.entries(Kind.TOOL_RESULT))
-    await _until(working.done, clock=yard.clock)
+    await until(lambda: yard.shop.entries(Kind.TOOL_RESULT))
+    await until(working.done, clock=yard.clock)
     (outcome,) = yard.shop.entries(Kind.TOOL_RESULT)
     assert outcome.payload["result"]["outcome"] == "ran"
     assert [yard.state(number) for number in (1, 2)] == ["open", "open"]
@@ -232,26 +232,26 @@ async def test_what_is_being_done_comes_to_its_end_before_an_agent_is_gone(yard:
 
 
 async def test_the_next_agent_goes_on_where_the_first_was_stopped_and_repeats_nothing(
-    yard: _Yard,
+    yard: Yard,
 ) -> None:
     yard.slow.go_on.set()
     await yard.open("node-1")
     working = asyncio.create_task(yard.engine().work())
     await yard.mind.thinks_about(1)
     yard.mind.say("node-1", Answer("", (DIAGNOSIS, Action("slow", {}, target="node-1"))))
-    await _until(lambda: yard.shop.entries(Kind.TOOL_RESULT))
+    await until(lambda: yard.shop.entries(Kind.TOOL_RESULT))
     await yard.mind.thinks_about(2)
     await _stop(working)
     second = asyncio.create_task(yard.engine("second").work())
     await yard.mind.thinks_about(3)
     yard.mind.say("node-1", GIVES_UP)
-    await _until(lambda: yard.state(1) is TicketState.ESCALATED)
+    await until(lambda: yard.state(1) is TicketState.ESCALATED)
     await _stop(second)
     assert yard.slow.calls == 1
     assert len(yard.shop.entries(Kind.RUN_STARTED)) == 1
 
 
-async def test_one_that_hangs_is_not_waited_for_longer_than_the_grace(yard: _Yard) -> None:
+async def test_one_that_hangs_is_not_waited_for_longer_than_the_grace(yard: Yard) -> None:
     await yard.open("node-1")
     working = asyncio.create_task(yard.engine().work())
     await yard.mind.thinks_about(1)

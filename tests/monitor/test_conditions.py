@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Finding, Observation, Sighting
 from operator_protocols.ports import Condition
-from operator_sre.monitor import advance, departed, violations_of
+from operator_sre.monitor import advance, departed, unwatched, violations_of
 from tests.contract.clock import NOON
 from tests.contract.plants import Up
 
@@ -162,3 +162,28 @@ def test_what_stays_the_same_is_the_same_thing() -> None:
         first, Sighting(Observation("shop", _at(1)), (Finding("up", "n", HEALTHY, "at 0"),))
     )
     assert again[0] is first[0]
+
+
+def _graced(name: str) -> float:
+    return 10.0
+
+
+def test_time_in_which_nobody_looked_counts_for_no_clock() -> None:
+    ages = {"young": 4.0, "old": 12.0}
+    broken = {
+        name: Condition("shop", "up", name, BROKEN, _at(100 - age), _at(100 - age))
+        for name, age in ages.items()
+    }
+    well = Condition("shop", "up", "well", HEALTHY, _at(97), None)
+    young, old, healthy = unwatched(
+        (broken["young"], broken["old"], well), last=_at(100), now=_at(4000), grace_of=_graced
+    )
+    assert (young.since, young.broken_since) == (_at(3996), _at(3996))
+    assert old == broken["old"], "it had outlasted its grace before nobody looked"
+    assert (healthy.since, healthy.broken_since) == (_at(3997), None)
+
+
+def test_no_clock_is_moved_beyond_now() -> None:
+    late = Condition("shop", "up", "n", BROKEN, _at(105), _at(105))
+    (moved,) = unwatched((late,), last=_at(100), now=_at(200), grace_of=_graced)
+    assert moved.broken_since == _at(200)

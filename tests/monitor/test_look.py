@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class _Watch:
         self.clock = HeldClock()
         self.plant = Plant(self.clock)
         self._path = path
+        self.gap_s = math.inf
         self.store = open_store(path, clock=self.clock)
 
     def restart(self) -> None:
@@ -49,6 +51,7 @@ class _Watch:
             observations=self.store.observations,
             timeout_s=TIMEOUT_S,
             blind_grace_s=BLIND_GRACE_S,
+            gap_of=lambda subject: self.gap_s,
         )
         desk = Desk(tickets=self.store.tickets, leases=self.store.leases, stable_s=STABLE_S)
         watched = await monitor.watch(self.plant)
@@ -320,3 +323,24 @@ async def test_a_look_that_does_not_stop_when_it_is_told_to_is_left_behind(
     sighting, _ = await sight(watch.plant, watch.clock, timeout_s=TIMEOUT_S)
     assert "took longer" in sighting.observation.problem
     released.set()
+
+
+async def test_hours_in_which_nobody_looked_open_no_ticket_and_close_none(watch: _Watch) -> None:
+    watch.gap_s = 10.0
+    watch.plant.error = ObservationError("there is no route")
+    await watch.look()
+    watch.clock.advance(3600.0)
+    watch.restart()
+    await watch.look()
+    assert watch.tickets() == [], "it was seen to be broken for no time at all"
+    watch.clock.advance(BLIND_GRACE_S)
+    await watch.look()
+    assert [state for state, _ in watch.tickets()] == [TicketState.OPEN]
+    watch.plant.error = None
+    await watch.look()
+    watch.clock.advance(3600.0)
+    await watch.look()
+    assert [state for state, _ in watch.tickets()] == [TicketState.OPEN]
+    watch.clock.advance(STABLE_S)
+    await watch.look()
+    assert [state for state, _ in watch.tickets()] == [TicketState.RESOLVED]

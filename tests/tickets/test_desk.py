@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.entry import Kind
+from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.target import Target
-from operator_protocols.domain.ticket import Ticket, TicketState
+from operator_protocols.domain.ticket import Move, MoveKind, Ticket, TicketState
 from operator_protocols.errors import ConflictError
 from operator_protocols.ports import Condition
 from operator_sre.store import Store, open_store
@@ -338,3 +338,51 @@ async def test_a_ticket_that_grew_this_moment_is_not_recovered(store: Store, des
     assert list(await late.recover("shop", _well("node-1"), NOON)) == []
     assert store.tickets.get(seen.id) == grown
     assert len(await desk.recover("shop", _well("node-1", "node-2"), NOON)) == 1
+
+
+async def test_what_a_person_escalates_stays_so_until_a_person_acts(
+    store: Store, desk: Desk
+) -> None:
+    ada = Actor("ada", "user")
+    ours, theirs = [await store.tickets.open([violation(name)]) for name in ("node-1", "node-2")]
+    await store.leases.end(ours, escalated(ours))
+    await store.ticket_moves.make(theirs.id, Move(MoveKind.ESCALATE, ada, "the disk is ours"))
+    well = _well("node-1", "node-2")
+    (recovered,) = await desk.recover("shop", well, NOON)
+    assert recovered.id == ours.id
+    kept = store.tickets.get(theirs.id)
+    assert kept is not None
+    assert (kept.state, kept.reason) == (TicketState.ESCALATED, "the disk is ours")
+    await store.ticket_moves.make(theirs.id, Move(MoveKind.UNHOLD, ada))
+    (recovered,) = await desk.recover("shop", well, NOON)
+    assert (recovered.id, recovered.state) == (theirs.id, TicketState.RESOLVED)
+
+
+async def test_a_person_may_take_over_what_an_agent_has_escalated(store: Store, desk: Desk) -> None:
+    ticket = await store.tickets.open([violation("node-1")])
+    await store.leases.end(ticket, escalated(ticket))
+    move = Move(MoveKind.ESCALATE, Actor("ada", "user"), "mine")
+    taken = await store.ticket_moves.make(ticket.id, move)
+    assert taken.paused(NOON)
+    assert await store.ticket_moves.make(ticket.id, move) == taken
+    assert await desk.recover("shop", _well("node-1"), NOON) == []
+
+
+async def test_what_an_agent_was_at_is_not_said_to_be_unchanged(store: Store, desk: Desk) -> None:
+    await store.tickets.open([violation("node-1")])
+    claimed = await _claim(store)
+    await store.leases.end(claimed, escalated(claimed))
+    (ended,) = await desk.recover("shop", _well("node-1"), NOON)
+    assert "nothing was changed" not in ended.reason
+
+
+async def test_each_subject_has_to_hold_for_as_long_as_its_own_interval_says(
+    store: Store,
+) -> None:
+    desk = Desk(
+        tickets=store.tickets, leases=store.leases, stable_s={"shop": 3 * STABLE_S}.__getitem__
+    )
+    await store.tickets.open([violation("node-1")])
+    assert await desk.recover("shop", _well("node-1"), NOON) == []
+    (ended,) = await desk.recover("shop", _well("node-1", for_s=3 * STABLE_S), NOON)
+    assert ended.state is TicketState.RESOLVED

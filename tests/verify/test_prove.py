@@ -159,3 +159,33 @@ async def test_a_ticket_that_grew_and_is_well_again_is_proven_as_a_whole() -> No
     world = _World(WELL, others=[("node-2", WELL)])
     world.ticket = ticket(violation("node-1"), violation("node-2"))
     assert (await world.prove()).held
+
+
+async def test_what_is_added_late_holds_from_then_on_and_inherits_no_time() -> None:
+    world = _World(WELL, others=[("node-2", WELL)])
+    look = world.look
+
+    async def grow_at_the_last() -> Sighting:
+        sighting = await look()
+        if world.clock.monotonic() == STABLE_S:
+            world.ticket = ticket(violation("node-1"), violation("node-2"))
+        return sighting
+
+    world.look = grow_at_the_last  # type: ignore[method-assign]
+    proof = await world.prove()
+    assert proof.held
+    assert (proof.since, proof.stable_s) == (NOON + timedelta(seconds=STABLE_S), STABLE_S)
+    assert world.clock.monotonic() == 2 * STABLE_S
+
+
+async def test_each_subject_has_a_stable_period_of_its_own_and_the_time_for_it() -> None:
+    for stable_s in (2.0, 30.0):
+        world = _World(WELL)
+        verifier = Verifier(
+            clock=world.clock,
+            stable_s={"shop": stable_s}.__getitem__,
+            deadline_s=DEADLINE_S,
+            interval_s=INTERVAL_S,
+        )
+        proof = await verifier.prove(world.current, world.look, before=frozenset())
+        assert (proof.held, proof.stable_s) == (True, stable_s)

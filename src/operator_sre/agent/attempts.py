@@ -11,7 +11,16 @@ from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import Act, Prove, Step
 from operator_protocols.domain.tool import ToolSpec
 
-__all__ = ["ARRIVED", "attempts_of", "deadline_of", "repeats", "to_undo", "unreadable"]
+__all__ = [
+    "ARRIVED",
+    "attempts_of",
+    "deadline_of",
+    "repeats",
+    "to_undo",
+    "undone_by",
+    "undos_of",
+    "unreadable",
+]
 
 # What is claimed of a ticket that nothing had to be done about.
 ARRIVED = "It holds again by itself; nothing was changed."
@@ -29,7 +38,7 @@ def attempts_of(steps: Iterable[Step]) -> int:
 def repeats(steps: Sequence[Step], action: Action) -> str:
     """Why this change makes no sense again: it was made, and a proof failed after it."""
     failed = [place for place, step in enumerate(steps) if _failed(step)]
-    taken_back = _undone(steps)
+    taken_back = undos_of(steps)
     for step in steps[: failed[-1] if failed else 0]:
         if not isinstance(step.want, Act) or not _ran(step):
             continue
@@ -51,7 +60,7 @@ def to_undo(steps: Sequence[Step]) -> tuple[Action, ...]:
     last = steps[-1].result if steps else None
     if not isinstance(last, Proof) or last.held or not (last.harm or last.health is Health.BROKEN):
         return ()
-    taken_back = _undone(steps)
+    taken_back = undos_of(steps)
     found: list[Action] = []
     for step in reversed(steps[:-1]):
         if isinstance(step.want, Prove):
@@ -66,7 +75,7 @@ def to_undo(steps: Sequence[Step]) -> tuple[Action, ...]:
 def unreadable(steps: Iterable[Step], action: Action) -> str:
     """Why this cannot be taken back: what was recorded of it lacks a secret."""
     told = repr(replace(action, reasoning="", expected=""))
-    if REDACTED not in told or action not in _undone(steps):
+    if REDACTED not in told or action not in undos_of(steps):
         return ""
     return f"{action.command} cannot be done: a secret in it was redacted. Take it back by hand."
 
@@ -83,10 +92,22 @@ def deadline_of(steps: Sequence[Step], tools: Iterable[ToolSpec]) -> float | Non
     return slowest or None
 
 
-def _undone(steps: Iterable[Step]) -> list[Action]:
+def undos_of(steps: Iterable[Step]) -> list[Action]:
     """What takes something back that was done in these steps."""
     results = [step.result for step in steps if isinstance(step.result, Result)]
     return [result.undo for result in results if result.undo is not None]
+
+
+def undone_by(step: Step, later: Iterable[Step]) -> bool:
+    """Whether one of these steps took back what this one did."""
+    undo = step.result.undo if isinstance(step.result, Result) else None
+    return undo is not None and any(
+        isinstance(one.want, Act)
+        and one.want.action == undo
+        and isinstance(one.result, Result)
+        and one.result.ok
+        for one in later
+    )
 
 
 def _failed(step: Step) -> bool:

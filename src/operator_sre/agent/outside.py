@@ -18,7 +18,7 @@ NAME_CHARS_MAX = 40
 
 
 def briefed(briefing: Briefing) -> Texts:
-    """The texts of a briefing that others wrote: names, details, readings, problems and logs."""
+    """The texts of a briefing that others wrote: names, readings, problems, logs and comments."""
     for one in briefing.ticket.violations:
         where = f"{_short(one.invariant)} at {_short(one.target)}"
         yield f"the name of the violation {where}", f"{one.invariant} {one.target}"
@@ -30,6 +30,8 @@ def briefed(briefing: Briefing) -> Texts:
         yield f"the name of a reading of {_short(trend.target)}", trend.reading
     for log in briefing.logs:
         yield f"the log of {_short(log.target)}", "\n".join(log.lines)
+    for comment in briefing.comments:
+        yield f"the comment of {_short(comment.by)}", comment.text
 
 
 def said(action: Action, result: Result) -> Texts:

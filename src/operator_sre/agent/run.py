@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import ErrorCategory
@@ -19,22 +19,21 @@ from operator_protocols.domain.run import (
     Finish,
     Misuse,
     Prove,
-    Spent,
     Step,
     Turn,
     Want,
 )
-from operator_sre.agent.account import account_of, looking_tools, unproven
-from operator_sre.agent.attempts import ARRIVED, attempts_of, to_undo
+from operator_sre.agent.attempts import ARRIVED, to_undo
 from operator_sre.agent.budget import used_up
 from operator_sre.agent.checking import checked
+from operator_sre.agent.progress import Progress
+from operator_sre.agent.transcript import Stopped
 
 __all__ = ["Conclusion", "Run"]
 
-Reply = Answer | Result | Proof | None
+Reply = Answer | Result | Proof | Stopped | None
 CLAIM_CHARS_MAX = 300
-# How often it is tried to take a change back while others change the same subject.
-UNDO_TRIES_MAX = 3
+UNDO_TRIES_MAX = 3  # to take a change back while others change the same subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,8 @@ class Run:
     """One mind's work on one ticket. `next` says what it wants, `tell` answers it.
 
     It is deterministic in what it is told, so feeding it the recorded answers resumes it. `shown`
-    are looks of this run that were recorded before it was resumed. `well` when everything held on
-    arrival, so that nobody is asked before that is proven or refuted.
+    are looks recorded before it was resumed. `well` when everything held on arrival: nobody is
+    asked before that is proven or refuted. `harmless` says of an action that it changes nothing.
     """
 
     def __init__(
@@ -62,13 +61,16 @@ class Run:
         seconds: Callable[[], float],
         shown: Iterable[int] = (),
         well: bool = False,
+        harmless: Callable[[Action], bool] = lambda action: False,
     ) -> None:
         self._shown = set(shown)
         self._well = well
+        self._done = Progress(budget, harmless)
+        self._stopped: Stopped | None = None
         self.brief(briefing)
         self.conclusion: Conclusion | None = None
-        self.steps: list[Step] = []
-        self.turns: list[Turn] = []
+        self.steps = self._done.steps
+        self.turns = self._done.turns
         self._budget = budget
         self._seconds = seconds
         self._started = seconds()
@@ -82,17 +84,14 @@ class Run:
     def tell(self, reply: Reply, seq: int | None = None) -> None:
         """What became of the last want, and the ledger entry that records it."""
         self._told = (reply, seq)
+        self._stopped = reply if isinstance(reply, Stopped) else self._stopped
 
     def brief(self, briefing: Briefing) -> None:
         """How things are now; what was shown before may still be cited."""
         self.briefing = briefing
+        self._done.brief(briefing)
         if briefing.observation_seq is not None:
             self._shown.add(briefing.observation_seq)
-
-    def stop(self, reason: str) -> None:
-        """End it with a person: the mind cannot go on."""
-        self.conclusion = Conclusion(None, f"{reason} {self._account()}")
-        self._loop.close()
 
     def waited(self, seconds: float) -> None:
         """Time that people took to answer is not spent by the mind."""
@@ -110,6 +109,12 @@ class Run:
                 return
         while not (spent := used_up(self._left(), self._budget)):
             yield Ask(self.briefing, tuple(self.steps), self._left(), tuple(self.turns))
+            if self._stopped and self._stopped.spent:
+                spent = self._stopped.reason
+                break
+            if self._stopped:
+                yield from self._give_up(self._stopped)
+                return
             reply, begun = self._told[0], len(self.steps)
             answer = reply if isinstance(reply, Answer) else Answer("", ())
             if answer is reply:
@@ -118,11 +123,19 @@ class Run:
             if self.conclusion is not None:
                 return
         # A mind that never says that it is over may have ended it all the same.
-        if unproven(self.steps, looking_tools(self.briefing.tools)):
+        if self._done.unproven():
             yield from self._prove(Prove("The budget is used up after a change."))
         if self.conclusion is None:
-            reason = f"The budget is used up ({spent}); nothing is proven. {self._account()}"
+            reason = f"The budget is used up ({spent}); nothing is proven. {self._done.account()}"
             self.conclusion = Conclusion(None, reason, ErrorCategory.BUDGET_EXCEEDED)
+
+    def _give_up(self, why: Stopped) -> Generator[Want, None, None]:
+        """A person takes over: a change that was never proven and does not help is taken back."""
+        if self._done.unproven():
+            yield from self._prove(Prove("The mind gives up after a change.", hasty=True))
+        told = self._done.account if self._stopped else self._done.left_changed
+        category = why.category or self._done.obstacle()
+        self.conclusion = Conclusion(None, f"{why.reason} {told()}".strip(), category)
 
     def _follow(self, answer: Answer) -> Generator[Want, None, None]:
         if not answer.calls:  # whoever asks for nothing more believes that it is over
@@ -130,7 +143,7 @@ class Run:
         for call in answer.calls:
             match call:
                 case Action():
-                    if self._commands() >= self._budget.commands_max:
+                    if self._done.commands() >= self._budget.commands_max:
                         return
                     yield from self._act(Act(call))
                 case Diagnose():
@@ -138,14 +151,14 @@ class Run:
                 case Finish():
                     yield from self._prove(Prove(call.summary))
                 case Escalate():
-                    self.conclusion = Conclusion(None, call.reason)
+                    yield from self._give_up(Stopped(call.reason))
                 case Misuse():
                     self.steps.append(Step(call, Result(Outcome.REFUSED, stderr=call.why)))
             if self.conclusion is not None or isinstance(call, Finish):
                 return  # whatever else the mind had planned rests on a world that has changed
 
     def _diagnose(self, call: Diagnose) -> Generator[Want, None, None]:
-        taken = checked(call, self._citable())
+        taken = checked(call, self._shown | self._done.seen())
         if isinstance(taken, Misuse):
             self.steps.append(Step(taken, Result(Outcome.REFUSED, stderr=taken.why)))
             return
@@ -169,9 +182,11 @@ class Run:
             return
         for undo in to_undo(self.steps):
             yield from self._take_back(undo)
-        if self._attempts() >= self._budget.attempts_max:
-            reason = f"{self._attempts()} attempts were made and none held. {self._account()}"
-            self.conclusion = Conclusion(proof, reason)
+        if self._done.attempts() >= self._budget.attempts_max:
+            reason = (
+                f"{self._done.attempts()} attempts were made and none held. {self._done.account()}"
+            )
+            self.conclusion = Conclusion(proof, reason, self._done.obstacle())
 
     def _take_back(self, undo: Action) -> Generator[Want, None, None]:
         """No mind proposes it again when it comes late, so it is tried again here."""
@@ -180,27 +195,5 @@ class Run:
             if not self.steps[-1].late:
                 return
 
-    def _citable(self) -> set[int]:
-        results = [step.seq for step in self.steps if isinstance(step.want, Act | Prove)]
-        return self._shown.union(seq for seq in results if seq is not None)
-
-    def _account(self) -> str:
-        return account_of(self.steps, looking_tools(self.briefing.tools))
-
-    def _attempts(self) -> int:
-        return attempts_of(self.steps)
-
-    def _commands(self) -> int:
-        return sum(isinstance(step.want, Act) for step in self.steps)
-
     def _left(self) -> Budget:
-        spent = sum((turn.answer.spent for turn in self.turns), Spent())
-        return replace(
-            self._budget,
-            turns_max=self._budget.turns_max - len(self.turns),
-            commands_max=self._budget.commands_max - self._commands(),
-            seconds_max=self._budget.seconds_max - (self._seconds() - self._started),
-            attempts_max=self._budget.attempts_max - self._attempts(),
-            tokens_max=self._budget.tokens_max - spent.tokens,
-            usd_max=self._budget.usd_max - spent.usd,
-        )
+        return self._done.left(self._seconds() - self._started)

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from operator_protocols.domain.category import ErrorCategory
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.errors import ConflictError, OperatorError
 from operator_protocols.ports import Approvals, Clock, Intents, Leases, Switch, Watchers
@@ -26,6 +27,8 @@ BACK_OFF_S = 5.0
 FOLLOW_S = 0.25
 # How often it is asked whether what is being done has ended, when an agent is stopped.
 STOPPING_POLL_S = 0.05
+# What nobody foresaw.
+BROKEN = ErrorCategory.AGENT_RUNTIME_EXCEPTION
 log = logging.getLogger(__name__)
 
 
@@ -171,7 +174,9 @@ class LocalEngine:
             log.warning("%s", error, extra=where)
         except Exception as error:  # noqa: BLE001  one broken run must not end the agent
             log.error("run failed: %r", error, extra=where)
-            await self._release(ticket, f"The run failed: {type(error).__name__}: {error}.")
+            why = f"The run failed: {type(error).__name__}: {error}."
+            told = error.category if isinstance(error, OperatorError) else BROKEN
+            await self._release(ticket, why, category=told)
         finally:
             heartbeat.cancel()
             follower.cancel()
@@ -228,9 +233,13 @@ class LocalEngine:
         )
         await asyncio.shield(_given_back(ticket, release))
 
-    async def _release(self, ticket: Ticket, reason: str, *, parked: bool = False) -> None:
+    async def _release(
+        self, ticket: Ticket, reason: str, *, parked: bool = False, category: str = ""
+    ) -> None:
         wait_s = 0.0 if parked else BACK_OFF_S * 2.0**ticket.attempts
-        release = self.leases.release(ticket, reason=reason, wait_s=wait_s, counts=not parked)
+        release = self.leases.release(
+            ticket, reason=reason, wait_s=wait_s, counts=not parked, category=category
+        )
         await _given_back(ticket, release)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator_sre.monitor.conditions import advance, departed, violations_of
+from operator_sre.monitor.conditions import advance, departed, unwatched, violations_of
 from operator_sre.monitor.look import OBSERVABLE, Monitor, Watched, findings_of, sight
 from operator_sre.monitor.replay import Spell, replay
 from operator_sre.monitor.stats import WatchStats
@@ -18,5 +18,6 @@ __all__ = [
     "findings_of",
     "replay",
     "sight",
+    "unwatched",
     "violations_of",
 ]

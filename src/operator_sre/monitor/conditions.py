@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Finding, Sighting, Violation
 from operator_protocols.ports import BREAKS_KEPT, FLAP_S, Condition, Invariant
 
-__all__ = ["advance", "departed", "violations_of"]
+__all__ = ["advance", "departed", "unwatched", "violations_of"]
 
 Place = tuple[str, str]
 
@@ -66,6 +67,29 @@ def _next(subject: str, before: Condition | None, finding: Finding, at: datetime
 
 def _recent(breaks: Iterable[datetime], at: datetime) -> tuple[datetime, ...]:
     return tuple(one for one in breaks if (at - one).total_seconds() <= FLAP_S)[-BREAKS_KEPT:]
+
+
+def unwatched(
+    conditions: Sequence[Condition],
+    *,
+    last: datetime,
+    now: datetime,
+    grace_of: Callable[[str], float],
+) -> tuple[Condition, ...]:
+    """The conditions after a time in which nobody looked: it counts for no clock.
+
+    What had outlasted its grace by the last look keeps the moment at which it broke.
+    """
+    gap = now - last
+
+    def moved(one: Condition) -> Condition:
+        begun = one.broken_since
+        if begun is not None and (last - begun).total_seconds() >= grace_of(one.invariant):
+            return one
+        later = min(begun + gap, now) if begun is not None else None
+        return replace(one, since=min(one.since + gap, now), broken_since=later)
+
+    return tuple(moved(one) for one in conditions)
 
 
 def departed(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Finding, Observation, Sighting, Violation
 from operator_protocols.domain.silence import Silence
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Clock, Condition, Conditions, Invariant, Observations, Subject
-from operator_sre.monitor.conditions import advance, departed, violations_of
+from operator_sre.monitor.conditions import advance, departed, unwatched, violations_of
 
 __all__ = ["OBSERVABLE", "Monitor", "Watched", "findings_of", "sight"]
 
@@ -41,7 +43,8 @@ class Monitor:
     """Looks at subjects and remembers since when each condition holds.
 
     `quiet` says which silences hold for a subject now, `blind_graces` how long some subjects may
-    not be seen, where that is not `blind_grace_s`.
+    not be seen, where that is not `blind_grace_s`. When nobody has looked at a subject for longer
+    than `gap_of` says, that time counts for no clock.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Monitor:
         blind_grace_s: float,
         quiet: Callable[[str], Sequence[Silence]] = lambda subject: (),
         blind_graces: Mapping[str, float] | None = None,
+        gap_of: Callable[[str], float] = lambda subject: math.inf,
     ) -> None:
         self._clock = clock
         self._conditions = conditions
@@ -62,6 +66,8 @@ class Monitor:
         self._blind_grace_s = blind_grace_s
         self._quiet = quiet
         self._blind_graces = blind_graces or {}
+        self._gap_of = gap_of
+        self._looked: dict[str, datetime] = {}
 
     async def look(self, subject: Subject) -> Sighting:
         """Observe once and check every invariant. Never raises for what the subject does."""
@@ -69,30 +75,48 @@ class Monitor:
 
     async def watch(self, subject: Subject) -> Watched:
         """Look once and say what has been broken for longer than its grace."""
+        last = self._last(subject.name)
         sighting, targets = await self._see(subject)
-        before = self._conditions.of(subject.name)
-        conditions = await self._remember(before, sighting, subject, targets)
+        at = sighting.observation.at
         graces = {invariant.name: invariant for invariant in subject.invariants}
+        blind_grace_s = self._blind_graces.get(subject.name, self._blind_grace_s)
+        known = before = self._conditions.of(subject.name)
+        if last is not None and (at - last).total_seconds() > self._gap_of(subject.name):
+            before = unwatched(
+                known,
+                last=last,
+                now=at,
+                grace_of=lambda name: graces[name].grace_s if name in graces else blind_grace_s,
+            )
+        conditions = await self._remember(
+            known, advance(before, sighting), sighting, subject, targets
+        )
+        self._looked[subject.name] = at
         violations = violations_of(
-            conditions,
-            now=sighting.observation.at,
-            invariants=graces,
-            blind_grace_s=self._blind_graces.get(subject.name, self._blind_grace_s),
+            conditions, now=at, invariants=graces, blind_grace_s=blind_grace_s
         )
         silences = self._quiet(subject.name) if violations else ()
         quiet = tuple(one for one in violations if _silent(one, silences))
         loud = tuple(one for one in violations if not _silent(one, silences))
         return Watched(sighting, targets, conditions, loud, quiet)
 
+    def _last(self, subject: str) -> datetime | None:
+        """When somebody looked last, we or another monitor."""
+        last, gap_s = self._looked.get(subject), self._gap_of(subject)
+        if last is not None and (self._clock.now() - last).total_seconds() <= gap_s:
+            return last
+        newest = self._observations.newest(subject, limit=1) if gap_s < math.inf else ()
+        return newest[0].at if newest else last
+
     async def _remember(
         self,
         before: Sequence[Condition],
+        after: tuple[Condition, ...],
         sighting: Sighting,
         subject: Subject,
         targets: Sequence[Target],
     ) -> tuple[Condition, ...]:
         """What holds since when, after this look; only what has changed is written."""
-        after = advance(before, sighting)
         if targets and not sighting.observation.problem:
             here = [subject.name, *(one.name for one in targets)]
             seen = [one.target for one in sighting.observation.seen]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from operator_protocols.domain.entry import Actor, Draft, Kind
@@ -21,7 +21,7 @@ from operator_sre.tickets.incidents import Needs, incidents_of, needs_of
 __all__ = ["Desk"]
 
 LIVE = tuple(state for state in TicketState if state.live)
-# Who holds a ticket because what it is about is planned.
+# Who holds a ticket because what it is about is planned, and closes what is no more.
 PLANNER = Actor("operator", "system")
 PLANNED = "Planned: a silence or a maintenance window covers all of it."
 # How long others may go on reporting what our own look does not show, before it is work again.
@@ -37,7 +37,7 @@ class Desk:
         *,
         tickets: Tickets,
         leases: Leases,
-        stable_s: float,
+        stable_s: float | Callable[[str], float],
         journal: Journal | None = None,
         moves: TicketMoves | None = None,
     ) -> None:
@@ -46,7 +46,6 @@ class Desk:
         self._stable_s = stable_s
         self._journal = journal
         self._moves = moves
-        # When each subject was looked at last.
 
     async def file(
         self,
@@ -82,7 +81,7 @@ class Desk:
         for ticket in live:
             if ticket.state is not TicketState.WATCHED:
                 continue
-            why = _not_over(ticket, violations, at, slack_s=self._stable_s)
+            why = _not_over(ticket, violations, at, slack_s=self._stable_of(ticket.subject))
             if not why:
                 continue
             payload = {"reason": why, "attempts": ticket.attempts}
@@ -120,6 +119,15 @@ class Desk:
             if wanted:
                 with contextlib.suppress(ConflictError):
                     await self._moves.make(ticket.id, Move(kind, PLANNER, reason))
+
+    async def retire(self, subject: str, reason: str) -> None:
+        """Close what is left of a subject that is no more: nobody can prove or mend any of it."""
+        if self._moves is None:
+            return
+        for ticket in self._tickets.find(states=LIVE, subject=subject):
+            with contextlib.suppress(ConflictError):  # it has come to its end this moment
+                await self._moves.make(ticket.id, Move(MoveKind.CLOSE, PLANNER, reason))
+                log.info("ticket closed: %s", reason, extra={"ticket": ticket.id})
 
     async def _file_incident(
         self, incident: Sequence[Violation], filed: Mapping[str, Ticket], needs: Needs
@@ -164,6 +172,7 @@ class Desk:
         """Resolve tickets that nobody works on and whose every invariant holds again for long.
 
         What broke again and again has to hold for as long as it takes to be no longer flapping.
+        What a person has escalated stays so until a person says otherwise.
         """
         idle = (TicketState.OPEN, TicketState.WATCHED, TicketState.ESCALATED)
         tickets = self._tickets.find(states=idle, subject=subject)
@@ -176,6 +185,8 @@ class Desk:
         }
         resolved = []
         for ticket in tickets:
+            if ticket.state is TicketState.ESCALATED and ticket.paused(now):
+                continue
             held = [healthy.get(violation.key) for violation in ticket.violations]
             well = [one for one in held if one is not None]
             if len(well) < len(held):
@@ -183,12 +194,17 @@ class Desk:
             since = max(one.since for one in well)
             stable_s = (now - since).total_seconds()
             flaps = ticket.flapping or any(one.flapping(now) for one in well)
-            if stable_s >= (max(FLAP_S, self._stable_s) if flaps else self._stable_s):
+            enough_s = self._stable_of(subject)
+            if stable_s >= (max(FLAP_S, enough_s) if flaps else enough_s):
                 watched = ticket.state is TicketState.WATCHED
-                proof = _recovered(since, now, stable_s, watched=watched)
+                proof = _recovered(since, now, stable_s, watched=watched, worked=bool(ticket.run))
                 with contextlib.suppress(ConflictError):  # taken up, or grown, this moment
                     resolved.append(await self.close(ticket, proof))
         return resolved
+
+    def _stable_of(self, subject: str) -> float:
+        told = self._stable_s
+        return told(subject) if callable(told) else told
 
     async def close(
         self,
@@ -276,9 +292,13 @@ def _doubt(ticket: Ticket, proof: Proof) -> str:
     return ""
 
 
-def _recovered(since: datetime, now: datetime, stable_s: float, *, watched: bool) -> Proof:
+def _recovered(
+    since: datetime, now: datetime, stable_s: float, *, watched: bool, worked: bool
+) -> Proof:
+    """`worked` when an agent was at it before, so that nobody can say that nothing was changed."""
     how = "It was watched" if watched else "It recovered by itself"
-    changed = "" if watched else "; nothing was changed"
+    how = "It holds again" if worked and not watched else how
+    changed = "" if watched or worked else "; nothing was changed"
     return Proof(
         held=True,
         health=Health.HEALTHY,

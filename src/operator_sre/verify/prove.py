@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from operator_protocols.domain.health import Health
@@ -24,22 +24,43 @@ class _Stretch:
     """Since when something has been so without a break."""
 
     since: float | None = None
-    first_at: datetime | None = None
 
-    def note(self, now: float, at: datetime, *, so: bool) -> float:
+    def note(self, now: float, *, so: bool) -> float:
         """Whether it is so now; for how long by now."""
         if not so:
-            self.since = self.first_at = None
+            self.since = None
         elif self.since is None:
-            self.since, self.first_at = now, at
+            self.since = now
         return now - self.since if self.since is not None else 0.0
+
+
+@dataclass(slots=True)
+class _Holding:
+    """Since when each of a growing ticket's violations has been seen to hold without a break."""
+
+    begun: dict[str, tuple[float, datetime]] = field(default_factory=dict)
+
+    def note(self, keys: Iterable[str], now: float, at: datetime, *, well: bool) -> float | None:
+        """For how long all of these hold by now; None when they do not."""
+        known = self.begun if well else {}
+        self.begun = {key: known.get(key, (now, at)) for key in keys} if well else {}
+        return now - max((since for since, _ in self.begun.values()), default=now) if well else None
+
+    def since(self) -> datetime | None:
+        """When the last of them began to hold."""
+        return max((at for _, at in self.begun.values()), default=None)
 
 
 class Verifier:
     """Decides whether a ticket's invariants hold for good. A mind saying so is not evidence."""
 
     def __init__(
-        self, *, clock: Clock, stable_s: float, deadline_s: float, interval_s: float
+        self,
+        *,
+        clock: Clock,
+        stable_s: float | Callable[[str], float],
+        deadline_s: float,
+        interval_s: float,
     ) -> None:
         self._clock = clock
         self._stable_s = stable_s
@@ -58,15 +79,18 @@ class Verifier:
     ) -> Proof:
         """Look until every violation of the ticket has held for the stable period, or time is up.
 
-        The ticket is asked for at every look, because it may grow meanwhile. `before` is what was
+        The ticket is asked for at every look, because it may grow meanwhile; the period of what
+        was added begins when it is seen to hold. `before` is what was
         broken before anybody acted. What broke since is harm, unless it is the fault itself that
         spread along `targets`: then it has to hold as well. What others still report while our own
         look shows nothing is waited for, and is no reason to repair it again. `hasty` ends at the
         first look that shows it broken: what did not recover by itself is not waited for.
         """
         started = self._clock.monotonic()
-        deadline_s = max(self._deadline_s, deadline_s or 0.0)
-        well, hurt = _Stretch(), _Stretch()
+        stable_for_s = self._stable_of(ticket().subject)
+        # What is looked at rarely has to hold for long, and gets the time to begin to.
+        deadline_s = max(self._deadline_s, deadline_s or 0.0, 2 * stable_for_s)
+        holding, hurt = _Holding(), _Stretch()
         looks = 0
         while True:
             sighting = await look()
@@ -76,11 +100,12 @@ class Verifier:
             spread, harm = _apart(sighting, sighting.broken() - before - keys, ticket(), targets)
             health = sighting.own_health_of(keys | spread)
             pending = _pending(sighting, keys)
-            stable_s = well.note(now, at, so=health is Health.HEALTHY)
-            hurt_s = hurt.note(now, at, so=bool(harm))
-            held = well.since is not None and looks > 1 and stable_s >= self._stable_s
+            well_s = holding.note(keys, now, at, well=health is Health.HEALTHY)
+            stable_s = well_s or 0.0
+            hurt_s = hurt.note(now, so=bool(harm))
+            held = well_s is not None and looks > 1 and stable_s >= stable_for_s
             # One look at which something else is broken says little: it may be gone at the next.
-            judged = hurt_s >= self._stable_s if harm else not pending
+            judged = hurt_s >= stable_for_s if harm else not pending
             over = now - started >= deadline_s or (hasty and health is not Health.HEALTHY)
             if (held and judged) or over:
                 break
@@ -89,13 +114,17 @@ class Verifier:
             held=held and not harm,
             health=health,
             looks=looks,
-            since=well.first_at or at,
+            since=holding.since() or at,
             until=at,
             stable_s=round(stable_s, 3),
             detail=_sentence(health, looks, stable_s, harm, pending, held=held),
             harm=harm,
             pending=pending if held and not harm else (),
         )
+
+    def _stable_of(self, subject: str) -> float:
+        told = self._stable_s
+        return told(subject) if callable(told) else told
 
 
 def _apart(
