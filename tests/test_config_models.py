@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from operator_protocols.domain.prices import Prices
 from operator_protocols.errors import ConfigError
 from operator_sre.config import Config, ModelConfig, load_config
 from operator_sre.config.models import (
@@ -15,7 +16,6 @@ from operator_sre.config.models import (
     REASONER,
     RULE,
     SCRIPTED,
-    TokenPrices,
     built_in_models,
     model_named,
     models_of,
@@ -60,7 +60,7 @@ temperature = 0.5
         provider="anthropic",
         model="claude-opus-5",
         key_env="BIG_KEY",
-        prices=TokenPrices(4.0, 20.5, 0.25),
+        prices=Prices(4.0, 20.5, 0.25),
         timeout_s=30.0,
         tools="native",
         temperature=0.5,
@@ -154,6 +154,6 @@ def test_names_that_need_no_table(tmp_path: Path) -> None:
 
 
 def test_the_longest_beginning_of_a_name_has_the_price() -> None:
-    assert prices_of("claude-opus-4-1-20250805") == TokenPrices(15.0, 75.0, 1.5)
-    assert prices_of("claude-opus-4-6") == TokenPrices(5.0, 25.0, 0.5)
+    assert prices_of("claude-opus-4-1-20250805") == Prices(15.0, 75.0, 1.5)
+    assert prices_of("claude-opus-4-6") == Prices(5.0, 25.0, 0.5)
     assert prices_of("qwen3") is None

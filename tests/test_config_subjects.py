@@ -11,6 +11,7 @@ from operator_protocols.domain.silence import Window
 from operator_protocols.domain.target import Access
 from operator_protocols.errors import ConfigError
 from operator_sre.config import Config, load_config, reread_subjects, seconds_of
+from operator_sre.config.subjects import subjects_of
 
 FILE = "operator.toml"
 
@@ -68,6 +69,7 @@ def test_the_interval_of_a_subject_beats_the_setting_and_a_flag_beats_both(tmp_p
     toml = "interval_s = 7\n[subjects.shop]\ninterval_s = 2\n[subjects.bank]"
     config = _load(tmp_path, toml)
     assert (config.interval_of("shop"), config.interval_of("bank")) == (2.0, 7.0)
+    assert (config.stable_of("shop"), config.stable_of("bank")) == (5.0, 14.0)
     assert config.interval_of("a rig") == 7.0
     flagged = _load(tmp_path, toml, interval_s="3")
     assert (flagged.interval_of("shop"), flagged.interval_of("bank")) == (3.0, 3.0)
@@ -160,3 +162,10 @@ def test_subjects_are_read_again_and_settings_stay(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("[subjects.")
     with pytest.raises(ConfigError):
         reread_subjects(config)
+
+
+def test_a_table_without_a_file_is_read_as_well() -> None:
+    (found,) = subjects_of({"shop": {"plugin": "etcd", "interval_s": 7}}, None)
+    assert (found.name, found.plugin, found.interval_s) == ("shop", "etcd", 7)
+    with pytest.raises(ConfigError, match="colour"):
+        subjects_of({"shop": {"colour": "red"}}, None)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, TypeVar
 
 from operator_protocols.errors import MissingPluginError, NotFoundError
@@ -19,12 +22,12 @@ _REINSTALL = "Reinstall the package it came from."
 
 def plugin_names() -> list[str]:
     """The names of all subjects that are installed; loads none of them."""
-    return sorted({point.name for point in entry_points(group=GROUP)})
+    return sorted({point.name for point in _points(GROUP)})
 
 
 def find_plugin(name: str) -> Plugin:
     """The plug-in of that name, loaded. NotFoundError lists the names there are."""
-    points = [point for point in entry_points(group=GROUP) if point.name == name]
+    points = [point for point in _points(GROUP) if point.name == name]
     if not points:
         raise NotFoundError(
             f"There is no subject {name!r}.",
@@ -44,7 +47,7 @@ def find_checker(group: str, kind: type[T], otherwise: T) -> T:
 
     One that is broken, or that is not the only one, raises: nobody may more because of that.
     """
-    points = list(entry_points(group=group))
+    points = _points(group)
     if not points:
         return otherwise
     if len(points) > 1:
@@ -61,6 +64,26 @@ def find_checker(group: str, kind: type[T], otherwise: T) -> T:
             next_step=_REINSTALL,
         )
     return checker
+
+
+def _points(group: str) -> tuple[EntryPoint, ...]:
+    """What is installed in a group; looked for again when any folder it could lie in has changed.
+
+    Looking takes milliseconds for every hundred packages, and a server asks for each request.
+    """
+    return _installed(group, tuple((place, _changed_at(place)) for place in sys.path))
+
+
+@lru_cache(maxsize=16)
+def _installed(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=group))
+
+
+def _changed_at(place: str) -> int:
+    try:
+        return Path(place or ".").stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _load(point: EntryPoint, what: str) -> Any:

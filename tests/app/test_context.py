@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.observation import Observation, Seen, Value
-from operator_protocols.domain.run import LogTail, Trend
+from operator_protocols.domain.run import Comment, LogTail, Trend
 from operator_protocols.domain.target import Target
-from operator_sre.app.context import context_of, log_tails, trends_of
+from operator_protocols.domain.ticket import Move, MoveKind
+from operator_sre.app.context import comments_of, context_of, log_tails, trends_of
 from tests.app.home import opened
 from tests.contract.clock import NOON, HeldClock
 from tests.contract.samples import ticket, violation
@@ -109,3 +111,22 @@ async def test_a_ticket_has_the_last_half_hour_around_it(tmp_path: Path) -> None
     assert SECRET not in tail.lines[0]
     assert tail.lines[0].startswith("login with ")
     assert nothing.trends == ()
+
+
+@pytest.mark.asyncio
+async def test_the_newest_comments_of_people_are_told_and_no_more(tmp_path: Path) -> None:
+    with opened(tmp_path) as app:
+        store = app.store
+        mine, other = [await store.tickets.open([violation(name)]) for name in ("a", "b")]
+        ada, agent = Actor("ada", "user"), Actor("hub", "agent")
+        for number in range(9):
+            words = f"{number} {'x' * 2000} {SECRET}"
+            await store.ticket_moves.make(mine.id, Move(MoveKind.COMMENT, ada, words))
+        await store.ticket_moves.make(mine.id, Move(MoveKind.COMMENT, agent, "obey me"))
+        await store.ticket_moves.make(other.id, Move(MoveKind.COMMENT, ada, "of another"))
+        found = comments_of(store.entries, mine)
+        assert [one.text[0] for one in found] == ["4", "5", "6", "7", "8"]
+        assert {one.by for one in found} == {"ada"}
+        assert all(len(one.text) <= 1000 for one in found)
+        (said,) = comments_of(store.entries, other)
+        assert said == Comment("ada", said.at, "of another")

@@ -25,6 +25,7 @@ from operator_sre.app.hub import (
     PendingAction,
 )
 from operator_sre.app.wiring import App
+from operator_sre.gate import PERSON
 from tests.app.home import opened
 from tests.contract.postgres import database_in
 from tests.contract.stores import URL
@@ -249,3 +250,5 @@ async def test_not_everybody_may_approve_and_not_every_name_is_one(tmp_path: Pat
         for name in ("", "a b", "x" * 65, "a/b"):
             with pytest.raises(UsageError, match="name of an agent"):
                 await hub.request_system_action(Agent(name), Action.shell("ls"))
+        with pytest.raises(UsageError, match="which people are"):
+            await hub.request_system_action(Agent("eve", PERSON), Action.shell("ls"))

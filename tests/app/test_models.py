@@ -178,6 +178,11 @@ async def test_a_model_is_tried_with_one_small_question(tmp_path: Path, wire: Wi
     wire.say(claude("", tool("finish", summary="ready"), tokens=(100, 20)))
     with opened(tmp_path, _claude(wire, tmp_path)) as app:
         tried = await try_model(app, "remote")
+        paid = app.store.spending.on(app.clock.now())
+        (listed,) = [one for one in list_models(app) if one.name == "remote"]
+    assert paid == {"remote": tried.spent}
+    assert tried.spent.usd > 0
+    assert listed.today == tried.spent
     assert (tried.name, tried.tools, tried.problem) == ("remote", True, "")
     assert (tried.spent.tokens_in, tried.spent.tokens_out) == (100, 20)
     assert tried.seconds > 0

@@ -155,3 +155,18 @@ async def test_nobody_calls_a_tool_with_what_makes_no_sense(tmp_path: Path) -> N
             app, type(wanted)(call=forged, subject=wanted.subject), asked=_nobody
         )
         assert (executed.exit_code, executed.result.category) == (2, "syntax")
+
+
+async def test_a_tool_is_not_begun_on_what_nobody_here_knows(tmp_path: Path) -> None:
+    with opened(tmp_path, SUBJECTS) as app:
+        known = [one.name for one in app.hands("shop").parts()]
+        for tool in ("check_port", "drain_node"):
+            call = Call(tool, document={"target": "billing-1"}, subject="shop")
+            wanted = await propose_call(app, call)
+            done = await execute_command(app, wanted, asked=_nobody)
+            assert not done.ran
+            assert "'shop' has no target 'billing-1'" in done.explanation
+            assert known[0] in done.explanation
+        kinds = [entry.kind for entry in app.store.entries.after(0, limit=100)]
+        assert Kind.TOOL_CALL not in kinds
+        assert kinds.count(Kind.REFUSED) == 2

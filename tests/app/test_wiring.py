@@ -62,6 +62,7 @@ def test_a_configured_subject_is_under_the_standard_policy(tmp_path: Path) -> No
         policy = care.gate.policy()
         assert (policy.profile, policy.mode) == (Profile.STANDARD, Mode.EXECUTE)
         assert policy.boundary_tools == frozenset()
+        assert policy.hosts == {"127.0.0.1"}
         assert care.subject.name == "shop"
         assert [target.name for target in care.subject.targets()] == ["node-1"]
         assert "check_port" in [tool.spec.name for tool in care.executor.tools]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 
 from operator_protocols.domain.worker import Worker
 from operator_protocols.errors import UsageError
+from operator_sre.app.service import agent, up
 from operator_sre.app.workers import SILENT_S, list_workers, run_worker
+from operator_sre.engine import LocalEngine
 from tests.app.home import opened
 from tests.contract.samples import violation
 from tests.processes.waiting import eventually
@@ -47,6 +50,45 @@ async def test_who_runs_is_known_until_it_is_stopped(tmp_path: Path) -> None:
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         assert list_workers(app) == []
+
+
+async def test_an_agent_and_what_is_up_are_among_those_who_work(tmp_path: Path) -> None:
+    with opened(tmp_path) as app:
+        running = {
+            "agent": asyncio.ensure_future(agent(app)),
+            "up": asyncio.ensure_future(up(app, [], every=True)),
+        }
+        await eventually(lambda: len(list_workers(app)) == len(running))
+        views = {one.worker.role: one for one in list_workers(app)}
+        assert set(views) == set(running)
+        for one in views.values():
+            worker = one.worker
+            assert (worker.pid, worker.host, worker.engine) == (
+                *(os.getpid(), socket.gethostname(), "local"),
+            )
+            assert one.speaks
+        for task in running.values():
+            task.cancel()
+        await asyncio.gather(*running.values(), return_exceptions=True)
+        assert list_workers(app) == []
+
+
+async def test_an_agent_holds_its_tickets_under_the_name_it_is_listed_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed: list[str] = []
+
+    async def work(self: LocalEngine) -> None:
+        claimed.append(self.worker)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(LocalEngine, "work", work)
+    with opened(tmp_path) as app:
+        working = asyncio.ensure_future(agent(app))
+        await eventually(lambda: claimed and list_workers(app))
+        assert [one.worker.id for one in list_workers(app)] == claimed
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
 
 
 @pytest.mark.parametrize("name", ["a:b", "a\nb", "x" * 65])

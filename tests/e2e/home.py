@@ -18,6 +18,7 @@ from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_sre.clock import SystemClock
 from operator_sre.store import Store, open_store
+from tests.contract_messages.recording import held_to_schema
 from tests.e2e.census import processes_of
 from tests.e2e.waiting import eventually
 from tests.e2e.warm import OPERATOR, Done, Forked, Warm
@@ -49,6 +50,7 @@ def run_operator(
         check=False,
     )
     assert b"Traceback" not in done.stdout + done.stderr, done.stderr.decode()
+    held_to_schema(words, done.stdout.decode(errors="replace"))
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

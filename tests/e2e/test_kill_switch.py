@@ -110,8 +110,7 @@ def test_an_agent_stops_working_and_goes_on_when_it_is_off(rigged: Home) -> None
     assert rigged.rig()["node-1"]["state"] == "exited"
     assert running.runs, "the monitor still watches"
 
-    off = rigged.run("kill-switch", "off")
-    assert (off.code, "--yes" in off.err) == (2, True)
+    assert rigged.run("kill-switch", "off").code == 4
     assert rigged.ask("kill-switch", "off", "--yes")["switch"]["on"] is False
     if rigged.tickets(TicketState.OPEN):
         (again,) = eventually(lambda: rigged.store.approvals.find(states=pending), "a request")

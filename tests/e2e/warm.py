@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -132,6 +132,7 @@ class Warm:
             err.seek(0)
             done = Done(code, out.read().decode(), err.read().decode())
         assert "Traceback" not in done.out + done.err, done.err
+        _hold_to_schema(words, done.out)
         return done
 
     def start(
@@ -150,6 +151,13 @@ class Warm:
         self._requests.close()
         with self._popen:
             self._popen.wait(ANSWER_S_MAX)
+
+
+def _hold_to_schema(words: Sequence[str], out: str) -> None:
+    """What is printed for programs is what the schema of its verb says."""
+    from tests.contract_messages.recording import held_to_schema
+
+    held_to_schema(words, out)
 
 
 def serve(number: int, program: str) -> None:

@@ -14,7 +14,7 @@ from operator_protocols.domain.target import Target
 from operator_sre.models.reasoner.belief import Belief, Suspect
 from operator_sre.models.reasoner.causes import GENERIC, UNEXPLAINED
 from operator_sre.models.reasoner.outcomes import HEALTHY, OUTCOMES, WORDS
-from operator_sre.models.reasoner.prior import first_belief
+from operator_sre.models.reasoner.prior import Symptoms, first_belief
 from operator_sre.models.reasoner.probes import PROBES
 
 TARGETS = [
@@ -136,3 +136,24 @@ def test_equal_suspects_are_ranked_by_name() -> None:
     twin = Cause("twin", "s", 0.5, {})
     weights = {Suspect(twin, "b"): 0.5, Suspect(twin, "a"): 0.5}
     assert [suspect.target for suspect, _ in Belief(weights).ranked()] == ["a", "b"]
+
+
+def test_who_answered_a_look_is_hardly_one_that_answers_nobody() -> None:
+    broken = {"node-1": frozenset({"odd"})}
+    unseen, reached, unreached = (
+        first_belief(["node-1"], TARGETS, GENERIC, Symptoms(broken, {"node-1": readings}))
+        for readings in ({}, {"reachable": True}, {"reachable": False})
+    )
+
+    def chance(belief: Belief, name: str) -> float:
+        return sum(
+            weight
+            for one, weight in belief.weights.items()
+            if (one.cause.name, one.target) == (name, "node-1")
+        )
+
+    for name in ("process_dead", "process_paused", "process_hung", "cut_off"):
+        assert chance(reached, name) < chance(unseen, name) / 3
+        assert chance(unreached, name) == chance(unseen, name)
+    for name in ("process_starting", "overloaded", "disk_full"):
+        assert chance(reached, name) > chance(unseen, name)

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.prices import Prices
 from operator_protocols.domain.run import (
     Answer,
     Ask,
@@ -22,7 +23,6 @@ from operator_sre.agent.transcript import answer_from, answer_payload
 from operator_sre.models.breaker import Breaker
 from operator_sre.models.fallback import Fallback
 from operator_sre.models.patient import Patient
-from operator_sre.models.prices import Prices
 from operator_sre.models.reasoner import Reasoner
 from operator_sre.models.scripted import Scripted
 from operator_sre.models.summaries import (

@@ -178,6 +178,11 @@ LOGS = [
     ("Too many open files\nnode stopped\nnode started on 8001\n", "quiet"),
     ("node started on 8001\nToo many open files\nnode stopped\n", "files"),
     ("terrors and byelaws\n", "quiet"),
+    (
+        "panic: out of memory\n\ngoroutine 1 [running]:\n" + "main.run(0x1)\n\t/a.go:7\n" * 9,
+        "memory",
+    ),
+    (" error: all lines of this log begin with a blank\n", "errors"),
 ]
 
 

@@ -15,6 +15,7 @@ from operator_protocols.domain.run import (
     Ask,
     Briefing,
     Budget,
+    Comment,
     Escalate,
     Finish,
     LogTail,
@@ -79,6 +80,7 @@ def test_text_from_outside_stays_in_its_block(attack: str) -> None:
         briefing(violation(detail=attack)),
         observation=Observation("shop", NOON, (Seen("node-1", {attack: attack}, attack),)),
         logs=(LogTail("node-1", (attack, attack)),),
+        comments=(Comment("ada", NOON, attack),),
         trends=(Trend("node-1", attack, 2, 1.0, 2.0, 1.0, 2.0),),
     )
     turn = Turn(Answer("I look.", (action,)), (step,))
@@ -300,3 +302,12 @@ DONE = (("finish", {"summary": "over"}),)
 )
 def test_calls_in_a_text_are_found(text: str, found: Written | None) -> None:
     assert written(text, offers(briefing())) == found
+
+
+def test_what_people_said_of_the_ticket_is_told_as_data() -> None:
+    comments = (Comment("ada", NOON, "it is the disk"), Comment("bob", NOON, "look at node-2"))
+    found = everything(conversation(asked(told=replace(briefing(), comments=comments))))
+    block = found.partition(": comments of people>>\n")[2].partition("<<end of data")[0]
+    assert "ada at 2026-03-04T12:00:00+00:00: it is the disk" in block
+    assert block.startswith("bob"), "the newest is not cut away first"
+    assert "comments of people" not in everything(conversation(asked()))

@@ -237,6 +237,23 @@ async def test_a_repair_that_fails_is_not_repeated() -> None:
     assert conclusion.proof is None
 
 
+async def test_a_repair_that_failed_for_one_cause_may_be_right_for_what_it_left_behind() -> None:
+    states = _shop(node_1=HUNG)
+    results = [Result(Outcome.RAN, 1, stderr="it ended"), Result(Outcome.RAN, 0, "done")]
+
+    def repair(action: Action) -> Result:
+        states["node-1"] = DEAD
+        return results.pop(0)
+
+    world = World(states, repair=repair)
+    conclusion = await world.live(Reasoner())
+    assert world.done == ["restart_node(target=node-1)"] * 2
+    assert [one.cause for one in world.diagnoses] == ["process_hung", "process_dead"]
+    failed = case_from(world.asks[-1]).failed
+    assert [(cause, act.action.tool) for cause, act in failed] == [("process_hung", "restart_node")]
+    assert conclusion.proof is not None
+
+
 @pytest.mark.parametrize("outcome", [Outcome.UNKNOWN, Outcome.CANCELLED])
 async def test_a_repair_that_was_cut_off_may_be_done_again_after_a_look(outcome: Outcome) -> None:
     results = [Result(outcome, stderr="interrupted"), Result(Outcome.RAN, 0, "done")]

@@ -35,6 +35,34 @@ def test_commands_are_counted_with_the_level_of_their_permit() -> None:
     assert counts.tickets == {"opened": 1}
 
 
+def test_what_minds_cost_is_counted_and_a_summary_is_no_turn() -> None:
+    counts = LedgerCounts()
+    spent = {"tokens_in": 100, "tokens_out": 7, "usd": 0.25}
+    counts.take(
+        [
+            _entry(Kind.REASONING, spent=spent),
+            _entry(Kind.REASONING, reasoning="the built-in one costs nothing"),
+            _entry(Kind.SUMMARY, spent=spent),
+        ]
+    )
+    assert (counts.turns, counts.usd) == (2, 0.5)
+    assert counts.tokens == {"in": 200, "out": 14}
+    figures = Figures(
+        "1", counts, LookCounts(), approvals=2, confirmations=3, spans={"sent": 9, "dropped": 1}
+    )
+    text = exposition(lambda: figures).decode()
+    for line in (
+        "operator_turns_total 2.0",
+        'operator_tokens_total{direction="in"} 200.0',
+        'operator_tokens_total{direction="out"} 14.0',
+        "operator_cost_usd_total 0.5",
+        "operator_approvals_pending 2.0",
+        "operator_confirmations_pending 3.0",
+        'operator_spans_total{outcome="dropped"} 1.0',
+    ):
+        assert line in text, line
+
+
 def test_alerts_are_counted_by_trigger_and_triggers_are_bounded() -> None:
     counts = LedgerCounts()
     for number in range(WORDS_MAX + 50):

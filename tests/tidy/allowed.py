@@ -31,6 +31,9 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/plugins.py:_load": (
         "a stranger's module may raise anything while it is loaded; it is told in one sentence"
     ),
+    "src/operator_sre/faces/mcp/server.py:Desk.call_tool": (
+        "whatever breaks, a stranger is told one sentence, and nothing of our insides"
+    ),
     "src/operator_sre/notify/channel.py:AppriseChannel._send": (
         "whatever a service raises, a message was not sent, and its words may hold the address"
     ),

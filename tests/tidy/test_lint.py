@@ -58,6 +58,7 @@ _OFFENCES = {
         "subprocess",
     ),
     "src/operator_sre/faces/__init__.py": ("operator_sre.gate",),
+    "src/operator_sre/faces/mcp/__init__.py": ("operator_sre.faces.api",),
     "src/operator_sre/plugins.py": ("operator_sre.subjects.ratelimiter",),
 }
 

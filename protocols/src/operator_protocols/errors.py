@@ -147,11 +147,18 @@ class ModelError(OperatorError):
 
 
 class PermitError(OperatorError):
-    """A permit is used up, expired, or not for this action."""
+    """A permit is used up, expired, or not for this action.
+
+    `busy` when nothing is against it but another change that runs: it may be used after that.
+    """
 
     exit_code = 3
     category = ErrorCategory.POLICY_DENIED
     next_action = NextAction.REVIEW_POLICY_PATCH
+
+    def __init__(self, message: str, *, next_step: str = "", busy: bool = False) -> None:
+        super().__init__(message, next_step=next_step)
+        self.busy = busy
 
 
 class AuthorityError(OperatorError):

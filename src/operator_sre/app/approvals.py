@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import getpass
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
+from operator_protocols.domain.confirmation import Confirmation
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.permit import Approval, ApprovalState
 from operator_protocols.domain.standing import Likeness, Scope, StandingRule
 from operator_protocols.errors import AuthorityError, NotFoundError, UsageError
+from operator_sre.app.acting import NoMore, acting_person
 from operator_sre.app.outlook import Outlook, outlook_of_request
 from operator_sre.app.wiring import App
 
@@ -20,6 +23,7 @@ __all__ = [
     "Answered",
     "ApprovalView",
     "approve",
+    "by_a_person",
     "list_approvals",
     "list_rules",
     "reject",
@@ -44,10 +48,11 @@ class Always:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A request with its answer, and the rule that was made of it."""
+    """A request with its answer, and the rule that was made of it, or waits for somebody else."""
 
     approval: Approval
     rule: StandingRule | None = None
+    confirmation: Confirmation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +105,38 @@ async def approve(
 
     A rule that cannot be made answers nothing, and one is made only when all have said yes.
     """
+    by_a_person(app)
     known = _as_seen(app, approval, seen)
+    _not_alone(app, known)
     rule = _rule(app, known, always or Always(), reason)
     state = ApprovalState.APPROVED
     decided = await app.answering.answer(known, state, by=signed_in(), reason=reason)
-    if rule is not None and decided.state is ApprovalState.APPROVED:
-        return Answered(decided, await app.store.standing.add(rule))
-    return Answered(decided)
+    if rule is None or decided.state is not ApprovalState.APPROVED:
+        return Answered(decided)
+    return await _always(app, decided, rule)
+
+
+def _not_alone(app: App, known: Approval) -> None:
+    """AuthorityError for a token that would both ask and answer, and is no admin's."""
+    permissions = app.permissions
+    if not isinstance(permissions, NoMore):
+        return
+    if why := permissions.may_approve_own(signed_in(), known.requester.id):
+        raise AuthorityError(why, next_step="Approve it in a terminal, or ask somebody who may.")
+
+
+async def _always(app: App, decided: Approval, rule: StandingRule) -> Answered:
+    """Whoever says always means it; where nobody may confirm their own, another has to."""
+    from operator_sre.app.confirmations import cross
+    from operator_sre.app.loosening import rule_asked
+
+    confirmation = await cross(app, rule_asked(rule), sure=True)
+    return Answered(decided, app.store.standing.get(rule.id), confirmation)
 
 
 async def reject(app: App, approval: str, *, reason: str, seen: int | None = None) -> Approval:
     """Say no in the name of whoever is signed in; the mind is told why."""
+    by_a_person(app)
     known = _as_seen(app, approval, seen)
     state = ApprovalState.REJECTED
     return await app.answering.answer(known, state, by=signed_in(), reason=reason)
@@ -154,10 +180,19 @@ async def revoke_rule(app: App, rule: str, *, reason: str) -> StandingRule:
     return await app.store.standing.revoke(rule, by=Actor(person, "user"), reason=reason)
 
 
+def by_a_person(app: App) -> None:
+    """AuthorityError in a command that an agent has started: agents propose, and people answer."""
+    if not acting_person() and app.surroundings.mark in os.environ:
+        raise AuthorityError(
+            "This is a command of an agent: agents propose, and people answer.",
+            next_step="Answer in a terminal of your own.",
+        )
+
+
 def signed_in() -> str:
-    """Whoever is signed in on this machine."""
+    """Whoever is signed in on this machine, or whose token asks."""
     try:
-        return getpass.getuser()
+        return acting_person() or getpass.getuser()
     except (KeyError, OSError):  # a uid without a name, as in some containers
         return "unknown"
 

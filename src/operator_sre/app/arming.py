@@ -11,12 +11,14 @@ from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError
 from operator_protocols.ports import Kill, SubjectSettings, Tool
 from operator_sre.app.hands import MACHINE, Hands
+from operator_sre.app.secrets import given_to
 from operator_sre.app.toolbox import registry_of
 from operator_sre.executor import Executor
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.executor.transports.shells import Remotes, Shells
 from operator_sre.gate import Gate, Policy, Profile
+from operator_sre.gate.policy.egress import hosts_of
 from operator_sre.gate.restraint import Restraint
 
 if TYPE_CHECKING:
@@ -53,14 +55,16 @@ def _hands(
             next_step="Remove 'profile', or start a rig with: operator lab up",
         )
     programs = app.programs
-    shells = Shells(LocalShell(programs), targets, Remotes(programs, app.spool))
+    local = LocalShell(programs, lambda action: given_to(app.config, action))
+    shells = Shells(local, targets, Remotes(programs, app.spool))
     settings = app.settings_of(name, targets, shells, life)
     tools = (*given, *_brought(app, settings))
     registry = registry_of(app, programs, targets, tools)
     latest: list[Policy] = []
     bounded = profile is Profile.LAB
     # A subject may know parts that are no process, such as the cluster that its members are.
-    parts = app.plugin_of(name).subject(settings).targets if bounded else targets
+    parts = targets if name == MACHINE else app.plugin_of(name).subject(settings).targets
+    reached = parts if bounded else targets
 
     def policy() -> Policy:
         made = Policy(
@@ -68,7 +72,8 @@ def _hands(
             profile=profile,
             tools=registry.specs,
             boundary_tools=frozenset(tool.spec.name for tool in tools if bounded),
-            boundary_targets=frozenset(target.name for target in parts()),
+            boundary_targets=frozenset(target.name for target in reached()),
+            hosts=hosts_of(targets()),
             book=app.rules(),
         )
         if not latest or latest[0] != made:
@@ -84,6 +89,7 @@ def _hands(
         restraint=restraint,
         executor=_executor(app, programs, shells, registry.tools, limits),
         targets=targets,
+        parts=parts,
         registry=registry,
         shells=shells,
         settings=settings,

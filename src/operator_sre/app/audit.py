@@ -116,7 +116,10 @@ def anchor_head(app: App, *, file: Path | None) -> str:
         try:
             add_anchor(file, line)
         except OSError as error:
-            raise OperatorError(f"The anchor could not be written: {error}.") from error
+            raise OperatorError(
+                f"The anchor could not be written to {str(file)!r}: {error.strerror}.",
+                next_step="Name another file.",
+            ) from error
     return line
 
 
@@ -145,7 +148,10 @@ def export_bundle(app: App, path: Path, wanted: Filter) -> int:
             keep=wanted.keeps,
         )
     except OSError as error:
-        raise OperatorError(f"The bundle could not be written: {error}.") from error
+        raise OperatorError(
+            f"The bundle could not be written to {str(path)!r}: {error.strerror}.",
+            next_step="Name another file.",
+        ) from error
 
 
 def export_text(app: App, style: str, wanted: Filter) -> Iterator[str]:

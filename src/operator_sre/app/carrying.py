@@ -24,15 +24,15 @@ from operator_sre.codec import from_json, to_json
 from operator_sre.executor.workflows import Acted, Carrier, Deed
 from operator_sre.executor.workflows.carrying import LEASE_S
 from operator_sre.executor.workflows.progress import Progress
+from operator_sre.gate import came_late
 from operator_sre.pipeline import refused_payload
 
-__all__ = ["BUSY", "Watch", "carry", "subject_of", "withdraw_requests"]
+__all__ = ["Watch", "carry", "subject_of", "withdraw_requests"]
 
 ENTRIES_MAX = 10_000
 # How long a change waits for another of the same subject, and how often it looks.
 BUSY_S_MAX, BUSY_POLL_S = 600.0, 0.2
-# What is said of a change that came while another ran, and how often it comes again.
-BUSY = "another change of"
+# How often a change comes again that came while another ran.
 TRIES_MAX = 5
 # Hears what a deed says as it comes, without secrets: its run, the stream, the bytes.
 Watch = Callable[[str, int, bytes], None]
@@ -141,17 +141,17 @@ class _Crew:
         tool = self.hands.registry.get(action.tool)
         if tool is not None:
             return tool.spec.idempotent or not tool.spec.changes
-        return self.hands.gate.judge(action).level is Level.SAFE
+        return self.hands.gate.judge(action, self.record.requester).level is Level.SAFE
 
     async def act(self, deed: Deed) -> Acted:
         """Judge it as it is now, have it permitted, run it."""
         gate = self.hands.gate
         proposed = await self.hands.propose(deed.action)
         if isinstance(proposed, Result):
-            verdict = gate.judge(deed.action)
+            verdict = gate.judge(deed.action, self.record.requester)
             return await self._refused(deed, verdict, verdict.refusal(proposed.stderr))
         for left in reversed(range(TRIES_MAX)):
-            verdict = gate.judge(proposed)
+            verdict = gate.judge(proposed, self.record.requester)
             acted = await self._permitted(deed, verdict, last=not left)
             if acted is not None:
                 return acted
@@ -172,7 +172,7 @@ class _Crew:
             epoch=record.epoch,
         )
         if not isinstance(permit, Permit):
-            if BUSY in permit.stderr and not last:
+            if came_late(permit) and not last:
                 return None
             return await self._refused(deed, verdict, permit)
         if changes:
@@ -183,7 +183,7 @@ class _Crew:
             result, entry = await self._execute(deed, permit)
         if entry is not None:
             return Acted(result, entry.seq)
-        if BUSY in result.stderr and not last:
+        if came_late(result) and not last:
             return None
         return await self._refused(deed, verdict, result, permit=permit.fingerprint)
 

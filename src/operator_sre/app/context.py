@@ -9,17 +9,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.observation import Observation
-from operator_protocols.domain.run import LogTail, Trend
+from operator_protocols.domain.run import Comment, LogTail, Trend
 from operator_protocols.domain.target import Target, dependencies_of
 from operator_protocols.domain.ticket import Ticket
-from operator_protocols.ports import Clock, Observations
+from operator_protocols.ports import Clock, Entries, Observations
 from operator_sre.pipeline import Context
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
 
-__all__ = ["context_of", "log_tails", "trends_of"]
+__all__ = ["comments_of", "context_of", "log_tails", "trends_of"]
 
 WINDOW_S = 1800.0
 # Looks are sampled evenly over the window; of many targets fewer, so that it costs always the same.
@@ -32,6 +33,8 @@ LINE_CHARS_MAX = 400
 TAIL_BYTES_MAX = 16_384
 # More than are told, so that a secret which takes several lines is seen from its beginning.
 LINES_READ_MAX = 80
+COMMENTS_MAX, COMMENTS_READ_MAX = 5, 50
+COMMENT_CHARS_MAX = 1000
 
 
 def context_of(app: App, targets: Callable[[], Sequence[Target]]) -> Callable[[Ticket], Context]:
@@ -49,6 +52,18 @@ def context_of(app: App, targets: Callable[[], Sequence[Target]]) -> Callable[[T
         return Context(trends_of(looks, names), log_tails(known, names, redact[0]))
 
     return context
+
+
+def comments_of(entries: Entries, ticket: Ticket) -> tuple[Comment, ...]:
+    """The newest comments of people on a ticket, oldest first, as the ledger has them."""
+    kind = Kind.TICKET_COMMENTED
+    found = entries.newest(limit=COMMENTS_READ_MAX, ticket=ticket.id, kind=kind)
+    said = [
+        Comment(one.actor.id, one.at, str(one.payload["text"])[:COMMENT_CHARS_MAX])
+        for one in found
+        if one.actor.type == "user"
+    ]
+    return tuple(said[:COMMENTS_MAX][::-1])
 
 
 def trends_of(looks: Sequence[Observation], names: Sequence[str]) -> tuple[Trend, ...]:

@@ -96,7 +96,8 @@ def judging(rules: Callable[[], Rulebook]) -> Callable[[Action], Verdict]:
     def judged(action: Action) -> Verdict:
         from operator_sre.gate import Policy, judge
 
-        return judge(action, Policy(mode=Mode.OBSERVE, book=rules()))
+        # A person wrote it down, so that it is asked whether a person may.
+        return judge(action, Policy(mode=Mode.OBSERVE, book=rules()), person=True)
 
     return judged
 

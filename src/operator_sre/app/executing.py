@@ -111,7 +111,7 @@ class _Announced:
 def foresee_command(app: App, wanted: Wanted) -> Outlook:
     """What would happen. Runs nothing and writes nothing."""
     subject, hands = hands_for(app, wanted)
-    verdict = hands.gate.judge(wanted.action)
+    verdict = hands.gate.judge(wanted.action, myself())
     surroundings = app.surroundings
     return outlook_of(hands, verdict, myself(), subject=subject, surroundings=surroundings)
 
@@ -134,10 +134,11 @@ async def execute_command(
     await settle_abandoned(app)
     me, announced = myself(), _Announced(app.store.approvals, asked)
     gate = replace(hands.gate, approvals=announced)
-    proposed = wanted.action if wanted.call else await hands.propose(wanted.action)
+    action = wanted.action
+    proposed = hands.known(action) if wanted.call else await hands.propose(action)
     if isinstance(proposed, Result):
-        return await _refused(app, gate.judge(wanted.action), proposed, me)
-    verdict = gate.judge(proposed)
+        return await _refused(app, gate.judge(action, me), proposed, me)
+    verdict = gate.judge(proposed, me)
     try:
         permit = await gate.permit(verdict, None, me, subject=subject)
     except asyncio.CancelledError:

@@ -10,6 +10,7 @@ import msgspec
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.verdict import Verdict
+from operator_sre.app.acting import by_an_agent
 from operator_sre.app.policy import policy_in_force
 from operator_sre.config import Config
 from operator_sre.gate import judge, safer, warm
@@ -24,15 +25,25 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     cwd: str = "/"
 
 
-def check_command(config: Config, command: str, *, cwd: str = "/") -> Verdict:
-    """Judge one command under the policy in force, with what would make it safe."""
+def check_command(
+    config: Config, command: str, *, cwd: str = "/", person: bool | None = None
+) -> Verdict:
+    """Judge one command under the policy in force, with what would make it safe.
+
+    For a `person` or for an agent; unless told, for whoever is asking.
+    """
+    person = not by_an_agent() if person is None else person
     policy = policy_in_force(config)
     action = replace(Action.shell(command), cwd=cwd)
-    return replace(judge(action, policy), safer=safer(action, policy))
+    verdict = judge(action, policy, person=person)
+    return replace(verdict, safer=safer(action, policy, person=person))
 
 
-def check_lines(config: Config, stream: BinaryIO) -> Iterator[Mapping[str, Any]]:
+def check_lines(
+    config: Config, stream: BinaryIO, *, person: bool | None = None
+) -> Iterator[Mapping[str, Any]]:
     """Judge JSON lines, each a command or an object with one; a broken line is answered as such."""
+    person = not by_an_agent() if person is None else person
     policy = policy_in_force(config)
     warm(policy)
     for number, line in enumerate(_lines(stream), start=1):
@@ -44,7 +55,7 @@ def check_lines(config: Config, stream: BinaryIO) -> Iterator[Mapping[str, Any]]
             yield {"error": f"Line {number} is not a command: {error}.", "line": number}
             continue
         action = replace(Action.shell(asked.command), cwd=asked.cwd)
-        yield answer_of(judge(action, policy))
+        yield answer_of(judge(action, policy, person=person))
 
 
 def answer_of(verdict: Verdict) -> dict[str, Any]:

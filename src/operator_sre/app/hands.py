@@ -24,6 +24,10 @@ __all__ = ["MACHINE", "Hands", "Surroundings"]
 
 # What a command is about that is about no subject.
 MACHINE = "machine"
+# What a parameter infers that takes the name of a target.
+TARGET = "target"
+KNOWN_TOLD_MAX = 20
+NAME_CHARS_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +44,16 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """The gate, what holds it back, the executor behind them, and the tools that it knows."""
+    """The gate, what holds it back, the executor behind them, and the tools that it knows.
+
+    `parts` are all that a subject knows of itself: its targets, and what is no process.
+    """
 
     gate: Gate
     restraint: Restraint
     executor: Executor
     targets: Callable[[], Sequence[Target]]
+    parts: Callable[[], Sequence[Target]]
     registry: Registry
     shells: Shells
     settings: SubjectSettings
@@ -60,8 +68,27 @@ class Hands:
         found = await self.registry.proposed(action, known)
         if isinstance(found, Invalid):
             return found.result
+        reachable = self.known(found)
+        if isinstance(reachable, Result):
+            return reachable
         try:
             place = await self.shells.identify(action.target) if action.tool == SHELL else ""
         except OperatorError as error:
             return Result(Outcome.REFUSED, stderr=str(error))
         return replace(found, place="" if place == HERE else place)
+
+    def known(self, action: Action) -> Action | Result:
+        """The action, or why it is never begun: it names a target that nobody here knows."""
+        tool = self.registry.get(action.tool)
+        names = [one.name for one in tool.spec.parameters if one.infers == TARGET] if tool else []
+        wanted = [str(action.arguments[name]) for name in names if action.arguments.get(name)]
+        there = [one.name for one in self.parts()] if wanted else []
+        for name in wanted:
+            if name not in {*there, self.settings.name}:
+                told = ", ".join(there[:KNOWN_TOLD_MAX]) or "none"
+                why = (
+                    f"Refused: {self.settings.name!r} has no target {name[:NAME_CHARS_MAX]!r}."
+                    f" Its targets: {told}."
+                )
+                return Result(Outcome.REFUSED, stderr=why)
+        return action

@@ -25,9 +25,11 @@ from operator_protocols.domain.workflow import (
     workflow_of,
 )
 from operator_protocols.errors import NotFoundError, UsageError
+from operator_sre.app.approvals import by_a_person
 from operator_sre.app.wiring import App
 from operator_sre.app.workflows import add_workflow, command_workflow, follow_workflows
 from operator_sre.codec import from_json
+from operator_sre.gate import PERSON
 
 __all__ = ["ActionResult", "Agent", "Hub", "Message", "MessageKind", "PendingAction"]
 
@@ -118,6 +120,11 @@ class Hub:
                 f"{agent.name[:60]!r} of type {agent.type[:60]!r} cannot be the name of an agent.",
                 next_step="Use up to 64 letters, digits, '.', '_', '@' or '-'.",
             )
+        if agent.type == PERSON:
+            raise UsageError(
+                f"The agent {agent.name!r} says that it is of type {PERSON!r}, which people are.",
+                next_step="A person asks with: operator exec",
+            )
         record = await add_workflow(
             self.app,
             command_workflow(action, subject=subject),
@@ -142,6 +149,7 @@ class Hub:
         self, action: str, *, by: str, reason: str = "", approved: bool = True
     ) -> Approval:
         """A person's answer to what an action waits for. AuthorityError when they may not."""
+        by_a_person(self.app)
         asked = self._asked(action)
         if asked is None:
             raise NotFoundError(

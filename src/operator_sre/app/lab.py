@@ -12,6 +12,7 @@ from operator_protocols.domain.target import Target
 from operator_protocols.errors import MissingExtraError, NotFoundError, RigError, UsageError
 from operator_protocols.ports import Fault, Plugin, RightEnd
 from operator_sre.app.wiring import App
+from operator_sre.app.wiring.engines import desk_of
 from operator_sre.lab import faults
 from operator_sre.lab.load_stats import Latency, LoadStats, read_load
 from operator_sre.lab.rig import Rig
@@ -126,6 +127,8 @@ async def rig_down(app: App, subject: str) -> None:
     """End everything of it and remove its directory; fine when there is nothing."""
     find_plugin(subject)
     await Rig(app.rig_directory(subject)).down()
+    if why := app.why_gone(subject):  # a configured subject of the same name has its own tickets
+        await desk_of(app).retire(subject, why)
 
 
 def rigs_up(app: App) -> list[str]:

@@ -9,7 +9,7 @@ from operator_sre.app.hands import MACHINE
 from operator_sre.app.persons import administrator
 from operator_sre.app.wiring import App
 
-__all__ = ["LimitsView", "reset_limits", "show_limits"]
+__all__ = ["LimitsView", "limits_of", "reset_limits", "show_limits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,19 @@ def show_limits(app: App) -> list[LimitsView]:
     return [one for one in views if one.subject != MACHINE or one.usage != Usage(MACHINE)]
 
 
+def limits_of(app: App, subject: str) -> LimitsView:
+    """The limits of one subject, or of the machine."""
+    return _view(app, _chosen(app, subject))
+
+
+def _chosen(app: App, subject: str) -> str:
+    (chosen,) = [MACHINE] if subject == MACHINE else app.choose([subject])
+    return chosen
+
+
 async def reset_limits(app: App, subject: str, *, reason: str) -> LimitsView:
     """Count from here on: changes are allowed again at once."""
-    (chosen,) = [MACHINE] if subject == MACHINE else app.choose([subject])
+    chosen = _chosen(app, subject)
     await app.store.changes.reset(chosen, by=administrator(app, "reset limits"), reason=reason)
     return _view(app, chosen)
 

@@ -14,8 +14,10 @@ from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.watcher import Watch
 from operator_protocols.errors import OperatorError
+from operator_sre.app.confirmations import find as find_confirmations
 from operator_sre.app.notices import send_notices
 from operator_sre.app.secrets import read_secret
+from operator_sre.app.telemetry import send_spans, telemetry_status
 from operator_sre.notify.follower import PREFIX
 from operator_sre.telemetry.counting import WORDS_MAX, LedgerCounts, LookCounts
 from operator_sre.telemetry.heartbeat import Heartbeat
@@ -40,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 async def attend(app: App, watches: Watches) -> None:
-    """What goes on beside watching, until cancelled: notices, metrics and the heartbeat.
+    """What goes on beside watching, until cancelled: notices, metrics, the heartbeat and traces.
 
     None of it ever stops the watching.
     """
@@ -48,6 +50,7 @@ async def attend(app: App, watches: Watches) -> None:
         group.create_task(send_notices(app))
         group.create_task(serve_metrics(app, watches))
         group.create_task(send_heartbeats(app, watches))
+        group.create_task(send_spans(app))
 
 
 @contextlib.asynccontextmanager
@@ -100,6 +103,8 @@ class Meter:
         tickets = self._ask(lambda: store.tickets.find(states=LIVE)) or ()
         firing = self._ask(lambda: store.alerts.find(firing=True, limit=ALERTS_MAX)) or ()
         triggers = {one.name for one in self._app.config.triggers}
+        traces = self._ask(lambda: telemetry_status(self._app))
+        confirmations = self._ask(lambda: find_confirmations(self._app, pending_only=True))
         return Figures(
             version=__version__,
             ledger=self._ledger,
@@ -107,6 +112,8 @@ class Meter:
             head=None if newest is None else newest[0].seq if newest else 0,
             behind=self._ask(store.search.behind),
             approvals=None if pending is None else len(pending),
+            confirmations=None if confirmations is None else len(confirmations),
+            spans={"sent": traces.sent, "dropped": traces.dropped} if traces else {},
             tickets=Counter((one.state.value, one.severity.value) for one in tickets),
             health=self._health(),
             firing=Counter(one.trigger for one in firing if one.trigger in triggers),

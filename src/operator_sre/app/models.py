@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from operator_protocols.domain.entry import Kind
+from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.run import Answer, Ask, Misuse, Spent
 from operator_protocols.errors import (
     MissingExtraError,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ModelView",
     "Tried",
+    "key_state",
     "list_models",
     "mind_of",
     "over_budget",
@@ -100,7 +101,7 @@ def thinking_model(config: Config) -> str:
     name = str(config.values["model"])
     if name != AUTO:
         return name
-    return CLAUDE if _named(config, CLAUDE).has_key else REASONER
+    return CLAUDE if _has_key(config, CLAUDE) else REASONER
 
 
 def summary_model(config: Config) -> str:
@@ -110,7 +111,7 @@ def summary_model(config: Config) -> str:
         return name
     thinks = thinking_model(config)
     offline = thinks == REASONER or thinks.startswith(SCRIPTED)
-    return RULE if offline or not _named(config, HAIKU).has_key else HAIKU
+    return RULE if offline or not _has_key(config, HAIKU) else HAIKU
 
 
 def mind_of(app: App) -> Model:
@@ -173,8 +174,8 @@ def list_models(app: App) -> Sequence[ModelView]:
             provider=one.provider,
             model=one.model,
             host=one.host,
-            key=_key_state(one),
-            prices=None if one.prices is None else one.prices._asdict(),
+            key=_key_state(config, one),
+            prices=None if one.prices is None else asdict(one.prices),
             today=today.get(one.name, Spent()),
             use=use(one.name),
         )
@@ -199,7 +200,20 @@ async def try_model(app: App, name: str) -> Tried:
     finally:
         if not isinstance(remote, _Absent):
             await remote.close()
+    await _pay(app, tried)
     return tried
+
+
+async def _pay(app: App, tried: Tried) -> None:
+    """Count what a try cost towards the day, as the answer that it is."""
+    from operator_sre.agent.transcript import answer_payload
+    from operator_sre.app.persons import myself
+
+    if tried.spent == Spent():
+        return
+    answer = Answer("A test of the connection.", (), tried.spent, tried.name)
+    draft = Draft(Kind.REASONING, answer_payload(answer), actor=myself())
+    await app.store.journal.append(draft)
 
 
 def transcript_of(app: App, run: str) -> list[dict[str, Any]]:
@@ -233,11 +247,10 @@ def _named(config: Config, name: str) -> ModelConfig:
 
 
 def _remote(app: App, told: ModelConfig) -> RemoteModel | _Absent:
-    from operator_sre.models.prices import Prices
     from operator_sre.models.remote import RemoteModel
 
     try:
-        key = _key_of(told)
+        key = _key_of(app.config, told)
     except OperatorError as error:
         return _Absent(told.name, error)
     return RemoteModel(
@@ -246,7 +259,7 @@ def _remote(app: App, told: ModelConfig) -> RemoteModel | _Absent:
         model=told.model,
         base_url=told.base_url,
         key=key,
-        prices=None if told.prices is None else Prices(*told.prices),
+        prices=told.prices,
         timeout_s=told.timeout_s,
         tools=cast("ToolMode", told.tools),
         temperature=told.temperature,
@@ -254,23 +267,41 @@ def _remote(app: App, told: ModelConfig) -> RemoteModel | _Absent:
     )
 
 
-def _key_of(told: ModelConfig) -> str:
+def _key_of(config: Config, told: ModelConfig) -> str:
     """Its key; UsageError where one is needed and none is there."""
-    from operator_sre.app.secrets import read_secret
+    from operator_sre.app.secrets import model_key
 
-    key = told.key or (read_secret(told.key_file) if told.key_file else "")
+    key = told.key or model_key(config, told.key_file, (told.name, told.provider))
     if not key and told.key_env:
-        raise UsageError("no key is set.", next_step=f"Set the variable {told.key_env}.")
+        raise UsageError(
+            "no key is set.",
+            next_step=f"Set the variable {told.key_env}, or bind a secret: operator secrets bind"
+            f" NAME --to model:{told.name}",
+        )
     return key
 
 
-def _key_state(told: ModelConfig) -> str:
-    if not told.key_env and not told.key_file:
-        return "not needed"
+def _has_key(config: Config, name: str) -> bool:
+    """True when there is a key, a file that should have one, or a secret that is bound to it."""
+    from operator_sre.app.secrets import is_held
+
+    told = _named(config, name)
+    return told.has_key or is_held(config, "model", (told.name, told.provider))
+
+
+def key_state(config: Config, name: str) -> str:
+    """Whether the key of a model is "set", "not set" or "not needed"."""
+    return _key_state(config, _named(config, name))
+
+
+def _key_state(config: Config, told: ModelConfig) -> str:
     try:
-        return "set" if _key_of(told) else "not set"
+        key = _key_of(config, told)
     except OperatorError:
         return "not set"
+    if not key and not told.key_env and not told.key_file:
+        return "not needed"
+    return "set" if key else "not set"
 
 
 def _redact(app: App) -> Callable[[str], str]:

@@ -5,12 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from operator_protocols.domain.verdict import Mode
+from operator_protocols.domain.action import digest_of
+from operator_protocols.domain.confirmation import Boundary, Confirmation
+from operator_protocols.domain.entry import Actor, Draft, Kind
+from operator_protocols.domain.verdict import Mode, Risk
 from operator_protocols.errors import UsageError
+from operator_sre.app.crossing import Asked, Crossing, Effect
 from operator_sre.app.persons import administrator
 from operator_sre.app.wiring import App
 
-__all__ = ["ModeView", "mode_named", "reset_modes", "set_modes", "show_modes", "unconfirmed"]
+__all__ = [
+    "CROSSING",
+    "ModeView",
+    "execute_asked",
+    "mode_named",
+    "reset_asked",
+    "reset_modes",
+    "set_modes",
+    "show_modes",
+    "unconfirmed",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,78 @@ async def reset_modes(app: App, subjects: Sequence[str], *, reason: str) -> list
         if not subjects or subject in subjects:
             await app.store.modes.reset(subject, by=person, reason=reason)
     return show_modes(app)
+
+
+def execute_asked(app: App, mode: Mode, subjects: Sequence[str], *, reason: str) -> Asked | None:
+    """What a person has to say yes to before this mode is set; None when nobody has to."""
+    if not (outside := unconfirmed(app, mode, subjects)):
+        return None
+    return _asked(app, "set", app.choose(subjects), outside, reason)
+
+
+def reset_asked(app: App, subjects: Sequence[str], *, reason: str) -> Asked | None:
+    """The same for going back to the configured mode, where that one executes."""
+    known = [one.subject for one in app.store.modes.find() if one.mode is not Mode.EXECUTE]
+    wanted = [one for one in known if not subjects or one in subjects]
+    outside = [
+        one for one in wanted if _configured(app, one) is Mode.EXECUTE and not app.is_rig(one)
+    ]
+    if not outside:
+        return None
+    every = [one.subject for one in app.store.modes.find()]
+    chosen = [one for one in every if not subjects or one in subjects]
+    return _asked(app, "reset", chosen, outside, reason)
+
+
+def _asked(
+    app: App, deed: str, subjects: Sequence[str], outside: Sequence[str], reason: str
+) -> Asked:
+    names = ", ".join(map(repr, outside))
+    return Asked(
+        Boundary.MODE_EXECUTE,
+        {"deed": deed, "mode": Mode.EXECUTE.value, "subjects": list(subjects), "reason": reason},
+        Risk.HIGH,
+        f"{names} is no rig: what the policy allows runs there without a person.",
+        {"modes": _ground(app, subjects)},
+        destinations=tuple(outside),
+    )
+
+
+def _configured(app: App, subject: str) -> Mode:
+    flag = app.config.sources["mode"] == "flag"
+    return app.config.mode if flag else app.rules().modes.get(subject, app.config.mode)
+
+
+def _ground(app: App, subjects: Sequence[str]) -> str:
+    """What holds for these now, so that a yes is to a change of exactly that."""
+    found = {one.subject: one.mode.value for one in app.store.modes.find()}
+    return digest_of(
+        {one: [found.get(one, ""), _configured(app, one).value] for one in sorted(subjects)}
+    )
+
+
+def _changed(app: App, confirmation: Confirmation) -> str:
+    now = _ground(app, confirmation.change["subjects"])
+    return "" if now == confirmation.bound.get("modes") else "the mode has changed since"
+
+
+def _effect(app: App, confirmation: Confirmation, by: Actor) -> Effect:
+    change = confirmation.change
+    told = {"mode": Mode.EXECUTE.value} if change["deed"] == "set" else {}
+    kind = Kind.MODE_SET if change["deed"] == "set" else Kind.MODE_RESET
+    return Effect(
+        [
+            Draft(kind, {"subject": one, **told, "reason": change["reason"]}, actor=by)
+            for one in change["subjects"]
+        ]
+    )
+
+
+def _deed(confirmation: Confirmation) -> str:
+    return "set a mode"
+
+
+CROSSING = Crossing(deed=_deed, changed=_changed, effect=_effect)
 
 
 def _view(app: App, subject: str) -> ModeView:

@@ -12,6 +12,7 @@ from operator_protocols.domain.pattern import Pattern, PatternNote
 from operator_protocols.domain.verdict import Verdict
 from operator_protocols.errors import NotFoundError, UsageError
 from operator_sre.app.approvals import signed_in
+from operator_sre.app.persons import myself
 from operator_sre.app.wiring import App
 from operator_sre.gate import Policy, judge
 from operator_sre.ledger.history.learning import category_of_line, learn
@@ -111,10 +112,10 @@ async def use_pattern(
     actions = [action_of(line) for line in lines]
     if subject:
         gate = app.care(app.choose([subject])[0]).gate
-        verdicts = tuple(gate.judge(action) for action in actions)
+        verdicts = tuple(gate.judge(action, myself()) for action in actions)
     else:
         policy = Policy(mode=app.config.mode, book=app.rules())
-        verdicts = tuple(judge(action, policy) for action in actions)
+        verdicts = tuple(judge(action, policy, person=True) for action in actions)
     filled = Filled(pattern, lines, verdicts)
     await app.store.patterns.use(name, lines=lines, level=filled.level, by=signed_in())
     return filled

@@ -1,4 +1,4 @@
-"""Who is at the keyboard, and whether they may."""
+"""Who is at the keyboard, a person or an agent of theirs, and whether they may."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import socket
 
 from operator_protocols.domain.entry import Actor
 from operator_protocols.errors import AuthorityError
+from operator_sre.app.acting import by_an_agent
 from operator_sre.app.approvals import signed_in
 from operator_sre.app.wiring import App
 
@@ -14,9 +15,10 @@ __all__ = ["administrator", "myself"]
 
 
 def myself() -> Actor:
-    """A person, who is an agent of their own on each machine."""
+    """A person, who is an agent of their own on each machine; or the agent they let run us."""
     person = signed_in()
-    return Actor(person, "user", f"{person}@{socket.gethostname()}:{os.getpid()}")
+    kind = "agent" if by_an_agent() else "user"
+    return Actor(person, kind, f"{person}@{socket.gethostname()}:{os.getpid()}")
 
 
 def administrator(app: App, deed: str) -> str:

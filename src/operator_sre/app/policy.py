@@ -161,11 +161,12 @@ def rule_fields(rule: PolicyRule) -> dict[str, Any]:
 
 
 def explain_policy(config: Config, what: str) -> Explained:
-    """A rule by its id, or what the policy says of a command."""
+    """A rule by its id or its place, or what the policy says of a command."""
+    from operator_sre.app.answers.rules import rule_at
     from operator_sre.gate.policy.examples import commands_of
 
     policy = policy_in_force(config)
-    rule = policy.book.rule(what)
+    rule = policy.book.rule(what) or rule_at(policy.book, what)
     if rule is not None:
         return Explained(rule=rule)
     parts = [
@@ -173,7 +174,7 @@ def explain_policy(config: Config, what: str) -> Explained:
         for simple in commands_of(what)
         if simple.words or simple.redirects
     ]
-    return Explained(verdict=judge(Action.shell(what), policy), parts=parts)
+    return Explained(verdict=judge(Action.shell(what), policy, person=True), parts=parts)
 
 
 def compare_policies(old: Path, new: Path) -> Compared:
@@ -186,7 +187,7 @@ def compare_policies(old: Path, new: Path) -> Compared:
     policies = (Policy(book=before), Policy(book=after))
     commands = []
     for line in lines:
-        one, other = (judge(Action.shell(line), policy).level for policy in policies)
+        one, other = (judge(Action.shell(line), policy, person=True).level for policy in policies)
         if one is not other:
             commands.append(Judged(line, one, other))
     return Compared(differences(before, after), commands, len(lines))

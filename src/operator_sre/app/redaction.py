@@ -6,6 +6,7 @@ import codecs
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from operator_sre.app.secret_store import KnownValues, open_secrets
 from operator_sre.config import Config
 from operator_sre.ledger.keys import load_key
 from operator_sre.ledger.redaction import Redactor, Stream
@@ -27,8 +28,11 @@ class Tally:
 
 
 def open_redactor(config: Config) -> Redactor:
-    """The redactor of this home; its key is made at first use, so hashes stay the same here."""
-    return Redactor(load_key(config.home / KEY_FILE))
+    """The redactor of this home; its key is made at first use, so hashes stay the same here.
+
+    What is kept as a secret here is found wherever it stands, whatever it looks like.
+    """
+    return Redactor(load_key(config.home / KEY_FILE), KnownValues(open_secrets(config)))
 
 
 class _Flow:

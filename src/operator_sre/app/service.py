@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from operator_protocols.errors import OperatorError, UsageError
+from operator_sre.app.confirmations import follow_confirmations
 from operator_sre.app.metrics import attended
 from operator_sre.app.policy import follow_policy, record_overrides
 from operator_sre.app.recovering import follow_abandoned
 from operator_sre.app.wiring import App
+from operator_sre.app.workers import introduced, stay_known
 from operator_sre.app.workflows import follow_workflows
 from operator_sre.config import reread_subjects
 
@@ -37,7 +39,12 @@ async def monitor(
 
     known = stats or WatchStats()
     async with attended(app, known.watches):
-        await _watch(app, subjects, known, every=every)
+        sweeping = asyncio.ensure_future(follow_confirmations(app))
+        try:
+            await _watch(app, subjects, known, every=every)
+        finally:
+            sweeping.cancel()
+            await asyncio.gather(sweeping, return_exceptions=True)
 
 
 async def _watch(app: App, subjects: Sequence[str], stats: WatchStats, *, every: bool) -> None:
@@ -67,6 +74,9 @@ async def _watch_every(app: App, stats: WatchStats | None) -> None:
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+        for name in known:
+            if why := app.why_gone(name):
+                await engine.pipeline.desk.retire(name, why)
         log.info("subjects changed: %s", ", ".join(app.subjects()) or "none")
 
 
@@ -98,16 +108,19 @@ async def _changed(app: App, known: Sequence[str], watching: asyncio.Future[None
             wrong = str(error)
 
 
-async def agent(app: App, subjects: Sequence[str] = ()) -> None:
+async def agent(app: App, subjects: Sequence[str] = (), *, role: str = "agent") -> None:
     """Work on tickets as they come, until cancelled. On an empty home it waits.
 
-    With `subjects` it leaves the tickets of all others alone.
+    With `subjects` it leaves the tickets of all others alone. `role` is what it is listed as.
     """
     engine = app.engine()
+    me = introduced(app, engine=engine.name, role=role)
+    engine = replace(engine, worker=me.id)
     if subjects:
         engine = replace(engine, knows=lambda: subjects)
     await record_overrides(app)  # before anything is judged by them
     async with asyncio.TaskGroup() as group:
+        group.create_task(stay_known(app, me))
         group.create_task(follow_policy(app))
         group.create_task(follow_abandoned(app))
         group.create_task(engine.work())
@@ -121,4 +134,4 @@ async def up(app: App, subjects: Sequence[str], *, every: bool = False) -> None:
     log.info("watching and working on %s in mode %s", about, app.config.mode)
     async with asyncio.TaskGroup() as group:
         group.create_task(monitor(app, chosen, every=every))
-        group.create_task(agent(app, chosen))
+        group.create_task(agent(app, chosen, role="up"))

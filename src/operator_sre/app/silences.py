@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from operator_protocols.domain.health import Health
 from operator_protocols.domain.silence import Silence
-from operator_protocols.errors import UsageError
+from operator_protocols.domain.tool import ToolSpec
+from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.app.approvals import signed_in
 from operator_sre.app.persons import administrator
+from operator_sre.app.planned import planned_now
 from operator_sre.app.wiring import App
 from operator_sre.config import seconds_of
 
@@ -18,8 +21,13 @@ SILENCE_S_MAX = 30 * 86_400.0
 TEXT_MAX = 200
 
 
-def silences_now(app: App, subject: str = "") -> Sequence[Silence]:
-    """What is silent at this moment, by people or by windows; of one subject or of all."""
+def silences_now(
+    app: App, subject: str = "", specs: Iterable[ToolSpec] | None = None
+) -> Sequence[Silence]:
+    """What is silent at this moment, by people or by windows; of one subject or of all.
+
+    What people planned with a tool is told of one subject; `specs` are its tools, where known.
+    """
     now = app.clock.now()
     found = list(app.store.silences.find(at=now))
     for one in app.config.subjects:
@@ -27,7 +35,17 @@ def silences_now(app: App, subject: str = "") -> Sequence[Silence]:
             found += [
                 silence for window in one.windows for silence in window.silences(one.name, now)
             ]
-    return found
+    return [*found, *planned_now(app, subject, _specs(app, subject) if specs is None else specs)]
+
+
+def _specs(app: App, subject: str) -> Iterable[ToolSpec]:
+    """The tools of a subject of which something is broken; none of one that cannot be had."""
+    if not any(one.health is Health.BROKEN for one in app.store.conditions.of(subject)):
+        return ()
+    try:
+        return app.hands(subject).registry.specs
+    except OperatorError:  # whoever asks what is silent is told of that elsewhere
+        return ()
 
 
 def list_silences(app: App, *, every: bool) -> Sequence[Silence]:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from operator_protocols.domain.entry import Actor, Entry
-from operator_protocols.errors import UsageError
+from operator_protocols.domain.action import digest_of
+from operator_protocols.domain.confirmation import Boundary, Confirmation
+from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
+from operator_protocols.domain.verdict import Risk
+from operator_protocols.errors import ConflictError, UsageError
 from operator_sre.app.approvals import signed_in
+from operator_sre.app.crossing import Asked, Crossing
 from operator_sre.app.wiring import maintenance_of
 from operator_sre.config import Config
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import (
+        App,
         Backup,
         CheckReport,
         Difference,
@@ -24,16 +33,26 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "CROSSING",
     "backup_store",
     "check_store",
     "migrate_store",
     "plan_purge",
+    "purge_asked",
+    "purge_recorded",
     "purge_store",
     "rebuild_store",
+    "restore_asked",
     "restore_store",
+    "tidied",
+    "watched",
 ]
 
+ENTRIES_AFTER_MAX = 50
+# So long a purge may take before others say that whoever made it was stopped.
+PURGE_S_MAX = 3600.0
 Progress = Callable[[int], None]
+_PROGRESS: ContextVar[Progress] = ContextVar("progress", default=lambda count: None)
 
 
 def check_store(config: Config, *, progress: Progress) -> CheckReport:
@@ -67,10 +86,122 @@ def plan_purge(config: Config, before: str) -> PurgePlan:
     return maintenance.plan(_moment(before, now=maintenance.rules.clock.now()))
 
 
-def purge_store(config: Config, plan: PurgePlan, *, progress: Progress) -> Entry:
+def purge_store(
+    config: Config, plan: PurgePlan, *, progress: Progress, by: Actor | None = None
+) -> Entry:
     """Purge what was planned, in the name of whoever is signed in; returns the record of it."""
-    by = Actor(id=signed_in(), type="user")
-    return maintenance_of(config).purge(plan, by=by, progress=progress)
+    person = by or Actor(id=signed_in(), type="user")
+    return maintenance_of(config).purge(plan, by=person, progress=progress)
+
+
+def purge_recorded(app: App) -> int | None:
+    """The number of the entry that tells of the last purge, right after it."""
+    newest = app.store.entries.newest(limit=ENTRIES_AFTER_MAX)
+    return next((one.seq for one in newest if one.kind is Kind.PURGED), None)
+
+
+def tidied(config: Config) -> bool:
+    """Whether nothing of what was purged is on the disk; False while somebody reads it there."""
+    return maintenance_of(config).tidy()
+
+
+@contextmanager
+def watched(progress: Progress) -> Iterator[None]:
+    """For the length of a `with`, whoever confirms a purge sees how far it is."""
+    before = _PROGRESS.set(progress)
+    try:
+        yield
+    finally:
+        _PROGRESS.reset(before)
+
+
+def purge_asked(plan: PurgePlan) -> Asked:
+    """What a person has to say yes to before this is taken away for good."""
+    change = {
+        "before": plan.before.isoformat(),
+        "entries": plan.entries,
+        "size_bytes": plan.size_bytes,
+        "first": plan.first,
+        "last": plan.last,
+        "tickets": len(plan.tickets),
+    }
+    return Asked(
+        Boundary.RETENTION_PURGE,
+        change,
+        Risk.HIGH,
+        f"This takes away for good: {plan.entries} entries of {len(plan.tickets)} tickets,"
+        f" {plan.size_bytes} bytes, {plan.first} to {plan.last}.",
+        {"plan": _plan_digest(plan)},
+    )
+
+
+def restore_asked(config: Config, file: Path) -> Asked | None:
+    """What a person has to say yes to before a store is replaced; None when there is none."""
+    if isinstance(config.store, Path) and not config.store.exists():
+        return None
+    try:
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(
+            f"{str(file)!r} cannot be read: {error.strerror}.", next_step="Name a backup."
+        ) from error
+    return Asked(
+        Boundary.DESTRUCTIVE_OPERATION,
+        {"deed": "restore", "file": str(file.absolute())},
+        Risk.HIGH,
+        f"Everything in the store is replaced by {file.name!r}; what is there is saved first.",
+        {"file": f"sha256:{digest}"},
+    )
+
+
+def _plan_digest(plan: PurgePlan) -> str:
+    return digest_of(
+        {
+            "before": plan.before.isoformat(),
+            "entries": [plan.entries, plan.size_bytes, plan.first, plan.last],
+            "tickets": sorted(plan.tickets),
+            "runs": sorted(plan.runs),
+        }
+    )
+
+
+async def _apply(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Draft]:
+    """Purge what was planned; the purge records itself."""
+    moment = datetime.fromisoformat(str(confirmation.change["before"]))
+    plan = await asyncio.to_thread(maintenance_of(app.config).plan, moment)
+    if _plan_digest(plan) != confirmation.bound.get("plan"):
+        raise ConflictError(
+            "The store has changed since it was asked what would be purged.",
+            next_step="Look again, and confirm again.",
+        )
+    from operator_sre.app.confirmations import get
+
+    if not get(app, confirmation.id).open:
+        raise ConflictError(
+            f"Confirmation {confirmation.id!r} came to an end meanwhile; nothing was purged.",
+            next_step="Look again, and confirm again.",
+        )
+    # It may take minutes, in which others are answered, and the kill switch works.
+    await asyncio.to_thread(purge_store, app.config, plan, progress=_PROGRESS.get(), by=by)
+    return ()
+
+
+def _made(app: App, confirmation: Confirmation) -> bool | None:
+    """After a crash: nothing is left of what was to be taken, or all of it."""
+    plan = maintenance_of(app.config).plan(
+        datetime.fromisoformat(str(confirmation.change["before"]))
+    )
+    if plan.entries == 0:
+        return True
+    return False if _plan_digest(plan) == confirmation.bound.get("plan") else None
+
+
+def _deed(confirmation: Confirmation) -> str:
+    return "purge what is kept"
+
+
+CROSSING = Crossing(deed=_deed, apply=_apply, made=_made, patience_s=PURGE_S_MAX)
 
 
 def _moment(text: str, *, now: datetime) -> datetime:

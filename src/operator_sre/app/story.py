@@ -242,6 +242,34 @@ def _escalated(entry: Entry) -> Iterable[Line]:
     yield Line("close", f"ESCALATED{by}. {entry.payload['reason']}", "bad")
 
 
+def _handed_off(entry: Entry) -> Iterable[Line]:
+    yield Line("close", f"HANDED OFF by {entry.actor.id}. {entry.payload['reason']}", "warn")
+
+
+def _asked_for(entry: Entry) -> Iterable[Line]:
+    asked = entry.payload["confirmation"]
+    told = f"{entry.actor.id} asks for a change ({asked['boundary']}, risk {asked['risk']})"
+    yield Line("people", f"{told}: {asked['rationale']}", "warn", (f"id {asked['id']}",))
+
+
+def _answered(entry: Entry) -> Iterable[Line]:
+    payload = entry.payload
+    tone = "good" if payload["state"] == "approved" else "warn"
+    told = f"the change is {payload['state']}, says {payload['decided_by']}{_because(payload)}"
+    yield Line("people", told, tone)
+
+
+def _settled(entry: Entry) -> Iterable[Line]:
+    tone = "good" if entry.payload["applied"] else "bad"
+    yield Line("people", f"the change is {entry.payload['outcome']}", tone)
+
+
+def _policy_changed(entry: Entry) -> Iterable[Line]:
+    payload = entry.payload
+    lines = tuple(str(payload["patch"]).splitlines())
+    yield Line("decide", f"{payload['file']} was changed by {entry.actor.id}", "warn", lines)
+
+
 def _because(payload: Mapping[str, Any]) -> str:
     return f": {payload['reason']}" if payload["reason"] else ""
 
@@ -297,4 +325,9 @@ _TELL_MOVES: dict[Kind, Callable[[Entry], Iterable[Line]]] = {
     Kind.TICKET_REOPENED: _reopened,
     Kind.TICKET_WATCHED: _watched,
     Kind.TICKET_ESCALATED: _escalated,
+    Kind.TICKET_HANDED_OFF: _handed_off,
+    Kind.CONFIRMATION_REQUESTED: _asked_for,
+    Kind.CONFIRMATION_DECIDED: _answered,
+    Kind.CONFIRMATION_SETTLED: _settled,
+    Kind.POLICY_CHANGED: _policy_changed,
 }

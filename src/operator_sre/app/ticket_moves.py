@@ -109,7 +109,8 @@ async def _seen(app: App, ticket: Ticket) -> Proof:
     watched = len(known) == len(keys) and _followed(app, care.subject, before, keys, at)
     since = max((one.since for one in known), default=at) if watched else at
     held_s = (at - since).total_seconds()
-    if held_s >= (max(FLAP_S, app.config.stable_s) if ticket.flapping else app.config.stable_s):
+    stable_s = app.config.stable_of(ticket.subject)
+    if held_s >= (max(FLAP_S, stable_s) if ticket.flapping else stable_s):
         detail = f"Every invariant of the ticket has held for {held_s:.0f} s."
         return Proof(True, health, 1, since, at, held_s, detail)
     return await pipeline.verifier.prove(

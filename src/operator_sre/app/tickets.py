@@ -32,10 +32,13 @@ def list_tickets(
     severity: str = "",
     assignee: str = "",
     text: str = "",
+    limit: int | None = None,
+    after: int = 0,
 ) -> Sequence[Ticket]:
     """Tickets in these states (all when none is named), most urgent and oldest first.
 
-    `text` is looked for in their summaries and reasons, whatever its case.
+    `text` is looked for in their summaries and reasons, whatever its case; `after` is a ticket for
+    the next page.
     """
     for state in states:
         if state not in set(TicketState):
@@ -53,6 +56,8 @@ def list_tickets(
         severity=severity,
         assignee=assignee,
         text=text,
+        limit=limit,
+        after=after,
     )
 
 

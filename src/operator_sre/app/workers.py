@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
     from operator_sre.app.wiring import App
 
-__all__ = ["WorkerView", "is_gone", "list_workers", "run_worker", "this_worker"]
+__all__ = [
+    "WorkerView",
+    "introduced",
+    "is_gone",
+    "list_workers",
+    "run_worker",
+    "stay_known",
+    "this_worker",
+]
 
 NAMESPACE = Path("/proc/self/ns/pid")
 BEAT_S = 5.0
@@ -61,18 +69,19 @@ async def run_worker(app: App, *, engine: str, name: str = "") -> None:
     from operator_sre.app.recovering import follow_abandoned
     from operator_sre.app.workflows import follow_workflows
 
-    me = _introduced(app, engine=engine, name=name)
+    me = introduced(app, engine=engine, name=name)
     chosen = app.engine_named(engine, worker=me.id)
     await record_overrides(app)  # before anything is judged by them
     async with asyncio.TaskGroup() as group:
-        group.create_task(_stay_known(app, me))
+        group.create_task(stay_known(app, me))
         group.create_task(follow_policy(app))
         group.create_task(follow_abandoned(app))
         group.create_task(chosen.work())
         group.create_task(follow_workflows(app))
 
 
-def _introduced(app: App, *, engine: str, name: str) -> Worker:
+def introduced(app: App, *, engine: str, name: str = "", role: str = "worker") -> Worker:
+    """This process as one of those who work."""
     from operator_sre import __version__
 
     host = socket.gethostname()
@@ -85,10 +94,10 @@ def _introduced(app: App, *, engine: str, name: str) -> Worker:
     now = app.clock.now()
     # Numbers of processes are used again, and every container has the same ones.
     unique = f"{called}:{os.getpid()}-{secrets.token_hex(4)}"
-    return Worker(unique, called, host, os.getpid(), engine, __version__, now, now)
+    return Worker(unique, called, host, os.getpid(), engine, __version__, now, now, role)
 
 
-async def _stay_known(app: App, me: Worker) -> None:
+async def stay_known(app: App, me: Worker) -> None:
     """Say again and again that we are here, so that silence means that we are not."""
     try:
         while True:

@@ -138,7 +138,7 @@ def foresee_workflow(app: App, workflow: Workflow) -> tuple[StepOutlook, ...]:
     order = order_of({step.id: step.depends_on for step in workflow.steps})
     found: list[StepOutlook] = []
     for step in map(workflow.step, order):
-        verdict = gate.judge(sampled(step.action))
+        verdict = gate.judge(sampled(step.action), record.requester)
         course = gate.foresee(verdict, record.requester, subject=subject)
         waits = bool(references_of(step.action))
         told = (verdict.level, verdict.risk, course.way, course.why or verdict.explanation)

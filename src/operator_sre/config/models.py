@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
+from operator_protocols.domain.prices import Prices
 from operator_protocols.errors import ConfigError
-from operator_sre.config.tables import unknown
+from operator_sre.config.tables import SECRET, unknown
 
 __all__ = [
     "AUTO",
@@ -20,7 +21,6 @@ __all__ = [
     "RULE",
     "SCRIPTED",
     "ModelConfig",
-    "TokenPrices",
     "built_in_models",
     "model_named",
     "models_of",
@@ -43,30 +43,23 @@ USD_MAX = 10_000.0
 TOOL_MODES = ("auto", "native", "json")
 
 
-class TokenPrices(NamedTuple):
-    """Dollars for a million tokens; those read from a cache cost `input` unless it is known."""
-
-    input: float
-    output: float
-    cached_input: float | None = None
-
-
 # Dollars for a million tokens by the beginning of a model's name. They were looked up once, and the
 # dearer one was taken in doubt: check them against the price list, and set `prices` if they differ.
-KNOWN_PRICES: Mapping[str, TokenPrices] = {
-    "claude-haiku-4-5": TokenPrices(1.0, 5.0, 0.1),
-    "claude-haiku-5-5": TokenPrices(0.5, 2.5, 0.05),
-    "claude-sonnet-4-": TokenPrices(3.0, 15.0, 0.3),
-    "claude-sonnet-5": TokenPrices(2.0, 10.0, 0.2),
-    "claude-opus-4-": TokenPrices(5.0, 25.0, 0.5),
-    "claude-opus-4-1": TokenPrices(15.0, 75.0, 1.5),
-    "claude-opus-5": TokenPrices(5.0, 25.0, 0.5),
-    "claude-fable-5": TokenPrices(10.0, 50.0, 1.0),
+KNOWN_PRICES: Mapping[str, Prices] = {
+    "claude-haiku-4-5": Prices(1.0, 5.0, 0.1),
+    "claude-haiku-5-5": Prices(0.5, 2.5, 0.05),
+    "claude-sonnet-4-": Prices(3.0, 15.0, 0.3),
+    "claude-sonnet-5": Prices(2.0, 10.0, 0.2),
+    "claude-opus-4-": Prices(5.0, 25.0, 0.5),
+    "claude-opus-4-1": Prices(15.0, 75.0, 1.5),
+    "claude-opus-5": Prices(5.0, 25.0, 0.5),
+    "claude-fable-5": Prices(10.0, 50.0, 1.0),
 }
 _KEYS = (
     *("provider", "model", "base_url", "key_env", "key_file", "prices", "timeout_s", "tools"),
     "temperature",
 )
+_PRICES = tuple(one.name for one in fields(Prices))
 _SECRETS = frozenset({"key", "api_key", "apikey", "token", "secret", "password"})
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
@@ -82,7 +75,7 @@ class ModelConfig:
     base_url: str = ""
     key_env: str = ""
     key_file: str = ""
-    prices: TokenPrices | None = None
+    prices: Prices | None = None
     timeout_s: float = TIMEOUT_S
     tools: str = "auto"
     temperature: float | None = None
@@ -99,7 +92,7 @@ class ModelConfig:
         return urlsplit(self.base_url).netloc
 
 
-def prices_of(model: str) -> TokenPrices | None:
+def prices_of(model: str) -> Prices | None:
     """What is known here of the price of a model, by the longest beginning of its name."""
     known = sorted((name for name in KNOWN_PRICES if model.startswith(name)), key=len)
     return KNOWN_PRICES[known[-1]] if known else None
@@ -172,7 +165,7 @@ def _model(name: str, told: Any, file: Path | None, environ: Mapping[str, str]) 
             raise unknown(key, _KEYS, place)
     variable = _variable(told, place)
     key_file = _text(told, "key_file", place)
-    if file and key_file:
+    if file and key_file and not key_file.startswith(SECRET):
         key_file = str(file.parent / Path(key_file).expanduser())
     model = _text(told, "model", place, needed=True)
     found = ModelConfig(
@@ -258,16 +251,16 @@ def _temperature(told: Mapping[str, Any], place: str) -> float | None:
     return _number(told["temperature"], 0, 2, "temperature", place)
 
 
-def _prices(value: Any, place: str) -> TokenPrices:
+def _prices(value: Any, place: str) -> Prices:
     if not isinstance(value, dict) or not {"input", "output"} <= set(value):
         raise ConfigError(
             f"'prices' of {place} has to say what input and output cost.",
             next_step="Dollars for a million tokens: prices = { input = 3.0, output = 15.0 }.",
         )
     for key in value:
-        if key not in TokenPrices._fields:
-            raise unknown(key, TokenPrices._fields, f"'prices' of {place}")
-    return TokenPrices(**{key: _number(usd, 0, USD_MAX, key, place) for key, usd in value.items()})
+        if key not in _PRICES:
+            raise unknown(key, _PRICES, f"'prices' of {place}")
+    return Prices(**{key: _number(usd, 0, USD_MAX, key, place) for key, usd in value.items()})
 
 
 def _number(value: Any, low: float, high: float, key: str, place: str) -> float:

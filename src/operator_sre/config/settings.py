@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import platformdirs
 
@@ -38,7 +39,10 @@ PREFIX = "OPERATOR_"
 
 def _number(low: float, high: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
-        value = float(text)
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError(f"has to be a number between {low:g} and {high:g}") from None
         if not low <= value <= high:
             raise ValueError(f"has to be between {low:g} and {high:g}")
         return value
@@ -68,6 +72,15 @@ def _address(text: str) -> str:
     return text
 
 
+def _collector(text: str) -> str:
+    url = urlsplit(text)
+    if text and (url.scheme not in ("http", "https") or not url.hostname or url.query):
+        raise ValueError("has to be a URL such as http://127.0.0.1:4318")
+    if url.username or url.password:
+        raise ValueError("has to be without a secret; name a file with otlp_token_file")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One key: its default, how its text is read, and what it means."""
@@ -83,6 +96,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("home", "", str, "where state lives"),
     Setting("store", "", str, "a postgresql:// URL instead of a file in home", secret=True),
     Setting("ledger_key", "", str, "the key that signs the ledger; empty: in home"),
+    Setting("secrets_in", "auto", _one_of("auto", "file", "keyring"), "where secrets are kept"),
+    Setting("secrets_key", "", str, "the file of the key that seals secrets; empty: in home"),
     Setting("mode", "observe", _one_of(*Mode), "what runs without a person"),
     Setting("policy", "", str, "what may run; empty: policy.yaml beside operator.toml, or in home"),
     Setting("profile", "standard", _one_of("standard", "lab"), "which policy applies"),
@@ -100,6 +115,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("changes_per_hour", "30", _number(1, 10000), "changes of a subject in an hour"),
     Setting("targets_max", "0", _number(0, 10000), "targets changed in 5 minutes; 0: a third"),
     Setting("metrics", "", _address, "where our own metrics are served, as 127.0.0.1:9464"),
+    Setting("otlp_endpoint", "", _collector, "where traces go, as http://127.0.0.1:4318"),
+    Setting("otlp_token_file", "", str, "a file with the token for otlp_endpoint; a secret"),
     Setting("heartbeat_url_file", "", str, "a file with the URL that hears that we look; a secret"),
     Setting("heartbeat_s", "60", _number(1, 86400), "seconds between two heartbeats"),
     Setting("history_days", "7", _number(0.01, 3650), "days for which looks are kept"),
@@ -116,8 +133,8 @@ SETTINGS: tuple[Setting, ...] = (
     ),
 )
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
-# Variables that do not follow the pattern.
-_OTHER_VARIABLES = {"OPERATOR_SAFETY_MODE", "OPERATOR_APPROVAL_MODE"}
+# Variables that do not follow the pattern; the last one marks what an agent has started.
+_OTHER_VARIABLES = {"OPERATOR_SAFETY_MODE", "OPERATOR_APPROVAL_MODE", "OPERATOR_TREE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +186,9 @@ class Config:
         """How long a look at a whole subject may take: one with many targets takes its time."""
         return max(3 * self.number("timeout_s"), self.number("interval_s"))
 
-    @property
-    def stable_s(self) -> float:
-        """How long a repair must hold: two intervals, at least 5 s, unless it is set."""
-        return float(self.values["stable_s"] or max(5.0, 2 * self.values["interval_s"]))
+    def stable_of(self, subject: str) -> float:
+        """How long a repair must hold: two intervals of it, at least 5 s, unless it is set."""
+        return float(self.values["stable_s"] or max(5.0, 2 * self.interval_of(subject)))
 
     def interval_of(self, subject: str) -> float:
         """Seconds between two looks at a subject: a flag, its own interval, the setting."""

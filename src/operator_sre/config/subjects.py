@@ -10,7 +10,7 @@ from typing import Any
 from operator_protocols.domain.silence import Window
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import ConfigError
-from operator_sre.config.tables import unknown
+from operator_sre.config.tables import SECRET, unknown
 from operator_sre.config.windows import windows_of
 
 __all__ = ["INTERVAL_S_MAX", "INTERVAL_S_MIN", "SubjectConfig", "subjects_of"]
@@ -21,6 +21,7 @@ _TEXTS = ("host", "log", "data_dir", "runs_at")
 _TARGET_KEYS = {"name", "kind", "port", "depends_on", "endpoints", "access", *_TEXTS}
 _SUBJECT_KEYS = {"plugin", "targets", "options", "interval_s", "windows"}
 _ACCESS_FILES = ("ca_file", "certificate_file", "key_file", "password_file", "token_file")
+_ACCESS_SECRETS = ("password_file", "token_file")
 _ACCESS_KEYS = {"tls", "server_name", "user", *_ACCESS_FILES}
 
 
@@ -93,6 +94,8 @@ def _options(options: Any, place: str, folder: Path) -> Mapping[str, Any]:
 
 
 def _absolute(path: str, folder: Path) -> str:
+    if path.startswith(SECRET):
+        return path
     return str((folder / Path(path).expanduser()).absolute())
 
 
@@ -177,6 +180,12 @@ def _access(body: Any, where: str, folder: Path) -> Access | None:
         if not isinstance(value, bool if key == "tls" else str):
             kind = "true or false" if key == "tls" else "a text"
             raise ConfigError(f"{key!r} in {place} has to be {kind}.")
+    for key in _ACCESS_FILES:
+        if key not in _ACCESS_SECRETS and str(body.get(key, "")).startswith(SECRET):
+            raise ConfigError(
+                f"{key!r} in {place} has to be a file; a kept secret cannot stand there.",
+                next_step=f"{' and '.join(_ACCESS_SECRETS)} can be {SECRET}NAME.",
+            )
     files = {key: _absolute(body[key], folder) for key in _ACCESS_FILES if body.get(key)}
     access = Access(
         tls=body.get("tls", False),

@@ -7,7 +7,10 @@ from collections.abc import Iterable
 
 from operator_protocols.errors import ConfigError
 
-__all__ = ["unknown"]
+__all__ = ["SECRET", "unknown"]
+
+# What precedes the name of a kept secret where the path of a file with one could stand.
+SECRET = "secret:"
 
 
 def unknown(name: str, valid: Iterable[str], where: str) -> ConfigError:

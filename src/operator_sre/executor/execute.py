@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from operator_protocols.domain.action import SHELL, TIMEOUT_S_MAX, Action, Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.entry import Entry
-from operator_protocols.domain.limits import Limits
+from operator_protocols.domain.limits import BUSY, Limits
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.target import Doer, Process
 from operator_protocols.errors import OperatorError, PermitError
@@ -72,7 +72,8 @@ class Executor:
         try:
             intent = await self.intents.begin(permit, self.limits(), doer=self.doer)
         except PermitError as error:
-            return Result(Outcome.REFUSED, stderr=str(error)), None
+            data = {BUSY: True} if error.busy else {}
+            return Result(Outcome.REFUSED, stderr=str(error), data=data), None
         action = permit.action
         job = Job(permit.fingerprint, min(action.timeout_s, TIMEOUT_S_MAX), watch)
         try:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import signal
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from operator_sre.processes.identity import rows
 from operator_sre.processes.runner.records import boot_id, live_claims, mark_of
 from operator_sre.processes.tree import Tree
 
@@ -13,6 +16,8 @@ __all__ = ["Running"]
 
 GRACE_S = 2.0
 LOOKS_MAX = 20
+KILL_S_MAX = 0.5
+POLL_S_MIN, POLL_S_MAX = 0.01, 0.1
 
 
 class Running:
@@ -26,12 +31,14 @@ class Running:
         ended: set[int] = set()
         # Again, for what was started while the others were being ended.
         for _ in range(LOOKS_MAX):
-            found = [(tree, tree.members()) for tree in self._trees()]
-            living = [(tree, members) for tree, members in found if members]
+            trees = tuple(self._trees())
+            living = _signalled(trees, signal.SIGTERM)
             if not living:
                 break
-            ended |= {members[0].process.pid for _, members in living}
-            await asyncio.gather(*(tree.end(grace_s=grace_s) for tree, _ in living))
+            ended |= living
+            _signalled(trees, signal.SIGCONT)  # who is stopped cannot hear TERM before
+            if not await _gone(trees, within_s=grace_s):
+                await _gone(trees, within_s=KILL_S_MAX, number=signal.SIGKILL)
         return tuple(sorted(ended))
 
     def _trees(self) -> Iterator[Tree]:
@@ -39,3 +46,22 @@ class Running:
             if claim.boot == boot_id():
                 # A pid may be somebody else by now, so its start time and its mark go along.
                 yield Tree(claim.process, mark=mark_of(claim.id))
+
+
+def _signalled(trees: Sequence[Tree], number: int) -> set[int]:
+    """Send a signal to all of them and return who was there, the first of each tree."""
+    table = rows()  # once for all: reading it takes longer than all the rest
+    found = [tree.signal(number, table) for tree in trees]
+    return {members[0].process.pid for members in found if members}
+
+
+async def _gone(trees: Sequence[Tree], *, within_s: float, number: int = 0) -> bool:
+    """Wait until nobody is left, sending a signal at every look; 0 is none."""
+    ends, poll_s = time.monotonic() + within_s, POLL_S_MIN
+    while _signalled(trees, number):
+        left_s = ends - time.monotonic()
+        if left_s <= 0:
+            return False
+        await asyncio.sleep(min(poll_s, left_s))
+        poll_s = min(poll_s * 1.5, POLL_S_MAX)
+    return True

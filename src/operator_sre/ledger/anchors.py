@@ -32,7 +32,11 @@ def read_anchors(path: Path) -> Sequence[Anchor]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"The anchors {str(path)!r} cannot be read: {error}.") from error
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UsageError(
+            f"The anchors {str(path)!r} cannot be read: {why}.",
+            next_step="Write them with: operator audit anchor --file FILE",
+        ) from error
     found = []
     for number, line in enumerate(lines, start=1):
         try:

@@ -80,8 +80,9 @@ class Bundle:
                 raise UsageError(f"{str(path)!r} is a bundle of another format.")
             self._rows = [_raw(json.loads(line)) for line in lines]
         except (OSError, zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
             raise UsageError(
-                f"{str(path)!r} is not a bundle: {error}.",
+                f"{str(path)!r} is not a bundle: {why}.",
                 next_step="Write one with: operator audit export FILE",
             ) from error
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.observation import Observation
-from operator_protocols.domain.run import Briefing, LogTail, Trend
+from operator_protocols.domain.run import Briefing, Comment, LogTail, Trend
 from operator_protocols.domain.target import Target
-from operator_sre.models.fence import Fence, cleaned, shortened
+from operator_sre.models.fence import Fence, cleaned
 
 __all__ = ["opening_text"]
 
@@ -38,11 +38,14 @@ def opening_text(briefing: Briefing, fence: Fence, *, chars_max: int) -> str:
         title = "trends of the last half hour"
         parts.append(fence.block(title, told, seq=seq, chars_max=2 * share))
     parts += _logs(briefing.logs, fence, 5 * share)
+    if briefing.comments:
+        told = _comments(briefing.comments)
+        parts.append(fence.block("comments of people", told, chars_max=share))
     if briefing.causes:
-        told = shortened(cleaned(_causes(briefing.causes)), 2 * share)
+        told = fence.inside(_causes(briefing.causes), 2 * share)
         parts.append(f"Causes that are known for such systems (there may be others):\n{told}")
     if briefing.notes:
-        notes = shortened(cleaned(briefing.notes), share)
+        notes = fence.inside(briefing.notes, share)
         parts.append(f"Notes of the people who know this system:\n{notes}")
     return "\n\n".join(parts)
 
@@ -110,6 +113,12 @@ def _logs(logs: Iterable[LogTail], fence: Fence, chars_max: int) -> list[str]:
         newest = fence.newest(log.lines, share)
         blocks.append(fence.block(f"log of {log.target}", newest, chars_max=share + 40))
     return blocks
+
+
+def _comments(comments: Iterable[Comment]) -> str:
+    """The newest first: what is too long is cut behind it."""
+    lines = [f"{one.by} at {one.at.isoformat()}: {one.text}" for one in comments]
+    return "\n".join(reversed(lines))
 
 
 def _causes(causes: tuple[Cause, ...]) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 
-__all__ = ["Fence", "cleaned", "shortened"]
+__all__ = ["Fence", "cleaned", "searched", "shortened"]
 
 BOUNDARY_CHARS = 20
 # How much is searched for secrets before anything is cut; what an action says is far shorter.
@@ -26,6 +26,18 @@ _MARKS = re.compile(r"<<(?=\s*(?:end\s+of|data|gate)\b)", re.IGNORECASE)
 def cleaned(text: str) -> str:
     """The text as people would see it: no terminal codes, nothing invisible, valid Unicode."""
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+
+
+def searched(text: str, redact: Callable[[str], str]) -> str:
+    """The whole text without secrets; of one that is too long to be searched, its front.
+
+    It comes before anything is cut, because half of a secret is not recognised as one.
+    """
+    if len(text) <= SEARCHED_CHARS_MAX:
+        return redact(text)
+    kept = redact(text[:SEARCHED_CHARS_MAX])[:-EDGE_CHARS]
+    beyond = len(text) - SEARCHED_CHARS_MAX + EDGE_CHARS
+    return f"{kept}\n[about {beyond} characters at the end left out: too long to be searched]"
 
 
 def shortened(text: str, chars_max: int) -> str:
@@ -75,11 +87,7 @@ class Fence:
 
     def redacted(self, text: str) -> str:
         """The whole text without secrets; of one that is too long to be searched, its front."""
-        if len(text) <= SEARCHED_CHARS_MAX:
-            return self._redact(text)
-        kept = self._redact(text[:SEARCHED_CHARS_MAX])[:-EDGE_CHARS]
-        beyond = len(text) - SEARCHED_CHARS_MAX + EDGE_CHARS
-        return f"{kept}\n[about {beyond} characters at the end left out: too long to be searched]"
+        return searched(text, self._redact)
 
     def inside(self, text: str, chars_max: int) -> str:
         """The text as it may stand in a block: without secrets, short, and without the boundary."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from operator_protocols.domain.action import Outcome, Result
 from operator_protocols.domain.run import Spent
-from operator_sre.models.fence import Fence, cleaned
+from operator_sre.models.fence import Fence, cleaned, searched
 
 __all__ = ["Completion", "ModelSummariser", "RuleSummariser", "Summariser", "Summary"]
 
@@ -82,7 +82,7 @@ class RuleSummariser:
         return _sentences(told) or "It says nothing."
 
     def _safe(self, text: str) -> str:
-        return cleaned(self._redact(text[:SOURCE_CHARS_MAX]))
+        return cleaned(searched(text, self._redact)[:SOURCE_CHARS_MAX])
 
     def _result(self, result: Result) -> str:
         head = _OUTCOMES[result.outcome]

@@ -34,6 +34,9 @@ class LedgerCounts:
     refusals: Counter[str] = field(default_factory=Counter)
     alerts: Counter[tuple[str, str]] = field(default_factory=Counter)
     untrusted: Counter[str] = field(default_factory=Counter)
+    turns: int = 0
+    tokens: Counter[str] = field(default_factory=Counter)
+    usd: float = 0.0
     _levels: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
     def take(self, entries: Iterable[Entry]) -> None:
@@ -46,6 +49,8 @@ class LedgerCounts:
             self.tickets[word] += 1
         elif kind is Kind.RUN_FINISHED:
             self.runs[str(payload.get("state", ""))] += 1
+        elif kind in (Kind.REASONING, Kind.SUMMARY):
+            self._think(kind, payload.get("spent") or {})
         elif kind is Kind.PERMIT_MINTED:
             self._levels[str(payload.get("permit", ""))] = str(payload.get("level", ""))
             if len(self._levels) > PERMITS_MAX:
@@ -62,6 +67,13 @@ class LedgerCounts:
         elif kind is Kind.TRIGGER_REFUSED:
             trigger = _bounded(self.untrusted, payload["trigger"])
             self.untrusted[trigger] += int(payload.get("count", 1))
+
+    def _think(self, kind: Kind, spent: Mapping[str, Any]) -> None:
+        """A turn of a mind, or a summary by one: that costs as well, and is no turn."""
+        self.turns += kind is Kind.REASONING
+        for direction in ("in", "out"):
+            self.tokens[direction] += int(spent.get(f"tokens_{direction}", 0))
+        self.usd += float(spent.get("usd", 0.0))
 
 
 def _bounded(known: Mapping[Any, int], word: object) -> str:

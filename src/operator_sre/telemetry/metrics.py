@@ -39,6 +39,8 @@ class Figures:
     head: int | None = None
     behind: int | None = None
     approvals: int | None = None
+    confirmations: int | None = None
+    spans: Mapping[str, int] = field(default_factory=dict)
     tickets: Mapping[tuple[str, str], int] = field(default_factory=dict)
     health: Mapping[str, Health] = field(default_factory=dict)
     firing: Mapping[str, int] = field(default_factory=dict)
@@ -115,6 +117,7 @@ def _standing(now: Figures) -> Iterator[Metric]:
     yield _gauge("alerts_firing", "Alerts from elsewhere.", ("trigger",), _single(now.firing))
     for name, text, value in (
         ("approvals_pending", "Requests that wait for a person.", now.approvals),
+        ("confirmations_pending", "Changes that wait for a person's yes.", now.confirmations),
         ("ledger_head_seq", "The number of the newest entry.", now.head),
         ("index_behind_entries", "Entries that cannot be searched yet.", now.behind),
     ):
@@ -129,6 +132,10 @@ def _happened(told: LedgerCounts) -> Iterator[Metric]:
     what = "Tickets, by what became of them."
     yield _counter("ticket_events", what, ("event",), _single(told.tickets))
     yield _counter("runs", "Runs that ended.", ("outcome",), _single(told.runs))
+    yield _counter("turns", "Turns of minds.", (), [((), told.turns)])
+    what = "Tokens that minds were told and said."
+    yield _counter("tokens", what, ("direction",), _single(told.tokens))
+    yield _counter("cost_usd", "Dollars that minds cost.", (), [((), told.usd)])
     yield _counter("commands", "Commands that ended.", ("outcome", "level"), told.commands.items())
     what = "Commands that were not permitted."
     yield _counter("refusals", what, ("level",), _single(told.refusals))
@@ -138,7 +145,7 @@ def _happened(told: LedgerCounts) -> Iterator[Metric]:
 
 
 def _told(now: Figures) -> Iterator[Metric]:
-    """What became of messages to people."""
+    """What became of messages to people, and of traces."""
     sent = [((c.name, "sent"), c.sent) for c in now.channels]
     failed = [((c.name, "failed"), c.failed) for c in now.channels]
     both = ("channel", "outcome")
@@ -146,6 +153,8 @@ def _told(now: Figures) -> Iterator[Metric]:
     what = "Notices that could not be delivered since a message last was."
     lost = [((c.name,), c.lost) for c in now.channels]
     yield _gauge("notifications_lost", what, ("channel",), lost)
+    what = "Spans, by what became of them."
+    yield _counter("spans", what, ("outcome",), _single(now.spans))
 
 
 def _single(counts: Mapping[str, int]) -> list[tuple[tuple[str], int]]:

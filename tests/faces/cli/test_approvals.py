@@ -129,7 +129,7 @@ BAD = [
     ("--always path --path /", r"below '/' is not made\. Name a directory further down"),
     ("--always path --path srv", r"not an absolute path"),
     ("--always path --path /srv/app", r"does not lie below '/srv/app'\. Name a directory"),
-    ("--seen 0", r"'--seen'"),
+    ("--seen 0", r"--seen is '0', and has to be at least 1\."),
 ]
 
 

@@ -24,14 +24,21 @@ BAD = (
     Bad("lab status ratelimiter", 2, r"no rig in .*operator lab up"),
     Bad("lab heal ratelimiter node_kill", 2, r"no rig in .*operator lab up"),
     Bad("tickets show 99", 2, r"no ticket 99\. .*operator tickets list"),
-    Bad("tickets show many", 2, r"'number'.*integer"),
-    Bad("tickets show 9999999999999999999999", 2, r"'number'.*less than or equal"),
+    Bad("tickets show many", 2, r"NUMBER is 'many', and has to be a whole number\. See: .*--help"),
+    Bad("tickets show 9999999999999999999999", 2, r"NUMBER is '9+', and has to be at most 9223"),
+    Bad("tickets show", 2, r"NUMBER is missing\. See: operator tickets show --help"),
     Bad("tickets list --state broken", 2, r"no ticket state 'broken'\. States: open, claimed"),
     Bad("audit show run-nosuch", 2, r"no run 'run-nosuch'\. .*operator audit list"),
     Bad("audit show --seq 99", 2, r"no entry 99\."),
-    Bad("audit show --seq 9999999999999999999999", 2, r"'--seq'.*less than or equal"),
-    Bad("audit show", 2, r"Name a run or an entry"),
-    Bad("audit list --limit 0", 2, r"limit"),
+    Bad("audit show --seq 9999999999999999999999", 2, r"--seq is '9+', and has to be at most 9"),
+    Bad("audit show", 2, r"Name a run, an entry"),
+    Bad("audit list --limit 0", 2, r"--limit is '0', and has to be at least 1\."),
+    Bad("audit list --limit -5", 2, r"--limit is '-5', and has to be at least 1\."),
+    Bad("audit tail --count=x", 2, r"--count is 'x', and has to be a whole number\."),
+    Bad("audit export --since yesterday", 2, r"--since is 'yesterday', and has to be a time, as"),
+    Bad("workers run --name=", 2, r"--name is empty\. .*operator workers run --help"),
+    Bad("tickets list --mode=", 2, r"--mode is empty\. "),
+    Bad("completion powershell", 2, r"no completion for 'powershell'\. Shells: bash, zsh, fish\."),
     Bad("approvals approve nosuch", 2, r"no approval 'nosuch'\. .*operator approvals list"),
     Bad("approvals reject nosuch", 2, r"no approval 'nosuch'\. .*operator approvals list"),
     Bad("approvals show nosuch", 2, r"no approval 'nosuch'\. .*operator approvals list"),
@@ -42,7 +49,9 @@ BAD = (
     Bad("tickets list --log-level loud", 2, r"'loud' .*debug, info, warning, error"),
     Bad("tickets list --nosuch", 2, r"No such option: --nosuch"),
     Bad("nosuch", 2, r"No such command 'nosuch'\."),
-    Bad("tickets nosuch", 2, r"No such command 'nosuch'\."),
+    Bad("tickets nosuch", 2, r"No such command 'nosuch'\. See: operator tickets --help"),
+    Bad("tickets shw", 2, r"No such command 'shw'\. Did you mean 'show'\? See: operator tickets"),
+    Bad("gate check ls --as nobody", 2, r"Nobody is a 'nobody' here\. .*agent or person"),
     Bad("gate check", 2, r"There is no command to judge\. .*operator gate check"),
     Bad("demo nosuch", 2, r"no subject 'nosuch'"),
     Bad("demo --mode observe", 2, r"its mode is 'execute'"),
@@ -51,7 +60,7 @@ RUNNING = (
     Bad("monitor run --subject nosuch", 2, r"no subject 'nosuch'\. Subjects here: none\."),
     Bad("monitor run --subject ratelimiter", 2, r"not configured .*operator lab up ratelimiter"),
     Bad("up", 2, r"no subject to watch\. .*operator lab up"),
-    Bad("up --interval-s soon", 2, r"'interval_s' is 'soon' \(flag\)"),
+    Bad("up --interval-s soon", 2, r"'interval_s' is 'soon' \(flag\), and has to be a number betw"),
     Bad("agent start --interval-s 0", 2, r"'interval_s' is '0' \(flag\), and has to be between"),
 )
 
@@ -88,7 +97,12 @@ def _unwritable(folder: Path) -> list[Path]:
     file.write_text("mine")
     closed = folder / "closed"
     closed.mkdir(mode=0o500)
-    return [file, file / "below", *([] if os.getuid() == 0 else [closed / "below"])]
+    return [
+        file,
+        file / "below",
+        Path("/dev/null"),
+        *([] if os.getuid() == 0 else [closed / "below"]),
+    ]
 
 
 @pytest.mark.parametrize("line", ["tickets list", "lab up ratelimiter", "demo", "agent start"])
@@ -98,8 +112,15 @@ def test_an_unwritable_home_is_named_with_the_way_out(
     for place in _unwritable(tmp_path):
         words = (*line.split(), "--home", str(place))
         done = warm.run(*words, cwd=tmp_path, environ=os.environ)
-        one_sentence(done, Bad(line, 1, rf"{re.escape(str(place))}.*--home DIR"))
+        code = 1 if "closed" in place.parts else 2
+        one_sentence(done, Bad(line, code, rf"{re.escape(str(place))}.*--home DIR"))
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_an_empty_home_is_refused(warm: Warm, tmp_path: Path) -> None:
+    for words in (("--home", ""), ("--home=",)):
+        done = warm.run("tickets", "list", *words, cwd=tmp_path, environ=os.environ)
+        one_sentence(done, Bad("", 2, r"--home is empty\. Give it a value"))
 
 
 def _database(file: Path) -> None:

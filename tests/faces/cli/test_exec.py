@@ -20,6 +20,7 @@ from tests.e2e.waiting import eventually
 from tests.faces.cli.sentences import Bad, one_sentence
 
 ME = getpass.getuser()
+MEANT = ("--reason", "it was me", "--yes")
 AUTO = "version: 1\napproval: {low: auto, medium: auto}\n"
 FIELDS = {
     *("schema_version", "command", "level", "risk_level", "ran", "exit_code", "outcome"),
@@ -239,13 +240,13 @@ def test_limits_and_sessions_count_what_people_do_and_can_be_reset(home: Home) -
         if times == 2:  # a third in such haste is asked about
             told = home.run(*line, "--dry-run", "--json").json
             assert (told["way"], f"session of '{session}' is high" in told["why"]) == ("asks", True)
-            assert home.run("session", "reset", session, "--reason", "it was me").code == 0
+            assert home.run("session", "reset", session, *MEANT).code == 0
     says = r"3 changes of 'machine' failed in a row.*operator limits reset machine"
     held = home.run("exec", "mkdir zz", "--mode", "execute")
     one_sentence(held, Bad("exec", 4, says))
     (shown,) = home.run("limits", "show", "--json").json["limits"]
     assert (shown["subject"], shown["usage"]["failures"]) == ("machine", 3)
-    assert home.run("limits", "reset", "machine", "--reason", "I looked").code == 0
+    assert home.run("limits", "reset", "machine", *MEANT).code == 0
     assert home.run("exec", "uptime").code == 0
 
 
@@ -312,9 +313,9 @@ BAD = [
     ("exec uptime --subject nosuch", r"There is no subject 'nosuch'"),
     ("exec uptime --target node-9", r"'shop' has no target 'node-9'\. Its targets: node-1\."),
     ("exec uptime --cwd /nosuch", r"There is no directory '/nosuch'"),
-    ("exec uptime --timeout-s 0", r"'--timeout-s'"),
-    ("exec uptime --timeout-s 601", r"'--timeout-s'"),
-    ("exec", r"Missing argument"),
+    ("exec uptime --timeout-s 0", r"--timeout-s is '0', and has to be at least 0\.1"),
+    ("exec uptime --timeout-s 601", r"--timeout-s is '601', and has to be at most 600"),
+    ("exec", r"COMMAND is missing\. See: operator exec --help"),
 ]
 
 

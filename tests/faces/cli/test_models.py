@@ -110,7 +110,8 @@ def test_who_thinks_is_tried_when_nobody_is_named(home: Home) -> None:
     assert home.run("models", "test").out.startswith("reasoner: answered in ")
     missing = home.run("models", "test", "claude")
     assert missing.code == 1
-    assert missing.out == "claude: no key is set. Set the variable ANTHROPIC_API_KEY.\n"
+    said = "claude: no key is set. Set the variable ANTHROPIC_API_KEY, or bind a secret: "
+    assert missing.out == f"{said}operator secrets bind NAME --to model:claude\n"
 
 
 def test_a_transcript_is_what_a_script_replays(thought: Home, tmp_path: Path) -> None:

@@ -38,11 +38,15 @@ def test_the_kill_switch_is_turned_on_and_off(home: Home) -> None:
     status = home.run("kill-switch", "status").out
     assert status.startswith("The kill switch is on, by ")
     assert status.endswith(": enough.\n")
-    one_sentence(home.run("kill-switch", "off"), Bad("kill-switch off", 2, "--yes"))
+    asked = home.run("kill-switch", "off")
+    assert (asked.code, "operator confirmations approve conf_" in asked.out) == (4, True)
     off = home.run("kill-switch", "off", "--yes", "--reason", "fixed", "--json")
     assert (off.code, off.json["switch"]["on"], off.json["switch"]["generation"]) == (0, False, 2)
     kinds = [entry.kind for entry in home.entries(*Kind)]
-    assert kinds == [Kind.KILL_SWITCH_ON, Kind.KILL_SWITCH_OFF]
+    assert [kind for kind in kinds if kind.startswith("kill_")] == [
+        Kind.KILL_SWITCH_ON,
+        Kind.KILL_SWITCH_OFF,
+    ]
 
 
 def test_a_mode_is_shown_set_and_reset(shop: Home) -> None:
@@ -62,11 +66,19 @@ def test_a_mode_is_shown_set_and_reset(shop: Home) -> None:
 
 def test_execute_outside_a_rig_has_to_be_meant(shop: Home) -> None:
     line = "mode set execute --subject shop"
-    says = r"'shop' is no rig: .* Confirm it with --yes\."
-    one_sentence(shop.run(*line.split()), Bad(line, 2, says))
+    asked = shop.run(*line.split())
+    assert (asked.code, "'shop' is no rig" in asked.out) == (4, True)
+    assert "operator confirmations approve conf_" in asked.out
     assert shop.store.modes.find() == []
     (shown,) = shop.run(*line.split(), "--yes", "--json").json["modes"]
     assert shown["mode"] == "execute"
+    kinds = [one.kind for one in shop.entries(*Kind)][-4:]
+    assert kinds == [
+        Kind.CONFIRMATION_REQUESTED,
+        Kind.CONFIRMATION_DECIDED,
+        Kind.MODE_SET,
+        Kind.CONFIRMATION_SETTLED,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +104,9 @@ def test_sessions_are_listed_shown_and_reset(shop: Home) -> None:
     shown = shop.run("session", "show", "by-run-1").out
     assert "held in observe" in shown
     assert "systemctl restart x" in shown
-    told = shop.run("session", "reset", "by-run-1", "--reason", "seen")
+    asked = shop.run("session", "reset", "by-run-1", "--reason", "seen", "--json")
+    assert (asked.code, asked.json["requires_confirmation"]) == (4, True)
+    told = shop.run("session", "reset", "by-run-1", "--reason", "seen", "--yes")
     assert told.code == 0
     assert told.out.startswith("by-run-1: LOW, 0, free")
     assert _payload(shop, Kind.SESSION_RESET)["reason"] == "seen"
@@ -104,7 +118,8 @@ def test_limits_are_shown_and_reset(shop: Home) -> None:
     assert one["usage"]["failures"] == 3
     assert "failed in a row" in one["refusal"]
     assert "3/3" in shop.run("limits", "show").out
-    reset = shop.run("limits", "reset", "shop", "--reason", "looked at")
+    assert shop.run("limits", "reset", "shop", "--reason", "looked at").code == 4
+    reset = shop.run("limits", "reset", "shop", "--reason", "looked at", "--yes")
     assert reset.code == 0
     assert "0/3" in reset.out
     assert _payload(shop, Kind.LIMITS_RESET)["reason"] == "looked at"

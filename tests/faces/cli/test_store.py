@@ -6,13 +6,16 @@ import io
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from operator_sre.app.store import tidied
 from operator_sre.clock import SystemClock
+from operator_sre.config import load_config
 from operator_sre.faces.cli.main import main
 from operator_sre.store import open_store
 from tests.contract.clock import HeldClock
@@ -150,14 +153,14 @@ def test_what_cannot_be_done_is_told_in_one_sentence(
 
 
 def test_nothing_is_purged_unless_a_person_says_so(run: Run, home: Path) -> None:
-    before = (home / "operator.db").read_bytes()
     asked = run("purge", "--before", TODAY)
-    assert (asked.code, asked.out) == (4, "")
-    assert "This takes away for good" in asked.err
-    assert "--yes" in asked.err
+    assert asked.code == 4
+    assert "This takes away for good" in asked.out
     answer = run("purge", "--before", TODAY, "--json")
     count = answer.json["would_purge"]["entries"]
     assert (answer.code, count > 0) == (4, True)
+    assert answer.json["confirmation_id"].startswith("conf_")
+    before = (home / "operator.db").read_bytes()
     wrong = run("purge", "--before", TODAY, typed="yes\n")
     assert (wrong.code, "Nothing was purged." in wrong.err) == (4, True)
     assert (home / "operator.db").read_bytes() == before
@@ -175,8 +178,25 @@ def test_a_purge_by_a_program_is_recorded_with_its_user(run: Run, home: Path) ->
     assert entry is not None
     assert entry.actor.type == "user"
     assert entry.payload["entries"] == done.json["purged"]
+    assert done.json["gone"] is True
     assert run("purge", "--before", TODAY, "--yes").out == "Nothing to purge.\n"
     assert run("check").code == 0
+
+
+def test_a_person_is_told_that_something_is_left_on_the_disk(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("operator_sre.store.sqlite.BUSY_S", 0.2)
+    config = load_config(flags={"home": str(home)}, environ={}, cwd=home)
+    with closing(sqlite3.connect(home / "operator.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM entries").fetchone()
+        done = run("purge", "--before", TODAY, "--yes")
+        assert not tidied(config)
+    first, second = done.out.splitlines()
+    assert first.startswith("Purged ")
+    assert "on the disk still" in second
+    assert tidied(config)
 
 
 def test_every_verb_works_on_a_server_too(

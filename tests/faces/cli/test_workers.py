@@ -45,8 +45,8 @@ def test_a_worker_is_seen_while_it_works_and_leaves_when_it_is_stopped(home: Hom
     assert (worker["pid"], worker["engine"]) == (running.pid, "local")
     assert (view["speaks"], view["tickets"]) == (True, [])
     head, row = home.run("workers", "list").out.splitlines()
-    assert head.split()[:4] == ["NAME", "HOST", "PID", "ENGINE"]
-    assert row.split()[:4] == ["crane", socket.gethostname(), str(running.pid), "local"]
+    assert head.split()[:5] == ["NAME", "HOST", "PID", "ENGINE", "ROLE"]
+    assert row.split()[:5] == ["crane", socket.gethostname(), str(running.pid), "local", "worker"]
     assert running.end() == 128 + signal.SIGTERM
     assert _listed(home) == []
 

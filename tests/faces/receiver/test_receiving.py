@@ -22,10 +22,17 @@ from operator_protocols.errors import (
     OperatorError,
     UsageError,
 )
-from operator_sre.app.alerts import BODY_BYTES_MAX, Receiver, list_alerts, refused_answer
+from operator_sre.app.alerts import (
+    BODY_BYTES_MAX,
+    Receiver,
+    alerted_plugin,
+    list_alerts,
+    refused_answer,
+)
+from operator_sre.app.listening import Listener
 from operator_sre.app.wiring import App
 from operator_sre.faces.receiver.application import application
-from operator_sre.faces.receiver.serving import address_of, serve
+from operator_sre.faces.receiver.serving import listener_of, serve
 from operator_sre.triggers.trust import signature_of
 from tests.app.home import opened
 from tests.faces.receiver.world import SHOP, listening, stock
@@ -260,11 +267,11 @@ async def test_an_open_trigger_listens_on_loopback_only(tmp_path: Path) -> None:
 
 
 async def test_addresses_are_read() -> None:
-    assert address_of("127.0.0.1:9094") == ("127.0.0.1", 9094)
-    assert address_of("[::1]:0") == ("::1", 0)
+    assert listener_of("127.0.0.1:9094") == Listener("127.0.0.1", 9094)
+    assert listener_of("[::1]:0") == Listener("::1", 0)
     for text in ("9094", ":9094", "host:", "host:x", "host:99999"):
         with pytest.raises(UsageError, match="not an address"):
-            address_of(text)
+            listener_of(text)
 
 
 async def test_an_address_that_is_taken_is_said(tmp_path: Path) -> None:
@@ -293,3 +300,11 @@ async def test_the_agent_hands_what_only_a_trigger_sees_to_a_person(tmp_path: Pa
 async def test_a_refused_answer_has_the_form_of_errors() -> None:
     answer = refused_answer(418, "c", "m", "a")
     assert answer.document == {"error": {"category": "c", "message": "m", "next_action": "a"}}
+
+
+async def test_what_only_a_trigger_sees_has_no_tools_and_says_so(tmp_path: Path) -> None:
+    with opened(tmp_path, FAST + OPEN) as app:
+        plugin = alerted_plugin(app, "prometheus")
+        assert app.plugin_of("prometheus").sentence == plugin.sentence
+        assert plugin.tools is None
+        assert "hand it to a person" in plugin.notes

@@ -77,7 +77,7 @@ def stock(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return Shop(settings.clock, [one.name for one in settings.targets()], down)
 
     plugin = Plugin("shop", "a shop of two nodes", subject)
-    monkeypatch.setattr("operator_sre.app.wiring.find_plugin", lambda name: plugin)
+    monkeypatch.setattr("operator_sre.app.wiring.home.find_plugin", lambda name: plugin)
     return down
 
 

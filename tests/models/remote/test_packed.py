@@ -22,7 +22,12 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.xdist_group("remote models")]
 
 ASK = Ask(briefing(), (), Budget())
 LOOK = tool("shell", command="ps aux", reasoning="What runs?")
-WELL = {"anthropic": claude("", LOOK), "openai-compatible": openai("", LOOK)}
+# The last is one of those that the library knows by name.
+WELL = {
+    "anthropic": claude("", LOOK),
+    "openai-compatible": openai("", LOOK),
+    "ollama": openai("", LOOK),
+}
 
 Asked = tuple[WireServer, RemoteModel, Reply]
 
@@ -73,3 +78,30 @@ async def test_every_packed_answer_is_refused_and_a_plain_one_is_not(asked: Aske
     wire.say(replace(well, headers={**well.headers, "content-encoding": "Identity"}))
     assert (await model.answer(ASK)).calls
     assert {one.headers["accept-encoding"] for one in wire.heard} == {"identity"}
+
+
+async def test_an_answer_that_never_ends_is_broken_off(asked: Asked) -> None:
+    wire, model, well = asked
+    wire.say(replace(well, body=b" " * (ANSWER_BYTES_MAX + 1) + well.body))
+    with pytest.raises(ModelError) as caught:
+        await model.answer(ASK)
+    assert not caught.value.lasting
+    wire.say(well)
+    assert (await model.answer(ASK)).calls
+
+
+async def test_an_answer_that_leads_elsewhere_is_not_followed(asked: Asked) -> None:
+    wire, model, well = asked
+    heard = len(wire.heard)
+    wire.say(Reply(b"", status=307, headers={"location": f"{wire.address}/elsewhere"}), well)
+    with pytest.raises(ModelError):
+        await model.answer(ASK)
+    assert len(wire.heard) == heard + 1
+
+
+async def test_a_provider_whose_answers_have_no_bound_is_refused() -> None:
+    model = RemoteModel(name="somebody", provider="github", model="m", key="k")
+    with pytest.raises(ModelError, match="have no bound") as caught:
+        await model.answer(ASK)
+    assert caught.value.lasting
+    assert "openai-compatible" in str(caught.value.next_step)

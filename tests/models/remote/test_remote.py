@@ -13,10 +13,10 @@ import pytest
 import pytest_asyncio
 
 from operator_protocols.domain.action import Action
+from operator_protocols.domain.prices import Prices
 from operator_protocols.domain.run import Answer, Ask, Budget, Diagnose, Escalate, Finish, Misuse
 from operator_protocols.errors import MissingExtraError, ModelError
 from operator_sre.agent.transcript import answer_from, answer_payload
-from operator_sre.models.prices import Prices
 from operator_sre.models.remote import RemoteModel, ToolMode
 from operator_sre.models.remote.endpoint import ANSWER_BYTES_MAX, Endpoint
 from operator_sre.models.summaries import ModelSummariser

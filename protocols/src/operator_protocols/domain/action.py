@@ -14,6 +14,7 @@ from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Process
 
 __all__ = [
+    "MARK",
     "SHELL",
     "SHELL_S",
     "TIMEOUT_S",
@@ -29,6 +30,10 @@ __all__ = [
 ]
 
 SHELL = "shell"
+# The variable in the environment of whatever we have started. A process that forks twice and leaves
+# its session has no other tie left to where it came from; and a command that finds it there was
+# not started by a person.
+MARK = "OPERATOR_TREE"
 # How long a command line, and anything else, may take unless it says so; and how long at most.
 SHELL_S = 120.0
 TIMEOUT_S = 300.0

@@ -72,6 +72,19 @@ class Kind(StrEnum):
     ALERT_FIRED = "alert_fired"
     ALERT_CLEARED = "alert_cleared"
     TRIGGER_REFUSED = "trigger_refused"
+    CONFIRMATION_REQUESTED = "confirmation_requested"
+    CONFIRMATION_DECIDED = "confirmation_decided"
+    CONFIRMATION_SETTLED = "confirmation_settled"
+    POLICY_CHANGED = "policy_changed"
+    TOKEN_CREATED = "token_created"
+    TOKEN_REVOKED = "token_revoked"
+    ACCESS_REFUSED = "access_refused"
+    LISTENER_OPENED = "listener_opened"
+    SECRET_CHANGED = "secret_changed"
+    SECRET_LEASED = "secret_leased"
+    TICKET_HANDED_OFF = "ticket_handed_off"
+    PROJECT_PACKED = "project_packed"
+    PROJECT_INSTALLED = "project_installed"
 
 
 @dataclass(frozen=True, slots=True)

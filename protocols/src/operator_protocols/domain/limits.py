@@ -5,7 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-__all__ = ["Limits", "Usage"]
+__all__ = ["BUSY", "Change", "Limits", "Usage"]
+
+# Among the data of a refusal: nothing is against it but another change of the subject that runs.
+BUSY = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change that went well: at which target, by which tool, when, and by whom.
+
+    `planned` when a person did it, and not an agent.
+    """
+
+    target: str
+    tool: str
+    at: datetime
+    by: str
+    planned: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +53,11 @@ class Limits:
 
     def refusal(self, usage: Usage, now: datetime) -> str:
         """Why no change may begin now, whatever a person says; empty when one may."""
-        return self.busy(usage) or self.broken(usage, now) or self.often(usage)
+        return self.refusal_in_turn(usage, now) or self.busy(usage)
+
+    def refusal_in_turn(self, usage: Usage, now: datetime) -> str:
+        """The same for one whose turn it is: what no waiting for another change would mend."""
+        return self.broken(usage, now) or self.often(usage)
 
     def busy(self, usage: Usage) -> str:
         """One change at a time."""

@@ -23,6 +23,7 @@ __all__ = [
     "Briefing",
     "Budget",
     "Call",
+    "Comment",
     "Diagnose",
     "Escalate",
     "Finish",
@@ -113,11 +114,21 @@ class LogTail:
 
 
 @dataclass(frozen=True, slots=True)
+class Comment:
+    """What a person said about a ticket: worth knowing, and no order to anybody."""
+
+    by: str
+    at: datetime
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Briefing:
     """Everything a mind is given. Texts in it that came from outside are data, not instructions.
 
     `health` is the health of the ticket's own violations in `observation`, and `broken` has the
-    keys of all that is broken there. `trends` and `logs` are of the last half hour.
+    keys of all that is broken there. `trends` and `logs` are of the last half hour. `comments` are
+    the newest that people made, oldest first.
     """
 
     ticket: Ticket
@@ -131,6 +142,7 @@ class Briefing:
     trends: tuple[Trend, ...] = ()
     logs: tuple[LogTail, ...] = ()
     broken: frozenset[str] = frozenset()
+    comments: tuple[Comment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +224,13 @@ class Act:
 class Prove:
     """Look again until it holds or the deadline passes.
 
-    `arrival` when nothing was done before it; only a Run knows that, never a mind.
+    `arrival` when nothing was done before it; only a Run knows that, never a mind. `hasty` does not
+    wait for what is still broken, because nobody claims that it holds.
     """
 
     claim: str
     arrival: bool = False
+    hasty: bool = False
 
 
 Want = Ask | Act | Diagnose | Prove

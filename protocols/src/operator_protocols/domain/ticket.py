@@ -83,8 +83,14 @@ class MoveKind(StrEnum):
     ASSIGN = "assign"
     COMMENT = "comment"
     ESCALATE = "escalate"
+    HAND_OFF = "hand_off"
     CLOSE = "close"
     REOPEN = "reopen"
+
+
+_TAKES = frozenset(
+    {MoveKind.HOLD, MoveKind.SNOOZE, MoveKind.ESCALATE, MoveKind.HAND_OFF, MoveKind.CLOSE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,7 @@ class Move:
     @property
     def takes(self) -> bool:
         """True for what takes a ticket away from whoever works on it."""
-        return self.kind in {MoveKind.HOLD, MoveKind.SNOOZE, MoveKind.ESCALATE, MoveKind.CLOSE}
+        return self.kind in _TAKES
 
 
 def refusal_of(ticket: Ticket, kind: MoveKind) -> str:

@@ -66,6 +66,7 @@ class ToolSpec:
     `undo` names the tool that takes it back, `verify` says how to see that it worked; only what is
     `idempotent` may be tried again by itself. `ends` names causes that it removes at its target,
     `settle_s` is how long its effect may take to show, where a proof has to wait longer than usual.
+    `plans` names invariants that it breaks at its target, which is wanted while a person says so.
     """
 
     name: str
@@ -82,6 +83,7 @@ class ToolSpec:
     timeout_s: float = TIMEOUT_S
     ends: tuple[str, ...] = ()
     settle_s: float = 0.0
+    plans: tuple[str, ...] = ()
 
     def parameter(self, name: str) -> Parameter | None:
         """One of its parameters by name."""

@@ -12,7 +12,8 @@ __all__ = ["Worker"]
 class Worker:
     """Who works, where, since when, and when it last said so.
 
-    `id` tells it from every other process on every machine; tickets and leases go by it.
+    `id` tells it from every other process on every machine; tickets and leases go by it. `role` is
+    how it was started: as a worker among others, as the agent of a home, or with all that is up.
     """
 
     id: str
@@ -23,3 +24,4 @@ class Worker:
     version: str
     started_at: datetime
     at: datetime
+    role: str = "worker"

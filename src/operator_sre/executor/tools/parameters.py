@@ -66,10 +66,11 @@ class Validated:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """Everything that is wrong with the arguments of one call."""
+    """Everything that is wrong with the arguments of one call; `category` where it has one."""
 
     tool: str
     errors: tuple[str, ...]
+    category: str = ""
 
     @property
     def sentence(self) -> str:
@@ -86,7 +87,8 @@ class Invalid:
             exit_code=WRONG,
             stderr=self.sentence,
             category=FailureCategory.SYNTAX,
-            data={"errors": len(self.errors)},
+            data={"errors": len(self.errors)}
+            | ({"error_category": self.category} if self.category else {}),
         )
 
 

@@ -47,12 +47,13 @@ class Known:
 class Prepared:
     """What a tool adds to a call that is proposed: arguments it looked up, and what to expect.
 
-    `flaws` are why nobody needs to be asked about it.
+    `flaws` are why nobody needs to be asked about it, `category` what kind of failure that is.
     """
 
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     expected: str = ""
     flaws: tuple[str, ...] = ()
+    category: str = ""
 
 
 @runtime_checkable
@@ -118,15 +119,15 @@ class Registry:
             return action
         spec = tool.spec
         asked = inferred(spec, action, known or Known())
-        flaws: tuple[str, ...] = ()
+        prepared = Prepared()
         if isinstance(tool, Preparing):
             prepared = await tool.prepare(asked.arguments)
-            asked, flaws = _prepared(asked, prepared), prepared.flaws
+            asked = _prepared(asked, prepared)
         found = validate(spec, asked.arguments)
         if isinstance(found, Invalid):
             return found
-        if flaws:
-            return Invalid(spec.name, flaws)
+        if prepared.flaws:
+            return Invalid(spec.name, prepared.flaws, prepared.category)
         timeout_s = _timeout_s(spec, action, found)
         expected = asked.expected or spec.expected
         return replace(asked, arguments=found.arguments, timeout_s=timeout_s, expected=expected)

@@ -96,7 +96,8 @@ class ExecuteScript:
             return Prepared()
         looking = Job(secrets.token_hex(16), LOOK_S_MAX)
         flaws = await self._validation.check(Language(str(language)), text, looking)
-        return Prepared(flaws=tuple(map(str, flaws)))
+        category = _ERRORS.get(flaws[0].layer) if flaws else None
+        return Prepared(flaws=tuple(map(str, flaws)), category=category or "")
 
     async def recover(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """What became of a script whose operator is gone; it starts nothing."""

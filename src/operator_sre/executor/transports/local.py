@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
+from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Job
 from operator_sre.executor.programs import Program, Programs
 from operator_sre.executor.venv import shadowed_by, with_venv
@@ -51,11 +53,21 @@ ENVIRONMENT = {
 }
 
 
-class LocalShell:
-    """Runs one command line with a shell, or one program without, on this machine."""
+def _nothing(action: Action) -> Mapping[str, str]:
+    return {}
 
-    def __init__(self, programs: Programs) -> None:
+
+class LocalShell:
+    """Runs one command line with a shell, or one program without, on this machine.
+
+    `gives` tells the variables that a person has bound to a command.
+    """
+
+    def __init__(
+        self, programs: Programs, gives: Callable[[Action], Mapping[str, str]] = _nothing
+    ) -> None:
         self._programs = programs
+        self._gives = gives
 
     async def run(self, action: Action, job: Job) -> Result:
         """Run it within its limits; never raises for what the command does."""
@@ -63,6 +75,11 @@ class LocalShell:
             return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.PERMISSION)
         env = with_venv(ENVIRONMENT, action.venv) if action.venv else dict(ENVIRONMENT)
         env |= {name: os.environ[name] for name in action.passes if name in os.environ}
+        try:
+            env |= self._gives(action)
+        except OperatorError as error:  # a secret that it should be given cannot be had
+            why = str(error)
+            return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.PERMISSION)
         argv = action.argv or (SHELL, "-c", action.command)
         return await self._programs.run(Program(argv, env, cwd=action.cwd), job)
 

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from operator_sre.faces.cli.listening import say_listening
 from operator_sre.faces.cli.options import JsonOption, config_of, opened
-from operator_sre.faces.cli.output import print_json, print_lines, print_table
+from operator_sre.faces.cli.output import print_list
 from operator_sre.faces.cli.running import run_until_stopped
 
 __all__ = ["app"]
@@ -27,10 +28,7 @@ def serve(
 
     def ready(address: str) -> None:
         urls = [f"http://{address}{path}" for path in receiver.paths]
-        if as_json:
-            print_json({"listening": urls}, line=True)
-        else:
-            print_lines([f"listening on {url}" for url in urls])
+        say_listening(urls, as_json=as_json)
 
     with opened(context) as home:
         receiver = Receiver(home)
@@ -50,21 +48,17 @@ def list_(
 
     with look_at_app(config_of(context)) as home:
         found = list_alerts(home, firing=not every, subject=subject)
-    if as_json:
-        print_json({"alerts": found})
-    elif not found:
-        print_lines(["No alerts."])
-    else:
-        rows = [
-            (
-                "firing" if one.firing else "over",
-                one.severity,
-                f"{one.since:%m-%d %H:%M:%S}",
-                one.trigger,
-                one.target,
-                one.name,
-                one.summary,
-            )
-            for one in found
-        ]
-        print_table(("state", "severity", "since", "trigger", "target", "name", "summary"), rows)
+    rows = [
+        (
+            "firing" if one.firing else "over",
+            one.severity,
+            f"{one.since:%m-%d %H:%M:%S}",
+            one.trigger,
+            one.target,
+            one.name,
+            one.summary,
+        )
+        for one in found
+    ]
+    head = ("state", "severity", "since", "trigger", "target", "name", "summary")
+    print_list("alerts", found, head, rows, none="No alerts.", as_json=as_json)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.options import EveryOption, JsonOption, ReasonOption, opened
 from operator_sre.faces.cli.output import (
     clean,
     print_facts,
     print_json,
     print_lines,
+    print_list,
     print_table,
 )
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(help="What waits for a person.", no_args_is_help=True)
-ReasonOption = Annotated[str, typer.Option(help="Why.")]
-EveryOption = Annotated[bool, typer.Option("--all", help="Those that are over, too.")]
 SeenOption = Annotated[
     int | None, typer.Option(min=1, max=1_000_000, help="The version that you saw.")
 ]
@@ -38,23 +37,21 @@ def list_(context: typer.Context, every: EveryOption = False, as_json: JsonOptio
 
     with opened(context) as app:
         found = list_approvals(app, pending_only=not every)
-    if as_json:
-        print_json({"approvals": found})
-    elif not found:
-        print_lines(["Nothing waits for an approval."])
-    else:
-        rows = [
-            (
-                one.id,
-                f"{one.state}, escalated" if one.escalated else one.state,
-                one.risk,
-                one.ticket,
-                f"{one.expires_at:%H:%M:%S}",
-                f"{one.action.command}: {one.explanation}",
-            )
-            for one in found
-        ]
-        print_table(("id", "state", "risk", "ticket", "expires", "what"), rows)
+    rows = [
+        (
+            one.id,
+            f"{one.state}, escalated" if one.escalated else one.state,
+            one.risk,
+            one.ticket,
+            f"{one.expires_at:%H:%M:%S}",
+            f"{one.action.command}: {one.explanation}",
+        )
+        for one in found
+    ]
+    head = ("id", "state", "risk", "ticket", "expires", "what")
+    print_list(
+        "approvals", found, head, rows, none="Nothing waits for an approval.", as_json=as_json
+    )
 
 
 @app.command()
@@ -97,12 +94,15 @@ def approve(
         answered = run_until_stopped(work)
     one = answered.approval
     if as_json:
-        print_json({"approval": one, "rule": answered.rule})
+        print_json({"approval": one, "rule": answered.rule, "confirmation": answered.confirmation})
         return
     print_lines([_decided(one)])
     if one.state == "pending":
         missing = one.needed - len(one.approvers)
         print_lines([f"It needs {missing} more: somebody else has to approve it as well."])
+    waiting = answered.confirmation
+    if answered.rule is None and waiting is not None:
+        print_lines([f"Somebody else has to confirm the rule: {waiting.id}"])
     if answered.rule is not None:
         told = f"Rule {answered.rule.id}: {_told(answered.rule)}"
         print_lines([clean(told), f"Revoke it with: operator approvals revoke {answered.rule.id}"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,8 @@ import typer
 from operator_sre.faces.cli.following import follow as follow_entries
 from operator_sre.faces.cli.following import show_entries
 from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, config_of, opened
-from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list
+from operator_sre.faces.cli.progress import progress
 from operator_sre.faces.cli.running import run_until_stopped
 from operator_sre.faces.cli.telling import tell
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(help="The record of everything that was done.", no_args_is_help=True)
+TicketOption = Annotated[int | None, typer.Option(min=1, max=NUMBER_MAX, help="Only this ticket.")]
 
 
 @app.command("list")
@@ -38,23 +40,19 @@ def list_(
 
     with opened(context) as app:
         runs = list_runs(app, limit=limit)
-    if as_json:
-        print_json({"runs": runs})
-    elif not runs:
-        print_lines(["No runs yet."])
-    else:
-        rows = [
-            (
-                one.id,
-                one.ticket,
-                one.model,
-                one.state,
-                f"{one.started_at:%m-%d %H:%M:%S}",
-                one.summary,
-            )
-            for one in runs
-        ]
-        print_table(("run", "ticket", "model", "state", "started", "summary"), rows)
+    rows = [
+        (
+            one.id,
+            one.ticket,
+            one.model,
+            one.state,
+            f"{one.started_at:%m-%d %H:%M:%S}",
+            one.summary,
+        )
+        for one in runs
+    ]
+    head = ("run", "ticket", "model", "state", "started", "summary")
+    print_list("runs", runs, head, rows, none="No runs yet.", as_json=as_json)
 
 
 @app.command()
@@ -64,6 +62,7 @@ def show(
     seq: Annotated[
         int | None, typer.Option(min=1, max=NUMBER_MAX, help="One entry by its number.")
     ] = None,
+    span: Annotated[str, typer.Option(help="The entry that a span of a trace began with.")] = "",
     raw: Annotated[bool, typer.Option("--raw", help="Every entry, with its payload.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -71,9 +70,17 @@ def show(
     from operator_protocols.errors import UsageError
     from operator_sre.app.audit import show_entry, show_run
 
-    if bool(run) == (seq is not None):
-        raise UsageError("Name a run or an entry (--seq N).", next_step="See: operator audit list")
+    if bool(run) + bool(span) + (seq is not None) != 1:
+        raise UsageError(
+            "Name a run, an entry (--seq N) or a span (--span ID).",
+            next_step="See: operator audit list",
+        )
     with opened(context) as app:
+        if span:
+            from operator_sre.app.telemetry import entry_of
+
+            print_json({"entry": entry_of(app, span)})
+            return
         if seq is not None:
             print_json({"entry": show_entry(app, seq)})
             return
@@ -110,16 +117,15 @@ def verify(
     """Check chain, checkpoints, signatures and anchors; exit 1 names every damage."""
     from operator_sre.app import audit
 
-    progress = _progress()
-    if bundle is not None:
-        config_of(context)
-        report = audit.verify_bundle(bundle, key=key, progress=progress)
-    else:
-        with opened(context) as app:
-            report = audit.verify_ledger(app, progress=progress, anchors=anchors)
-            if report.damages and record:
-                run_until_stopped(audit.record_damage(app, report.damages))
-    _progress_over()
+    with progress("checked") as tell_count:
+        if bundle is not None:
+            config_of(context)
+            report = audit.verify_bundle(bundle, key=key, progress=tell_count)
+        else:
+            with opened(context) as app:
+                report = audit.verify_ledger(app, progress=tell_count, anchors=anchors)
+                if report.damages and record:
+                    run_until_stopped(audit.record_damage(app, report.damages))
     if as_json:
         print_json({"whole": report.whole, "report": report})
     elif report.whole:
@@ -163,7 +169,7 @@ def export(
     since: Annotated[datetime | None, typer.Option(help="From this time (UTC).")] = None,
     until: Annotated[datetime | None, typer.Option(help="Before this time (UTC).")] = None,
     run: Annotated[str, typer.Option(help="Only this run.")] = "",
-    ticket: Annotated[int | None, typer.Option(help="Only this ticket.")] = None,
+    ticket: TicketOption = None,
     actor: Annotated[str, typer.Option(help="Only this actor or agent.")] = "",
     kind: Annotated[str, typer.Option(help="Only this kind of entry.")] = "",
     as_json: JsonOption = False,
@@ -196,7 +202,7 @@ def search(
     context: typer.Context,
     text: Annotated[str, typer.Argument(help="Any text; all its words have to be there.")],
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 20,
-    ticket: Annotated[int | None, typer.Option(help="Only this ticket.")] = None,
+    ticket: TicketOption = None,
     run: Annotated[str, typer.Option(help="Only this run.")] = "",
     as_json: JsonOption = False,
 ) -> None:
@@ -217,7 +223,7 @@ def search(
 @app.command()
 def tail(
     context: typer.Context,
-    count: Annotated[int, typer.Option("-n", min=0, max=10_000, help="How many.")] = 20,
+    count: Annotated[int, typer.Option("--count", "-n", min=0, max=10_000, help="How many.")] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they come.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -240,7 +246,10 @@ def _write_lines(lines: Iterable[str], file: Path | None) -> int:
         try:
             out = sys.stdout if file is None else stack.enter_context(file.open("w"))
         except OSError as error:
-            raise OperatorError(f"{str(file)!r} cannot be written: {error.strerror}.") from error
+            raise OperatorError(
+                f"{str(file)!r} cannot be written: {error.strerror}.",
+                next_step="Name another file.",
+            ) from error
         for line in lines:
             out.write(f"{line}\n")
             count += 1
@@ -249,16 +258,3 @@ def _write_lines(lines: Iterable[str], file: Path | None) -> int:
 
 def _utc(at: datetime | None) -> datetime | None:
     return at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
-
-
-def _progress() -> Callable[[int], None]:
-    def show(seq: int) -> None:
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r{seq} entries checked")
-
-    return show
-
-
-def _progress_over() -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from operator_sre.faces.cli.output import clean, print_json, print_lines
+from operator_sre.faces.cli.output import clean, print_json
+from operator_sre.faces.cli.painting import STYLES, Painter
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.status import Status
 
     from operator_sre.app.demo import Ending, Event
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Face", "JsonFace", "StoryFace"]
 
 STEPS = ("rig", "watch", "fault", "file", "think", "decide", "act", "prove", "close")
-STYLES = {"good": "green", "bad": "bold red", "warn": "yellow", "strong": "bold", "plain": ""}
-STEP_STYLE = "cyan"
 
 
 class Face(Protocol):
@@ -85,15 +83,12 @@ class StoryFace:
     def __init__(self, *, home: str) -> None:
         self._home = home
         self._started = time.monotonic()
-        self._console: Console | None = None
+        self._painter = Painter()
         self._status: Status | None = None
 
     def __enter__(self) -> Self:
-        if sys.stdout.isatty():
-            from rich.console import Console
-
-            self._console = Console(highlight=False)
-            self._status = self._console.status("")
+        if self._painter.console is not None:
+            self._status = self._painter.console.status("")
             self._status.start()
         return self
 
@@ -107,12 +102,12 @@ class StoryFace:
         elapsed = time.monotonic() - self._started
         # Only a mind writes several lines; indented, so that none of them looks like ours.
         first, *more = line.text.split("\n") if line.step == "think" else [line.text]
-        self._line(f"{elapsed:5.1f} s  ", f"{line.step:7}", clean(first), STYLES[line.tone])
+        self._painter.line(f"{elapsed:5.1f} s  ", f"{line.step:7}", clean(first), STYLES[line.tone])
         for text in more:
-            self._line(" " * 9, " " * 7, clean(text), STYLES[line.tone])
+            self._painter.line(" " * 9, " " * 7, clean(text), STYLES[line.tone])
         for detail in line.details:
-            self._line(" " * 9, " " * 7, f"· {clean(detail)}", "dim")
-        if self._status is not None:
+            self._painter.line(" " * 9, " " * 7, f"· {clean(detail)}", "dim")
+        if self._status is not None and line.step in STEPS:
             place = STEPS.index(line.step) + 1
             self._status.update(f"[{place}/{len(STEPS)}] {line.step}")
 
@@ -124,10 +119,10 @@ class StoryFace:
             verdict, style = "The ticket was resolved with a proof.", STYLES["good"]
         else:
             verdict, style = "The ticket was NOT resolved.", STYLES["bad"]
-        self._line("", "", "", "")
-        self._line("", "", verdict, style)
+        self._painter.line("", "", "", "")
+        self._painter.line("", "", verdict, style)
         for text in self._figures(ending):
-            self._line("", "", text, "")
+            self._painter.line("", "", text, "")
 
     def _figures(self, ending: Ending) -> list[str]:
         home = f"--home {shlex.quote(self._home)}"
@@ -152,24 +147,6 @@ class StoryFace:
             f"  {me} audit show {run} {home}",
             f"  {me} audit verify {home}",
         ]
-
-    def _line(self, time_text: str, step: str, text: str, style: str) -> None:
-        if self._console is None:
-            print_lines([f"{time_text}{step}{text}".rstrip()])
-            return
-        from rich.padding import Padding
-        from rich.table import Table
-        from rich.text import Text
-
-        if not step:
-            # As it is, however long: a command that was broken in two could not be copied.
-            self._console.print(Text(text, style=style), soft_wrap=True)
-            return
-        grid = Table.grid(padding=0)
-        grid.add_column(width=len(time_text + step))
-        grid.add_column(ratio=1, overflow="fold")
-        grid.add_row(Text.assemble((time_text, "dim"), (step, STEP_STYLE)), Text(text, style=style))
-        self._console.print(Padding(grid, 0, expand=False))
 
 
 def _this_command() -> str:

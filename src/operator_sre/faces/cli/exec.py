@@ -12,7 +12,7 @@ import typer
 
 from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.live import Screen
-from operator_sre.faces.cli.options import JsonOption, config_of
+from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of
 from operator_sre.faces.cli.output import print_facts, print_json
 from operator_sre.faces.cli.running import run_until_stopped
 
@@ -39,7 +39,7 @@ def exec_(
     timeout_s: Annotated[
         float, typer.Option(min=0.1, max=SECONDS_MAX, help="Seconds that it may take.")
     ] = 120.0,
-    reason: Annotated[str, typer.Option(help="Why.")] = "",
+    reason: ReasonOption = "",
     venv: Annotated[str, typer.Option(help="A virtual environment to run inside of.")] = "",
     passes: Annotated[
         list[str] | None,
@@ -53,7 +53,7 @@ def exec_(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a command on this machine as a mind would have it run: judged, permitted, recorded.
+    """Run a command here as a mind would have it run: judged, permitted, recorded.
 
     Exit code: that of the command, 124 when it took too long; 3 when it may never run, 4 when it
     was not permitted, 130 when it was stopped with Ctrl-C.

@@ -40,11 +40,11 @@ def _told(error: BaseException) -> tuple[int, str, str, str, str]:
         told = (error.category, error.message, error.next_step, error.next_action)
         return error.exit_code, *told
     if isinstance(error, typer.TyperException):
-        sentence = error.format_message()
-        if not sentence.startswith("Usage:"):
-            sentence = f"{sentence.rstrip('.')}."
+        from operator_sre.faces.cli.parsing import sentence_of
+
+        sentence, next_step = sentence_of(error)
         usage = (ErrorCategory.POLICY_VALIDATION_FAILED, sentence)
-        return 2, *usage, "See: operator --help", NextAction.FIX_CODE
+        return 2, *usage, next_step, NextAction.FIX_CODE
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         stopped = (ErrorCategory.AGENT_RUNTIME_EXCEPTION, "Stopped.")
         return 130, *stopped, "", NextAction.RERUN

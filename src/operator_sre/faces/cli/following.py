@@ -1,12 +1,13 @@
-"""The ledger as it grows, on the screen or as JSON lines."""
+"""The ledger as it grows: a story on a terminal, or JSON lines for programs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import sys
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from operator_sre.faces.cli.output import clean, print_json, print_lines
+from operator_sre.faces.cli.output import clean, is_quiet, print_json, print_lines
 
 if TYPE_CHECKING:
     from operator_protocols.domain.entry import Entry
@@ -17,16 +18,38 @@ __all__ = ["follow", "show_entries", "with_entries"]
 FOLLOW_S = 0.2
 
 
-async def with_entries(app: App, work: Coroutine[Any, Any, None], *, as_json: bool) -> None:
-    """Do the work; with `as_json` every new entry of the ledger is a JSON document on a line."""
-    if not as_json:
-        await work
-        return
+async def with_entries(
+    app: App,
+    work: Coroutine[Any, Any, None],
+    *,
+    as_json: bool,
+    subjects: Callable[[], Sequence[str]] = tuple,
+    works: bool = True,
+) -> None:
+    """Do the work; what the ledger gets meanwhile is told.
+
+    With `as_json` every new entry is a JSON document on a line. On a terminal it is a story that
+    begins with what is watched; without one there are only log lines, and with --quiet only errors.
+    """
     from operator_sre.app import audit
 
     newest = audit.tail(app, count=1)
+    seq = newest[-1].seq if newest else 0
+    if as_json:
+        telling: Coroutine[Any, Any, None] = follow(app, seq, as_json=True)
+    elif sys.stdout.isatty() and not is_quiet():
+        from operator_sre.faces.cli.logs import set_up_logging
+        from operator_sre.faces.cli.storytelling import tell_live
+
+        if app.config.sources["log_level"] == "default":
+            # Both at once would say everything twice.
+            set_up_logging(style=app.config.values["log_format"], level="error")
+        telling = tell_live(app, seq, subjects=subjects, works=works)
+    else:
+        await work
+        return
     async with asyncio.TaskGroup() as group:
-        group.create_task(follow(app, newest[-1].seq if newest else 0, as_json=True))
+        group.create_task(telling)
         group.create_task(work)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(help="What would be allowed to run.", no_args_is_help=True)
+_PERSON = {"": None, "person": True, "agent": False}
 EXIT_CODES = {"safe": 0, "review": 4, "blocked": 3}
 
 
@@ -32,6 +33,9 @@ def check(
     command: Annotated[str | None, typer.Argument(help="One command line, quoted.")] = None,
     cwd: Annotated[str, typer.Option(help="Where it would run; here by default.")] = "",
     stdin: Annotated[bool, typer.Option("--stdin", help="Judge JSON lines from stdin.")] = False,
+    asks: Annotated[
+        str, typer.Option("--as", help="For whom: agent or person; whoever asks by default.")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Judge a command without running it. Exit 0 safe, 4 review, 3 blocked.
@@ -39,14 +43,18 @@ def check(
     With --stdin each line is a JSON string, or an object with `command` and maybe `cwd`; each
     is answered by one JSON line, in order.
     """
+    if asks not in _PERSON:
+        raise UsageError(f"Nobody is a {asks!r} here.", next_step="Name agent or person with --as.")
+    person = _PERSON[asks]
     if stdin:
-        _check_lines(context, command, as_json=as_json)
+        _check_lines(context, command, person, as_json=as_json)
         return
     if command is None:
         raise UsageError("There is no command to judge.", next_step="Try: operator gate check 'ls'")
     from operator_sre.app.gate import answer_of, check_command
 
-    verdict = check_command(config_of(context), command, cwd=str(Path(cwd).absolute()))
+    where = str(Path(cwd).absolute())
+    verdict = check_command(config_of(context), command, cwd=where, person=person)
     if as_json:
         print_json(answer_of(verdict))
     else:
@@ -54,7 +62,9 @@ def check(
     raise typer.Exit(EXIT_CODES[verdict.level])
 
 
-def _check_lines(context: typer.Context, command: str | None, *, as_json: bool) -> None:
+def _check_lines(
+    context: typer.Context, command: str | None, person: bool | None, *, as_json: bool
+) -> None:
     if command is not None or not as_json:
         raise UsageError(
             "--stdin reads the commands and answers as JSON.",
@@ -62,7 +72,7 @@ def _check_lines(context: typer.Context, command: str | None, *, as_json: bool) 
         )
     from operator_sre.app.gate import check_lines
 
-    for answer in check_lines(config_of(context), sys.stdin.buffer):
+    for answer in check_lines(config_of(context), sys.stdin.buffer, person=person):
         print_json(answer, line=True)
 
 

@@ -10,7 +10,7 @@ import typer
 from operator_protocols.errors import UsageError
 from operator_sre.faces.cli import patterns
 from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, opened
-from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list, print_table
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
@@ -234,13 +234,16 @@ def venv(
     with opened(context) as app:
         where = history.wanted(app, ticket=ticket, run=run, target=target, since=since)
         found = history.venv_report(app, where, limit=limit)
-    if as_json:
-        print_json({"violations": found})
-    elif not found:
-        print_lines(["Nothing ran without an environment that needed one."])
-    else:
-        rows = [(one.attempt.seq, one.advice, one.attempt.command) for one in found]
-        print_table(("seq", "advice", "command"), rows)
+    rows = [(one.attempt.seq, one.advice, one.attempt.command) for one in found]
+    head = ("seq", "advice", "command")
+    print_list(
+        "violations",
+        found,
+        head,
+        rows,
+        none="Nothing ran without an environment that needed one.",
+        as_json=as_json,
+    )
 
 
 def _print_found(found: FoundCommands, *, as_json: bool) -> None:

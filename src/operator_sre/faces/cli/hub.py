@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, opened
-from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, ReasonOption, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def request(
     kind: Annotated[str, typer.Option("--type", help="What kind of agent it is.")] = "agent",
     subject: Annotated[str, typer.Option(help="What it is about; this machine by default.")] = "",
     cwd: Annotated[str, typer.Option(help="Where it runs; here by default.")] = "",
-    reason: Annotated[str, typer.Option(help="Why.")] = "",
+    reason: ReasonOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Ask for an action; any agent of this home that runs does it."""
@@ -72,22 +72,18 @@ def pending(context: typer.Context, agent: AgentOption = "", as_json: JsonOption
 
     with opened(context) as home:
         found = Hub(home).get_pending_actions(agent)
-    if as_json:
-        print_json({"actions": found})
-    elif not found:
-        print_lines(["Nothing is pending."])
-    else:
-        rows = [
-            (
-                one.action,
-                one.agent.name,
-                one.state,
-                "yes" if one.approval else "-",
-                one.what.command,
-            )
-            for one in found
-        ]
-        print_table(("id", "agent", "state", "waits for people", "what"), rows)
+    rows = [
+        (
+            one.action,
+            one.agent.name,
+            one.state,
+            "yes" if one.approval else "-",
+            one.what.command,
+        )
+        for one in found
+    ]
+    head = ("id", "agent", "state", "waits for people", "what")
+    print_list("actions", found, head, rows, none="Nothing is pending.", as_json=as_json)
 
 
 @app.command()
@@ -95,7 +91,7 @@ def approve(
     context: typer.Context,
     action: str,
     no: Annotated[bool, typer.Option("--reject", help="Do not let it run.")] = False,
-    reason: Annotated[str, typer.Option(help="Why.")] = "",
+    reason: ReasonOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Answer what an action waits for, in the name of whoever is signed in."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from operator_sre.faces.cli.confirming import YesOption, confirmed
-from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.confirming import ProposeOption, YesOption, crossed
+from operator_sre.faces.cli.options import JsonOption, ReasonOption, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines
 from operator_sre.faces.cli.running import run_until_stopped
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(help="Stop everything, and let it go on.", no_args_is_help=True)
-ReasonOption = Annotated[str, typer.Option(help="Why.")]
 
 
 @app.command()
@@ -39,15 +38,19 @@ def off(
     context: typer.Context,
     reason: ReasonOption = "",
     yes: YesOption = False,
+    propose: ProposeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Let permits be given again; those from before stay void."""
-    from operator_sre.app.switch import switch_off
+    from operator_sre.app.loosening import switch_asked
+    from operator_sre.app.switch import switch_off, switch_state
 
     with opened(context) as app:
-        question = "Agents may act again as their mode says. Turn the kill switch off?"
-        confirmed(question, yes=yes)
-        state = run_until_stopped(switch_off(app, reason=reason))
+        asked = switch_asked(app, reason=reason)
+        if crossed(app, asked, yes=yes, propose=propose, as_json=as_json):
+            state = switch_state(app)
+        else:
+            state = run_until_stopped(switch_off(app, reason=reason))
     _show(state, as_json=as_json)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.confirming import ProposeOption, YesOption, crossed
+from operator_sre.faces.cli.options import JsonOption, ReasonOption, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
@@ -38,15 +39,22 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
 def reset(
     context: typer.Context,
     subject: str,
-    reason: Annotated[str, typer.Option(help="Why.")],
+    reason: ReasonOption,
+    yes: YesOption = False,
+    propose: ProposeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Count from here on; after failures in a row, changes are allowed again at once."""
-    from operator_sre.app.limits import reset_limits
+    from operator_sre.app.limits import limits_of, reset_limits
+    from operator_sre.app.loosening import limits_asked
     from operator_sre.faces.cli.running import run_until_stopped
 
     with opened(context) as app:
-        view = run_until_stopped(reset_limits(app, subject, reason=reason))
+        asked = limits_asked(app, subject, reason=reason)
+        if crossed(app, asked, yes=yes, propose=propose, as_json=as_json):
+            view = limits_of(app, subject)
+        else:
+            view = run_until_stopped(reset_limits(app, subject, reason=reason))
     if as_json:
         print_json({"limits": [view]})
     else:

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.confirming import YesOption, confirmed
-from operator_sre.faces.cli.options import JsonOption, SubjectsOption, opened
+from operator_sre.faces.cli.confirming import ProposeOption, YesOption, crossed
+from operator_sre.faces.cli.options import JsonOption, ReasonOption, SubjectsOption, opened
 from operator_sre.faces.cli.output import print_json, print_table
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
+    from operator_sre.app.crossing import Asked
     from operator_sre.app.modes import ModeView
 
 __all__ = ["app"]
 
 app = typer.Typer(help="How much runs without a person.", invoke_without_command=True)
-ReasonOption = Annotated[str, typer.Option(help="Why.")]
 
 
 @app.callback()
@@ -42,20 +42,21 @@ def set_(
     subject: SubjectsOption = None,
     reason: ReasonOption = "",
     yes: YesOption = False,
+    propose: ProposeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Set it for a subject, instead of the configured one; execute has to be meant."""
-    from operator_sre.app.modes import mode_named, set_modes, unconfirmed
+    from operator_sre.app.modes import execute_asked, mode_named, set_modes, show_modes
 
-    wanted = mode_named(mode)
+    wanted, names = mode_named(mode), subject or []
     with opened(context) as app:
-        for name in unconfirmed(app, wanted, subject or []):
-            question = f"{name!r} is no rig: what the policy allows runs there without a person."
-            confirmed(question, yes=yes, word=name)
-        _show(
-            run_until_stopped(set_modes(app, wanted, subject or [], reason=reason)),
-            as_json=as_json,
-        )
+        asked = execute_asked(app, wanted, names, reason=reason)
+        word = asked.destinations[0] if asked else ""
+        if crossed(app, asked, yes=yes, propose=propose, as_json=as_json, word=word):
+            _show([one for one in show_modes(app) if _is_one(one, asked)], as_json=as_json)
+            return
+        views = run_until_stopped(set_modes(app, wanted, names, reason=reason))
+    _show(views, as_json=as_json)
 
 
 @app.command()
@@ -63,13 +64,25 @@ def reset(
     context: typer.Context,
     subject: SubjectsOption = None,
     reason: ReasonOption = "",
+    yes: YesOption = False,
+    propose: ProposeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Go back to the configured mode, for a subject or for all."""
-    from operator_sre.app.modes import reset_modes
+    from operator_sre.app.modes import reset_asked, reset_modes, show_modes
 
+    names = subject or []
     with opened(context) as app:
-        _show(run_until_stopped(reset_modes(app, subject or [], reason=reason)), as_json=as_json)
+        asked = reset_asked(app, names, reason=reason)
+        if crossed(app, asked, yes=yes, propose=propose, as_json=as_json):
+            _show(show_modes(app), as_json=as_json)
+            return
+        views = run_until_stopped(reset_modes(app, names, reason=reason))
+    _show(views, as_json=as_json)
+
+
+def _is_one(view: ModeView, asked: Asked | None) -> bool:
+    return asked is not None and view.subject in asked.change["subjects"]
 
 
 def _show(views: list[ModeView], *, as_json: bool) -> None:

@@ -38,6 +38,8 @@ def run(
     from operator_sre.app import service
 
     with opened(context, interval_s=interval_s, metrics=metrics) as app:
-        run_until_stopped(
-            with_entries(app, service.monitor(app, subject or [], every=every), as_json=as_json)
-        )
+        named = subject or []
+        work = service.monitor(app, named, every=every)
+        watched = app.subjects if every else lambda: app.choose(named)
+        telling = with_entries(app, work, as_json=as_json, subjects=watched, works=False)
+        run_until_stopped(telling)

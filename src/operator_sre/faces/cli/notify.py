@@ -6,7 +6,7 @@ import typer
 
 from operator_sre.faces.cli.following import with_entries
 from operator_sre.faces.cli.options import JsonLinesOption, JsonOption, config_of, opened
-from operator_sre.faces.cli.output import print_json, print_lines, print_table
+from operator_sre.faces.cli.output import print_json, print_lines, print_list
 from operator_sre.faces.cli.running import run_until_stopped
 
 __all__ = ["app"]
@@ -46,22 +46,17 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
 
     with look_at_app(config_of(context)) as home:
         found = notify_status(home)
-    if as_json:
-        print_json({"channels": found})
-    elif not found:
-        print_lines(["Nobody is to be notified."])
-    else:
-        rows = [
-            (
-                one.name,
-                one.sent,
-                one.failed,
-                one.lost,
-                one.behind,
-                one.holder or "nobody",
-                one.problem or ("ok" if one.configured else "not configured"),
-            )
-            for one in found
-        ]
-        head = ("channel", "sent", "failed", "lost", "behind", "sent by", "state")
-        print_table(head, rows)
+    rows = [
+        (
+            one.name,
+            one.sent,
+            one.failed,
+            one.lost,
+            one.behind,
+            one.holder or "nobody",
+            one.problem or ("ok" if one.configured else "not configured"),
+        )
+        for one in found
+    ]
+    head = ("channel", "sent", "failed", "lost", "behind", "sent by", "state")
+    print_list("channels", found, head, rows, none="Nobody is to be notified.", as_json=as_json)

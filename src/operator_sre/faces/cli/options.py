@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from operator_sre.app.wiring import App
     from operator_sre.config import Config
 
-__all__ = ["NUMBER_MAX", "Globals", "JsonOption", "SubjectsOption", "config_of", "hoist", "opened"]
+__all__ = [
+    "NUMBER_MAX",
+    "EveryOption",
+    "Globals",
+    "JsonOption",
+    "ReasonOption",
+    "SubjectsOption",
+    "config_of",
+    "hoist",
+    "opened",
+]
 
 NUMBER_MAX = 2**63 - 1  # what a database can count to
 AllOption = Annotated[
@@ -33,12 +43,14 @@ MetricsOption = Annotated[
 ModelOption = Annotated[
     str | None, typer.Option("--model", help="Who thinks; see: operator models list.")
 ]
+EveryOption = Annotated[bool, typer.Option("--all", help="Those that are over, too.")]
+ReasonOption = Annotated[str, typer.Option(help="Why.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 SubjectsOption = Annotated[
     list[str] | None, typer.Option("--subject", help="Which subject; may be repeated.")
 ]
 _VALUED = ("--home", "--store", "--mode", "--log-format", "--log-level")
-_PLAIN = ("--debug",)
+_PLAIN = ("--debug", "--quiet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +63,7 @@ class Globals:
     log_format: str | None
     log_level: str | None
     debug: bool
+    quiet: bool = False
 
 
 def hoist(arguments: Sequence[str]) -> list[str]:
@@ -84,14 +97,27 @@ def config_of(context: typer.Context, **flags: str | None) -> Config:
             "store": told.store,
             "mode": told.mode,
             "log_format": told.log_format,
-            "log_level": told.log_level,
+            "log_level": told.log_level or ("error" if told.quiet else None),
             **flags,
         },
         environ=os.environ,
         cwd=Path.cwd(),
     )
+    _be_a_folder(config.home)
     set_up_logging(style=config.values["log_format"], level=config.values["log_level"])
     return config
+
+
+def _be_a_folder(home: Path) -> None:
+    """UsageError for a home that is a file, or lies below one."""
+    there = next((place for place in (home, *home.parents) if os.path.lexists(place)), home)
+    if os.path.lexists(there) and not os.path.isdir(there):  # noqa: PTH112 - it never raises
+        from operator_protocols.errors import UsageError
+
+        raise UsageError(
+            f"The home {str(home)!r} cannot be used: {str(there)!r} is not a directory.",
+            next_step="Name another one with --home DIR or OPERATOR_HOME.",
+        )
 
 
 @contextmanager

@@ -6,14 +6,36 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 
 from operator_sre.codec import to_json
 
-__all__ = ["SCHEMA_VERSION", "clean", "print_facts", "print_json", "print_lines", "print_table"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "clean",
+    "hush",
+    "is_quiet",
+    "print_facts",
+    "print_json",
+    "print_lines",
+    "print_list",
+    "print_table",
+]
 
 SCHEMA_VERSION = "1.0.0"
 # What JSON lets through as it is, and a terminal would obey all the same.
 _OBEYED = re.compile("[\x7f-\x9f\u2028\u2029]")
+_QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+def hush(*, quiet: bool) -> None:
+    """From here on people are told nothing but errors, or again everything."""
+    _QUIET.set(quiet)
+
+
+def is_quiet() -> bool:
+    """True when people are told nothing but errors: the exit code is the answer."""
+    return _QUIET.get()
 
 
 def clean(text: str) -> str:
@@ -29,11 +51,16 @@ def print_json(document: Mapping[str, object], *, line: bool = False) -> None:
     body = {"schema_version": SCHEMA_VERSION, **to_json(dict(document))}
     indent = None if line else 2
     text = json.dumps(body, indent=indent, ensure_ascii=False)
-    print_lines([_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)])
+    _write([_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)])
 
 
 def print_lines(lines: Sequence[str]) -> None:
-    """Lines on stdout, as they are."""
+    """Lines for people on stdout, as they are; none with --quiet."""
+    if not is_quiet():
+        _write(lines)
+
+
+def _write(lines: Sequence[str]) -> None:
     for line in lines:
         sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -56,3 +83,21 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     for row in [[word.upper() for word in head], *cells]:
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         print_lines(["  ".join(padded).rstrip()])
+
+
+def print_list(
+    name: str,
+    found: Sequence[object],
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    none: str,
+    as_json: bool,
+) -> None:
+    """What was found: a JSON document under its name, a table, or a sentence when it is nothing."""
+    if as_json:
+        print_json({name: found})
+    elif found:
+        print_table(head, rows)
+    else:
+        print_lines([none])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, opened
-from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.options import JsonOption, ReasonOption, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
@@ -32,12 +32,10 @@ def list_(
 
     with opened(context) as app:
         found = list_patterns(app, like=like)[:limit]
-    if as_json:
-        print_json({"patterns": found})
-    elif not found:
-        print_lines(["No patterns."])
-    else:
-        print_table(("name", "category", "uses", "rate", "lines"), [_row(one) for one in found])
+    head = ("name", "category", "uses", "rate", "lines")
+    print_list(
+        "patterns", found, head, [_row(one) for one in found], none="No patterns.", as_json=as_json
+    )
 
 
 @app.command()
@@ -124,7 +122,7 @@ def use(
 def delete(
     context: typer.Context,
     name: NameArgument,
-    reason: Annotated[str, typer.Option(help="Why.")] = "",
+    reason: ReasonOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Offer it no more; the ledger keeps what it was."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, config_of
+from operator_sre.faces.cli.confirming import ProposeOption, YesOption, crossed
+from operator_sre.faces.cli.options import JsonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
@@ -149,6 +150,30 @@ def diff(
     lines += [f"{one.old} -> {one.new}: {one.command}" for one in compared.commands]
     total = f"{len(compared.commands)} of {compared.judged} commands are judged differently."
     print_lines([*map(clean, lines), total])
+
+
+@app.command()
+def change(
+    context: typer.Context,
+    request: Annotated[str, typer.Argument(help="What to allow, in plain words, quoted.")],
+    risk: Annotated[str, typer.Option(help="high, where what is wide or private is meant.")] = "",
+    yes: YesOption = False,
+    propose: ProposeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Allow a host or a command, or raise a budget; the difference is shown before you confirm."""
+    from operator_sre.app.patches import sketched
+
+    with opened(context) as app:
+        found = sketched(app, request, risk=risk)
+        if not as_json:
+            print_lines([*map(clean, found.patch.splitlines()), ""])
+        done = crossed(app, found.asked, yes=yes, propose=propose, as_json=as_json)
+    assert done is not None
+    if as_json:
+        print_json({"confirmation": done})
+    else:
+        print_lines([clean(f"{done.outcome or done.state}: {done.rationale}")])
 
 
 @app.command()

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, opened
-from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.confirming import ProposeOption, YesOption, crossed
+from operator_sre.faces.cli.options import JsonOption, ReasonOption, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list
 
 if TYPE_CHECKING:
     from operator_sre.app.sessions import SessionView
@@ -25,16 +26,14 @@ def list_(context: typer.Context, as_json: JsonOption = False) -> None:
 
     with opened(context) as app:
         found = list_sessions(app)
-    if as_json:
-        print_json({"sessions": found})
-    elif not found:
-        print_lines(["No agent has done anything lately."])
-    else:
-        rows = [
-            (one.agent, one.level, one.score, "held" if one.held else "free", len(one.deeds))
-            for one in found
-        ]
-        print_table(("agent", "level", "score", "state", "deeds"), rows)
+    rows = [
+        (one.agent, one.level, one.score, "held" if one.held else "free", len(one.deeds))
+        for one in found
+    ]
+    head = ("agent", "level", "score", "state", "deeds")
+    print_list(
+        "sessions", found, head, rows, none="No agent has done anything lately.", as_json=as_json
+    )
 
 
 @app.command()
@@ -50,15 +49,23 @@ def show(context: typer.Context, agent: AgentArgument, as_json: JsonOption = Fal
 def reset(
     context: typer.Context,
     agent: AgentArgument,
-    reason: Annotated[str, typer.Option(help="Why.")],
+    reason: ReasonOption,
+    yes: YesOption = False,
+    propose: ProposeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Let an agent go that is held in observe, and begin its session anew."""
-    from operator_sre.app.sessions import reset_session
+    from operator_sre.app.loosening import session_asked
+    from operator_sre.app.sessions import reset_session, show_session
     from operator_sre.faces.cli.running import run_until_stopped
 
     with opened(context) as app:
-        _show(run_until_stopped(reset_session(app, agent, reason=reason)), as_json=as_json)
+        asked = session_asked(app, agent, reason=reason)
+        if crossed(app, asked, yes=yes, propose=propose, as_json=as_json):
+            view = show_session(app, agent)
+        else:
+            view = run_until_stopped(reset_session(app, agent, reason=reason))
+    _show(view, as_json=as_json)
 
 
 def _show(view: SessionView, *, as_json: bool) -> None:

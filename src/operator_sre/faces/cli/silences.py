@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, opened
-from operator_sre.faces.cli.output import print_json, print_lines, print_table
+from operator_sre.faces.cli.options import EveryOption, JsonOption, ReasonOption, opened
+from operator_sre.faces.cli.output import print_list
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ app = typer.Typer(help="Keep what is broken from opening tickets.", no_args_is_h
 @app.command()
 def add(
     context: typer.Context,
-    reason: Annotated[str, typer.Option(help="Why.")],
+    reason: ReasonOption,
     subject: Annotated[str, typer.Option(help="A name or a pattern.")] = "*",
     target: Annotated[str, typer.Option(help="A name or a pattern, such as 'node-*'.")] = "*",
     invariant: Annotated[str, typer.Option(help="A name or a pattern.")] = "*",
@@ -50,7 +50,7 @@ def add(
 @app.command("list")
 def list_(
     context: typer.Context,
-    every: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    every: EveryOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Silences that hold, and maintenance windows that are open."""
@@ -64,7 +64,7 @@ def list_(
 def end(
     context: typer.Context,
     silence: Annotated[str, typer.Argument(help="The id of a silence.")],
-    reason: Annotated[str, typer.Option(help="Why.")] = "",
+    reason: ReasonOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """End one before its time; what is still broken opens its ticket at the next look."""
@@ -75,12 +75,6 @@ def end(
 
 
 def _show(silences: Sequence[Silence], *, as_json: bool) -> None:
-    if as_json:
-        print_json({"silences": silences})
-        return
-    if not silences:
-        print_lines(["Nothing is silenced."])
-        return
     rows = [
         (
             one.id,
@@ -95,4 +89,4 @@ def _show(silences: Sequence[Silence], *, as_json: bool) -> None:
         for one in silences
     ]
     head = ("id", "subject", "target", "invariant", "until (utc)", "by", "ended", "why")
-    print_table(head, rows)
+    print_list("silences", silences, head, rows, none="Nothing is silenced.", as_json=as_json)

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, config_of
+from operator_protocols.errors import StoreError
+from operator_sre.faces.cli.confirming import (
+    NEEDS_A_PERSON,
+    ConfirmationOption,
+    ProposeOption,
+    crossed,
+    say_pending,
+)
+from operator_sre.faces.cli.options import JsonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines
+from operator_sre.faces.cli.progress import progress
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import Difference, PurgePlan
 
 __all__ = ["app"]
 
-UNCONFIRMED = 4
 app = typer.Typer(help="The database as a whole.", no_args_is_help=True)
+_LATER = (
+    "Some of it is on the disk still, because the store is being read: it goes with the next write."
+)
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
 
@@ -28,8 +39,8 @@ def check(context: typer.Context, as_json: JsonOption = False) -> None:
     """Look everything through; exit 1 names what is wrong. The chain: operator audit verify."""
     from operator_sre.app.store import check_store
 
-    with _progress("checked") as progress:
-        report = check_store(config_of(context), progress=progress)
+    with progress("checked") as tell:
+        report = check_store(config_of(context), progress=tell)
     if as_json:
         print_json({"sound": report.sound, "report": report})
     elif report.sound:
@@ -47,8 +58,8 @@ def rebuild(context: typer.Context, as_json: JsonOption = False) -> None:
     """Make everything anew that follows from the ledger, and say what was different."""
     from operator_sre.app.store import rebuild_store
 
-    with _progress("followed") as progress:
-        differences = rebuild_store(config_of(context), progress=progress)
+    with progress("followed") as tell:
+        differences = rebuild_store(config_of(context), progress=tell)
     if as_json:
         print_json({"differences": differences})
     else:
@@ -65,8 +76,8 @@ def backup(
     """Write the whole store to one file, and read it back."""
     from operator_sre.app.store import backup_store
 
-    with _progress("saved") as progress:
-        done = backup_store(config_of(context), file, force=force, progress=progress)
+    with progress("saved") as tell:
+        done = backup_store(config_of(context), file, force=force, progress=tell)
     if as_json:
         saved = {"file": str(done.path), "entries": done.entries, "head": done.head}
         print_json({"backup": saved | {"size_bytes": done.size_bytes}})
@@ -86,13 +97,17 @@ def restore(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A backup.")],
     force: ForceOption = False,
+    propose: ProposeOption = False,
+    confirmation: ConfirmationOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Fill an empty store from a backup; --force saves what is there and replaces it."""
     from operator_sre.app.store import restore_store
 
-    with _progress("restored") as progress:
-        done = restore_store(config_of(context), file, force=force, progress=progress)
+    if force or propose:
+        _mean_it(context, file, propose=propose, given=confirmation, as_json=as_json)
+    with progress("restored") as tell:
+        done = restore_store(config_of(context), file, force=force, progress=tell)
     saved = str(done.saved) if done.saved else None
     if as_json:
         print_json({"restored": {"entries": done.entries, "head": done.head, "saved": saved}})
@@ -102,12 +117,34 @@ def restore(
         print_lines([f"What was there is in {clean(saved)}."])
 
 
+def _mean_it(
+    context: typer.Context, file: Path, *, propose: bool, given: str, as_json: bool
+) -> None:
+    """Whoever says --force means it; a store that cannot be opened can still be replaced."""
+    from operator_sre.app.store import restore_asked
+    from operator_sre.app.wiring import open_app
+
+    config = config_of(context)
+    asked = restore_asked(config, file)
+    if asked is None:
+        return
+    with ExitStack() as stack:
+        try:
+            app = stack.enter_context(open_app(config))
+        except StoreError:
+            if propose or given:
+                raise
+            return
+        crossed(app, asked, yes=True, propose=propose, as_json=as_json, given=given)
+
+
 @app.command()
 def migrate(context: typer.Context, as_json: JsonOption = False) -> None:
     """Bring the tables up to this program; a backup is made first."""
     from operator_sre.app.store import migrate_store
 
-    done = migrate_store(config_of(context))
+    with progress("migrated"):
+        done = migrate_store(config_of(context))
     saved = str(done.backup) if done.backup else None
     if as_json:
         print_json({"before": done.before, "after": done.after, "backup": saved})
@@ -125,43 +162,51 @@ def purge(
     context: typer.Context,
     before: Annotated[str, typer.Option(help="A date; stories that ended earlier go.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    propose: ProposeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Take the contents of old entries away; the chain still verifies, and this is recorded."""
-    from operator_sre.app.store import plan_purge, purge_store
+    from operator_sre.app.confirmations import cross
+    from operator_sre.app.store import plan_purge, purge_asked, purge_recorded, tidied, watched
+    from operator_sre.faces.cli.running import run_until_stopped
 
     config = config_of(context)
     plan = plan_purge(config, before)
     if plan.entries == 0:
         _say_purged(plan, None, as_json=as_json)
         return
-    if not yes and not _confirmed(plan, as_json=as_json):
-        raise typer.Exit(UNCONFIRMED)
-    with _progress("purged") as progress:
-        entry = purge_store(config, plan, progress=progress)
-    _say_purged(plan, entry.seq, as_json=as_json)
+    asks = not yes and not propose and not as_json and sys.stdin.isatty()
+    if asks and not _confirmed(plan):
+        raise typer.Exit(NEEDS_A_PERSON)
+    sure = (yes or asks) and not propose
+    with opened(context) as app:
+        with progress("purged") as tell, watched(tell):
+            found = run_until_stopped(cross(app, purge_asked(plan), sure=sure))
+        if found.state != "pending":
+            gone = tidied(config)
+            _say_purged(plan, purge_recorded(app), as_json=as_json, gone=gone)
+            return
+    would = {"entries": plan.entries, "tickets": len(plan.tickets)}
+    would |= {"size_bytes": plan.size_bytes}
+    say_pending(found, as_json=as_json, would_purge=would)
+    raise typer.Exit(NEEDS_A_PERSON)
 
 
-def _say_purged(plan: PurgePlan, seq: int | None, *, as_json: bool) -> None:
+def _say_purged(plan: PurgePlan, seq: int | None, *, as_json: bool, gone: bool = True) -> None:
     if as_json:
-        print_json({"purged": plan.entries, "recorded": seq})
+        print_json({"purged": plan.entries, "recorded": seq, "gone": gone})
     elif seq is None:
         print_lines(["Nothing to purge."])
     else:
         print_lines([f"Purged {plan.entries} entries, recorded as entry {seq}."])
+    if not gone and not as_json:
+        print_lines([_LATER])
 
 
-def _confirmed(plan: PurgePlan, *, as_json: bool) -> bool:
-    """Ask a person to type the number; whoever cannot be asked is told what would happen."""
+def _confirmed(plan: PurgePlan) -> bool:
+    """Ask a person to type the number."""
     what = f"{plan.entries} entries of {len(plan.tickets)} tickets, {_size(plan.size_bytes)}"
-    if as_json:
-        would = {"entries": plan.entries, "tickets": len(plan.tickets)}
-        print_json({"would_purge": would | {"size_bytes": plan.size_bytes}})
-        return False
     sys.stderr.write(f"operator: This takes away for good: {what}, {plan.first} to {plan.last}.")
-    if not sys.stdin.isatty():
-        sys.stderr.write(" Confirm it with --yes.\n")
-        return False
     sys.stderr.write(f"\nType {plan.entries} to purge them: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip() == str(plan.entries):
@@ -180,20 +225,3 @@ def _told(differences: Iterable[Difference]) -> list[str]:
 
 def _size(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[int], None]]:
-    """Tells a person how far it is, and leaves no trace."""
-    shown = sys.stderr.isatty()
-
-    def progress(count: int) -> None:
-        if shown:
-            sys.stderr.write(f"\r{count} entries {what}")
-            sys.stderr.flush()
-
-    try:
-        yield progress
-    finally:
-        if shown:
-            sys.stderr.write("\r\x1b[K")

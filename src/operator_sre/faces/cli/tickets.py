@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, opened
-from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.confirming import ProposeOption, YesOption, crossed
+from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, ReasonOption, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list
 from operator_sre.faces.cli.telling import tell
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ StateOption = Annotated[
     list[str] | None, typer.Option("--state", help="Only these states; may be repeated.")
 ]
 NumberArgument = Annotated[int, typer.Argument(min=1, max=NUMBER_MAX, help="A ticket's number.")]
-ReasonOption = Annotated[str, typer.Option(help="Why.")]
 ForOption = Annotated[str, typer.Option("--for", help="How long: 90s, 30m, 2h, 1d.")]
 UntilOption = Annotated[str, typer.Option(help="Until when: 2030-01-31T06:00 (UTC).")]
 
@@ -48,23 +48,19 @@ def list_(
             text=text,
         )
         states = [_stands(one, paused=one.paused(app.clock.now())) for one in found]
-    if as_json:
-        print_json({"tickets": found})
-    elif not found:
-        print_lines(["No tickets."])
-    else:
-        rows = [
-            (
-                one.id,
-                stands,
-                one.severity,
-                one.assignee or "-",
-                f"{one.opened_at:%m-%d %H:%M:%S}",
-                one.summary,
-            )
-            for one, stands in zip(found, states, strict=True)
-        ]
-        print_table(("id", "state", "severity", "assignee", "opened", "summary"), rows)
+    rows = [
+        (
+            one.id,
+            stands,
+            one.severity,
+            one.assignee or "-",
+            f"{one.opened_at:%m-%d %H:%M:%S}",
+            one.summary,
+        )
+        for one, stands in zip(found, states, strict=True)
+    ]
+    head = ("id", "state", "severity", "assignee", "opened", "summary")
+    print_list("tickets", found, head, rows, none="No tickets.", as_json=as_json)
 
 
 @app.command()
@@ -161,6 +157,27 @@ def escalate(
 ) -> None:
     """Give it to people; no agent takes it up any more."""
     _move(context, number, "escalate", reason=reason, as_json=as_json)
+
+
+@app.command()
+def handoff(
+    context: typer.Context,
+    number: NumberArgument,
+    to: Annotated[str, typer.Option("--to", help="The agent or team that takes it over.")],
+    why: Annotated[str, typer.Option("--why", help="What they need to know.")],
+    yes: YesOption = False,
+    propose: ProposeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Give it to another agent or team; ours work on it no more. It has to be confirmed."""
+    from operator_sre.app.handoffs import handoff_asked
+    from operator_sre.app.tickets import show_ticket
+
+    with opened(context) as app:
+        asked = handoff_asked(app, number, to=to, why=why)
+        crossed(app, asked, yes=yes, propose=propose, as_json=as_json)
+        done = show_ticket(app, number).ticket
+    _print_done(done, as_json=as_json, paused=False)
 
 
 @app.command()

@@ -13,7 +13,7 @@ import typer
 
 from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.exec import document, execute, foresee, quiet
-from operator_sre.faces.cli.options import JsonOption, config_of
+from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.running import run_until_stopped
 
@@ -83,7 +83,7 @@ def run(
     ] = "",
     subject: Annotated[str, typer.Option(help="What it is about; this machine by default.")] = "",
     target: Annotated[str, typer.Option(help="Which part of the subject.")] = "",
-    reason: Annotated[str, typer.Option(help="Why.")] = "",
+    reason: ReasonOption = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would happen.")
     ] = False,

@@ -28,10 +28,14 @@ def up(
     model: ModelOption = None,
     as_json: JsonLinesOption = False,
 ) -> None:
-    """Watch and work until stopped. Changes nothing unless --mode says so."""
+    """Watch and work until stopped. Changes nothing unless --mode says so.
+
+    On a terminal it tells what happens, line by line; elsewhere there are log lines on stderr.
+    """
     from operator_sre.app import service
 
     with opened(context, interval_s=interval_s, metrics=metrics, model=model) as app:
-        run_until_stopped(
-            with_entries(app, service.up(app, subject or [], every=every), as_json=as_json)
-        )
+        named = subject or []
+        work = service.up(app, named, every=every)
+        watched = app.subjects if every else lambda: app.choose(named)
+        run_until_stopped(with_entries(app, work, as_json=as_json, subjects=watched))

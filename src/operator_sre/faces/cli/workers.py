@@ -8,7 +8,7 @@ import typer
 
 from operator_sre.faces.cli.following import with_entries
 from operator_sre.faces.cli.options import IntervalOption, JsonLinesOption, JsonOption, opened
-from operator_sre.faces.cli.output import print_json, print_lines, print_table
+from operator_sre.faces.cli.output import print_list
 from operator_sre.faces.cli.running import run_until_stopped
 
 __all__ = ["app"]
@@ -41,22 +41,25 @@ def list_(context: typer.Context, as_json: JsonOption = False) -> None:
 
     with opened(context) as app:
         found = list_workers(app)
-    if as_json:
-        print_json({"workers": found})
-    elif not found:
-        print_lines(["Nobody works. Start a worker with: operator workers run"])
-    else:
-        rows = [
-            (
-                one.worker.name,
-                one.worker.host,
-                one.worker.pid,
-                one.worker.engine,
-                f"{one.worker.started_at:%m-%d %H:%M:%S}",
-                f"{one.worker.at:%m-%d %H:%M:%S}" + ("" if one.speaks else " (silent)"),
-                ", ".join(f"ticket {number}" for number in one.tickets) or "-",
-            )
-            for one in found
-        ]
-        head = ("name", "host", "pid", "engine", "since", "last seen", "working on")
-        print_table(head, rows)
+    rows = [
+        (
+            one.worker.name,
+            one.worker.host,
+            one.worker.pid,
+            one.worker.engine,
+            one.worker.role,
+            f"{one.worker.started_at:%m-%d %H:%M:%S}",
+            f"{one.worker.at:%m-%d %H:%M:%S}" + ("" if one.speaks else " (silent)"),
+            ", ".join(f"ticket {number}" for number in one.tickets) or "-",
+        )
+        for one in found
+    ]
+    head = ("name", "host", "pid", "engine", "role", "since", "last seen", "working on")
+    print_list(
+        "workers",
+        found,
+        head,
+        rows,
+        none="Nobody works. Start a worker with: operator workers run",
+        as_json=as_json,
+    )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from operator_protocols.errors import UsageError
-from operator_sre.faces.cli.options import JsonOption, config_of, opened
-from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list, print_table
 from operator_sre.faces.cli.running import run_until_stopped
 from operator_sre.faces.cli.telling import tell
 
@@ -82,12 +82,15 @@ def list_(
 
     with opened(context) as app:
         found = list_workflows(app, states=state or [], scheduled=scheduled)
-    if as_json:
-        print_json({"workflows": found})
-    elif not found:
-        print_lines(["Nothing is scheduled." if scheduled else "No workflows."])
-    else:
-        print_table(("id", "state", "due", "steps", "what"), [_row(one) for one in found])
+    head = ("id", "state", "due", "steps", "what")
+    print_list(
+        "workflows",
+        found,
+        head,
+        [_row(one) for one in found],
+        none="Nothing is scheduled." if scheduled else "No workflows.",
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -113,7 +116,7 @@ def cancel(
     context: typer.Context,
     workflow: str,
     undo: Annotated[bool, typer.Option("--undo", help="Take back what is done.")] = False,
-    reason: Annotated[str, typer.Option(help="Why.")] = "",
+    reason: ReasonOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """End what runs of it, and begin no more; also for what is scheduled."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -47,7 +48,7 @@ class Endpoint:
             return self._anthropic()
         if self.provider == COMPATIBLE:
             return self._compatible()
-        return Line(self._named(), None)
+        return self._named()
 
     def _anthropic(self) -> Line:
         from pydantic_ai.models.anthropic import AnthropicModel
@@ -87,7 +88,7 @@ class Endpoint:
         )
         return Line(OpenAIChatModel(self.model, provider=provider), client)
 
-    def _named(self) -> Speaker:
+    def _named(self) -> Line:
         from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import infer_model
         from pydantic_ai.providers import infer_provider_class
@@ -96,11 +97,17 @@ class Endpoint:
             kind = infer_provider_class(self.provider)
         except ValueError:
             raise self._unusable("is not known to pydantic-ai") from None
-        given = self._arguments(frozenset(inspect.signature(kind).parameters))
+        taken = inspect.signature(kind).parameters
+        given = self._arguments(frozenset(taken))
+        if "http_client" not in taken:
+            raise self._unusable("brings its own connections, whose answers have no bound")
+        client = _client(_library(taken["http_client"].annotation))
+        given["http_client"] = client
         try:
-            return infer_model(f"{self.provider}:{self.model}", lambda _: kind(**given))
+            speaker = infer_model(f"{self.provider}:{self.model}", lambda _: kind(**given))
         except (UserError, TypeError):
             raise self._unusable("cannot be used with what is configured") from None
+        return Line(speaker, client)
 
     def _arguments(self, taken: frozenset[str]) -> dict[str, Any]:
         given: dict[str, Any] = {}
@@ -124,10 +131,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An open way to a model, with the connections that belong to it, where they are ours."""
+    """An open way to a model, with the connections that belong to it."""
 
     speaker: Speaker
-    client: httpx2.AsyncClient | None
+    client: httpx2.AsyncClient
 
     async def open(self) -> None:
         """Take hold of the connections, also of those that belong to the library."""
@@ -136,8 +143,7 @@ class Line:
     async def close(self) -> None:
         """Let go of the connections."""
         await self.speaker.__aexit__(None, None, None)
-        if self.client is not None:
-            await self.client.aclose()
+        await self.client.aclose()
 
 
 def _missing(provider: str, error: ImportError) -> MissingExtraError:
@@ -148,11 +154,18 @@ def _missing(provider: str, error: ImportError) -> MissingExtraError:
     return missing
 
 
-def _client() -> httpx2.AsyncClient:
-    """Connections that follow no redirection, because a key would follow too, and end in time."""
-    import httpx2
+def _library(annotation: object) -> str:
+    """Whose connections a provider takes: few still want those of the elder library."""
+    told = str(annotation)
+    return "httpx" if "httpx." in told and "httpx2" not in told else "httpx2"
 
-    class Bounded(httpx2.AsyncByteStream):
+
+def _client(library: str = "httpx2") -> httpx2.AsyncClient:
+    """Connections that follow no redirection, because a key would follow too, and end in time."""
+    # Both libraries have the same names, and the same methods behind them.
+    http: Any = importlib.import_module(library)
+
+    class Bounded(http.AsyncByteStream):  # type: ignore[misc]
         """A body that ends in an error when it is longer than any answer has to be."""
 
         def __init__(self, body: httpx2.AsyncByteStream) -> None:
@@ -163,7 +176,7 @@ def _client() -> httpx2.AsyncClient:
             async for part in self._body:
                 taken += len(part)
                 if taken > ANSWER_BYTES_MAX:
-                    raise httpx2.RemoteProtocolError("the answer is too long")
+                    raise http.RemoteProtocolError("the answer is too long")
                 yield part
 
         async def aclose(self) -> None:
@@ -172,13 +185,14 @@ def _client() -> httpx2.AsyncClient:
     async def bound(response: httpx2.Response) -> None:
         # What is packed is longer than the bytes that are counted here.
         if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise httpx2.RemoteProtocolError("the answer is packed, which nobody asked for")
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
+            raise http.RemoteProtocolError("the answer is packed, which nobody asked for")
+        assert isinstance(response.stream, http.AsyncByteStream)
         response.stream = Bounded(response.stream)
 
-    return httpx2.AsyncClient(
-        timeout=httpx2.Timeout(None, connect=CONNECT_S),
+    client: httpx2.AsyncClient = http.AsyncClient(
+        timeout=http.Timeout(None, connect=CONNECT_S),
         follow_redirects=False,
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [bound]},
     )
+    return client

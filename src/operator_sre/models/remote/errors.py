@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from operator_protocols.errors import ModelError
-from operator_sre.models.fence import cleaned
+from operator_sre.models.fence import cleaned, searched
 
 __all__ = ["model_error", "refuses_schema", "refuses_tools"]
 
@@ -97,9 +97,8 @@ def _detail(body: object, key: str, redact: Callable[[str], str]) -> str:
 
 
 def _said(text: str, key: str, redact: Callable[[str], str]) -> str:
-    text = text[:BODY_CHARS_MAX]
     text = text.replace(key, "[the key]") if key else text
-    told = " ".join(cleaned(redact(text)).split())
+    told = " ".join(cleaned(searched(text, redact)[:BODY_CHARS_MAX]).split())
     if len(told) > DETAIL_CHARS_MAX:
         told = told[: DETAIL_CHARS_MAX - 1].rpartition(" ")[0] + "…"
     return told if not told or told.endswith((".", "…", "!", "?")) else f"{told}."

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from operator_protocols.domain.prices import Prices
 from operator_protocols.domain.run import Answer, Ask, Call, Misuse, Spent
 from operator_protocols.errors import ModelError
 from operator_sre.models.actions import Written, written
 from operator_sre.models.calls import CALLS_MAX, call_from
 from operator_sre.models.fence import cleaned, shortened
 from operator_sre.models.offers import offers
-from operator_sre.models.prices import Prices
 from operator_sre.models.prompt import CONTEXT_CHARS_MAX, Conversation, conversation
 from operator_sre.models.remote.endpoint import ANTHROPIC, COMPATIBLE, Endpoint, Line
 from operator_sre.models.remote.errors import model_error, refuses_schema, refuses_tools

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from operator_protocols.domain.run import Spent
 
@@ -13,12 +13,13 @@ TOKENS_PER_PRICE = 1_000_000
 CACHE_WRITE_TIMES = 1.25
 
 
-class Prices(NamedTuple):
-    """Dollars for a million tokens in and out; tokens read from a cache cost `cached_usd`."""
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Dollars for a million tokens; those read from a cache cost `input` unless it is known."""
 
-    input_usd: float = 0.0
-    output_usd: float = 0.0
-    cached_usd: float | None = None
+    input: float = 0.0
+    output: float = 0.0
+    cached_input: float | None = None
 
     def spent(
         self, tokens_in: int, tokens_out: int, *, cached: int = 0, cache_written: int = 0
@@ -27,8 +28,8 @@ class Prices(NamedTuple):
         tokens_in, tokens_out = max(tokens_in, 0), max(tokens_out, 0)
         cached = min(max(cached, 0), tokens_in)
         cache_written = min(max(cache_written, 0), tokens_in - cached)
-        cached_usd = self.input_usd if self.cached_usd is None else self.cached_usd
-        usd = (tokens_in - cached) * self.input_usd + cached * cached_usd
-        usd += cache_written * self.input_usd * (CACHE_WRITE_TIMES - 1)
-        usd += tokens_out * self.output_usd
+        cached_usd = self.input if self.cached_input is None else self.cached_input
+        usd = (tokens_in - cached) * self.input + cached * cached_usd
+        usd += cache_written * self.input * (CACHE_WRITE_TIMES - 1)
+        usd += tokens_out * self.output
         return Spent(tokens_in, tokens_out, usd / TOKENS_PER_PRICE)

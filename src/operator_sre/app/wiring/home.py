@@ -1,16 +1,13 @@
-"""The only file that names concrete classes."""
+"""One operator home, opened: what can be asked of it, by the names that the app knows."""
 
 from __future__ import annotations
 
 import os
-import secrets
 import socket
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.target import Doer, Process
@@ -20,18 +17,15 @@ from operator_protocols.ports import (
     Clock,
     Engine,
     Kill,
-    Noted,
     PermissionChecker,
     Plugin,
     Shell,
-    Subject,
     SubjectSettings,
 )
+from operator_sre.app.acting import no_more_than_acting
 from operator_sre.app.hands import MACHINE, Hands, Surroundings
-from operator_sre.clock import SystemClock
 from operator_sre.config import Config
 from operator_sre.ledger import KeyFile
-from operator_sre.ledger.sealing import Vault
 from operator_sre.plugins import (
     CAPABILITIES,
     PERMISSIONS,
@@ -39,9 +33,7 @@ from operator_sre.plugins import (
     find_plugin,
     plugin_names,
 )
-from operator_sre.store import Store, open_store_at
-from operator_sre.store.places import database_at
-from operator_sre.store.transaction import Rules
+from operator_sre.store import Store
 
 if TYPE_CHECKING:
     # Whoever only reads the store starts without the rest; each part is loaded where it is used.
@@ -53,38 +45,10 @@ if TYPE_CHECKING:
     from operator_sre.executor.spool import Spool
     from operator_sre.gate import Answering, Standing, Terms
     from operator_sre.gate.policy import Rulebook
-    from operator_sre.gate.policy.reload import PolicyFile
-    from operator_sre.ledger.redaction import Redactor
     from operator_sre.monitor import WatchStats
-    from operator_sre.pipeline import Care, Pipeline
-    from operator_sre.store.backup import Backup
-    from operator_sre.store.check import CheckReport
-    from operator_sre.store.maintenance import Maintenance
-    from operator_sre.store.migrations import Migrated
-    from operator_sre.store.purge import PurgePlan
-    from operator_sre.store.rebuild import Difference
-    from operator_sre.store.restore import Restored
+    from operator_sre.pipeline import Care
 
-__all__ = [
-    "App",
-    "Backup",
-    "CheckReport",
-    "Difference",
-    "Maintenance",
-    "Migrated",
-    "PurgePlan",
-    "Restored",
-    "look_at_app",
-    "maintenance_of",
-    "notes_of",
-    "open_app",
-]
-
-
-# How late a look may be, as a part of its interval, so that many monitors do not ask at once.
-JITTER = 0.1
-# How long an agent that is stopped waits for what it is doing.
-GRACE_S = 5.0
+__all__ = ["App"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +77,8 @@ class App:
 
         # A port is a type like any other, but mypy takes no abstract one for `type[T]`.
         ours: PermissionChecker = LocalPermissions(roles_of(self.rules()))
-        return find_checker(PERMISSIONS, PermissionChecker, ours)  # type: ignore[type-abstract]
+        found = find_checker(PERMISSIONS, PermissionChecker, ours)  # type: ignore[type-abstract]
+        return no_more_than_acting(found)
 
     @property
     def capabilities(self) -> CapabilityChecker:
@@ -248,6 +213,12 @@ class App:
         ]
         return [*configured, *rigs]
 
+    def why_gone(self, subject: str) -> str:
+        """Why there is no such subject any more; empty when it is there."""
+        if subject in self.subjects() or self.is_alerted(subject):
+            return ""
+        return f"{subject!r} was taken down or removed: there is nothing left to prove it on."
+
     def choose(self, named: Sequence[str]) -> list[str]:
         """The subjects that were named, or the only one there is."""
         from operator_sre.app.choosing import chosen
@@ -256,37 +227,13 @@ class App:
 
     def care(self, name: str) -> Care:
         """Everything needed to care for a subject."""
-        from operator_sre.app.context import context_of
-        from operator_sre.gate import Turns
-        from operator_sre.pipeline import Care
+        from operator_sre.app.wiring.caring import care_of
 
-        plugin = self.plugin_of(name)
-        hands = self.hands(name)
-        subject = plugin.subject(hands.settings)
-        return Care(
-            subject=self._told(subject),
-            gate=hands.gate,
-            executor=hands.executor,
-            propose=hands.propose,
-            causes=plugin.causes,
-            notes=notes_of(plugin, subject),
-            turns=Turns(name, self.store.changes, hands.executor.limits, self.clock),
-            context=context_of(self, hands.targets),
-        )
+        return care_of(self, name)
 
     def is_alerted(self, subject: str) -> bool:
         """True for what only a trigger sees."""
         return any(one.name == subject and not one.subject for one in self.config.triggers)
-
-    def _told(self, subject: Subject) -> Subject:
-        """The subject, with what triggers tell of it."""
-        from operator_sre.triggers.subject import WithAlerts
-
-        if not any(one.subject == subject.name for one in self.config.triggers):
-            return subject
-        # Less than a look may take in all: alerts count also where the rest cannot be seen.
-        timeout_s = self.config.look_s * 2 / 3
-        return WithAlerts(subject, self.store.alerts, clock=self.clock, timeout_s=timeout_s)
 
     def plugin_of(self, name: str) -> Plugin:
         """What knows a subject that is configured or has a rig, or that only a trigger sees."""
@@ -306,7 +253,7 @@ class App:
     ) -> SubjectSettings:
         """What its plug-in is given to build a subject and its tools."""
         from operator_sre.app.describing import judging
-        from operator_sre.app.secrets import read_secret
+        from operator_sre.app.secrets import secret_reader
 
         options = {one.name: one.options for one in self.config.subjects}
         return SubjectSettings(
@@ -315,7 +262,7 @@ class App:
             self.clock,
             self.config.number("timeout_s"),
             options.get(name, {}),
-            read_secret,
+            secret_reader(self.config, name),
             shell,
             life,
             judging(self.rules),
@@ -329,35 +276,9 @@ class App:
 
     def engine(self, stats: WatchStats | None = None) -> LocalEngine:
         """The loops that watch and work, on this home; `stats` tell how watching goes."""
-        from operator_sre.engine import LocalEngine
-        from operator_sre.monitor import WatchStats
+        from operator_sre.app.wiring.engines import engine_of
 
-        cares: dict[str, Care] = {}
-
-        def care(name: str) -> Care:
-            if name not in cares:
-                cares[name] = self.care(name)
-            return cares[name]
-
-        return LocalEngine(
-            pipeline=self._pipeline(care),
-            leases=self.store.leases,
-            clock=self.clock,
-            # What follows the colon tells the processes of one agent apart.
-            worker=f"{socket.gethostname()}:{os.getpid()}",
-            new_id=self.new_id,
-            interval_s=self.config.number("interval_s"),
-            switch=self.store.switch,
-            intervals={name: self.config.interval_of(name) for name in self.subjects()},
-            jitter=JITTER,
-            watchers=self.store.watchers,
-            stats=stats or WatchStats(),
-            approvals=self.store.approvals,
-            runs_max=int(self.config.number("runs_max")),
-            intents=self.store.intents,
-            grace_s=GRACE_S,
-            knows=lambda: [*self.subjects(), *(one.name for one in self.config.triggers)],
-        )
+        return engine_of(self, stats)
 
     def engine_named(self, name: str, *, worker: str) -> Engine:
         """The engine of a worker of this id: `local`, or `dbos` for many machines."""
@@ -367,126 +288,3 @@ class App:
         return engine_named(
             name, local, self.config.store, backlog=store.backlog, workers=store.workers
         )
-
-    def _pipeline(self, care: Callable[[str], Care]) -> Pipeline:
-        from operator_sre.app.models import mind_of, summaries_of
-        from operator_sre.app.policy import budget_of
-        from operator_sre.app.silences import silences_now
-        from operator_sre.monitor import Monitor
-        from operator_sre.pipeline import Pipeline
-        from operator_sre.tickets import Desk
-        from operator_sre.verify import Verifier
-
-        store, config = self.store, self.config
-        interval_s = config.number("interval_s")
-        return Pipeline(
-            monitor=Monitor(
-                clock=self.clock,
-                conditions=store.conditions,
-                observations=store.observations,
-                timeout_s=config.look_s,
-                blind_grace_s=2 * interval_s,
-                quiet=lambda subject: silences_now(self, subject),
-                blind_graces={name: 2 * config.interval_of(name) for name in self.subjects()},
-            ),
-            desk=Desk(
-                tickets=store.tickets,
-                leases=store.leases,
-                stable_s=config.stable_s,
-                journal=store.journal,
-                moves=store.ticket_moves,
-            ),
-            model=mind_of(self),
-            verifier=Verifier(
-                clock=self.clock,
-                stable_s=config.stable_s,
-                deadline_s=config.number("deadline_s"),
-                interval_s=min(1.0, interval_s),
-            ),
-            journal=store.journal,
-            entries=store.entries,
-            sealed=store.sealed,
-            tickets=store.tickets,
-            clock=self.clock,
-            budget=budget_of(self.rules()),
-            care=care,
-            summaries=summaries_of(self),
-        )
-
-
-def notes_of(plugin: Plugin, subject: Subject) -> str:
-    """What holds for all subjects of a plug-in, and what this one has to say itself."""
-    own = subject.notes if isinstance(subject, Noted) else ""
-    return "\n".join(note.strip() for note in (plugin.notes, own) if note.strip())
-
-
-@contextmanager
-def open_app(config: Config) -> Iterator[App]:
-    """The home of `config`, opened for the length of a `with`."""
-    with _opened(config, config.store) as app:
-        yield app
-
-
-@contextmanager
-def look_at_app(config: Config) -> Iterator[App]:
-    """The same for whoever changes nothing: a home that is not there yet is not made."""
-    if not isinstance(config.store, Path) or config.store.exists():
-        with open_app(config) as app:
-            yield app
-        return
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        _opened(config, Path(folder) / config.store.name) as app,
-    ):
-        yield app
-
-
-@contextmanager
-def _opened(config: Config, where: str | Path) -> Iterator[App]:
-    clock, key = SystemClock(), KeyFile(config.ledger_key)
-    store = open_store_at(where, _rules(config, clock, key))
-    store.observations.keep(
-        kept=int(config.number("history_looks")), kept_s=config.number("history_days") * 86_400
-    )
-    try:
-        yield App(config, store, clock, key, lambda: secrets.token_hex(16), _rulebook(config))
-    finally:
-        store.close()
-
-
-def maintenance_of(config: Config) -> Maintenance:
-    """The store of `config` as a whole; nothing is opened or made yet."""
-    from operator_sre.store.maintenance import Maintenance
-
-    return Maintenance(
-        database=database_at(config.store),
-        rules=_rules(config, SystemClock(), KeyFile(config.ledger_key)),
-        backups=config.home / "backups",
-    )
-
-
-def _rulebook(config: Config) -> Callable[[], Rulebook]:
-    opened: list[PolicyFile] = []
-
-    def rules() -> Rulebook:
-        from operator_sre.app.policy import policy_file
-
-        if not opened:  # whoever only reads the store needs no policy
-            opened.append(policy_file(config))
-        return opened[0].book()
-
-    return rules
-
-
-def _rules(config: Config, clock: Clock, key: KeyFile) -> Rules:
-    redactor: list[Redactor] = []
-
-    def redact(payload: Any) -> Any:
-        from operator_sre.ledger.keys import load_key
-        from operator_sre.ledger.redaction import Redactor
-
-        if not redactor:  # made when it is first needed: whoever only reads needs none
-            redactor.append(Redactor(load_key(config.home / "redaction.key")))
-        return redactor[0].value(payload)
-
-    return Rules(clock, redact, Vault(config.home / "vault.key"), key)

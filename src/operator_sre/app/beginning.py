@@ -1,0 +1,58 @@
+"""How a story begins: what is watched, by whom, what may be done, and how it is found."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from datetime import datetime
+
+from operator_protocols.domain.health import Health, worst
+from operator_protocols.domain.verdict import Mode
+from operator_sre.app.story import Line
+from operator_sre.app.wiring import App
+
+__all__ = ["beginning", "first_look"]
+
+_MAY = {
+    Mode.OBSERVE: "only proposes, changes nothing",
+    Mode.APPROVE: "asks a person before every change",
+    Mode.EXECUTE: "does by itself what the policy allows",
+}
+
+
+def beginning(app: App, subjects: Sequence[str], *, works: bool = True) -> Sequence[Line]:
+    """What to tell before anything has happened; `works` when tickets are worked on as well."""
+    from operator_sre.app.models import thinking_model
+
+    who = f"{socket.gethostname()}:{os.getpid()}"
+    lines = [Line("watch", _watching(app, name, who)) for name in subjects]
+    if works:
+        lines += [Line("decide", f"{name}: {_may(app, name)}") for name in subjects]
+        lines.append(Line("think", f"tickets are worked on by {thinking_model(app.config)}"))
+        if app.store.switch.state().on:
+            off = "the kill switch is on, nothing is done until: operator kill-switch off"
+            lines.append(Line("decide", off, "bad"))
+    return lines
+
+
+def first_look(app: App, subject: str, since: datetime) -> Line | None:
+    """How a subject was found by the first look after `since`; None until there is one."""
+    newest = app.store.observations.newest(subject, limit=1)
+    if not newest or newest[0].at < since:
+        return None
+    conditions = app.store.conditions.of(subject)
+    health = worst(one.health for one in conditions) if conditions else Health.UNKNOWN
+    wrong = sum(one.health is not Health.HEALTHY for one in conditions)
+    if health is Health.HEALTHY:
+        return Line("watch", f"{subject} is healthy: every invariant holds", "good")
+    return Line("watch", f"{subject} is {health}: {wrong} of {len(conditions)} do not hold", "bad")
+
+
+def _watching(app: App, subject: str, who: str) -> str:
+    return f"{subject} is looked at every {app.config.interval_of(subject):g} s by {who}"
+
+
+def _may(app: App, subject: str) -> str:
+    mode = app.mode_of(subject)
+    return f"mode {mode}, {_MAY[mode]}"

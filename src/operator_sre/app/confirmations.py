@@ -1,0 +1,351 @@
+"""People's yes or no to one exact change that crosses a trust boundary."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from operator_protocols.domain.action import Action, digest_of
+from operator_protocols.domain.confirmation import Confirmation, ConfirmationState
+from operator_protocols.domain.entry import Actor, Draft, Kind
+from operator_protocols.domain.permit import Approval, ApprovalState, Binding
+from operator_protocols.errors import (
+    AuthorityError,
+    ConflictError,
+    NotFoundError,
+    OperatorError,
+)
+from operator_sre.app.acting import NoMore, acting_person, acting_refusals
+from operator_sre.app.approvals import signed_in
+from operator_sre.app.crossing import Asked, Crossing, crossing_of
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+    from operator_sre.contract.messages import ConfirmationRequirement
+
+__all__ = [
+    "approve",
+    "cross",
+    "decline",
+    "find",
+    "follow_confirmations",
+    "get",
+    "request",
+    "requirement",
+    "sweep",
+    "use",
+]
+
+CONFIRMATION_S = 300.0
+ID_CHARACTERS_MAX = 80
+SWEEP_S = 10.0
+log = logging.getLogger(__name__)
+AGAIN = "Ask for the change again."
+_PENDING, _APPROVED = ConfirmationState.PENDING, ConfirmationState.APPROVED
+
+
+def requirement(confirmation: Confirmation) -> ConfirmationRequirement:
+    """The same for other programs; of one that is decided, that nobody has to be asked any more."""
+    from operator_sre.contract import evidence
+    from operator_sre.contract.categories import risk_level
+    from operator_sre.contract.messages import ConfirmationRequirement
+
+    pending = confirmation.state is _PENDING
+    show = f"operator confirmations show {confirmation.id}"
+    what = "the exact change, and what approving does"
+    return ConfirmationRequirement(
+        requires_confirmation=pending,
+        confirmation_id=confirmation.id if pending else "",
+        risk_level=risk_level(confirmation.risk),
+        rationale=confirmation.rationale,
+        affected_destinations=confirmation.destinations,
+        credential_ids=confirmation.credentials,
+        evidence_refs=(evidence.of_command(show, what),),
+    )
+
+
+def find(app: App, *, pending_only: bool = False) -> Sequence[Confirmation]:
+    """Those that can still be answered, or all, oldest first."""
+    if not pending_only:
+        return app.store.confirmations.find()
+    now = app.clock.now()
+    return [one for one in app.store.confirmations.find(states=[_PENDING]) if one.expires_at > now]
+
+
+def get(app: App, confirmation: str) -> Confirmation:
+    """One of them. NotFoundError when there is none of that id."""
+    known = app.store.confirmations.find(confirmation[:ID_CHARACTERS_MAX]) if confirmation else ()
+    if not known:
+        raise NotFoundError(
+            f"There is no confirmation {confirmation[:ID_CHARACTERS_MAX]!r}.",
+            next_step="See what is pending with: operator confirmations list",
+        )
+    return known[0]
+
+
+async def request(app: App, asked: Asked, *, by: Actor | None = None) -> Confirmation:
+    """Ask people; nothing is changed by asking. What is kept of it has no secret in it."""
+    from operator_sre.app.redaction import open_redactor
+
+    redactor = open_redactor(app.config)
+    change: Any = redactor.value(dict(asked.change))
+    now = app.clock.now()
+    wanted = Confirmation(
+        id=f"conf_{app.new_id()}",
+        boundary=asked.boundary,
+        change=change,
+        digest=digest_of(change),
+        risk=asked.risk,
+        rationale=redactor.text(asked.rationale),
+        requested_by=by or Actor(signed_in(), "user"),
+        requested_at=now,
+        expires_at=now + timedelta(seconds=CONFIRMATION_S),
+        bound=dict(asked.bound),
+        destinations=asked.destinations,
+        credentials=asked.credentials,
+        evidence=asked.evidence,
+        run=asked.run,
+        ticket=asked.ticket,
+    )
+    return await app.store.confirmations.request(wanted)
+
+
+async def approve(
+    app: App,
+    confirmation: str,
+    by: Actor | None = None,
+    *,
+    reason: str = "",
+    digest: str = "",
+    role: str = "",
+) -> Confirmation:
+    """Say yes to exactly this change, once, and make it.
+
+    `digest` is of the change as the person saw it, `role` what a token gives its owner. Whoever may
+    not, or comes too late, changes nothing, and that is recorded. ConflictError, AuthorityError.
+    """
+    known, person = await _answerable(app, confirmation, by, role, "approve")
+    crossing = crossing_of(known.boundary)
+    effect = crossing.effect(app, known, person) if crossing.effect else None
+    try:
+        decided = await app.store.confirmations.decide(
+            known.id,
+            _APPROVED,
+            by=person,
+            reason=reason,
+            digest=digest,
+            changed=lambda one: crossing.changed(app, one),
+            drafts=effect.drafts if effect else (),
+            move=effect.move if effect else None,
+        )
+    except OperatorError as error:
+        await _refused(app, known.id, person, "approve", error.message)
+        raise
+    if decided.state is not _APPROVED:
+        raise ConflictError(
+            f"Confirmation {known.id!r} has expired: {decided.reason}.", next_step=AGAIN
+        )
+    return await _made(app, decided, crossing, person) if crossing.apply else decided
+
+
+async def decline(
+    app: App, confirmation: str, by: Actor | None = None, *, reason: str = "", role: str = ""
+) -> Confirmation:
+    """Say no; nothing is changed, and nobody can say yes to it any more."""
+    known, person = await _answerable(app, confirmation, by, role, "decline")
+    try:
+        return await app.store.confirmations.decide(
+            known.id, ConfirmationState.DECLINED, by=person, reason=reason
+        )
+    except OperatorError as error:
+        await _refused(app, known.id, person, "decline", error.message)
+        raise
+
+
+async def use(app: App, confirmation: str, asked: Asked) -> Confirmation:
+    """Use a yes up, for exactly the change that is about to be made. AuthorityError otherwise."""
+    from operator_sre.app.redaction import open_redactor
+
+    known = get(app, confirmation)
+    wanted = digest_of(open_redactor(app.config).value(dict(asked.change)))
+    why = ""
+    if known.state is not _APPROVED:
+        why = f"Confirmation {known.id!r} is {known.state}."
+    elif (known.boundary, known.digest) != (asked.boundary, wanted):
+        why = f"Confirmation {known.id!r} is for another change."
+    elif dict(known.bound) != dict(asked.bound) or crossing_of(known.boundary).changed(app, known):
+        why = f"What confirmation {known.id!r} stands on has changed since."
+    elif app.clock.now() >= _usable_until(known):
+        why = f"Confirmation {known.id!r} was not used in time."
+    if why:
+        await _refused(app, known.id, Actor(signed_in(), "user"), "use", why)
+        raise AuthorityError(why, next_step=AGAIN)
+    return await app.store.confirmations.settle(known.id, applied=True, outcome="used")
+
+
+async def cross(
+    app: App, asked: Asked, *, sure: bool, given: str = "", by: Actor | None = None
+) -> Confirmation:
+    """Ask, and where a person means it themselves say yes in one go; else it is left PENDING.
+
+    `given` is an earlier confirmation of the same change, which is used up instead. Where nobody
+    may say yes to what they asked for themselves, and for agents, meaning it is not enough.
+    """
+    if given:
+        return await use(app, given, asked)
+    wanted = await request(app, asked, by=by)
+    person = by.type == "user" if by else not _inside_agent(app)
+    if not (sure and person and app.terms.self_approval):
+        return wanted
+    decided = await approve(app, wanted.id, by, reason="meant by whoever asked")
+    return await use(app, decided.id, asked) if decided.open else decided
+
+
+async def sweep(app: App) -> Sequence[Confirmation]:
+    """Record what time has decided: requests nobody answered, and changes that were broken off."""
+    now, found = app.clock.now(), []
+    for one in app.store.confirmations.find(states=[_PENDING]):
+        if one.expires_at <= now:
+            found += await _swept(app, one, made=None)
+    for one in app.store.confirmations.find(states=[_APPROVED]):
+        crossing = crossing_of(one.boundary)
+        patience = _interrupted_at(one, crossing) if crossing.apply else _usable_until(one)
+        if one.open and patience <= now:
+            found += await _swept(app, one, made=_whether_made(app, one, crossing))
+    return found
+
+
+def _whether_made(app: App, one: Confirmation, crossing: Crossing) -> bool | None:
+    """Whether a change was made; None when that cannot be found out, which ends it as well."""
+    if not crossing.apply:
+        return False
+    try:
+        return crossing.made(app, one)
+    except OperatorError as error:
+        log.warning("confirmation %s: %s", one.id, error)
+        return None
+
+
+async def follow_confirmations(app: App) -> None:
+    """Record again and again what time has decided, until cancelled."""
+    while True:
+        try:
+            await sweep(app)
+        except OperatorError as error:  # a store that is away now
+            log.warning("confirmations cannot be looked at: %s", error)
+        await asyncio.sleep(SWEEP_S)
+
+
+def _usable_until(one: Confirmation) -> datetime:
+    return (one.decided_at or one.requested_at) + timedelta(seconds=CONFIRMATION_S)
+
+
+def _interrupted_at(one: Confirmation, crossing: Crossing) -> datetime:
+    """Until then whoever said yes is making the change; after that, others may say it was not."""
+    return (one.decided_at or one.requested_at) + timedelta(seconds=crossing.patience_s)
+
+
+async def _swept(app: App, one: Confirmation, *, made: bool | None) -> list[Confirmation]:
+    store = app.store.confirmations
+    told = {
+        True: "applied, and whoever did it was stopped",
+        False: "approved, not applied: propose it again",
+        None: "approved, and nobody knows whether it was applied: look, and propose it again",
+    }[made]
+    try:
+        if one.state is _PENDING:
+            ended = ConfirmationState.EXPIRED
+            return [await store.decide(one.id, ended, by=Actor(), reason="nobody answered in time")]
+        return [await store.settle(one.id, applied=made is True, outcome=told)]
+    except ConflictError:
+        return []  # somebody was quicker
+
+
+async def _made(app: App, one: Confirmation, crossing: Crossing, by: Actor) -> Confirmation:
+    """Make a change that lies outside of the ledger, after the yes is on record."""
+    assert crossing.apply is not None
+    store = app.store.confirmations
+    try:
+        drafts: Iterable[Draft] = await crossing.apply(app, one, by)
+    except OperatorError as error:
+        await store.settle(one.id, applied=False, outcome=f"not applied: {error.message}")
+        raise
+    return await store.settle(one.id, applied=True, outcome="applied", drafts=tuple(drafts))
+
+
+async def _answerable(
+    app: App, confirmation: str, by: Actor | None, role: str, deed: str
+) -> tuple[Confirmation, Actor]:
+    """The request, and the person who may answer it."""
+    person = by or Actor(signed_in(), "user")
+    await sweep(app)
+    try:
+        known = get(app, confirmation)
+    except NotFoundError as error:
+        await _refused(app, confirmation, person, deed, error.message)
+        raise
+    why = _refusal(app, known, person, role, asked_here=by is None)
+    if not why and role and deed == "approve":
+        own = NoMore(app.permissions, person.id, role)
+        why = own.may_approve_own(person.id, known.requested_by.id)
+    if why:
+        await _refused(app, known.id, person, deed, why)
+        raise AuthorityError(why, next_step="Ask a person who may.")
+    return known, person
+
+
+def _refusal(app: App, known: Confirmation, by: Actor, role: str, *, asked_here: bool) -> str:
+    """Why the answer of this one does not count, or ""."""
+    if by.type != "user":
+        return f"{by.id!r} is no person: agents propose, and people answer."
+    if asked_here and _inside_agent(app):
+        return "This is a command of an agent: agents propose, and people answer."
+    if not app.terms.self_approval and by.id == known.requested_by.id:
+        return f"{by.id!r} asked for this, and nobody confirms a request of their own."
+    permissions = NoMore(app.permissions, by.id, role) if role else app.permissions
+    deed = crossing_of(known.boundary).deed(known)
+    if deed and (why := permissions.may_administer(by.id, deed)):
+        return why
+    return permissions.may_approve(by.id, _as_approval(known))
+
+
+def _inside_agent(app: App) -> bool:
+    """True for a command that an agent has started, however many processes are between."""
+    return not acting_person() and app.surroundings.mark in os.environ
+
+
+def _as_approval(known: Confirmation) -> Approval:
+    """The same in the words of those who say what people may answer."""
+    return Approval(
+        id=known.id,
+        action=Action(f"confirm {known.boundary}", dict(known.change)),
+        binding=Binding(action=known.digest),
+        risk=known.risk,
+        explanation=known.rationale,
+        state=ApprovalState.PENDING,
+        requested_at=known.requested_at,
+        expires_at=known.expires_at,
+        ticket=known.ticket,
+        run=known.run,
+        requester=known.requested_by,
+    )
+
+
+async def _refused(app: App, confirmation: str, by: Actor, deed: str, why: str) -> None:
+    payload = {
+        "source": by.id,
+        "count": 1,
+        "reasons": {why: 1},
+        "deed": f"{deed} a confirmation",
+        "confirmation": confirmation[:ID_CHARACTERS_MAX],
+    }
+    counting = acting_refusals()
+    if counting is not None:
+        # Whoever asks by the network may ask a hundred times a second; it is told once a minute.
+        await counting.refused(by.id, f"{deed} a confirmation", by=by, first=payload)
+        return
+    await app.store.journal.append(Draft(Kind.ACCESS_REFUSED, payload, actor=by))

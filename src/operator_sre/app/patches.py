@@ -1,0 +1,263 @@
+"""Changes of the policy and of its limits: proposed with a diff, made only after a person's yes."""
+
+from __future__ import annotations
+
+import difflib
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from operator_protocols.domain.confirmation import Boundary, Confirmation
+from operator_protocols.domain.entry import Actor, Draft, Kind
+from operator_protocols.domain.verdict import Risk
+from operator_protocols.errors import ConfigError, ConflictError, UsageError
+from operator_sre.app.confirmations import get, request
+from operator_sre.app.crossing import Asked, Crossing
+from operator_sre.app.patch_drafts import FOUND, Edit, drafted, request_of
+from operator_sre.app.patch_requests import WantedBinding, understood
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+    from operator_sre.config import Config
+
+__all__ = ["CROSSING", "Proposal", "Sketch", "propose", "sketch", "sketched"]
+
+ABSENT = "absent"
+PRIVATE = 0o600
+FILE_BYTES_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """What a request comes to: the difference it makes, and what a person is to be asked."""
+
+    patch: str
+    asked: Asked
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A change that waits for a person. Nothing of it is in force."""
+
+    patch: str
+    risk: Risk
+    rationale: str
+    destinations: tuple[str, ...]
+    credentials: tuple[str, ...]
+    confirmation: Confirmation
+
+
+async def propose(app: App, text: str, *, risk: str = "", by: Actor | None = None) -> Proposal:
+    """What would allow this, for a person to confirm. UsageError when it is not understood.
+
+    `risk` is `high` when what is wide or private is meant.
+    """
+    found = sketched(app, text, risk=risk)
+    confirmation = await request(app, found.asked, by=by)
+    asked = found.asked
+    return Proposal(
+        patch=found.patch,
+        risk=asked.risk,
+        rationale=confirmation.rationale,
+        destinations=asked.destinations,
+        credentials=asked.credentials,
+        confirmation=confirmation,
+    )
+
+
+def sketched(app: App, text: str, *, risk: str = "") -> Sketch:
+    """The same without asking anybody; a credential has to be one that is there."""
+    found = sketch(app.config, text, risk=risk)
+    if found.asked.boundary is not Boundary.CREDENTIAL_BINDING:
+        return found
+    from operator_sre.app.secret_bindings import binding_asked, holder_named
+
+    change = found.asked.change
+    holder = holder_named(f"{change['kind']}:{change['holder']}")
+    return replace(found, asked=binding_asked(app, str(change["name"]), holder))
+
+
+def sketch(config: Config, text: str, *, risk: str = "") -> Sketch:
+    """What a request comes to by these settings and the files they name."""
+    if risk not in ("", "high"):
+        raise UsageError(f"--risk cannot be {risk[:20]!r}.", next_step="It is high, or left out.")
+    wanted = understood(text, high=risk == "high")
+    if isinstance(wanted, WantedBinding):
+        return _binding(wanted)
+    edit = drafted(config, wanted, _text_of)
+    patch = _difference(edit)
+    boundary = Boundary.EGRESS if edit.destinations else Boundary.POLICY_PATCH
+    change = {
+        "request": request_of(wanted),
+        "file": str(edit.file),
+        "patch": patch,
+        "old": _digest(edit.old),
+        "new": _digest(edit.new),
+    }
+    bound = {"file": _digest(edit.old), "policy": edit.policy}
+    asked = Asked(
+        boundary, change, edit.risk, edit.rationale, bound, destinations=edit.destinations
+    )
+    return Sketch(patch, asked)
+
+
+def _binding(wanted: WantedBinding) -> Sketch:
+    """A credential's value is nobody's to see, so that the difference is one line."""
+    line = f"{wanted.name}: {wanted.kind} {wanted.holder}"
+    patch = f"--- credentials\n+++ credentials\n@@ -0,0 +1 @@\n+{line}\n"
+    change = {"name": wanted.name, "kind": wanted.kind, "holder": wanted.holder}
+    why = (
+        f"The {wanted.kind} {wanted.holder!r} is given the credential {wanted.name!r} from then on."
+        " Its value is shown to nobody."
+    )
+    asked = Asked(Boundary.CREDENTIAL_BINDING, change, Risk.MEDIUM, why, credentials=(wanted.name,))
+    return Sketch(patch, asked)
+
+
+def _difference(edit: Edit) -> str:
+    name = edit.file.name
+    before = (edit.old or "").splitlines(keepends=True)
+    after = edit.new.splitlines(keepends=True)
+    lines = difflib.unified_diff(
+        before, after, "/dev/null" if edit.old is None else f"a/{name}", f"b/{name}"
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def _changed(app: App, confirmation: Confirmation) -> str:
+    """Why a patch is for another policy than there is now, or ""."""
+    try:
+        edit = _again(app.config, confirmation)
+    except UsageError as error:
+        return f"it cannot be made any more: {error.message}"
+    told = confirmation.change
+    if _digest(edit.old) != told["old"] or edit.policy != confirmation.bound.get("policy"):
+        return f"{edit.file.name} has changed since it was asked"
+    if _digest(edit.new) != told["new"] or str(edit.file) != told["file"]:
+        return "the change is not the one that was asked for"
+    return ""
+
+
+async def _apply(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Draft]:
+    """Write the file, all of it or nothing, if everything is as it was when it was asked."""
+    file = Path(str(confirmation.change["file"]))
+    with _alone(file):
+        if not get(app, confirmation.id).open:
+            raise ConflictError(
+                f"Confirmation {confirmation.id!r} came to an end meanwhile; nothing was written.",
+                next_step="Ask for the change again.",
+            )
+        if why := _changed(app, confirmation):
+            raise ConflictError(
+                f"Nothing was written: {why}.", next_step="Ask for the change again."
+            )
+        edit = _again(app.config, confirmation)
+        _written(edit.file, edit.new)
+    change = confirmation.change
+    payload = {
+        "file": str(edit.file),
+        "old": change["old"],
+        "new": change["new"],
+        "policy_old": edit.policy,
+        "policy_new": edit.becomes,
+        "patch": change["patch"],
+        "confirmation": confirmation.id,
+    }
+    key = f"policy_changed/{confirmation.id}"
+    return [Draft(Kind.POLICY_CHANGED, payload, actor=by, key=key)]
+
+
+def _made(app: App, confirmation: Confirmation) -> bool | None:
+    """After a crash: whether the file is the one that was to be written."""
+    now = _digest(_text_of(Path(str(confirmation.change["file"]))))
+    known = {confirmation.change["new"]: True, confirmation.change["old"]: False}
+    return known.get(now)
+
+
+def _deed(confirmation: Confirmation) -> str:
+    wide = confirmation.risk >= Risk.HIGH
+    return "loosen the policy by what has a high risk" if wide else ""
+
+
+CROSSING = Crossing(deed=_deed, changed=_changed, apply=_apply, made=_made)
+
+
+def _again(config: Config, confirmation: Confirmation) -> Edit:
+    """The same change, derived anew from the file as it is."""
+    asked = confirmation.change.get("request")
+    if not isinstance(asked, Mapping) or asked.get("kind") not in FOUND:
+        raise UsageError("It does not say what is wanted.")
+    fields: dict[str, Any] = {name: value for name, value in asked.items() if name != "kind"}
+    if "argv" in fields:
+        fields["argv"] = tuple(fields["argv"])
+    try:
+        wanted = FOUND[str(asked["kind"])](**fields)
+    except TypeError:
+        raise UsageError("It does not say what is wanted.") from None
+    return drafted(config, wanted, _text_of)
+
+
+def _digest(text: str | None) -> str:
+    return ABSENT if text is None else f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _text_of(file: Path) -> str | None:
+    """A file's text, or None for one that is not there."""
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(FILE_BYTES_MAX + 1)
+        if len(data) > FILE_BYTES_MAX:
+            raise ConfigError(f"{str(file)!r} is longer than {FILE_BYTES_MAX} bytes.")
+        return data.decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"{str(file)!r} cannot be read: {why}.") from error
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Nobody else of us changes a file of this folder meanwhile."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigError(f"{str(file)!r} cannot be written: {error.strerror}.") from error
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _written(file: Path, text: str) -> None:
+    """Replace a file in one step that survives a crash; its mode stays, a new one is private."""
+    real = Path(os.path.realpath(file))
+    beside = real.with_name(f".{real.name}.{os.getpid()}")
+    try:
+        mode = real.stat().st_mode & 0o777 if real.exists() else PRIVATE
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+        with open(descriptor, "w", encoding="utf-8", newline="") as stream:  # noqa: PTH123
+            stream.write(text)
+            stream.flush()
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        beside.replace(real)
+        folder = os.open(real.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise ConfigError(
+            f"{str(file)!r} could not be written, and is as it was: {error.strerror}.",
+            next_step="Correct who may write there, and ask for the change again.",
+        ) from error

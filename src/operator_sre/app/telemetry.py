@@ -1,0 +1,293 @@
+"""Traces: what the ledger tells of runs, as spans for whoever collects them, without holding it up.
+
+One process of a home sends at a time. Where nobody answers, they wait in the ledger; when too many
+do, the oldest are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.tracing import entry_of_span, span_id, trace_id, traced_run
+from operator_protocols.errors import NotFoundError, OperatorError, UsageError
+from operator_sre.telemetry.otlp import Collector
+from operator_sre.telemetry.spans import Span, provider_named, spans_of
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.cursor import Cursor
+    from operator_sre.app.wiring import App
+
+__all__ = [
+    "Sender",
+    "TelemetryStatus",
+    "entry_of",
+    "run_spans",
+    "send_spans",
+    "telemetry_status",
+    "try_collector",
+]
+
+CURSOR = "traces"
+LEASE_S, RENEW_S = 30.0, 10.0
+POLL_S, AWAY_S = 1.0, 5.0
+BACK_OFF_S_MAX = 60.0
+PAGE = 500
+ENTRIES_MAX = 20_000
+# So many entries wait for a collector that does not answer; what comes on top ends the oldest.
+BEHIND_MAX = 20_000
+OPEN_MAX = 1000
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryStatus:
+    """How sending goes. `behind` entries were not looked at yet; `dropped` spans are lost."""
+
+    endpoint: str
+    sent: int
+    dropped: int
+    behind: int
+    problem: str = ""
+
+
+def run_spans(app: App, run: str) -> Sequence[Span]:
+    """All spans of a run that are over, in the order in which they ended."""
+    entries = _entries_of(app, run)
+    if not entries:
+        raise NotFoundError(
+            f"There is no run {run[:100]!r}.", next_step="See them with: operator audit list"
+        )
+    return spans_of(entries, provider_of=_providers(app))
+
+
+def entry_of(app: App, span: str) -> Entry:
+    """The entry that a span began with. NotFoundError when it is none of this home."""
+    seq = entry_of_span(span)
+    entry = app.store.entries.get(seq) if seq else None
+    if entry is None or span_id(traced_run(entry.run, entry.seq), seq) != span:
+        raise NotFoundError(
+            f"There is no span {span[:60]!r} in this home.",
+            next_step="Spans of a run: operator telemetry show RUN",
+        )
+    return entry
+
+
+def telemetry_status(app: App) -> TelemetryStatus:
+    """How sending goes, by what was written down of it."""
+    known = next((one for one in app.store.cursors.find(CURSOR) if one.name == CURSOR), None)
+    newest = app.store.entries.newest(limit=1)
+    note = known.note if known else {}
+    return TelemetryStatus(
+        endpoint=str(app.config.values["otlp_endpoint"]),
+        sent=int(note.get("sent", 0)),
+        dropped=int(note.get("dropped", 0)),
+        behind=max(0, newest[0].seq - known.seq) if known and newest else 0,
+        problem=str(note.get("problem", "")),
+    )
+
+
+def try_collector(app: App) -> str:
+    """Send one span that says it is a test; its trace. OperatorError when nobody takes it."""
+    if not app.config.values["otlp_endpoint"]:
+        raise UsageError(
+            "Traces go nowhere.",
+            next_step='Add to operator.toml: otlp_endpoint = "http://127.0.0.1:4318"',
+        )
+    now, run = app.clock.now(), f"test-{app.new_id()[:12]}"
+    span = Span("test", trace_id(run), span_id(run, 1), "", now, now, 1, 1)
+    collector = _collector(app)
+    try:
+        problem = collector.send([span])
+    finally:
+        collector.close()
+    if problem:
+        error = OperatorError(
+            f"The collector at {collector.endpoint!r} cannot be told anything: {problem}.",
+            next_step="Start what listens there, or correct otlp_endpoint.",
+        )
+        error.category = ErrorCategory.DASHBOARD_UNAVAILABLE
+        error.next_action = NextAction.RERUN
+        raise error
+    return span.trace
+
+
+async def send_spans(app: App) -> None:
+    """Send spans beside other work, until cancelled; whatever is wrong with it is only logged.
+
+    It returns at once where they go nowhere.
+    """
+    if not app.config.values["otlp_endpoint"]:
+        return
+    try:
+        sender = Sender(app, _collector(app))
+    except OperatorError as error:  # a ticket matters more than its trace
+        log.error("no traces are sent: %s", error)
+        return
+    try:
+        await sender.run()
+    except OperatorError as error:
+        log.error("no traces are sent any more: %s", error)
+    finally:
+        sender.collector.close()
+
+
+@dataclass(slots=True)
+class Sender:
+    """Follows the ledger, and sends what is over."""
+
+    app: App
+    collector: Collector
+    _calls: OrderedDict[str, Entry] = field(default_factory=OrderedDict, init=False)
+    _back_off_s: float = field(default=POLL_S, init=False)
+
+    async def run(self) -> None:
+        """Until cancelled; one process at a time."""
+        app = self.app
+        holder = f"{app.doer.host}:{app.doer.process.pid}:{app.new_id()[:8]}"
+        while True:
+            cursor = await self._claimed(holder)
+            if cursor is not None:
+                await self._follow(cursor)
+            await app.clock.sleep(AWAY_S)
+
+    async def step(self, cursor: Cursor) -> Cursor:
+        """Send the next page of spans, if there is one; where the cursor is afterwards."""
+        spans, seq, behind = await asyncio.to_thread(self._next, cursor.seq)
+        note = dict(cursor.note)
+        if seq == cursor.seq:
+            self._back_off_s = POLL_S
+            return cursor
+        problem = await asyncio.to_thread(self.collector.send, spans) if spans else ""
+        if not problem:
+            note |= {"sent": int(note.get("sent", 0)) + len(spans)}
+            if spans:
+                note["problem"] = ""
+            self._back_off_s = POLL_S
+            return replace(cursor, seq=seq, note=note)
+        if problem != note.get("problem"):
+            log.warning("traces are not sent: %s: %s", self.collector.endpoint, problem)
+        note["problem"] = problem
+        self._back_off_s = min(2 * self._back_off_s, BACK_OFF_S_MAX)
+        if behind <= BEHIND_MAX:
+            return replace(cursor, note=note)
+        note["dropped"] = int(note.get("dropped", 0)) + len(spans)
+        return replace(cursor, seq=seq, note=note)
+
+    async def _claimed(self, holder: str) -> Cursor | None:
+        try:
+            return await self.app.store.cursors.claim(CURSOR, holder, lease_s=LEASE_S)
+        except OperatorError as error:
+            log.error("no traces are sent: %s", error)
+            return None
+
+    async def _follow(self, cursor: Cursor) -> None:
+        """Until another has the cursor, or the store is away."""
+        cursors, clock = self.app.store.cursors, self.app.clock
+        kept_at = clock.monotonic()
+        try:
+            while True:
+                after = await self.step(cursor)
+                if after != cursor or clock.monotonic() - kept_at > RENEW_S:
+                    if not await cursors.keep(after, lease_s=LEASE_S):
+                        return
+                    kept_at = clock.monotonic()
+                done = after.seq > cursor.seq
+                cursor = after
+                await self._pause(0.0 if done else self._back_off_s, cursor)
+        except OperatorError as error:
+            log.error("no traces are sent for a while: %s", error)
+        finally:
+            with contextlib.suppress(OperatorError):
+                await cursors.release(cursor)
+
+    async def _pause(self, seconds: float, cursor: Cursor) -> None:
+        """Wait, and keep the lease meanwhile."""
+        while seconds > 0:
+            part = min(seconds, RENEW_S)
+            await self.app.clock.sleep(part)
+            seconds -= part
+            if seconds > 0:
+                await self.app.store.cursors.keep(cursor, lease_s=LEASE_S)
+
+    def _next(self, after: int) -> tuple[Sequence[Span], int, int]:
+        """Spans that ended in the next page, the last entry of it, and how many wait behind."""
+        store = self.app.store
+        page = store.entries.after(after, limit=PAGE)
+        if not page:
+            return (), after, 0
+        newest = store.entries.newest(limit=1)
+        last = page[-1].seq
+        found: list[Span] = []
+        providers = _providers(self.app)
+        ended = {one.run: None for one in page if one.run and one.kind in _ENDS}
+        for run in ended:
+            made = spans_of(_entries_of(self.app, run), provider_of=providers)
+            found += [one for one in made if after < one.ended <= last]
+        found += self._alone(page)
+        return found, last, newest[0].seq - last
+
+    def _alone(self, page: Sequence[Entry]) -> Sequence[Span]:
+        """Commands that belong to no run."""
+        found: list[Span] = []
+        for entry in page:
+            if entry.run or entry.kind not in (Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.REFUSED):
+                continue
+            permit = str(entry.payload.get("permit"))
+            if entry.kind is Kind.TOOL_CALL:
+                self._calls[permit] = entry
+                if len(self._calls) > OPEN_MAX:
+                    self._calls.popitem(last=False)
+            elif entry.kind is Kind.REFUSED:
+                found += spans_of([entry])
+            elif (call := self._calls.get(permit)) is not None:
+                found += spans_of([call, entry])
+        return found
+
+
+_ENDS = frozenset(
+    {
+        *(Kind.REASONING, Kind.TOOL_RESULT, Kind.REFUSED, Kind.PROOF),
+        *(Kind.APPROVAL_DECIDED, Kind.RUN_FINISHED),
+    }
+)
+
+
+def _entries_of(app: App, run: str) -> list[Entry]:
+    found: list[Entry] = []
+    while len(found) < ENTRIES_MAX:
+        page = app.store.entries.after(found[-1].seq if found else 0, limit=PAGE, run=run)
+        found += page
+        if len(page) < PAGE:
+            break
+    return found
+
+
+def _providers(app: App) -> Callable[[str], str]:
+    known = {name: one.provider for one in app.config.models for name in (one.name, one.model)}
+    return lambda model: known.get(model) or provider_named(model)
+
+
+def _collector(app: App) -> Collector:
+    from operator_sre import __version__
+    from operator_sre.app.listening import is_loopback
+    from operator_sre.app.secrets import read_secret
+
+    endpoint = str(app.config.values["otlp_endpoint"])
+    file = str(app.config.values["otlp_token_file"])
+    url = urlsplit(endpoint)
+    if file and url.scheme != "https" and not is_loopback(url.hostname or ""):
+        raise UsageError(
+            f"The token for {endpoint!r} would be sent in clear.",
+            next_step="Use https, or a collector on this machine.",
+        )
+    token = read_secret(file).strip() if file else ""
+    return Collector(endpoint, __version__, token)

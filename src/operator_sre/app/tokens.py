@@ -1,0 +1,204 @@
+"""Tokens: who is let in by the network, in whose name, and a record of who was not.
+
+A token acts in the name of the person who created it, and can do no more than they may, nor more
+than its role. Its secret is shown once; what is kept is a hash.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.entry import Actor, Draft, Kind
+from operator_protocols.domain.permit import fingerprint_of
+from operator_protocols.domain.token import Role, Token
+from operator_protocols.domain.verdict import Level, Risk, Verdict
+from operator_protocols.errors import AuthorityError, OperatorError, UsageError
+from operator_sre.app.acting import acting_person
+from operator_sre.app.approvals import signed_in
+from operator_sre.app.wiring import App
+
+__all__ = [
+    "DAYS",
+    "DAYS_MAX",
+    "PREFIX",
+    "Refusals",
+    "check",
+    "create",
+    "find",
+    "record_listener",
+    "revoke",
+    "role_in_force",
+    "role_named",
+]
+
+DAYS = 30
+DAYS_MAX = 366
+PREFIX = "operator_"
+SECRET_BYTES = 32
+NAME_MAX = 64
+# A refusal is written down at once; those that follow it from the same source are counted.
+TOLD_EVERY_S = 60.0
+SOURCES_MAX = 20
+OTHERS = "others"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@:-]{0,63}")
+
+
+def role_named(text: str) -> Role:
+    """A role by its name; UsageError lists those there are."""
+    if text not in set(Role):
+        raise UsageError(f"There is no role {text!r}.", next_step=f"Roles: {', '.join(Role)}.")
+    return Role(text)
+
+
+async def create(app: App, name: str, role: Role, days: int = DAYS) -> tuple[Token, str]:
+    """A new token, and its secret, which nobody can be shown again. Only for people."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name[:NAME_MAX]!r} cannot be the name of a token.",
+            next_step=f"Use up to {NAME_MAX} letters, digits, spaces, '.', '_', '@', ':' or '-'.",
+        )
+    if not 1 <= days <= DAYS_MAX:
+        raise UsageError(f"A token lasts between 1 and {DAYS_MAX} days.", next_step="Say --days.")
+    person = _at_the_keyboard(app, "create a token")
+    now = app.clock.now()
+    secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+    token = Token(app.new_id()[:12], name, role, person, now, now + timedelta(days=days))
+    if (own := role_in_force(app, token)) is not role:
+        words = f"{person!r} may not have a token of the role {role}, but of the role {own}."
+        raise AuthorityError(words, next_step="Ask an admin for a larger role.")
+    await app.store.tokens.add(token, fingerprint=fingerprint_of(secret))
+    return token, secret
+
+
+def check(app: App, secret: str) -> Token | None:
+    """The token with this secret, whether it still counts or not; None when there is none."""
+    if not secret.startswith(PREFIX) or len(secret) > 4 * SECRET_BYTES:
+        return None
+    return app.store.tokens.of(fingerprint_of(secret))
+
+
+def role_in_force(app: App, token: Token) -> Role:
+    """What a token may at this moment: no more than its role, nor than whoever created it."""
+    person = token.created_by
+    if not app.permissions.may_administer(person, "use the token"):
+        return token.role
+    change = Verdict(Action("tokens", {}), Level.REVIEW, Risk.LOW, (), "it changes something", "")
+    viewer = app.permissions.may_request(Actor(person, "user"), change)
+    return min([token.role, Role.VIEWER if viewer else Role.APPROVER], key=list(Role).index)
+
+
+async def revoke(app: App, token: str, *, reason: str = "") -> Token:
+    """It lets nobody in from now on: for whoever created it, and for an admin."""
+    person = _at_the_keyboard(app, "revoke a token")
+    known = next((one for one in app.store.tokens.find() if one.id == token), None)
+    if known is not None and known.created_by != person:
+        why = app.permissions.may_administer(person, "revoke the token of another")
+        if why:
+            raise AuthorityError(why, next_step="Ask an admin.")
+    return await app.store.tokens.revoke(token, by=Actor(person, "user"), reason=reason)
+
+
+def find(app: App, *, every: bool = True) -> Sequence[Token]:
+    """All there ever were, newest first; or those that let somebody in now."""
+    now = app.clock.now()
+    return [one for one in app.store.tokens.find() if every or not one.refusal(now)]
+
+
+async def record_listener(app: App, *, address: str, tls: bool, public: bool) -> None:
+    """Write down that others can reach us there from now on."""
+    payload = {"address": address, "tls": tls, "public": public}
+    actor = Actor(signed_in(), "user")
+    await app.store.journal.append(Draft(Kind.LISTENER_OPENED, payload, actor=actor))
+
+
+@dataclass(slots=True)
+class _Source:
+    told_at: float
+    token: str = ""
+    by: Actor | None = None
+    reasons: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Who was not let in: in the ledger once a minute for each source, with how often and why.
+
+    However many sources there are, so many entries a minute are the most; the rest count together.
+    """
+
+    app: App
+    _sources: dict[str, _Source] = field(default_factory=dict, init=False)
+
+    async def refused(
+        self,
+        source: str,
+        reason: str,
+        *,
+        token: str = "",
+        by: Actor | None = None,
+        first: Mapping[str, Any] | None = None,
+    ) -> None:
+        """One more. What is written is told to nobody but the ledger.
+
+        `by` is a person who is known, `first` what is told of the first of a minute.
+        """
+        now = self.app.clock.monotonic()
+        await self.flush(now)
+        name = source if source in self._sources or len(self._sources) < SOURCES_MAX else OTHERS
+        known = self._sources.get(name)
+        if known is None:
+            # The first of a minute is told at once, so that nobody waits to hear of it.
+            self._sources[name] = _Source(now, by=by)
+            await self._tell(name, Counter({reason: 1}), token, by, first or {})
+        else:
+            known.reasons[reason] += 1
+            known.token = token or known.token
+
+    async def flush(self, now: float | None = None) -> None:
+        """Tell what was counted for sources whose minute is over; without a time, for all."""
+        over = [
+            name
+            for name, one in self._sources.items()
+            if now is None or now - one.told_at >= TOLD_EVERY_S
+        ]
+        for name in over:
+            one = self._sources.pop(name)
+            if one.reasons:
+                await self._tell(name, one.reasons, one.token, one.by, {})
+
+    async def _tell(
+        self,
+        source: str,
+        reasons: Counter[str],
+        token: str,
+        by: Actor | None,
+        first: Mapping[str, Any],
+    ) -> None:
+        payload = {
+            "source": source,
+            "count": reasons.total(),
+            "reasons": dict(sorted(reasons.items())),
+            **({"admission": token} if token else {}),
+            **first,
+        }
+        actor = by if by is not None and source != OTHERS else Actor(source, "network")
+        try:
+            await self.app.store.journal.append(Draft(Kind.ACCESS_REFUSED, payload, actor=actor))
+        except OperatorError:
+            # Whoever is refused stays refused, also when nobody can write it down.
+            self._sources.setdefault(source, _Source(self.app.clock.monotonic())).reasons += reasons
+
+
+def _at_the_keyboard(app: App, deed: str) -> str:
+    """Whoever is signed in; AuthorityError for a token, and for a command that an agent runs."""
+    if acting_person() or app.surroundings.mark in os.environ:
+        raise AuthorityError(f"Only a person may {deed}.", next_step="Do it in a terminal.")
+    return signed_in()

@@ -1,0 +1,78 @@
+"""Actions: asked for here, judged by the gate, and run by whoever serves the hub."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Path, Request, Response
+
+from operator_protocols.domain.action import TIMEOUT_S_MAX, Action
+from operator_protocols.domain.token import Role, Token
+from operator_sre.app.hub import ActionResult, Agent, Hub
+from operator_sre.contract.messages import SCHEMA_VERSION
+from operator_sre.faces.api.answering import answer
+from operator_sre.faces.api.doors import Door, home_of, opens, told
+
+__all__ = ["ActionDocument", "ActionRequest", "router"]
+
+router = APIRouter(route_class=Door, prefix="/v1/actions")
+Id = Annotated[str, Path(min_length=1, max_length=100, description="The id of an action.")]
+TEXT_MAX = 4000
+COMMAND_MAX = 100_000
+PATH_MAX = 4096
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class ActionDocument:
+    """What became of an action: where it stands, and its result once there is one."""
+
+    action: ActionResult
+    schema_version: str = SCHEMA_VERSION
+
+
+class ActionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A command and why. It is not allowed by asking: the gate judges it as any other."""
+
+    command: Annotated[str, msgspec.Meta(min_length=1, max_length=COMMAND_MAX)]
+    reasoning: Text
+    expected: Text = ""
+    subject: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    target: Annotated[str, msgspec.Meta(max_length=200)] = ""
+    cwd: Annotated[str, msgspec.Meta(min_length=1, max_length=PATH_MAX)] = "/"
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=TIMEOUT_S_MAX)] = 120.0
+
+
+@opens(
+    router,
+    "POST",
+    "",
+    role=Role.APPROVER,
+    asks=ActionRequest,
+    answers=ActionDocument,
+    status=202,
+    errors=[404],
+)
+async def propose_action(request: Request) -> Response:
+    """Ask for an action; whoever serves the hub, or any agent of this home, runs what may run."""
+    asked = await told(request, ActionRequest)
+    shell = Action.shell(asked.command, target=asked.target, reasoning=asked.reasoning)
+    action = replace(shell, expected=asked.expected, cwd=asked.cwd, timeout_s=asked.timeout_s)
+    hub, agent = Hub(home_of(request)), _agent(request)
+    made = await hub.request_system_action(agent, action, subject=asked.subject)
+    return answer(ActionDocument(hub.get_action_result(made, agent.name)), status=202)
+
+
+@opens(router, "GET", "/{action}", role=Role.VIEWER, answers=ActionDocument, errors=[404])
+async def show_action(request: Request, action: Id) -> Response:
+    """What became of an action of the same person."""
+    hub, agent = Hub(home_of(request)), _agent(request)
+    return answer(ActionDocument(hub.get_action_result(action, agent.name)))
+
+
+def _agent(request: Request) -> Agent:
+    token: Token = request.scope["token"]
+    # By the name of the person, so that nobody approves what they have asked for themselves.
+    return Agent(token.created_by, "api")

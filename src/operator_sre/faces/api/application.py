@@ -1,0 +1,158 @@
+"""The application: routes behind admission, every error in one shape."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.errors import OperatorError
+from operator_sre import __version__
+from operator_sre.app.metrics import Meter
+from operator_sre.app.scraping import Scraped
+from operator_sre.app.tokens import Refusals
+from operator_sre.faces.api import (
+    actions,
+    approvals,
+    audit,
+    confirmations,
+    events,
+    health,
+    history,
+    methods,
+    restraints,
+    runs,
+    tickets,
+)
+from operator_sre.faces.api.admission import OPEN_PATH, Admission, Counts
+from operator_sre.faces.api.answering import answer, problem, refused
+from operator_sre.faces.api.schema import document_of
+from operator_sre.faces.listening.names import names_of
+from operator_sre.faces.listening.rating import STRANGER_BURST, STRANGER_PER_S, Rates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from operator_sre.app.wiring import App
+
+__all__ = ["application"]
+
+_MODULES = (
+    tickets,
+    runs,
+    approvals,
+    confirmations,
+    audit,
+    history,
+    health,
+    restraints,
+    methods,
+    actions,
+    events,
+)
+log = logging.getLogger(__name__)
+
+
+def application(
+    home: App,
+    *,
+    hosts: Iterable[str] = (),
+    rate: float = 100.0,
+    stranger_rate: float = STRANGER_PER_S,
+) -> FastAPI:
+    """The API of a home, reached by these names beside addresses and `localhost`."""
+    app = FastAPI(
+        title="Operator", version=__version__, docs_url=None, redoc_url=None, openapi_url=None
+    )
+    for router in (*(module.router for module in _MODULES), health.metrics_router):
+        # Not included but taken over, so that the application has one flat list of routes.
+        app.router.routes.extend(router.routes)
+    app.add_api_route(
+        OPEN_PATH,
+        _alive,
+        methods=["GET"],
+        operation_id="alive",
+        summary="Whether we answer at all; says nothing else.",
+        response_model=None,
+        responses=_ALIVE,
+    )
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _unknown)
+    app.add_exception_handler(OperatorError, _failed)
+    app.add_exception_handler(Exception, _broken)
+    counts, refusals = Counts(), Refusals(home)
+    state = app.state
+    state.home, state.refusals, state.counts = home, refusals, counts
+    state.feed = events.Feed(home, counts)
+    state.scraped = Scraped(Meter(home, lambda: ()))
+    state.verified, state.verifying = None, asyncio.Lock()
+    now = home.clock.monotonic
+    app.add_middleware(
+        cast("Any", Admission),
+        home=home,
+        refusals=refusals,
+        counts=counts,
+        hosts=names_of(hosts),
+        tokens=Rates(rate, 2 * rate, now),
+        strangers=Rates(stranger_rate, max(STRANGER_BURST, stranger_rate), now),
+    )
+    app.openapi = lambda: document_of(app)  # type: ignore[method-assign]
+    return app
+
+
+_ALIVE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "We do.",
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "required": ["status", "schema_version"],
+                    "properties": {
+                        "status": {"type": "string", "const": "ok"},
+                        "schema_version": {"type": "string"},
+                    },
+                }
+            }
+        },
+    },
+    421: {"description": "We are not known by that name.", "x-answers": "ErrorDocument"},
+    429: {"description": "Too much at once.", "x-answers": "ErrorDocument"},
+}
+
+
+async def _alive() -> Response:
+    from operator_sre.contract.messages import SCHEMA_VERSION
+
+    return answer({"status": "ok", "schema_version": SCHEMA_VERSION})
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = " ".join(str(one) for one in first["loc"])
+    return refused(422, f"{where[:200]}: {first['msg']}.")
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    words = {404: "There is nothing here.", 405: "That method is not known here."}
+    text = words.get(error.status_code, "That cannot be done.")
+    return refused(error.status_code, text, headers=error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, OperatorError)
+    return problem(error)
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    log.error("a request failed: %s %s: %r", request.method, type(error).__name__, str(error)[:500])
+    category, action = ErrorCategory.AGENT_RUNTIME_EXCEPTION, NextAction.RERUN
+    words = "Something unexpected happened; the log says what."
+    return refused(500, words, category=category, action=action)

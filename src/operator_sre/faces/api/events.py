@@ -1,0 +1,221 @@
+"""Server-sent events: the ledger as it grows, resumed behind the last entry that was seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from operator_protocols.domain.category import NextAction
+from operator_protocols.domain.entry import Entry
+from operator_protocols.domain.token import Role, Token
+from operator_protocols.errors import OperatorError, UsageError
+from operator_sre.app.audit import behind
+from operator_sre.app.tokens import find
+from operator_sre.contract.messages import SCHEMA_VERSION
+from operator_sre.faces.api.answering import encoded, refused
+from operator_sre.faces.api.doors import Door, ask, opens
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from operator_sre.app.wiring import App
+    from operator_sre.faces.api.admission import Counts
+
+__all__ = ["EventDocument", "Feed", "router"]
+
+VIEWERS_MAX = 32
+# No token keeps all others from listening.
+VIEWERS_OF_TOKEN_MAX = 8
+POLL_S = 0.2
+BEAT_S = 15.0
+# How long a stream goes on after its token was revoked, at most.
+ASK_AGAIN_S = 1.0
+SEND_S_MAX = 20.0
+STREAM_S_MAX = 3600.0
+SEQ_MAX = 2**63 - 1
+router = APIRouter(route_class=Door, prefix="/v1")
+
+
+@dataclass(frozen=True, slots=True)
+class EventDocument:
+    """What the data of one event holds."""
+
+    entry: Entry
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(slots=True)
+class Feed:
+    """Knows how far the ledger has come, for everybody who listens; asked once for all of them."""
+
+    home: App
+    counts: Counts
+    head: int = 0
+    closing: bool = False
+    listening: Counter[str] = field(default_factory=Counter)
+    _grew: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    async def run(self) -> None:
+        """Look for what is new as long as somebody listens, until cancelled."""
+        while True:
+            if self.counts.viewers:
+                await self.look()
+            await asyncio.sleep(POLL_S)
+
+    async def look(self) -> None:
+        """How far it has come now."""
+        try:
+            newest = await ask(self.home, _newest)
+        except OperatorError:
+            return  # those who listen hear the heartbeat, and what is missing comes later
+        if newest and newest[0].seq > self.head:
+            self.head = newest[0].seq
+            self._wake()
+
+    def begin(self, token: Token) -> None:
+        """One more listens, with this token."""
+        self.counts.viewers += 1
+        self.listening[token.id] += 1
+
+    def end(self, token: Token) -> None:
+        """One of them is gone."""
+        self.counts.viewers -= 1
+        self.listening[token.id] -= 1
+        if not self.listening[token.id]:
+            del self.listening[token.id]
+
+    def close(self) -> None:
+        """End every stream."""
+        self.closing = True
+        self._wake()
+
+    def _wake(self) -> None:
+        grew, self._grew = self._grew, asyncio.Event()
+        grew.set()
+
+    async def beyond(self, seq: int, *, within_s: float) -> bool:
+        """Wait until there is more than this; False when there is not in time."""
+        if self.head > seq or self.closing:
+            return True
+        try:
+            async with asyncio.timeout(within_s):
+                await self._grew.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class EventStream(Response):
+    """One listener. Whoever does not read, or is not let in any more, is cut off."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, feed: Feed, token: Token, after: int) -> None:
+        super().__init__(None, 200, {"x-accel-buffering": "no"})
+        self._feed = feed
+        self._token = token
+        self._after = after
+        # Starlette counts an empty body; a stream has no length.
+        self.raw_headers = [one for one in self.raw_headers if one[0] != b"content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send what there is, then what comes, until the other side is gone."""
+        headers = self.raw_headers
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        self._feed.begin(self._token)
+        gone = asyncio.ensure_future(_gone(receive))
+        telling = asyncio.ensure_future(self._tell(send))
+        try:
+            await asyncio.wait([gone, telling], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._feed.end(self._token)
+            for task in (gone, telling):
+                task.cancel()
+            await asyncio.gather(gone, telling, return_exceptions=True)
+
+    async def _tell(self, send: Send) -> None:
+        feed, loop = self._feed, asyncio.get_running_loop()
+        spoke_at = asked_at = loop.time()
+        ends = spoke_at + STREAM_S_MAX
+        await _send(send, b"retry: 1000\n\n")
+        while not feed.closing and loop.time() < ends:
+            if loop.time() - asked_at >= ASK_AGAIN_S:
+                asked_at = loop.time()
+                if not await ask(feed.home, _counts, self._token):
+                    break
+            page = await ask(feed.home, behind, self._after)
+            if page:
+                await _send(send, b"".join(map(_event, page)))
+                spoke_at = loop.time()
+                self._after = page[-1].seq
+                feed.head = max(feed.head, self._after)
+                continue
+            if await feed.beyond(self._after, within_s=ASK_AGAIN_S):
+                continue
+            if loop.time() - spoke_at >= BEAT_S:
+                spoke_at = loop.time()
+                await _send(send, b": still here\n\n")
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@opens(
+    router,
+    "GET",
+    "/events",
+    role=Role.VIEWER,
+    answers=EventDocument,
+    media="text/event-stream",
+)
+async def follow_events(
+    request: Request,
+    after: Annotated[int, Query(ge=0, le=SEQ_MAX, description="Only what came behind.")] = 0,
+    last_event_id: Annotated[
+        str, Header(max_length=20, description="The same, from a browser that comes back.")
+    ] = "",
+) -> Response:
+    """Every entry of the ledger behind one, and those to come, as server-sent events.
+
+    Each event has the sequence of its entry as `id`, its kind as `event`, and an EventDocument as
+    `data`. A comment comes every 15 seconds when there is nothing else.
+    """
+    if last_event_id and not (last_event_id.isascii() and last_event_id.isdigit()):
+        raise UsageError("Last-Event-ID is a sequence of the ledger.", next_step="Leave it out.")
+    feed: Feed = request.app.state.feed
+    token: Token = request.scope["token"]
+    mine = feed.listening[token.id] >= VIEWERS_OF_TOKEN_MAX
+    if mine or feed.counts.viewers >= VIEWERS_MAX:
+        many = VIEWERS_OF_TOKEN_MAX if mine else VIEWERS_MAX
+        words = f"{many} others listen already{' with this token' if mine else ''}."
+        headers = {"retry-after": "30"}
+        return refused(429, words, action=NextAction.RERUN, headers=headers)
+    seq = min(int(last_event_id), SEQ_MAX) if last_event_id else after
+    return EventStream(feed, token, seq)
+
+
+def _event(entry: Entry) -> bytes:
+    data = encoded(EventDocument(entry))
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.seq, entry.kind.encode(), data)
+
+
+async def _send(send: Send, data: bytes) -> None:
+    async with asyncio.timeout(SEND_S_MAX):
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _newest(home: App) -> Sequence[Entry]:
+    return home.store.entries.newest(limit=1)
+
+
+def _counts(home: App, token: Token) -> bool:
+    """Whether a token that was let in would be let in now."""
+    return any(one.id == token.id for one in find(home, every=False))

@@ -1,0 +1,95 @@
+"""The seven methods of the contract: a request as a document in, a response as a document out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, cast
+
+from fastapi import APIRouter, Request, Response
+
+from operator_protocols.domain.token import Role
+from operator_sre.app import answers
+from operator_sre.contract import messages
+from operator_sre.contract.documents import as_document, from_document
+from operator_sre.faces.api.answering import answer
+from operator_sre.faces.api.doors import Door, Endpoint, ask_long, home_of, opens, told
+
+__all__ = ["METHODS", "router"]
+
+router = APIRouter(route_class=Door, prefix="/v1/methods")
+Method = Callable[..., Any]
+# By path: who may, what is asked, what is answered, and who answers it. A project may lie in any
+# folder of the machine, so that only an admin may have one looked at; a recommended patch is asked
+# of people, which is more than looking.
+METHODS: dict[str, tuple[Role, type, type, Method]] = {
+    "validate-project": (
+        Role.ADMIN,
+        messages.ValidateAgentProjectRequest,
+        messages.ValidateAgentProjectResponse,
+        answers.validate_project,
+    ),
+    "summarize-run": (
+        Role.VIEWER,
+        messages.SummarizeRunRequest,
+        messages.SummarizeRunResponse,
+        answers.summarize_run,
+    ),
+    "explain-failure": (
+        Role.VIEWER,
+        messages.ExplainFailureRequest,
+        messages.ExplainFailureResponse,
+        answers.explain_failure,
+    ),
+    "explain-denial": (
+        Role.VIEWER,
+        messages.ExplainPolicyDenialRequest,
+        messages.ExplainPolicyDenialResponse,
+        answers.explain_denial,
+    ),
+    "recommend-patch": (
+        Role.APPROVER,
+        messages.RecommendPolicyPatchRequest,
+        messages.RecommendPolicyPatchResponse,
+        answers.recommend_patch,
+    ),
+    "run-timeline": (
+        Role.VIEWER,
+        messages.GetRunTimelineRequest,
+        messages.GetRunTimelineResponse,
+        answers.run_timeline,
+    ),
+    "next-action": (
+        Role.VIEWER,
+        messages.NextActionRequest,
+        messages.NextActionResponse,
+        answers.next_action,
+    ),
+}
+
+
+def _endpoint(path: str, kind: type, method: Method) -> Endpoint:
+    async def called(request: Request) -> Response:
+        asked: Any = from_document(kind, await told(request, dict[str, Any]))
+        home = home_of(request)
+        if inspect.iscoroutinefunction(method):
+            response = await method(home, asked)
+        else:
+            response = await ask_long(home, method, asked)
+        return answer(as_document(response))
+
+    called.__name__ = path.replace("-", "_")
+    called.__doc__ = (method.__doc__ or "").strip().splitlines()[0]
+    return cast("Endpoint", called)
+
+
+for _path, (_role, _asks, _answers, _method) in METHODS.items():
+    opens(
+        router,
+        "POST",
+        f"/{_path}",
+        role=_role,
+        asks=_asks,
+        answers=_answers,
+        errors=[404],
+    )(_endpoint(_path, _asks, _method))

@@ -1,0 +1,125 @@
+"""The OpenAPI document: every route, what it is asked, what it answers, how it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from operator_sre.contract import messages
+from operator_sre.faces.api import (
+    actions,
+    answering,
+    approvals,
+    audit,
+    confirmations,
+    events,
+    health,
+    history,
+    restraints,
+    runs,
+    tickets,
+)
+from operator_sre.faces.api.answering import JSON
+from operator_sre.faces.api.doors import ANSWERS, ASKS
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+__all__ = ["document_of"]
+
+VERSION = r"^[0-9]+\.[0-9]+\.[0-9]+$"
+REF = "#/components/schemas/{name}"
+_MODULES = (
+    actions,
+    answering,
+    approvals,
+    audit,
+    confirmations,
+    events,
+    health,
+    history,
+    messages,
+    restraints,
+    runs,
+    tickets,
+)
+_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "The same key with the same body is done once, and answered the same.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
+}
+_RETRY = {"Retry-After": {"schema": {"type": "string", "pattern": "^[0-9]+$"}}}
+_CHALLENGE = {"WWW-Authenticate": {"schema": {"type": "string"}}}
+
+
+def document_of(app: FastAPI) -> dict[str, Any]:
+    """OpenAPI 3.1, made from the routes as they are."""
+    routes = [one for one in app.routes if isinstance(one, APIRoute)]
+    document = get_openapi(
+        title="Operator",
+        version=messages.SCHEMA_VERSION,
+        openapi_version="3.1.0",
+        description="Tickets, runs, approvals and the ledger of one operator home.",
+        routes=app.routes,
+    )
+    wanted: set[str] = set()
+    for path in document["paths"].values():
+        for method, operation in path.items():
+            _complete(operation, posts=method == "post", wanted=wanted)
+    schemas = _schemas(wanted)
+    document["components"] = {
+        "schemas": schemas,
+        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+    }
+    document["security"] = [{"token": []}]
+    assert len(routes) <= sum(len(path) for path in document["paths"].values())
+    return document
+
+
+def _complete(operation: dict[str, Any], *, posts: bool, wanted: set[str]) -> None:
+    """Put in what FastAPI does not know: types that are no models of its own."""
+    if asks := operation.pop(ASKS, ""):
+        wanted.add(asks)
+        content = {JSON: {"schema": {"$ref": REF.format(name=asks)}}}
+        operation["requestBody"] = {"required": True, "content": content}
+    if posts:
+        operation.setdefault("parameters", []).append(_KEY)
+    if "security" not in operation and operation.get("operationId") == "alive":
+        operation["security"] = []
+    for code, response in operation["responses"].items():
+        name, media = response.pop(ANSWERS, ""), response.pop("media", JSON)
+        if name == "str" or media != JSON:
+            response["content"] = {media: {"schema": {"type": "string"}}}
+        elif name:
+            wanted.add(name)
+            response["content"] = {JSON: {"schema": {"$ref": REF.format(name=name)}}}
+        if code == "429":
+            response["headers"] = _RETRY
+        if code == "401":
+            response["headers"] = _CHALLENGE
+
+
+def _schemas(wanted: Iterable[str]) -> Mapping[str, Any]:
+    known = {
+        name: getattr(module, name)
+        for module in _MODULES
+        for name in module.__all__
+        if isinstance(getattr(module, name), type)
+    }
+    kinds = [known[name] for name in sorted({*wanted, "EventDocument"})]
+    _, components = msgspec.json.schema_components(kinds, ref_template=REF)
+    for schema in components.values():
+        version = schema.get("properties", {}).get("schema_version")
+        if version is None:
+            continue
+        version["pattern"] = VERSION
+        # An answer always says its version; a request may.
+        if not schema.get("title", "").endswith("Request"):
+            schema["required"] = [*schema.get("required", []), "schema_version"]
+    return dict(sorted(components.items()))

@@ -1,0 +1,189 @@
+"""The questions that programs ask, and people too: what happened, why, and what is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from operator_sre.faces.cli.options import Globals, JsonOption, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines
+from operator_sre.faces.cli.running import run_until_stopped
+
+if TYPE_CHECKING:
+    from operator_sre.config import Config
+    from operator_sre.contract.messages import EvidenceRef, Message
+
+__all__ = [
+    "explain_denial",
+    "explain_failure",
+    "next_action",
+    "recommend_patch",
+    "summarize",
+    "timeline",
+    "validate",
+]
+
+RunArgument = Annotated[str, typer.Argument(help="A run's id; see: operator audit list.")]
+MaybeRunArgument = Annotated[str, typer.Argument(help="A run's id.")]
+
+
+def validate(
+    context: typer.Context,
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A project; here by default.")] = ".",
+    as_json: JsonOption = False,
+) -> None:
+    """Is a project ready? Every problem at once; exit 1 when there is one."""
+    from operator_sre.app.answers import validate_project
+    from operator_sre.app.wiring import look_at_app
+    from operator_sre.contract.messages import ValidateAgentProjectRequest
+
+    with look_at_app(_elsewhere(context)) as app:
+        answer = validate_project(app, ValidateAgentProjectRequest(project_dir=folder))
+    document = _said(answer, as_json=as_json)
+    if not as_json:
+        ready = "is ready" if document["ready"] else "is not ready"
+        runtime = f" ({document['runtime']})" if "runtime" in document else ""
+        print_lines([clean(f"{document['project_dir']} {ready}{runtime}.")])
+        for issue in answer.issues:
+            print_lines([clean(f"  {issue.category}: {issue.message}")])
+            print_lines([f"    next: {issue.next_action}"])
+            _tell_evidence(issue.evidence_refs, indent="    ")
+    raise typer.Exit(0 if answer.ready else 1)
+
+
+def summarize(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
+    """How a run went, in figures and a sentence."""
+    from operator_sre.app.answers import summarize_run
+    from operator_sre.contract.messages import SummarizeRunRequest
+
+    with opened(context) as app:
+        answer = summarize_run(app, SummarizeRunRequest(run_id=run))
+    document = _said(answer, as_json=as_json)
+    if not as_json:
+        keys = ("status", "started_at", "finished_at", "duration_ms", "invocations")
+        more = ("policy_denials", "error_category", "exit_code")
+        print_lines([clean(document["summary"])])
+        print_lines([f"  {key}: {document[key]}" for key in (*keys, *more) if key in document])
+        _tell_evidence(answer.evidence_refs)
+
+
+def explain_failure(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
+    """Why a run failed, what shows it, and the one thing to do next."""
+    from operator_sre.app.answers import explain_failure as explained
+    from operator_sre.contract.messages import ExplainFailureRequest
+
+    with opened(context) as app:
+        answer = explained(app, ExplainFailureRequest(run_id=run))
+    _said(answer, as_json=as_json)
+    if as_json:
+        return
+    print_lines([clean(f"{answer.error_category}: {answer.root_cause}")])
+    for excerpt in answer.redacted_excerpts:
+        print_lines([clean(f"  {excerpt.source}:")])
+        print_lines([clean(f"    {line}") for line in excerpt.content.splitlines()])
+    print_lines([f"next: {answer.next_action}"])
+    _tell_evidence(answer.evidence_refs)
+
+
+def explain_denial(
+    context: typer.Context,
+    run: MaybeRunArgument = "",
+    action: Annotated[str, typer.Option(help="A command line, or a tool of the run.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Which rule denied an action, or would; exit 1 when nothing is denied."""
+    from operator_sre.app.answers import explain_denial as explained
+    from operator_sre.contract.messages import ExplainPolicyDenialRequest
+
+    with opened(context) as app:
+        answer = explained(app, ExplainPolicyDenialRequest(run_id=run, action=action))
+    _said(answer, as_json=as_json)
+    if as_json:
+        return
+    print_lines([clean(f"Denied by {answer.blocking_rule_id}: {answer.denied_action}")])
+    print_lines([clean(f"  {answer.rationale}"), f"next: {answer.next_action}"])
+    _tell_evidence(answer.evidence_refs)
+
+
+def recommend_patch(
+    context: typer.Context,
+    text: Annotated[str, typer.Argument(help="What shall be allowed, in plain words.")],
+    risk: Annotated[str, typer.Option(help="high: what is wide or private is meant.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Propose a change of the policy. Nothing is applied before a person confirms it; exit 4."""
+    from operator_sre.app.answers import recommend_patch as recommended
+    from operator_sre.contract.documents import from_document
+    from operator_sre.contract.messages import SCHEMA_VERSION, RecommendPolicyPatchRequest
+
+    asked: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "request": text}
+    request = from_document(
+        RecommendPolicyPatchRequest, asked | ({"risk_level": risk} if risk else {})
+    )
+    with opened(context) as app:
+        answer = run_until_stopped(recommended(app, request))
+    _said(answer, as_json=as_json)
+    if not as_json:
+        print_lines([clean(line) for line in answer.proposed_patch.splitlines()])
+        print_lines(["", clean(f"risk {answer.risk_level}: {answer.rationale}")])
+        show = f"operator confirmations show {answer.confirmation.confirmation_id}"
+        print_lines([f"next: {answer.next_action}: {show}"])
+        _tell_evidence(answer.evidence_refs)
+    raise typer.Exit(4)
+
+
+def timeline(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
+    """All that happened in a run, oldest first."""
+    from operator_sre.app.answers import run_timeline
+    from operator_sre.contract.messages import GetRunTimelineRequest
+
+    with opened(context) as app:
+        answer = run_timeline(app, GetRunTimelineRequest(run_id=run))
+    _said(answer, as_json=as_json)
+    if not as_json:
+        for event in answer.events:
+            when = f"{event.timestamp:%H:%M:%S.%f}"[:-3]
+            told = f"{event.audit_seq:6}  {when}  {event.event_type:20}  {event.detail}"
+            print_lines([clean(told)])
+
+
+def next_action(
+    context: typer.Context, run: MaybeRunArgument = "", as_json: JsonOption = False
+) -> None:
+    """The one thing to do next, after a run or at all."""
+    from operator_sre.app.answers import next_action as decided
+    from operator_sre.contract.messages import NextActionRequest
+
+    with opened(context) as app:
+        answer = decided(app, NextActionRequest(run_id=run))
+    _said(answer, as_json=as_json)
+    if not as_json:
+        print_lines([clean(f"{answer.next_action}: {answer.rationale}")])
+        _tell_evidence(answer.evidence_refs)
+
+
+def _said(answer: Message, *, as_json: bool) -> dict[str, Any]:
+    """The document of an answer, seen to keep the contract, and printed where it is wanted."""
+    from operator_sre.contract.promises import checked
+
+    document = checked(answer)
+    if as_json:
+        print_json(document)
+    return document
+
+
+def _tell_evidence(refs: Iterable[EvidenceRef], *, indent: str = "  ") -> None:
+    print_lines([clean(f"{indent}{one.type} {one.ref}: {one.detail}") for one in refs])
+
+
+def _elsewhere(context: typer.Context) -> Config:
+    """Settings that do not come from the project: that one may make no sense at all."""
+    import os
+    from pathlib import Path
+
+    from operator_sre.config import load_config
+
+    told: Globals = context.obj
+    return load_config(flags={"home": told.home}, environ=os.environ, cwd=Path("/"))

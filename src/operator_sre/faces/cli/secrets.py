@@ -1,0 +1,215 @@
+"""`operator secrets`: what opens doors, kept sealed, and who is given it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operator_protocols.errors import UsageError
+from operator_sre.faces.cli.confirming import ProposeOption, YesOption, confirmed, crossed
+from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list, print_table
+from operator_sre.faces.cli.running import run_until_stopped
+
+if TYPE_CHECKING:
+    from operator_sre.app.secrets import SecretView
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="What opens doors, kept sealed and given to those who need it.", no_args_is_help=True
+)
+READ_BYTES_MAX = (1 << 16) + 2
+DAY_S = 86_400
+NameArgument = Annotated[str, typer.Argument(help="What the secret is called.")]
+ToOption = Annotated[str, typer.Option("--to", help="subject:NAME, model:NAME or command:PATTERN.")]
+GivenOption = Annotated[
+    str, typer.Option("--confirmation", help="A confirmation of exactly this that was approved.")
+]
+
+
+@app.command("set")
+def set_(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
+    """Keep a value: typed without being shown, or read from stdin. It is never shown again."""
+    from operator_sre.app.secrets import set_secret
+
+    value = _value()
+    with opened(context) as home:
+        view = run_until_stopped(set_secret(home, name, value))
+    if as_json:
+        print_json({"secret": view})
+        return
+    held = ", ".join(map(str, view.holders))
+    step = f"bound to {held}" if held else f"next: operator secrets bind {view.name} --to ..."
+    print_lines([clean(f"kept    {view.name} in the {view.where}"), clean(f"        {step}")])
+
+
+@app.command("list")
+def list_(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Names, who is given them, and how old they are; never what they are."""
+    from operator_sre.app.secret_bindings import sweep_leases
+    from operator_sre.app.secrets import list_secrets
+
+    with opened(context) as home:
+        sweep_leases(home.config)
+        _show(list_secrets(home), as_json=as_json)
+
+
+@app.command()
+def bind(
+    context: typer.Context,
+    name: NameArgument,
+    to: ToOption,
+    variable: Annotated[str, typer.Option("--as", help="The variable of a command.")] = "",
+    yes: YesOption = False,
+    propose: ProposeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Give it to a subject, a model, or commands like a pattern. A person has to confirm it."""
+    from operator_sre.app.secret_bindings import binding_asked, holder_named
+    from operator_sre.app.secrets import named_secret, view_of
+
+    with opened(context) as home:
+        asked = binding_asked(home, name, holder_named(to, variable))
+        crossed(home, asked, yes=yes, propose=propose, as_json=as_json)
+        _show([view_of(home, named_secret(home.config, name))], as_json=as_json)
+
+
+@app.command()
+def unbind(
+    context: typer.Context, name: NameArgument, to: ToOption, as_json: JsonOption = False
+) -> None:
+    """It is not given to this one any more."""
+    from operator_sre.app.secret_store import Holder
+    from operator_sre.app.secrets import unbind_secret
+
+    kind, _, holder = to.partition(":")
+    with opened(context) as home:
+        view = run_until_stopped(unbind_secret(home, name, Holder(kind, holder)))
+        _show([view], as_json=as_json)
+
+
+@app.command()
+def remove(
+    context: typer.Context, name: NameArgument, yes: YesOption = False, as_json: JsonOption = False
+) -> None:
+    """Forget it; whoever held it gets nothing any more."""
+    from operator_sre.app.secrets import named_secret, remove_secret
+
+    with opened(context) as home:
+        held = ", ".join(map(str, named_secret(home.config, name).holders)) or "nobody"
+        confirmed(clean(f"{name!r} is gone for good; it is bound to {held}."), yes=yes)
+        view = run_until_stopped(remove_secret(home, name))
+    if as_json:
+        print_json({"secret": view})
+        return
+    print_lines([clean(f"removed {view.name}")])
+
+
+@app.command("test")
+def try_(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
+    """Can it be had, and do the model and the subjects that hold it get on with it? Exit 1 if not.
+
+    A model is asked one small question, a subject is looked at once.
+    """
+    from operator_sre.app.secrets import try_secret
+
+    with opened(context) as home:
+        found = run_until_stopped(try_secret(home, name))
+    if as_json:
+        print_json({"name": name, "tested": found})
+    else:
+        rows = [(one.holder, "works" if one.works else "fails", one.detail) for one in found]
+        print_table(("where", "", "because"), rows)
+    raise typer.Exit(0 if all(one.works for one in found) else 1)
+
+
+@app.command()
+def lease(
+    context: typer.Context,
+    name: NameArgument,
+    command: Annotated[str, typer.Option(help="The one command that is given it.")],
+    variable: Annotated[str, typer.Option("--as", help="The variable it is given as.")] = "SECRET",
+    in_file: Annotated[
+        bool, typer.Option("--file", help="The variable is the path of a file that has it.")
+    ] = False,
+    span: Annotated[str, typer.Option("--for", help="At most so long, as 30s or 5m.")] = "5m",
+    given: GivenOption = "",
+    yes: YesOption = False,
+    propose: ProposeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Give it to one command, once, for a limited time. A person has to confirm it.
+
+    The command is judged like any other; its exit code is ours.
+    """
+    from pathlib import Path
+
+    from operator_sre.app.executing import Wanted
+    from operator_sre.app.persons import myself
+    from operator_sre.app.secret_bindings import (
+        Lease,
+        lease_asked,
+        leased,
+        leased_draft,
+        seconds_of,
+    )
+    from operator_sre.app.wiring import open_app
+    from operator_sre.faces.cli.exec import document, execute, quiet
+
+    wanted = Lease(name, command, variable, in_file, seconds_of(span))
+    config = quiet(config_of(context))
+    with open_app(config) as home:
+        asked = lease_asked(home, wanted)
+        crossed(home, asked, yes=yes, propose=propose, as_json=as_json, given=given)
+        draft = leased_draft(wanted, myself())
+        run_until_stopped(home.store.journal.append(draft))
+    line = Wanted(
+        command,
+        cwd=str(Path.cwd()),
+        timeout_s=wanted.seconds,
+        reason=f"It is leased the secret {name!r} as {variable}.",
+    )
+    with leased(config, wanted):
+        done = execute(config, line, (), "", live=not as_json)
+    if as_json:
+        print_json(document(done))
+    raise typer.Exit(done.exit_code)
+
+
+def _value() -> str:
+    """What was typed or piped, without its line end."""
+    if sys.stdin.isatty():
+        import getpass
+
+        value = getpass.getpass("Value (it is not shown): ", stream=sys.stderr)
+        if getpass.getpass("Again: ", stream=sys.stderr) != value:
+            raise UsageError("They are not the same.", next_step="Nothing was kept; try again.")
+        return value
+    data = sys.stdin.buffer.read(READ_BYTES_MAX)
+    try:
+        return data.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise UsageError(
+            "The value is not text.", next_step="Encode it first, as base64 does."
+        ) from None
+
+
+def _show(views: list[SecretView], *, as_json: bool) -> None:
+    rows = [
+        (
+            one.name,
+            one.where,
+            f"{one.age_s / DAY_S:.0f} d",
+            one.by,
+            ", ".join(
+                f"{held} as {held.variable}" if held.variable else str(held) for held in one.holders
+            )
+            or "-",
+        )
+        for one in views
+    ]
+    head = ("name", "in", "age", "by", "given to")
+    print_list("secrets", views, head, rows, none="No secrets.", as_json=as_json)

@@ -1,0 +1,71 @@
+"""`operator telemetry`: traces for whoever collects them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Traces for whoever collects them.", no_args_is_help=True)
+
+
+@app.command()
+def status(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Where traces go, how many spans were sent, and how many were dropped."""
+    from operator_sre.app.telemetry import telemetry_status
+
+    with opened(context) as home:
+        found = telemetry_status(home)
+    if as_json:
+        print_json({"telemetry": found})
+        return
+    print_lines([clean(f"Traces go to {found.endpoint}." if found.endpoint else "Off.")])
+    told = f"{found.sent} spans sent, {found.dropped} dropped; {found.behind} entries to look at."
+    print_lines([told, *([clean(f"Not sent now: {found.problem}.")] if found.problem else [])])
+
+
+@app.command("test")
+def try_(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Send one span to the collector; exit 1 when it cannot be told anything."""
+    from operator_sre.app.telemetry import try_collector
+
+    with opened(context) as home:
+        trace = try_collector(home)
+    if as_json:
+        print_json({"trace": trace})
+    else:
+        print_lines([f"The collector took a span; look for the trace {trace}."])
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(help="A run's id; see: operator audit list.")],
+    as_json: JsonOption = False,
+) -> None:
+    """The spans of a run, as they are or would be sent."""
+    from operator_sre.app.telemetry import run_spans
+
+    with opened(context) as home:
+        spans = run_spans(home, run)
+    if as_json:
+        print_json({"spans": spans})
+        return
+    rows = [
+        (
+            one.id,
+            f"{one.started_at:%H:%M:%S.%f}"[:-3],
+            f"{(one.ended_at - one.started_at).total_seconds():.3f} s",
+            one.error or "-",
+            f"{'  ' if one.parent else ''}{one.name}",
+        )
+        for one in sorted(spans, key=lambda one: (one.started_at, bool(one.parent), one.seq))
+    ]
+    if spans:
+        print_lines([f"trace {spans[0].trace}"])
+    print_table(("span", "started", "took", "error", "name"), rows)

@@ -1,0 +1,208 @@
+"""The server in the words of the protocol: tools and resources, each answer marked and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.domain.token import Role, Token
+from operator_protocols.errors import AuthorityError, OperatorError
+from operator_sre import __version__
+from operator_sre.app.acting import acting_as
+from operator_sre.app.marking import Marks
+from operator_sre.app.proposals import foreign_agent
+from operator_sre.app.tokens import role_in_force
+from operator_sre.contract.messages import SCHEMA_VERSION
+from operator_sre.faces.mcp import arguments
+from operator_sre.faces.mcp.tools import TOOLS, Asking, Document, Tool, read_resource
+
+if TYPE_CHECKING:
+    from mcp.server.context import ServerRequestContext
+
+    from operator_sre.app.tokens import Refusals
+    from operator_sre.app.wiring import App
+
+__all__ = ["Desk", "server_of"]
+
+AT_ONCE_MAX = 8
+RESOURCES_MAX = 50
+JSON = "application/json"
+INSTRUCTIONS = """\
+Operator watches systems, opens a ticket when something breaks, and repairs it through a gate.
+Here you can look at everything and propose; you cannot approve, confirm or decide anything: only
+people do, in their own terminal or browser. Begin with show_health, list_tickets or next_action.
+"""
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Desk:
+    """Answers what is asked of one home, a few questions at once."""
+
+    home: App
+    refusals: Refusals
+    marks: Marks = field(default_factory=Marks)
+    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE_MAX))
+
+    async def list_tools(
+        self, context: ServerRequestContext[Any], asked: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """Every tool, with what it could do."""
+        return types.ListToolsResult(tools=[_described(tool) for tool in TOOLS.values()])
+
+    async def call_tool(
+        self, context: ServerRequestContext[Any], asked: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """One answer; what goes wrong is told in a sentence, and nothing of our insides."""
+        tool = TOOLS.get(asked.name)
+        if tool is None:
+            there = ", ".join(TOOLS)
+            raise MCPError(types.INVALID_PARAMS, f"There is no such tool. Tools: {there}.")
+        try:
+            return self._told(await self._called(context, tool, asked.arguments))
+        except OperatorError as error:
+            return _failed(error.category, str(error), error.next_action)
+        except Exception as error:  # noqa: BLE001  a stranger hears no more than that it broke
+            log.error("a tool failed: %s: %r", asked.name, error)
+            words = "Something unexpected happened; the log of the server says what."
+            return _failed(ErrorCategory.AGENT_RUNTIME_EXCEPTION, words, NextAction.RERUN)
+
+    async def list_resources(
+        self, context: ServerRequestContext[Any], asked: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """Tickets that live, and the newest runs."""
+        from operator_sre.app.pages import page_of_runs
+        from operator_sre.app.tickets import list_tickets
+
+        live = ("open", "claimed", "watched", "escalated")
+        async with self._admitted(context, Role.VIEWER) as asking:
+            tickets = await asking(list_tickets, states=live, subject="", limit=RESOURCES_MAX)
+            runs = await asking(page_of_runs, limit=RESOURCES_MAX)
+        found = [(f"ticket://{one.id}", f"ticket {one.id}, {one.state}") for one in tickets]
+        found += [(f"run://{one.id}", f"run {one.id}, {one.state}") for one in runs]
+        return types.ListResourcesResult(
+            resources=[types.Resource(uri=uri, name=name, mime_type=JSON) for uri, name in found]
+        )
+
+    async def list_templates(
+        self, context: ServerRequestContext[Any], asked: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """How every ticket and every run is named."""
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(uri_template=uri, name=name, mime_type=JSON)
+                for uri, name in (
+                    ("ticket://{number}", "a ticket and its story"),
+                    ("run://{run_id}", "a run and all that happened in it"),
+                )
+            ]
+        )
+
+    async def read_resource(
+        self, context: ServerRequestContext[Any], asked: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """A ticket or a run, as one JSON document."""
+        uri = str(asked.uri)
+        kind, _, name = uri.partition("://")
+        try:
+            async with self._turns, self._admitted(context, Role.VIEWER) as asking:
+                document = await read_resource(asking, kind, name)
+        except OperatorError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from None
+        text = json.dumps(self._document(document), ensure_ascii=False)
+        told = types.TextResourceContents(uri=asked.uri, mime_type=JSON, text=text)
+        return types.ReadResourceResult(contents=[told])
+
+    async def _called(
+        self, context: ServerRequestContext[Any], tool: Tool, given: dict[str, Any] | None
+    ) -> Document:
+        asked = arguments.read(tool.takes, given)
+        async with self._turns, self._admitted(context, tool.role) as asking:
+            return await tool.call(asking, asked)
+
+    @asynccontextmanager
+    async def _admitted(
+        self, context: ServerRequestContext[Any], role: Role
+    ) -> AsyncIterator[Asking]:
+        """Who asks; AuthorityError when their token is not enough.
+
+        What is asked by the network is asked in the name of whoever made the token, and may no
+        more than it. By a pipe it is asked in the name of whoever started us.
+        """
+        told = context.session.client_params
+        name = told.client_info.name if told else ""
+        request = context.request
+        if request is None:
+            yield Asking(self.home, foreign_agent(name))
+            return
+        token: Token = request.scope["token"]
+        held = await asyncio.to_thread(role_in_force, self.home, token)
+        if not held.may(role):
+            source = request.client.host if request.client else "somebody"
+            await self.refusals.refused(source, "role", token=token.id)
+            raise AuthorityError(
+                f"A token of the role {held} may not do this; {role} is needed.",
+                next_step="Ask a person for another token: operator tokens create.",
+            )
+        with acting_as(token.created_by, role=held.value, refusals=self.refusals):
+            yield Asking(self.home, foreign_agent(name))
+
+    def _told(self, document: Document) -> types.CallToolResult:
+        marked = self._document(document)
+        text = json.dumps(marked, ensure_ascii=False)
+        content: list[types.ContentBlock] = [types.TextContent(text=text)]
+        return types.CallToolResult(content=content, structured_content=marked)
+
+    def _document(self, document: Document) -> Document:
+        marked = self.marks.document({"schema_version": SCHEMA_VERSION, **document})
+        return {**marked, "untrusted": self.marks.meaning}
+
+
+def server_of(desk: Desk) -> Server[dict[str, Any]]:
+    """The server of a home; nothing is listened to yet."""
+    server: Server[dict[str, Any]] = Server(
+        "operator",
+        version=__version__,
+        title="Operator",
+        instructions=f"{INSTRUCTIONS}{desk.marks.meaning}",
+        on_list_tools=desk.list_tools,
+        on_call_tool=desk.call_tool,
+        on_list_resources=desk.list_resources,
+        on_list_resource_templates=desk.list_templates,
+        on_read_resource=desk.read_resource,
+    )
+    return server
+
+
+def _described(tool: Tool) -> types.Tool:
+    hints = types.ToolAnnotations(
+        title=tool.title,
+        read_only_hint=tool.reads,
+        destructive_hint=tool.destroys,
+        idempotent_hint=tool.reads,
+        open_world_hint=tool.outside,
+    )
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.says,
+        input_schema=arguments.schema_of(tool.takes),
+        annotations=hints,
+    )
+
+
+def _failed(category: ErrorCategory, words: str, action: NextAction) -> types.CallToolResult:
+    error = {"category": category.value, "message": words, "next_action": action.value}
+    content: list[types.ContentBlock] = [types.TextContent(text=words)]
+    document = {"schema_version": SCHEMA_VERSION, "error": error}
+    return types.CallToolResult(content=content, structured_content=document, is_error=True)

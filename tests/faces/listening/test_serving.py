@@ -1,0 +1,86 @@
+"""What every listening face does alike: a taken place, TLS, names, an end that is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from operator_protocols.errors import OperatorError, UsageError
+from operator_sre.app.listening import Listener, exposure_of
+from operator_sre.faces.listening.names import is_ours, names_of
+from operator_sre.faces.listening.rating import STRANGER_BURST, STRANGER_PER_S
+from operator_sre.faces.listening.serving import address_of, bound, bounded_server, work
+
+HERE = Listener("127.0.0.1", 0)
+
+
+async def _answer(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_a_place_that_is_taken_is_told_with_the_way_out() -> None:
+    with bound(HERE) as place:
+        host, port = place.getsockname()
+        assert address_of(place) == f"{host}:{port}"
+        with pytest.raises(OperatorError, match="in use") as caught:
+            bound(Listener(host, port), options="--listen")
+    assert "--listen" in caught.value.next_step
+    if socket.has_ipv6:
+        with bound(Listener("[::1]", 0)) as place:
+            assert address_of(place).startswith("[::1]:")
+
+
+def test_a_certificate_that_is_none_is_told_before_anything_listens(tmp_path: Path) -> None:
+    nonsense = tmp_path / "nonsense.pem"
+    nonsense.write_text("nonsense")
+    listener = Listener("127.0.0.1", 0, nonsense, nonsense)
+    assert (listener.scheme, HERE.scheme) == ("https", "http")
+    with pytest.raises(UsageError, match="cannot be used"):
+        bounded_server(_answer, listener, connections_max=1)
+
+
+def test_an_address_is_ours_and_a_name_only_when_we_were_told() -> None:
+    names = names_of(["Ops.Example"])
+    for place in ("localhost", "ops.example:80", "OPS.EXAMPLE.", "10.0.0.1:1", "[::1]:1"):
+        assert is_ours(place, names), place
+    for place in ("", "evil.example", "ops.example.evil", "[::1", "127.0.0.1.evil:80"):
+        assert not is_ours(place, names), place
+    assert STRANGER_PER_S < STRANGER_BURST
+
+
+def test_a_yes_to_one_face_opens_no_other() -> None:
+    listener = Listener("10.0.0.1", 1, insecure=True)
+    api, minds = exposure_of(listener), exposure_of(listener, "the MCP server")
+    assert api is not None
+    assert minds is not None
+    assert api.change != minds.change
+
+
+@pytest.mark.asyncio
+async def test_it_serves_until_what_is_beside_it_ends_and_tells_why() -> None:
+    stop = asyncio.Event()
+
+    async def beside() -> None:
+        await stop.wait()
+        raise OperatorError("It broke.")
+
+    heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    with bound(HERE) as place:
+        server = bounded_server(_answer, HERE, connections_max=5)
+        working = asyncio.ensure_future(
+            work(server, place, beside(), ready=lambda: heard.set_result(None))
+        )
+        await asyncio.wait_for(heard, 30)
+        async with httpx2.AsyncClient(timeout=30) as client:
+            assert (await client.get(f"http://{address_of(place)}/")).status_code == 204
+        assert not working.done()
+        stop.set()
+        with pytest.raises(OperatorError, match="It broke"):
+            await asyncio.wait_for(working, 30)
+    assert server.should_exit
