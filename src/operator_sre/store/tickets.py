@@ -8,6 +8,8 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from operator_protocols.domain.category import ErrorCategory
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.health import Severity
@@ -212,7 +214,7 @@ def _tickets(query: Query, sql: str, values: Sequence[object]) -> list[Ticket]:
 # Violations by their text: the same thousands are asked for at every look, and never change.
 _violations: dict[str, Violation] = {}
 VIOLATIONS_KEPT = 20_000
-_SEVERITIES = {severity.value: severity for severity in Severity}
+_DECODER = msgspec.json.Decoder(list[Violation])
 
 
 def _read(bodies: Sequence[str]) -> Mapping[str, Violation]:
@@ -220,7 +222,7 @@ def _read(bodies: Sequence[str]) -> Mapping[str, Violation]:
     known = {body: found for body in bodies if (found := _violations.get(body)) is not None}
     new = [body for body in dict.fromkeys(bodies) if body not in known]
     if new:
-        read = [_violation(one) for one in json.loads(f"[{','.join(new)}]")]
+        read = _decoded(f"[{','.join(new)}]")
         if len(_violations) > VIOLATIONS_KEPT:
             _violations.clear()
         added = dict(zip(new, read, strict=True))
@@ -229,15 +231,11 @@ def _read(bodies: Sequence[str]) -> Mapping[str, Violation]:
     return known
 
 
-def _violation(told: Mapping[str, Any]) -> Violation:
-    return Violation(
-        subject=told["subject"],
-        invariant=told["invariant"],
-        target=told["target"],
-        severity=_SEVERITIES[told["severity"]],
-        detail=told["detail"],
-        since=datetime.fromisoformat(told["since"]),
-    )
+def _decoded(text: str) -> list[Violation]:
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return from_json(list[Violation], json.loads(text))  # it knows lone surrogates
 
 
 def _ticket(row: Sequence[Any], violations: Sequence[Violation]) -> Ticket:
