@@ -12,13 +12,13 @@ from operator_protocols.domain.action import TIMEOUT_S_MAX, Argument, Outcome
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import ToolSource
 from operator_protocols.domain.verdict import Risk
-from operator_protocols.ports import Tool
+from operator_protocols.ports import Preparing, Tool
 from operator_sre.clock import SystemClock
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.tools.files import Rights
 from operator_sre.executor.tools.parameters import Invalid, validate
-from operator_sre.executor.tools.registry import Preparing, Registry
+from operator_sre.executor.tools.registry import Registry
 from operator_sre.executor.tools.standard import standard_tools
 from operator_sre.lab.rig import Rig
 from operator_sre.lab.tools import rig_tools

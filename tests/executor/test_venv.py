@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import venv
 from dataclasses import replace
@@ -18,6 +19,7 @@ from operator_sre.executor.transports.local import ENVIRONMENT, LocalShell
 from operator_sre.executor.venv import (
     active_venv,
     found_venv,
+    not_ours,
     shadowed_by,
     warning_for,
     with_venv,
@@ -73,12 +75,59 @@ async def test_any_other_folder_is_none(tmp_path: Path) -> None:
 
 def test_only_in_this_form_is_it_safe() -> None:
     inside = replace(Action.shell("pip list"), venv="/srv/app/.venv")
-    assert judge(inside, Policy()).level is Level.SAFE
-    assert judge(replace(inside, venv="/tmp/x"), Policy()).level is Level.REVIEW
-    assert judge(replace(inside, venv="/srv/../.venv"), Policy()).level is Level.REVIEW
+    assert judge(inside, Policy(), person=True).level is Level.SAFE
+    for other in ("/tmp/x", "/srv/../.venv"):
+        named = replace(inside, venv=other)
+        assert judge(named, Policy(), person=True).level is Level.REVIEW
+        assert judge(named, Policy()).level is Level.REVIEW
     assert inside.digest != Action.shell("pip list").digest
     for line in ("source .venv/bin/activate", ". .venv/bin/activate && pip list"):
         assert judge(Action.shell(line), Policy()).level is Level.REVIEW
+
+
+@every("line", ["pip list", "jq . /srv/app/a.json", "kubectl get pods", "uptime", "true"])
+def test_an_agent_runs_no_program_of_an_environment_by_itself(line: str) -> None:
+    inside = replace(Action.shell(line), venv="/srv/app/.venv")
+    verdict = judge(inside, Policy())
+    assert (verdict.level, [one.id for one in verdict.rules]) == (Level.REVIEW, ["venv"])
+    assert judge(Action.shell(line), Policy()).level is Level.SAFE
+    assert judge(inside, Policy(), person=True).level is Level.SAFE
+
+
+@pytest.mark.asyncio
+async def test_one_that_others_may_change_is_not_used(made: Path, tmp_path: Path) -> None:
+    assert not_ours(str(made)) == ""
+    program = made / "bin" / "helpful"
+    program.write_text("#!/bin/sh\necho helped\n")
+    program.chmod(0o755)
+    assert (await run("helpful", made, tmp_path))[2] == "helped\n"
+    for path in (program, made / "bin", made / "pyvenv.cfg", made, made / "lib", made.parent):
+        before = path.stat().st_mode
+        path.chmod(before | 0o002)
+        outcome, _, out, error = await run("helpful", made, tmp_path)
+        path.chmod(before)
+        assert (outcome, out) == (Outcome.REFUSED, ""), path
+        assert error == f"Other users may write to {path}."
+    assert not_ours(str(made)) == ""
+    (made / "bin" / "gone").symlink_to(tmp_path / "nowhere")
+    assert "can be looked at" in not_ours(str(made))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_one_of_another_user_is_not_used(made: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "tool"
+    theirs.write_text("#!/bin/sh\n")
+    theirs.chmod(0o755)
+    (made / "bin" / "tool").symlink_to(theirs)
+    assert not_ours(str(made)) == ""
+    for path in (theirs, made / "bin", made):
+        os.chown(path, 12_345, -1)
+        assert not_ours(str(made)) == f"{path} belongs to another user."
+        os.chown(path, 0, -1)
+    made.chmod(0o775)
+    assert not_ours(str(made)) == "", "the group of root is the system's"
+    os.chown(made, 0, 12_345)
+    assert "may write" in not_ours(str(made))
 
 
 def test_one_is_active_by_its_variable_or_as_that_of_this_python() -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
-__all__ = ["active_venv", "found_venv", "shadowed_by", "warning_for", "with_venv"]
+__all__ = ["active_venv", "found_venv", "not_ours", "shadowed_by", "warning_for", "with_venv"]
 
 # What a virtual environment is there for; anything else with the name of a program of the system
 # would run in its place.
 _ITS_OWN = re.compile(r"(?:python|pip|pydoc|idle|2to3|easy_install|wheel)[0-9.]*(?:-config)?")
 NAMES = (".venv", "venv", "env", "virtualenv")
 FOLDERS_MAX = 32
+PROGRAMS_MAX = 5000
 COMMAND_CHARACTERS_MAX = 16_384
 _ROOT_MARKS = (".git", ".hg")
 
@@ -57,10 +61,66 @@ def with_venv(environment: Mapping[str, str], venv: str) -> dict[str, str]:
     return {**environment, "VIRTUAL_ENV": venv, "PATH": f"{venv}/bin:{environment['PATH']}"}
 
 
+def not_ours(venv: str) -> str:
+    """Why what lies in it is not to be run: somebody else may have put it there; else nothing.
+
+    All of it, and every folder above it, has to be ours or the system's and closed to others.
+    """
+    folder = Path(venv)
+    try:
+        real = folder.resolve(strict=True)
+        libraries = [*real.glob("lib/*"), *real.glob("lib/*/site-packages")]
+        inside = [real / "pyvenv.cfg", real / "bin", real / "lib", *libraries[:FOLDERS_MAX]]
+        programs = list(islice((real / "bin").iterdir(), PROGRAMS_MAX + 1))
+        if len(programs) > PROGRAMS_MAX:
+            return f"{venv} has more than {PROGRAMS_MAX} programs."
+        for path in (real, *inside, *programs):
+            if why := _open_to_others(path):
+                return why
+        for path in real.parents:
+            if why := _open_to_others(path, above=True):
+                return why
+    except (OSError, RuntimeError):  # a link that leads nowhere, or around in a circle
+        return f"{venv} is no virtual environment that can be looked at."
+    return ""
+
+
+def _open_to_others(path: Path, *, above: bool = False) -> str:
+    """Why others may change what a path leads to, or what may be put in its place."""
+    for file in dict.fromkeys((path, path.resolve(strict=True))):
+        found = file.lstat()
+        if found.st_uid not in (0, os.geteuid()):
+            return f"{file} belongs to another user."
+        if stat.S_ISLNK(found.st_mode):
+            continue  # everybody may write to a link, which changes nothing
+        shared = above and found.st_mode & stat.S_ISVTX  # nobody moves there what is another's
+        if not shared and _writable_by_others(found):
+            return f"Other users may write to {file}."
+    return ""
+
+
+def _writable_by_others(found: os.stat_result) -> bool:
+    if found.st_mode & stat.S_IWOTH:
+        return True
+    return bool(found.st_mode & stat.S_IWGRP) and found.st_gid != 0 and not _alone(found)
+
+
+def _alone(found: os.stat_result) -> bool:
+    """Whether the group of a file is its owner's own, as many systems give everybody one."""
+    import grp
+    import pwd
+
+    try:
+        group, owner = grp.getgrgid(found.st_gid), pwd.getpwuid(found.st_uid).pw_name
+    except KeyError:
+        return False
+    return group.gr_name == owner and not set(group.gr_mem) - {owner}
+
+
 def shadowed_by(venv: str, path: str) -> str:
     """Why it must not be used: it is none, or hides a program of the system; else nothing."""
     folder = Path(venv)
-    if not (folder / "pyvenv.cfg").is_file():
+    if not (folder / "pyvenv.cfg").is_file() or not (folder / "bin").is_dir():
         return f"{venv} is no virtual environment."
     mine = {file.name for file in (folder / "bin").iterdir() if not _ITS_OWN.fullmatch(file.name)}
     for place in path.split(":"):

@@ -9,9 +9,9 @@ import pytest
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.target import Target
-from operator_protocols.domain.tool import ToolState
+from operator_protocols.domain.tool import Prepared, ToolState
 from operator_protocols.errors import ConfigError, NotFoundError
-from operator_protocols.ports import Tool
+from operator_protocols.ports import Preparing, Tool
 from operator_sre.clock import SystemClock
 from operator_sre.executor.tools.general import LogMessage, Wait
 from operator_sre.executor.tools.host import KillProcess
@@ -19,8 +19,6 @@ from operator_sre.executor.tools.parameters import Invalid, Validated
 from operator_sre.executor.tools.port import CheckPort
 from operator_sre.executor.tools.registry import (
     Known,
-    Prepared,
-    Preparing,
     Registry,
     inferred,
     known_from,

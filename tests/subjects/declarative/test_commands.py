@@ -14,19 +14,18 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import ToolSource
 from operator_protocols.domain.verdict import Level, Risk
-from operator_protocols.ports import Job, Shell, Tool
+from operator_protocols.ports import Job, Preparing, Shell, Tool
 from operator_sre.executor.docker import Address
 from operator_sre.executor.docker import Engine as Client
 from operator_sre.executor.execute import Recovering
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.tools.parameters import Invalid
-from operator_sre.executor.tools.registry import Preparing, Registry
+from operator_sre.executor.tools.registry import Registry
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.executor.transports.shells import Remotes, Shells
 from operator_sre.executor.transports.ssh import SshSettings
 from operator_sre.subjects.declarative.commands import Command, Placing
-from operator_sre.subjects.declarative.levers import Preparation
 from tests.engines.dockerd import Engine, docker_engine
 from tests.executor.jobs import new_job
 from tests.executor.transports.sshd import Sshd, serving_ssh
@@ -254,7 +253,6 @@ async def test_a_lever_that_the_gate_blocks_is_never_asked_about(tmp_path: Path)
     assert "never runs" in found.sentence
     fine = await registry.proposed(Action("stop", {"target": "web-1"}, target="web-1"))
     assert isinstance(fine, Action)
-    assert Preparation().flaws == ()
 
 
 async def test_what_became_of_a_lever_can_be_asked_later(tmp_path: Path, shell: Shell) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from operator_protocols.domain.action import TIMEOUT_S, Argument
 from operator_protocols.domain.verdict import Risk
 
-__all__ = ["Parameter", "ParameterType", "ToolSource", "ToolSpec", "ToolState"]
+__all__ = ["Parameter", "ParameterType", "Prepared", "ToolSource", "ToolSpec", "ToolState"]
 
 
 class ParameterType(StrEnum):
@@ -88,3 +89,16 @@ class ToolSpec:
     def parameter(self, name: str) -> Parameter | None:
         """One of its parameters by name."""
         return next((one for one in self.parameters if one.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a tool adds to a call that is proposed: arguments it looked up, and what to expect.
+
+    `flaws` are why nobody needs to be asked about it, `category` what kind of failure that is.
+    """
+
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    expected: str = ""
+    flaws: tuple[str, ...] = ()
+    category: str = ""

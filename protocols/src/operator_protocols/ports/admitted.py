@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from operator_protocols.domain.entry import Actor
-from operator_protocols.domain.token import Reply, Token
+if TYPE_CHECKING:
+    from operator_protocols.domain.entry import Actor
+    from operator_protocols.domain.token import Reply, Token
 
 __all__ = ["Replies", "Tokens"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from operator_protocols.domain.target import Process, Target
+if TYPE_CHECKING:
+    from operator_protocols.domain.target import Process, Target
 
 __all__ = [
     "Abilities",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from operator_protocols.domain.confirmation import Confirmation, ConfirmationState
-from operator_protocols.domain.entry import Actor, Draft
-from operator_protocols.domain.ticket import Move
+if TYPE_CHECKING:
+    from operator_protocols.domain.confirmation import Confirmation, ConfirmationState
+    from operator_protocols.domain.entry import Actor, Draft
+    from operator_protocols.domain.ticket import Move
 
 __all__ = ["Confirmations"]
 

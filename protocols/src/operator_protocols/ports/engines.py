@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from operator_protocols.domain.ticket import Ticket
-from operator_protocols.domain.worker import Worker
+if TYPE_CHECKING:
+    from operator_protocols.domain.ticket import Ticket
+    from operator_protocols.domain.worker import Worker
 
 __all__ = ["Backlog", "Engine", "Workers"]
 

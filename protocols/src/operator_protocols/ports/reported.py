@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from operator_protocols.domain.alert import Alert, AlertChange
-from operator_protocols.domain.cursor import Cursor
+if TYPE_CHECKING:
+    from operator_protocols.domain.alert import Alert, AlertChange
+    from operator_protocols.domain.cursor import Cursor
 
 __all__ = ["Alerts", "Cursors"]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from operator_protocols.domain.entry import Actor, Entry
-from operator_protocols.domain.workflow import StepNote, WorkflowRecord, WorkflowState
+if TYPE_CHECKING:
+    from operator_protocols.domain.entry import Actor, Entry
+    from operator_protocols.domain.workflow import StepNote, WorkflowRecord, WorkflowState
 
 __all__ = ["WorkflowClaims", "Workflows"]
 

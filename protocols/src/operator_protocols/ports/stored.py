@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from operator_protocols.domain.action import Result
-from operator_protocols.domain.checkpoint import Checkpoint
-from operator_protocols.domain.command import Attempt, Command, CommandFilter
-from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
-from operator_protocols.domain.limits import Change, Limits, Usage
-from operator_protocols.domain.mode import SubjectMode
-from operator_protocols.domain.observation import Violation
-from operator_protocols.domain.pattern import Pattern, PatternNote
-from operator_protocols.domain.permit import Approval, ApprovalState, Permit
-from operator_protocols.domain.query import Query
-from operator_protocols.domain.run import RunRecord
-from operator_protocols.domain.session import Deed, SessionRecord
-from operator_protocols.domain.standing import StandingRule
-from operator_protocols.domain.switch import SwitchState
-from operator_protocols.domain.target import Doer, Process
-from operator_protocols.domain.ticket import Move, Ticket, TicketState
-from operator_protocols.domain.verdict import Mode
+if TYPE_CHECKING:
+    from operator_protocols.domain.action import Result
+    from operator_protocols.domain.checkpoint import Checkpoint
+    from operator_protocols.domain.command import Attempt, Command, CommandFilter
+    from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
+    from operator_protocols.domain.limits import Change, Limits, Usage
+    from operator_protocols.domain.mode import SubjectMode
+    from operator_protocols.domain.observation import Violation
+    from operator_protocols.domain.pattern import Pattern, PatternNote
+    from operator_protocols.domain.permit import Approval, ApprovalState, Permit
+    from operator_protocols.domain.query import Query
+    from operator_protocols.domain.run import RunRecord
+    from operator_protocols.domain.session import Deed, SessionRecord
+    from operator_protocols.domain.standing import StandingRule
+    from operator_protocols.domain.switch import SwitchState
+    from operator_protocols.domain.target import Doer, Process
+    from operator_protocols.domain.ticket import Move, Ticket, TicketState
+    from operator_protocols.domain.verdict import Mode
 
 __all__ = [
     "Approvals",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Observation
-from operator_protocols.domain.silence import Silence
-from operator_protocols.domain.watcher import Watcher
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.observation import Observation
+    from operator_protocols.domain.silence import Silence
+    from operator_protocols.domain.watcher import Watcher
 
 __all__ = [
     "BREAKS_KEPT",

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from operator_protocols.domain.action import TIMEOUT_S, Action, Argument, Result
-from operator_protocols.domain.cause import Cause
-from operator_protocols.domain.entry import Actor
-from operator_protocols.domain.health import Severity
-from operator_protocols.domain.observation import Finding, Observation
-from operator_protocols.domain.permit import Approval
-from operator_protocols.domain.rig import RigSpec
-from operator_protocols.domain.run import Answer, Ask
-from operator_protocols.domain.target import Process, Target
-from operator_protocols.domain.tool import ToolSpec
-from operator_protocols.domain.verdict import Verdict
 from operator_protocols.errors import ObservationError
-from operator_protocols.ports.breaking import Fault, Kill
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.cause import Cause
+    from operator_protocols.domain.entry import Actor
+    from operator_protocols.domain.health import Severity
+    from operator_protocols.domain.observation import Finding, Observation
+    from operator_protocols.domain.permit import Approval
+    from operator_protocols.domain.rig import RigSpec
+    from operator_protocols.domain.run import Answer, Ask
+    from operator_protocols.domain.target import Process, Target
+    from operator_protocols.domain.tool import Prepared, ToolSpec
+    from operator_protocols.domain.verdict import Verdict
+    from operator_protocols.ports.breaking import Fault, Kill
 
 __all__ = [
     "CapabilityChecker",
@@ -30,6 +32,7 @@ __all__ = [
     "Noted",
     "PermissionChecker",
     "Plugin",
+    "Preparing",
     "Sealer",
     "Shell",
     "Signer",
@@ -140,6 +143,18 @@ class Tool(Protocol):
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Do it. A failure is a Result."""
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A tool that looks at the world when it is proposed, so that people see what it will do.
+
+    What it adds is bound by the permit: at the call, the world has to be the same.
+    """
+
+    async def prepare(self, arguments: Mapping[str, Argument]) -> Prepared:
+        """What is to be added. The arguments may make no sense yet; it changes nothing."""
         ...
 
 

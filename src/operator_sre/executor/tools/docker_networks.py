@@ -8,7 +8,7 @@ from dataclasses import replace
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.observation import Value
-from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
+from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
 from operator_sre.executor.docker.answers import Attached, Container, Network
@@ -24,7 +24,6 @@ from operator_sre.executor.tools.docker_tool import (
     is_name,
 )
 from operator_sre.executor.tools.parameters import Validated
-from operator_sre.executor.tools.registry import Prepared
 
 __all__ = ["NetworkConnect", "NetworkDisconnect"]
 

@@ -14,12 +14,11 @@ from weakref import WeakValueDictionary
 from operator_protocols.domain.action import Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.observation import Value
-from operator_protocols.domain.tool import Parameter, ToolSpec
+from operator_protocols.domain.tool import Parameter, Prepared, ToolSpec
 from operator_protocols.ports import Job
 from operator_sre.executor.docker.answers import Container
 from operator_sre.executor.docker.engine import Answer, Engine, EngineError
 from operator_sre.executor.tools.parameters import Validated, checked
-from operator_sre.executor.tools.registry import Prepared
 
 __all__ = [
     "CONTAINER",

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.observation import Value
-from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
+from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
 from operator_sre.executor.tools.parameters import Validated, checked
-from operator_sre.executor.tools.registry import Prepared
 from operator_sre.executor.tools.replacing import (
     FILE_BYTES_MAX,
     Kept,

@@ -14,12 +14,11 @@ from pathlib import Path
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.target import Process
-from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
+from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job, Tool
 from operator_sre.executor.programs import Program, Programs
 from operator_sre.executor.tools.parameters import Validated, checked
-from operator_sre.executor.tools.registry import Prepared
 from operator_sre.executor.transports.local import ENVIRONMENT
 from operator_sre.processes.identity import alive, process_of, row_of, same
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
 
 from operator_protocols.domain.action import SHELL, SHELL_S, Action, Argument, Outcome, Result
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.ticket import Ticket
-from operator_protocols.domain.tool import ToolSpec, ToolState
+from operator_protocols.domain.tool import Prepared, ToolSpec, ToolState
 from operator_protocols.errors import ConfigError, NotFoundError
-from operator_protocols.ports import Tool
+from operator_protocols.ports import Preparing, Tool
 from operator_sre.executor.tools.parameters import Invalid, Validated, checked, near, validate
 
 __all__ = [
     "Known",
-    "Prepared",
-    "Preparing",
     "Registry",
     "inferred",
     "known_from",
@@ -41,31 +38,6 @@ class Known:
         """The one value that is possible; "" where there is none, or a choice."""
         found = self.values.get(what, ())
         return found[0] if len(found) == 1 else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What a tool adds to a call that is proposed: arguments it looked up, and what to expect.
-
-    `flaws` are why nobody needs to be asked about it, `category` what kind of failure that is.
-    """
-
-    arguments: Mapping[str, Argument] = field(default_factory=dict)
-    expected: str = ""
-    flaws: tuple[str, ...] = ()
-    category: str = ""
-
-
-@runtime_checkable
-class Preparing(Protocol):
-    """A tool that looks at the world when it is proposed, so that people see what it will do.
-
-    What it adds is bound by the permit: at the call, the world has to be the same.
-    """
-
-    async def prepare(self, arguments: Mapping[str, Argument]) -> Prepared:
-        """What is to be added. The arguments may make no sense yet; it changes nothing."""
-        ...
 
 
 class Registry:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 
 from operator_protocols.domain.action import Argument, Outcome, Result
 from operator_protocols.domain.category import ErrorCategory, FailureCategory
-from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
+from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
 from operator_sre.executor.sandbox import Language, Limits, Sandbox, Script
 from operator_sre.executor.sandbox.box import TIMEOUT_S, TIMEOUT_S_MAX
 from operator_sre.executor.scripts import Flaw, Layer, Validation
 from operator_sre.executor.tools.parameters import checked
-from operator_sre.executor.tools.registry import Prepared
 
 __all__ = ["ExecuteScript"]
 

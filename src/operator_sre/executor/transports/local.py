@@ -11,7 +11,7 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Job
 from operator_sre.executor.programs import Program, Programs
-from operator_sre.executor.venv import shadowed_by, with_venv
+from operator_sre.executor.venv import not_ours, shadowed_by, with_venv
 
 __all__ = ["ENVIRONMENT", "SHELL", "LocalShell"]
 
@@ -57,6 +57,10 @@ def _nothing(action: Action) -> Mapping[str, str]:
     return {}
 
 
+def _why_not_in(venv: str) -> str:
+    return shadowed_by(venv, ENVIRONMENT["PATH"]) or not_ours(venv)
+
+
 class LocalShell:
     """Runs one command line with a shell, or one program without, on this machine.
 
@@ -71,7 +75,7 @@ class LocalShell:
 
     async def run(self, action: Action, job: Job) -> Result:
         """Run it within its limits; never raises for what the command does."""
-        if action.venv and (why := shadowed_by(action.venv, ENVIRONMENT["PATH"])):
+        if action.venv and (why := _why_not_in(action.venv)):
             return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.PERMISSION)
         env = with_venv(ENVIRONMENT, action.venv) if action.venv else dict(ENVIRONMENT)
         env |= {name: os.environ[name] for name in action.passes if name in os.environ}

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
-from operator_protocols.domain.tool import Parameter, ParameterType, ToolSource, ToolSpec
+from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, ToolSource, ToolSpec
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Job, SubjectSettings
 from operator_sre.subjects.declarative.commands import UNREACHABLE, placed, refusal
 from operator_sre.subjects.declarative.description import Lever, speaks_of
 
-__all__ = ["LeverTool", "Preparation", "spec_of"]
+__all__ = ["LeverTool", "spec_of"]
 
 VALUE_CHARACTERS_MAX = 200
 WRONG = 2
@@ -43,16 +43,6 @@ def spec_of(lever: Lever) -> ToolSpec:
         timeout_s=lever.timeout_s,
         ends=lever.ends,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Preparation:
-    """What is added to a call that is proposed; `flaws` are why nobody needs to be asked."""
-
-    arguments: Mapping[str, Argument] = field(default_factory=dict)
-    expected: str = ""
-    flaws: tuple[str, ...] = ()
-    category: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +78,14 @@ class LeverTool:
             return replace(result, stdout=f"{self.lever.name} ran at {action.target}")
         return result
 
-    async def prepare(self, arguments: Mapping[str, Argument]) -> Preparation:
+    async def prepare(self, arguments: Mapping[str, Argument]) -> Prepared:
         """What speaks against it before anybody is asked: that its command never runs."""
         try:
             action = self._action(arguments)
         except _Unfit as error:
-            return Preparation(flaws=(str(error),))
+            return Prepared(flaws=(str(error),))
         why = refusal(action, self.settings, reviewed=True)
-        return Preparation(flaws=(f"{why.rstrip('.')}.",) if why else ())
+        return Prepared(flaws=(f"{why.rstrip('.')}.",) if why else ())
 
     async def recover(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """What became of a call whose operator is gone; it starts nothing."""
