@@ -23,6 +23,7 @@ from operator_sre.store.entries import StoredEntries
 from operator_sre.store.index_process import IndexProcess
 from operator_sre.store.indexing import Indexer
 from operator_sre.store.intents import StoredIntents
+from operator_sre.store.leases import StoredLeases
 from operator_sre.store.lull import Lull
 from operator_sre.store.modes import StoredModes
 from operator_sre.store.patterns import StoredPatterns
@@ -44,7 +45,7 @@ from operator_sre.store.telemetry import (
 )
 from operator_sre.store.textindex import TEXT_INDEXES
 from operator_sre.store.ticket_moves import StoredTicketMoves
-from operator_sre.store.tickets import StoredLeases, StoredTickets
+from operator_sre.store.tickets import StoredTickets
 from operator_sre.store.tokens import StoredReplies, StoredTokens
 from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules
 from operator_sre.store.workers import StoredBacklog, StoredWorkers

@@ -9,7 +9,8 @@ from operator_protocols.domain.ticket import Move, MoveKind, Ticket, TicketState
 from operator_protocols.errors import ConflictError, NotFoundError
 from operator_sre.chain import entry_from
 from operator_sre.store.approvals import withdraw_requests
-from operator_sre.store.tickets import drop_lease, find_ticket, is_unfinished
+from operator_sre.store.leases import drop_lease, is_unfinished
+from operator_sre.store.tickets import find_ticket
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
 

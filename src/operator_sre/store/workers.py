@@ -10,8 +10,8 @@ from operator_protocols.domain.worker import Worker
 from operator_protocols.ports import Clock
 from operator_sre.codec import from_json, to_json
 from operator_sre.store.database import plain
+from operator_sre.store.leases import claimable
 from operator_sre.store.reader import Reader
-from operator_sre.store.tickets import claimable
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
 
