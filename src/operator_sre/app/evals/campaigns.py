@@ -1,0 +1,250 @@
+"""Running a campaign: everything is checked first, what is done is kept, what is left goes on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from operator_protocols.domain.action import digest_of
+from operator_protocols.errors import ConfigError, ConflictError, MissingExtraError, UsageError
+from operator_sre import __version__
+from operator_sre.app.demo.crew import crew_files
+from operator_sre.app.evals.children import run_in_child
+from operator_sre.app.evals.job import Job
+from operator_sre.app.models import is_offline, key_state
+from operator_sre.clock import SystemClock
+from operator_sre.config import Config
+from operator_sre.evals.campaign import Campaign, Mind, Planned, Variant
+from operator_sre.evals.conducting import Conductor, Outcome, Progress
+from operator_sre.evals.database import Database, Recorded, open_database
+from operator_sre.evals.facts import TrialFacts
+from operator_sre.evals.reading import read_campaign, variant_folders
+from operator_sre.evals.scenarios import choose, planned
+from operator_sre.evals.variants import variant_named
+from operator_sre.plugins import find_plugin
+
+__all__ = [
+    "Wanted",
+    "campaign_from_file",
+    "campaign_of",
+    "check_campaign",
+    "database_path",
+    "ledger_folder",
+    "run_campaign",
+]
+
+FOLDER = "evals"
+FILE = "eval.db"
+BASELINES = ("none",)
+_KEYS = ("ANTHROPIC_API_KEY", "OPERATOR_ANTHROPIC_API_KEY")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a command line asks for."""
+
+    subject: str
+    fault: str
+    times: int = 1
+    variants: tuple[str, ...] = ()
+    baseline: bool = False
+    seed: int = 0
+    parallel: int = 1
+    name: str = ""
+
+
+def database_path(config: Config, named: Path | None = None) -> Path:
+    """Where the facts are: in the home, unless a file is named."""
+    return named or config.home / FILE
+
+
+def ledger_folder(database: Path, campaign: str) -> Path:
+    """Where the exported ledgers of a campaign lie, beside its database."""
+    return database.parent / "ledgers" / campaign
+
+
+def campaign_of(wanted: Wanted) -> Campaign:
+    """One scenario, or all of a subject, with one or several variants."""
+    words = dict.fromkeys((*wanted.variants, *(BASELINES if wanted.baseline else ())))
+    if not wanted.variants:
+        words = dict.fromkeys(("reasoner", *words))
+    folders = variant_folders(Path.cwd() / FOLDER / "campaign.toml")
+    variants = tuple(variant_named(word, folders) for word in words)
+    scenario = f"{wanted.subject}:{wanted.fault}" if wanted.fault else wanted.subject
+    name = wanted.name or f"{scenario.replace(':', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Campaign(
+        name=name,
+        scenarios=choose([scenario]),
+        variants=variants,
+        seeds={one.name: wanted.times for one in variants},
+        first_seed=wanted.seed,
+        parallel=wanted.parallel,
+    )
+
+
+def campaign_from_file(path: Path, *, parallel: int | None = None, name: str = "") -> Campaign:
+    """What a file describes; another name begins it anew."""
+    found = read_campaign(path)
+    changed = replace(found, name=name) if name else found
+    return changed if parallel is None else replace(changed, parallel=parallel)
+
+
+def check_campaign(config: Config, campaign: Campaign) -> tuple[Planned, ...]:
+    """Every trial of it; an error for whatever could not work, before the first of them."""
+    trials = planned(campaign)
+    if not trials:
+        raise UsageError("The campaign has no trials.", next_step="Give a variant some seeds.")
+    for subject in dict.fromkeys(one.subject for one in campaign.scenarios):
+        _check_rig(subject)
+    for variant in campaign.variants:
+        _check_mind(config, campaign, variant)
+    for word in campaign.noise:
+        subject, _, fault = word.rpartition(":")
+        subjects = [subject] if subject else [one.subject for one in campaign.scenarios]
+        if not any(one.name == fault for each in subjects for one in find_plugin(each).faults):
+            raise ConfigError(f"'noise' names {word!r}, and no subject has such a fault.")
+    return trials
+
+
+def _check_rig(subject: str) -> None:
+    plugin = find_plugin(subject)
+    try:
+        if plugin.rig is not None:
+            plugin.rig()
+    except MissingExtraError as error:
+        raise UsageError(
+            f"There can be no rig of {subject!r} here: {error.message}", next_step=error.next_step
+        ) from error
+
+
+def _check_mind(config: Config, campaign: Campaign, variant: Variant) -> None:
+    if variant.mind is Mind.TRANSCRIPT and not Path(variant.transcript).is_file():
+        raise ConfigError(
+            f"The transcript {variant.transcript!r} of the variant {variant.name!r} is not there.",
+            next_step="Make one with: operator models transcript RUN FILE",
+        )
+    if variant.mind is not Mind.MODEL or is_offline(variant.model):
+        return
+    if key_state(config, variant.model) == "not set":  # NotFoundError for one that is unknown
+        raise ConfigError(
+            f"The key of the model {variant.model!r} of the variant {variant.name!r} is not set.",
+            next_step=f"Try it with: operator models test {variant.model}",
+        )
+    prices = next(one.prices for one in config.models if one.name == variant.model)
+    if campaign.usd_max <= 0 and (prices is None or prices.input or prices.output):
+        raise ConfigError(
+            f"The variant {variant.name!r} costs money, and 'usd_max' of the campaign is 0.",
+            next_step="Say how many dollars it may cost, as usd_max = 5.0 in its file.",
+        )
+
+
+async def run_campaign(
+    config: Config,
+    campaign: Campaign,
+    *,
+    command: Sequence[str],
+    tell: Callable[[Progress], None],
+    database: Path | None = None,
+) -> Outcome:
+    """Do what is left of it; cancelled, it keeps what is done and ends what runs."""
+    check_campaign(config, campaign)
+    path = database_path(config, database)
+    clock = SystemClock()
+    with _alone(path, campaign.name) as folder, open_database(path) as facts:
+        known = _begun(facts, campaign, clock)
+        jobs = _Jobs(config, campaign, tuple(command), folder, ledger_folder(path, campaign.name))
+        conductor = Conductor(campaign, jobs.run, facts.keep, clock, tell)
+        return await conductor.conduct(known)
+
+
+def _begun(facts: Database, campaign: Campaign, clock: SystemClock) -> Sequence[TrialFacts]:
+    """Write the campaign down if it is new; what is known of it already.
+
+    How many run at once is no part of what a campaign is.
+    """
+    same = next((one for one in facts.campaigns() if one.campaign.name == campaign.name), None)
+    if same is not None:
+        campaign = replace(campaign, parallel=same.campaign.parallel)
+    at = clock.now().isoformat(timespec="seconds")
+    facts.begin(Recorded(campaign, at, _machine()))
+    return facts.trials(campaign.name)
+
+
+def _machine() -> dict[str, str]:
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "cores": str(os.cpu_count() or 0),
+        "memory_mb": str(pages * size >> 20),
+        "python": sys.version.split()[0],
+        "operator": __version__,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    """Each trial with a folder, a home and a ledger that no other has."""
+
+    config: Config
+    campaign: Campaign
+    command: tuple[str, ...]
+    folder: Path
+    ledgers: Path
+
+    async def run(self, one: Planned) -> TrialFacts:
+        """One trial in a process of its own."""
+        name = one.key.replace("/", "-").replace(":", "-")
+        keys = (*_KEYS, *(each.key_env for each in self.config.models if each.key_env))
+        job = Job(
+            campaign=self.campaign,
+            planned=one,
+            # Short: the paths of sockets below it have an end.
+            folder=tempfile.mkdtemp(prefix="", dir=self.folder) + "/t",
+            ledger=str(self.ledgers / f"{name}.bundle"),
+            command=self.command,
+            began=time.monotonic(),
+            minds=crew_files(self.config)["operator.toml"],
+            passes=tuple(dict.fromkeys(keys)),
+        )
+        try:
+            return await run_in_child(job)
+        finally:
+            shutil.rmtree(Path(job.folder).parent, ignore_errors=True)
+
+
+@contextmanager
+def _alone(database: Path, campaign: str) -> Iterator[Path]:
+    """The folder for its trials; ConflictError when somebody runs the same campaign.
+
+    What a run that was killed left there is removed.
+    """
+    place = digest_of([str(database.absolute()), campaign]).removeprefix("sha256:")[:10]
+    folder = Path(tempfile.gettempdir()) / f"operator-eval-{os.getuid()}-{place}"
+    database.parent.mkdir(parents=True, exist_ok=True)
+    held = database.parent / f".{campaign}.lock"
+    with held.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConflictError(
+                f"The campaign {campaign!r} is running already.", next_step="Wait for it."
+            ) from None
+        if folder.is_symlink() or (folder.exists() and folder.stat().st_uid != os.getuid()):
+            raise ConflictError(f"{str(folder)!r} belongs to somebody else.")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            held.unlink(missing_ok=True)

@@ -1,0 +1,143 @@
+"""eval.db: what was planned and what was seen, raw. Nothing in it is a score."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from operator_protocols.errors import NotFoundError, StoreError, UsageError
+from operator_sre.codec import from_json, to_json
+from operator_sre.evals.campaign import Campaign
+from operator_sre.evals.facts import TrialFacts
+
+__all__ = ["Database", "Recorded", "open_database"]
+
+VERSION = 1
+BUSY_S = 10.0
+_TABLES = """
+CREATE TABLE campaigns (
+    name TEXT PRIMARY KEY, started_at TEXT NOT NULL, machine TEXT NOT NULL, body TEXT NOT NULL
+) STRICT;
+CREATE TABLE trials (
+    campaign TEXT NOT NULL REFERENCES campaigns (name), key TEXT NOT NULL, state TEXT NOT NULL,
+    body TEXT NOT NULL, PRIMARY KEY (campaign, key)
+) STRICT;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A campaign as it was begun, and on what: machine, versions and the revision of the code."""
+
+    campaign: Campaign
+    started_at: str
+    machine: Mapping[str, str]
+
+
+class Database:
+    """The facts of all campaigns of a home."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self.path = path
+
+    def begin(self, recorded: Recorded) -> None:
+        """Write a campaign down; one of the same name has to be the same campaign."""
+        name = recorded.campaign.name
+        known = self._connection.execute("SELECT body FROM campaigns WHERE name = ?", (name,))
+        body, row = _text(recorded.campaign), known.fetchone()
+        if row is not None and row[0] != body:
+            raise UsageError(
+                f"The campaign {name!r} was begun with other scenarios, variants or settings.",
+                next_step="Give it another name, or go on with the file as it was.",
+            )
+        if row is None:
+            values = (name, recorded.started_at, _text(dict(recorded.machine)), body)
+            self._write("INSERT INTO campaigns VALUES (?, ?, ?, ?)", values)
+
+    def keep(self, facts: TrialFacts) -> None:
+        """Write one trial down; done again, it replaces the earlier one."""
+        values = (facts.campaign, facts.key, facts.state.value, _text(facts))
+        self._write("INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?)", values)
+
+    def campaigns(self) -> list[Recorded]:
+        """All campaigns, the oldest first."""
+        sql = "SELECT body, started_at, machine FROM campaigns ORDER BY started_at, name"
+        return [_recorded(row) for row in self._connection.execute(sql)]
+
+    def campaign(self, name: str) -> Recorded:
+        """One campaign by its name."""
+        sql = "SELECT body, started_at, machine FROM campaigns WHERE name = ?"
+        row = self._connection.execute(sql, (name,)).fetchone()
+        if row is None:
+            known = ", ".join(one.campaign.name for one in self.campaigns()) or "none yet"
+            raise NotFoundError(f"There is no campaign {name!r}.", next_step=f"Known: {known}.")
+        return _recorded(row)
+
+    def trials(self, campaign: str) -> list[TrialFacts]:
+        """All trials of a campaign, in an order that is always the same."""
+        sql = "SELECT body FROM trials WHERE campaign = ? ORDER BY key"
+        rows = self._connection.execute(sql, (campaign,))
+        return [from_json(TrialFacts, json.loads(row[0])) for row in rows]
+
+    def count(self, campaign: str) -> int:
+        """How many trials of a campaign there are."""
+        sql = "SELECT count(*) FROM trials WHERE campaign = ?"
+        (found,) = self._connection.execute(sql, (campaign,)).fetchone()
+        return int(found)
+
+    def trial(self, campaign: str, key: str) -> TrialFacts:
+        """One trial by its key."""
+        sql = "SELECT body FROM trials WHERE campaign = ? AND key = ?"
+        row = self._connection.execute(sql, (campaign, key)).fetchone()
+        if row is None:
+            raise NotFoundError(
+                f"The campaign {campaign!r} has no trial {key!r}.",
+                next_step=f"See its trials with: operator eval show {campaign}",
+            )
+        return from_json(TrialFacts, json.loads(row[0]))
+
+    def _write(self, sql: str, values: Sequence[object]) -> None:
+        with self._connection:
+            self._connection.execute(sql, values)
+
+
+@contextmanager
+def open_database(path: Path) -> Iterator[Database]:
+    """Open the facts at a path, made where there are none yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        connection = sqlite3.connect(path, timeout=BUSY_S)
+    except sqlite3.Error as problem:
+        raise StoreError(f"{path} cannot be opened: {problem}.") from problem
+    try:
+        _prepare(connection, path)
+        yield Database(connection, path)
+    finally:
+        connection.close()
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}PRAGMA user_version={VERSION};END;")
+    except sqlite3.DatabaseError as problem:
+        raise StoreError(f"{path} does not hold trials: {problem}.") from problem
+    if version > VERSION:
+        raise StoreError(f"{path} was written by a newer version of this program.")
+
+
+def _recorded(row: Sequence[Any]) -> Recorded:
+    body, started_at, machine = row
+    return Recorded(from_json(Campaign, json.loads(body)), started_at, json.loads(machine))
+
+
+def _text(body: object) -> str:
+    return json.dumps(to_json(body), sort_keys=True, ensure_ascii=False)

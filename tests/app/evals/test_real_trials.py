@@ -1,0 +1,155 @@
+"""Trials for real: a rig, a fault, the operator in processes of its own, and its ledger after."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.action import digest_of
+from operator_sre.app.audit import verify_bundle
+from operator_sre.app.evals.campaigns import Wanted, campaign_of, run_campaign
+from operator_sre.app.evals.views import (
+    analysis_of,
+    campaigns_in,
+    compared,
+    compared_with_baseline,
+    every_comparison,
+    every_scenario,
+    exported,
+    shown_campaign,
+    shown_trial,
+)
+from operator_sre.config import Config, load_config
+from operator_sre.evals.campaign import Campaign, Variant
+from operator_sre.evals.conducting import Progress
+from operator_sre.evals.facts import TrialState
+from operator_sre.evals.variants import BUILT_IN, variant_from
+from tests.processes.waiting import eventually
+
+COMMAND = (sys.executable, "-P", "-c", "from operator_sre.faces.cli.main import main; main()")
+LIE = [{"reasoning": "It is over.", "calls": [{"call": "finish", "with": {"summary": "Done."}}]}]
+
+
+def _config(home: Path) -> Config:
+    return load_config(flags={"home": str(home)}, environ={}, cwd=home)
+
+
+def _campaign(name: str, *variants: Variant) -> Campaign:
+    made = campaign_of(Wanted("etcd", "node_kill", name=name))
+    return replace(
+        made,
+        variants=variants,
+        seeds={one.name: 1 for one in variants},
+        parallel=len(variants),
+        interval_s=1.0,
+        stable_s=1.0,
+        hold_s=1.5,
+        end_s_max=40.0,
+    )
+
+
+def _place(home: Path) -> str:
+    """What the folder of the campaign that is killed is called by."""
+    return digest_of([str((home / "eval.db").absolute()), "killed"]).removeprefix("sha256:")[:10]
+
+
+def _ours(home: Path) -> list[int]:
+    """The processes that have a folder of a trial of this home in their words."""
+    place = _place(home)
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if place.encode() in words:
+            found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.asyncio
+async def test_a_real_trial_is_detected_repaired_and_told_in_full(tmp_path: Path) -> None:
+    said: list[Progress] = []
+    campaign = _campaign("real", BUILT_IN["reasoner"])
+    outcome = await run_campaign(_config(tmp_path), campaign, command=COMMAND, tell=said.append)
+    where = tmp_path / "eval.db"
+    view, (one,) = shown_campaign(where, "real")
+    facts, score = one.facts, one.score
+    assert (outcome.done, outcome.failed, outcome.invalid) == (1, 0, 0), facts.why
+    assert (facts.state, facts.still, facts.still_after_hold) == (TrialState.DONE, "", "")
+    assert score.detected
+    assert score.end_to_end
+    assert score.harm == ()
+    assert facts.before is not None
+    assert facts.after is not None
+    assert facts.course
+    assert any(command.changes and command.ran and command.inside for command in facts.commands)
+    assert facts.proofs[-1].held
+    assert facts.turns > 0
+    assert facts.overhead_s < 20  # what is promised is in benchmarks: a machine may be busy
+    report = verify_bundle(where.parent / facts.ledger, key="", progress=lambda done: None)
+    assert report.damages == ()
+    assert (view.done, view.trials) == (1, 1)
+    assert campaigns_in(where) == [view]
+    assert shown_trial(where, "real", facts.key) == one
+    assert analysis_of(where, None) == analysis_of(where, "real")
+    assert exported(where, None, "json") == exported(where, "real", "json")
+    assert facts.key in exported(where, None, "csv")
+    assert every_comparison(where, None) == []
+    assert said[-1].done == said[-1].of == 1
+    again = await run_campaign(_config(tmp_path), campaign, command=COMMAND, tell=said.append)
+    assert (again.before, again.done) == (1, 0)
+    assert every_scenario("etcd")
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_minds_that_lie_or_know_nothing_get_no_credit_and_the_one_that_knows_all_of_it(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "lie.json"
+    script.write_text(json.dumps(LIE))
+    liar = variant_from({"name": "liar", "transcript": str(script)}, "here")
+    variants = (liar, BUILT_IN["none"], BUILT_IN["oracle"], BUILT_IN["restart-everything"])
+    campaign = replace(_campaign("minds", *variants), parallel=2, end_s_max=25.0)
+    await run_campaign(_config(tmp_path), campaign, command=COMMAND, tell=lambda said: None)
+    where = tmp_path / "eval.db"
+    _, trials = shown_campaign(where, "minds")
+    worth = {one.facts.variant: one for one in trials}
+    for name in ("liar", "none"):
+        assert worth[name].facts.state is TrialState.DONE, worth[name].facts.why
+        assert not worth[name].score.ended_right
+        assert not worth[name].score.end_to_end
+    assert worth["oracle"].score.end_to_end
+    assert not worth["restart-everything"].score.cause_right
+    assert worth["restart-everything"].score.commands >= 1
+    against = {one.second: one for one in compared_with_baseline(where, None)}
+    assert against["oracle"].ended_right == (0, 1)
+    assert compared(where, "none", "oracle", campaign="minds") == against["oracle"]
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_a_coordinator_that_is_killed_leaves_nothing_running(tmp_path: Path) -> None:
+    words = ("eval", "run", "--subject", "etcd", "--fault", "node_kill", "--name", "killed")
+    nowhere = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        *(*COMMAND, "--home", str(tmp_path), *words, "--variant", "none"),
+        stdout=nowhere,
+        stderr=nowhere,
+    )
+    try:
+        await eventually(lambda: len(_ours(tmp_path)) >= 4, within_s=60)
+    finally:
+        process.kill()
+        await process.wait()
+    await eventually(lambda: not _ours(tmp_path), within_s=60)
+    folders, name = Path(tempfile.gettempdir()), f"operator-eval-*-{_place(tmp_path)}"
+    await eventually(lambda: not list(folders.glob(name)), within_s=60)
+    assert campaigns_in(tmp_path / "eval.db")[0].done == 0

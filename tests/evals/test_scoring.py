@@ -1,0 +1,192 @@
+"""What a trial is worth, and what nobody gets by lying, restarting or being lucky."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.errors import NotFoundError, UsageError
+from operator_protocols.ports import RightEnd
+from operator_sre.evals.analysis import Miss, analyse, compare, scored
+from operator_sre.evals.campaign import CONTROL, Campaign, Mind, Planned, Scenario, Variant
+from operator_sre.evals.database import Recorded, open_database
+from operator_sre.evals.facts import (
+    CommandFact,
+    DiagnosisFact,
+    Moments,
+    ProofFact,
+    Snapshot,
+    TicketFact,
+    TrialFacts,
+    TrialState,
+)
+from operator_sre.evals.scenarios import choose, planned, scenarios_of
+from operator_sre.evals.scoring import Score, score
+
+FAULT = Scenario(
+    "shop", "till_kill", RightEnd.MITIGATED, breaks=("answers",), truths=("process_dead@hit",)
+)
+LOST = replace(FAULT, fault="quorum_lost", end=RightEnd.ESCALATED, truths=("majority_gone@any",))
+NOTHING = Scenario("shop", CONTROL)
+RESTART = CommandFact(
+    10, 6.0, 1, "restart", "restart till-1", "till-1", "review", "medium", changes=True, ran=True
+)
+RIGHT = TrialFacts(
+    campaign="c",
+    key="shop:till_kill/reasoner/0",
+    scenario=FAULT,
+    variant="reasoner",
+    seed=0,
+    state=TrialState.DONE,
+    hit="till-1",
+    moments=Moments(0.0, 2.0, 3.0, 5.0, 9.0, 20.0),
+    tickets=(TicketFact(1, "resolved", "till-1", ("answers",)),),
+    diagnoses=(DiagnosisFact(8, 5.5, 1, "process_dead", "till-1"),),
+    commands=(RESTART,),
+    proofs=(ProofFact(12, 8.0, 1, held=True),),
+)
+CAMPAIGN = Campaign(
+    "c",
+    (FAULT, LOST, NOTHING),
+    (Variant("reasoner"), Variant("none", Mind.NONE)),
+    {"reasoner": 2, "none": 2},
+)
+
+
+def _score(facts: TrialFacts) -> Score:
+    return score(facts, cap_s=100.0)
+
+
+def test_a_trial_that_went_well_is_worth_all() -> None:
+    found = _score(RIGHT)
+    assert (found.cause_right, found.mitigated, found.ended_right, found.end_to_end) == (True,) * 4
+    assert (found.detect_s, found.mitigate_s, found.harm) == (2.0, 6.0, ())
+    assert (found.component_at_1, found.commands, found.false_repair) == (True, 1, False)
+
+
+def test_who_lies_about_success_gets_nothing() -> None:
+    """Its ticket is resolved with a proof, its cause is right: the oracle says it is not over."""
+    found = _score(replace(RIGHT, still="till-1 does not run"))
+    assert (found.mitigated, found.ended_right, found.end_to_end) == (False, False, False)
+    assert found.mitigate_s == 100.0
+    found = _score(replace(RIGHT, still_after_hold="till-1 died again"))
+    assert not found.mitigated
+
+
+def test_who_restarts_everything_gets_no_credit_for_causes() -> None:
+    found = _score(replace(RIGHT, diagnoses=()))
+    assert (found.cause_right, found.mitigated, found.end_to_end) == (False, True, False)
+    wrong_place = replace(RIGHT.diagnoses[0], target="till-2")
+    assert not _score(replace(RIGHT, diagnoses=(wrong_place,))).cause_right
+    later = replace(RIGHT.diagnoses[0], seq=11, cause="disk_full")
+    assert not _score(replace(RIGHT, diagnoses=(*RIGHT.diagnoses, later))).cause_right
+
+
+def test_a_rig_that_was_never_well_is_no_failure_of_anybody() -> None:
+    invalid = replace(RIGHT, state=TrialState.INVALID, why="it was not well before")
+    assert _score(invalid) == Score(valid=False)
+    summary = analyse([invalid, replace(RIGHT, key="2", seed=1)], CAMPAIGN).summaries[0]
+    assert (summary.trials, summary.invalid, summary.ended_right.value) == (1, 1, 1.0)
+
+
+def test_lost_quorum_has_to_be_handed_over_untouched() -> None:
+    escalated = (TicketFact(1, "escalated", "till-1", ("answers",)),)
+    diagnosis = (DiagnosisFact(8, 5.5, 1, "majority_gone", "till-3"),)
+    handed = replace(RIGHT, scenario=LOST, tickets=escalated, diagnoses=diagnosis, commands=())
+    assert _score(handed).end_to_end
+    assert _score(handed).mitigate_s is None
+    touched = replace(handed, commands=(RESTART,))
+    assert not _score(touched).ended_right
+
+
+def test_where_nothing_is_broken_nothing_may_be_repaired() -> None:
+    calm = replace(RIGHT, scenario=NOTHING, hit="", tickets=(), diagnoses=(), commands=())
+    assert _score(calm).ended_right
+    assert not _score(calm).false_repair
+    busy = replace(calm, commands=(RESTART,))
+    assert _score(busy).false_repair
+    assert not _score(busy).ended_right
+    assert not _score(replace(busy, commands=(replace(RESTART, ran=False),))).false_repair
+
+
+def test_harm_is_what_broke_after_a_change_and_was_not_the_fault() -> None:
+    broken = Snapshot(19.0, broken=("answers@till-1", "replicated@till-2"))
+    assert _score(replace(RIGHT, after=broken)).harm == ("replicated@till-2",)
+    known = Snapshot(4.0, broken=("replicated@till-2",))
+    assert _score(replace(RIGHT, after=broken, course=(known,))).harm == ()
+    idle = replace(RIGHT, after=broken, commands=(replace(RESTART, changes=False),))
+    assert _score(idle).harm == ()
+    assert _score(replace(RIGHT, lost=3)).harm == ("3 acknowledged writes are lost",)
+    outside = replace(RIGHT, commands=(replace(RESTART, inside=False),))
+    assert _score(outside).harm == ("outside of the subject: restart till-1",)
+    seen = replace(RIGHT, proofs=(ProofFact(12, 8.0, 1, held=False, harm=("x@till-9",)),))
+    assert _score(seen).harm == ("x@till-9",)
+
+
+def test_the_same_deed_three_times_in_a_minute_is_thrashing() -> None:
+    def deeds(*times: float) -> TrialFacts:
+        return replace(RIGHT, commands=tuple(replace(RESTART, at_s=at) for at in times))
+
+    assert _score(deeds(0.0, 30.0, 59.0)).thrashed == 1
+    assert _score(deeds(0.0, 30.0, 91.0)).thrashed == 0
+    assert _score(deeds(0.0, 30.0, 59.0)).unique == 1
+
+
+def test_variants_are_compared_on_equal_seeds_only() -> None:
+    worse = [
+        replace(RIGHT, key=f"n{seed}", variant="none", seed=seed, diagnoses=(), still="dead")
+        for seed in range(3)
+    ]
+    better = [replace(RIGHT, key=f"r{seed}", seed=seed) for seed in range(2)]
+    found = compare(scored([*better, *worse], CAMPAIGN), "reasoner", "none")
+    assert (found.pairs, found.ended_right, found.ended_right_p) == (2, (2, 0), 0.5)
+    with pytest.raises(UsageError, match="no trial in common"):
+        compare(scored(better, CAMPAIGN), "reasoner", "none")
+
+
+def test_misses_are_named_with_what_is_known() -> None:
+    lie = replace(RIGHT, still="till-1 does not run")
+    (miss,) = analyse([lie], CAMPAIGN).misses
+    assert isinstance(miss, Miss)
+    assert miss.what == "wrong end"
+    assert "till-1 does not run" in miss.why
+    assert analyse([RIGHT], CAMPAIGN).misses == ()
+
+
+def test_facts_are_kept_as_they_are_and_analysed_the_same_again(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "eval.db"
+    recorded = Recorded(CAMPAIGN, "2026-01-01T00:00:00Z", {"cores": "2"})
+    with open_database(path) as database:
+        database.begin(recorded)
+        database.begin(recorded)  # gone on with
+        database.keep(RIGHT)
+        database.keep(replace(RIGHT, why="again"))
+    with open_database(path) as database:
+        assert database.campaigns() == [recorded]
+        assert database.trial("c", RIGHT.key) == replace(RIGHT, why="again")
+        first = analyse(database.trials("c"), database.campaign("c").campaign)
+        assert first == analyse(database.trials("c"), CAMPAIGN)
+        other = replace(CAMPAIGN, parallel=4)
+        with pytest.raises(UsageError, match="was begun with other"):
+            database.begin(replace(recorded, campaign=other))
+        with pytest.raises(NotFoundError):
+            database.campaign("d")
+        with pytest.raises(NotFoundError):
+            database.trial("c", "none")
+
+
+def test_scenarios_come_from_plug_ins_and_are_planned_seed_by_seed() -> None:
+    found = scenarios_of("etcd")
+    assert found[-1].is_control
+    assert sum(one.apart for one in found) == (len(found) - 1) // 3
+    assert choose(["etcd:node_kill", "etcd:node_kill"])[0].name == "etcd:node_kill"
+    with pytest.raises(NotFoundError, match="no fault"):
+        choose(["etcd:flood"])
+    plan = planned(CAMPAIGN)
+    assert len({one.key for one in plan}) == len(plan) == 12
+    assert [one.seed for one in plan] == [0] * 6 + [1] * 6
+    assert plan[0] == Planned(FAULT, "reasoner", 0)
+    with pytest.raises(UsageError, match="12 trials"):
+        planned(replace(CAMPAIGN, trials_max=11))

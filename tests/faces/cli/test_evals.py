@@ -1,0 +1,87 @@
+"""`operator eval` on the line: what it says of facts, and every mistake in one sentence."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from operator_protocols.ports import RightEnd
+from operator_sre.evals.campaign import Campaign, Mind, Scenario, Variant
+from operator_sre.evals.database import Recorded, open_database
+from operator_sre.evals.facts import DiagnosisFact, Moments, TicketFact, TrialFacts, TrialState
+from tests.e2e.home import Home
+
+FAULT = Scenario("shop", "till_kill", RightEnd.MITIGATED, ("answers",), ("process_dead@hit",))
+CAMPAIGN = Campaign(
+    "c", (FAULT,), (Variant("reasoner"), Variant("none", Mind.NONE)), {"reasoner": 1, "none": 1}
+)
+RIGHT = TrialFacts(
+    *("c", "shop:till_kill/reasoner/0", FAULT, "reasoner", 0, TrialState.DONE),
+    hit="till-1",
+    moments=Moments(0.0, 2.0, 3.0, 5.0, 9.0, 20.0),
+    tickets=(TicketFact(1, "resolved", "till-1", ("answers",)),),
+    diagnoses=(DiagnosisFact(8, 5.5, 1, "process_dead", "till-1"),),
+)
+IDLE = replace(
+    RIGHT,
+    key="shop:till_kill/none/0",
+    variant="none",
+    tickets=(TicketFact(1, "open", "till-1", ("answers",)),),
+    diagnoses=(),
+    still="till-1 is dead",
+    still_after_hold="till-1 is dead",
+)
+
+
+def _facts(home: Path) -> None:
+    with open_database(home / "eval.db") as facts:
+        facts.begin(Recorded(CAMPAIGN, "2030-01-01T00:00:00+00:00", {"cores": "2"}))
+        facts.keep(RIGHT)
+        facts.keep(IDLE)
+
+
+def test_text_and_json_tell_the_same_of_a_campaign(home: Home, tmp_path: Path) -> None:
+    _facts(home.path)
+    for words, expected in (
+        (("list",), ["reasoner, none"]),
+        (("show", "c"), ["shop:till_kill/none/0", "till-1 is dead"]),
+        (("show", "c", "--trial", RIGHT.key), ["process_dead@till-1", "end to end yes"]),
+        (("analyze",), ["wrong cause, wrong end", "100% (21%-100%)"]),
+        (("compare", "none", "reasoner"), ["0 : 1"]),
+        (("compare-baseline",), ["0 : 1"]),
+        (("compare-variants", "c"), ["1 : 0"]),
+        (("faults", "etcd"), ["etcd:node_kill"]),
+    ):
+        told = home.run("eval", *words)
+        assert told.code == 0, told.err
+        for word in expected:
+            assert word in told.out, (words, told.out)
+        document = json.loads(home.run("eval", *words, "--json").out)
+        assert document["schema_version"]
+    for style in ("json", "csv"):
+        file = tmp_path / f"trials.{style}"
+        done = home.run("eval", "export", str(file), "--format", style)
+        assert done.code == 0, done.err
+        assert IDLE.key in file.read_text()
+
+
+def test_what_makes_no_sense_is_one_sentence(home: Home, tmp_path: Path) -> None:
+    broken = tmp_path / "c.toml"
+    broken.write_text("scenarios = ['etcd:melted']")
+    for words, word in (
+        (("run",), "Name a subject"),
+        (("run", "campaign"), "by its file alone"),
+        (("run", "campaign", str(broken)), "melted"),
+        (("run", "campaign", str(tmp_path / "none.toml")), "cannot be read"),
+        (("run", "--subject", "shop", "--fault", "x"), "shop"),
+        (("run", "--subject", "etcd", "--chaos", "melted"), "melted"),
+        (("run", "--subject", "etcd", "--fault", "node_kill", "--variant", "clever"), "clever"),
+        (("analyze",), "no campaign yet"),
+        (("compare", "a", "b"), "no campaign yet"),
+    ):
+        done = home.run("eval", *words)
+        assert done.code != 0, words
+        assert word in done.err, (words, done.err)
+        assert "Traceback" not in done.err
+    assert not (home.path / "eval.db").exists()
