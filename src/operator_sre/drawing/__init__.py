@@ -1,0 +1,24 @@
+"""Pages and pictures for people: text that nobody obeys, charts without a script. Pure."""
+
+from __future__ import annotations
+
+from operator_sre.drawing.charts import Chart, Mark, Point, Tick, charts
+from operator_sre.drawing.page import page, policy_of, style_of
+from operator_sre.drawing.showing import escaped, visible
+from operator_sre.drawing.wording import figure, plural, span
+
+__all__ = [
+    "Chart",
+    "Mark",
+    "Point",
+    "Tick",
+    "charts",
+    "escaped",
+    "figure",
+    "page",
+    "plural",
+    "policy_of",
+    "span",
+    "style_of",
+    "visible",
+]

@@ -1,0 +1,206 @@
+"""Readings over time as pictures: SVG without a script, a link or a style of its own. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from operator_protocols.domain.observation import Value
+from operator_sre.drawing.showing import escaped
+from operator_sre.drawing.wording import figure
+
+__all__ = ["Chart", "Mark", "Point", "Tick", "charts"]
+
+WIDTH, HEIGHT = 760, 150
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 26, 24
+BAND_HEIGHT = 26
+LABEL_CHARACTERS_MAX = 70
+# Beyond it, sums and differences of two figures are none any more.
+FIGURE_MAX = 1e300
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A value at a second; a `problem` where it could not be seen."""
+
+    at_s: float
+    value: Value = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One reading over time, oldest first; of what is neither a figure nor a yes, when it was."""
+
+    name: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment that every chart shows: what it is, and its kind for the colour."""
+
+    at_s: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What stands below the beginning and the end of a chart."""
+
+    first: str
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """From seconds to pixels."""
+
+    since_s: float
+    until_s: float
+
+    def x(self, at_s: float) -> float:
+        share = (at_s - self.since_s) / max(0.001, self.until_s - self.since_s)
+        return round(LEFT + min(1.0, max(0.0, share)) * (WIDTH - LEFT - RIGHT), 1)
+
+
+def charts(
+    some: Sequence[Chart],
+    marks: Sequence[Mark],
+    *,
+    spans: tuple[float, float],
+    broken: tuple[float, float] | None,
+    tick: Tick,
+    legend: Mapping[str, str],
+) -> str:
+    """One picture below the other, all over the same time; empty where there is none.
+
+    `spans` is the first and the last second, `broken` the time in which it was, `legend` what each
+    kind of mark means.
+    """
+    if not some:
+        return ""
+    axis = _Axis(*spans)
+    told = '<p class="legend">' + "".join(_legend(marks, legend, broken)) + "</p>"
+    return "\n".join([told, *(_figure(one, marks, broken, axis, tick) for one in some)])
+
+
+def _legend(
+    marks: Sequence[Mark], legend: Mapping[str, str], broken: tuple[float, float] | None
+) -> Iterator[str]:
+    if broken is not None:
+        yield '<span class="key broken"></span> broken '
+    for kind in dict.fromkeys(one.kind for one in marks):
+        yield f'<span class="key {kind}"></span> {escaped(legend[kind])} '
+
+
+def _figure(
+    chart: Chart,
+    marks: Sequence[Mark],
+    broken: tuple[float, float] | None,
+    axis: _Axis,
+    tick: Tick,
+) -> str:
+    name = escaped(chart.name[:LABEL_CHARACTERS_MAX])
+    told = [one for one in chart.points if one.value is not None]
+    band = all(isinstance(one.value, bool) for one in told)
+    height = TOP + BAND_HEIGHT + BOTTOM if band else HEIGHT
+    body = _band(chart.points, axis) if band else _curve(chart.points, axis, height)
+    parts = [
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{name}">',
+        f'<text class="name" x="{LEFT}" y="14">{name}</text>',
+        *([_broken(broken, axis, height)] if broken is not None else []),
+        *body,
+        *(_mark(one, axis, height) for one in marks),
+        f'<text class="tick" x="{LEFT}" y="{height - 6}">{escaped(tick.first)}</text>',
+        f'<text class="tick end" x="{WIDTH - RIGHT}" y="{height - 6}">{escaped(tick.last)}</text>',
+        "</svg>",
+    ]
+    return "\n".join(["<figure>", *parts, "</figure>"])
+
+
+def _broken(broken: tuple[float, float], axis: _Axis, height: int) -> str:
+    """The time in which it was broken, as a shade behind all else."""
+    start, stop = axis.x(broken[0]), axis.x(broken[1])
+    return (
+        f'<rect class="broken" x="{start}" y="{TOP - 6}" width="{max(1.0, round(stop - start, 1))}"'
+        f' height="{height - TOP - BOTTOM + 6}"/>'
+    )
+
+
+def _mark(mark: Mark, axis: _Axis, height: int) -> str:
+    x = axis.x(mark.at_s)
+    return (
+        f'<line class="{mark.kind}" x1="{x}" x2="{x}" y1="{TOP - 6}" y2="{height - BOTTOM}">'
+        f"<title>{escaped(mark.text[:LABEL_CHARACTERS_MAX])}</title></line>"
+    )
+
+
+def _band(points: Sequence[Point], axis: _Axis) -> Iterator[str]:
+    """Yes or no over time: each look counts until the next one."""
+    half = BAND_HEIGHT // 2
+    for at, point in enumerate(points):
+        begin = axis.x(point.at_s)
+        if point.value is None:
+            yield _unseen(begin, TOP + half, point.problem)
+            continue
+        end = axis.x(points[at + 1].at_s) if at + 1 < len(points) else begin + 3
+        # Above or below, so that it is told apart without its colour.
+        kind, y = ("yes", TOP) if point.value is True else ("no", TOP + half)
+        width = max(1.0, round(end - begin, 1))
+        yield f'<rect class="{kind}" x="{begin}" y="{y}" width="{width}" height="{half}"/>'
+    for word, y in (("yes", TOP + half - 3), ("no", TOP + BAND_HEIGHT - 2)):
+        yield f'<text class="tick start" x="{LEFT - 6}" y="{y}">{word}</text>'
+
+
+def _unseen(x: float, y: float, problem: str) -> str:
+    """A cross where nothing was seen."""
+    path = f"M{round(x - 3, 1)} {y - 3}l6 6m0 -6l-6 6"
+    return f'<path class="unseen" d="{path}"><title>{escaped(problem)}</title></path>'
+
+
+def _curve(points: Sequence[Point], axis: _Axis, height: int) -> Iterator[str]:
+    """A line through the figures, and a cross where there was none."""
+    known = [number for one in points if (number := _number(one.value)) is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    room = (high - low) or max(abs(high), 1.0)
+    floor, ceiling = low - room * 0.08, high + room * 0.08
+
+    def y(value: float) -> float:
+        share = (value - floor) / (ceiling - floor)
+        return round(height - BOTTOM - share * (height - TOP - BOTTOM), 1)
+
+    for stretch in _stretches(points):
+        places = [(axis.x(at_s), y(value)) for at_s, value in stretch]
+        if len(places) == 1:
+            yield f'<circle class="curve dot" cx="{places[0][0]}" cy="{places[0][1]}" r="2"/>'
+        else:
+            yield f'<polyline class="curve" points="{" ".join(f"{x},{y}" for x, y in places)}"/>'
+    bottom = height - BOTTOM - 4
+    for one in points:
+        if _number(one.value) is None:
+            yield _unseen(axis.x(one.at_s), bottom, one.problem)
+    for value in dict.fromkeys((low, high) if known else ()):
+        yield f'<text class="tick start" x="{LEFT - 6}" y="{y(value) + 4}">{figure(value)}</text>'
+
+
+def _number(value: Value) -> float | None:
+    """A figure that a curve can go through; what is endless, no number or a text is none."""
+    if isinstance(value, int | float) and abs(value) <= FIGURE_MAX:
+        return float(value)
+    return None
+
+
+def _stretches(points: Sequence[Point]) -> Iterator[list[tuple[float, float]]]:
+    """Figures that follow each other without a gap."""
+    stretch: list[tuple[float, float]] = []
+    for one in points:
+        number = _number(one.value)
+        if number is not None:
+            stretch.append((one.at_s, number))
+        elif stretch:
+            yield stretch
+            stretch = []
+    if stretch:
+        yield stretch
