@@ -20,6 +20,7 @@ import pytest
 from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Violation
+from tests.contract_messages.holding import held_to_schema
 from tests.e2e.census import processes_of
 from tests.e2e.home import OPERATOR, Home, Json, run_operator
 from tests.e2e.terminal import Terminal
@@ -98,10 +99,11 @@ def shows(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Iterator[Show
     words = [str(OPERATOR), "demo"]
     home = str(_lived_in(folder, warm))
     with ExitStack() as stack:
-        terminal = Terminal(words, cwd=folder, environ=environ)
+        terminal = Terminal([*words, "--plain"], cwd=folder, environ=environ)
         stack.callback(terminal.close)
         as_json = _start(stack, [*words, "--json", "--home", home], folder, environ)
         lines, _ = as_json.communicate(timeout=DEMO_S_MAX)
+        held_to_schema(("demo", "--json"), lines.decode())
         yield Shows(
             folder=folder,
             terminal=terminal,

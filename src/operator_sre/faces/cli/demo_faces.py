@@ -18,9 +18,17 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from operator_sre.app.demo import Ending, Event
+    from operator_sre.faces.tui.demo.recording import Recorder
 
-__all__ = ["Face", "JsonFace", "StoryFace"]
+__all__ = ["Face", "JsonFace", "RecordedFace", "StoryFace"]
 
+COLOURS = {
+    "good": "\x1b[32m",
+    "bad": "\x1b[1;31m",
+    "warn": "\x1b[33m",
+    "strong": "\x1b[1m",
+}
+PLAIN = "\x1b[0m"
 STEPS = ("rig", "watch", "fault", "file", "think", "decide", "act", "prove", "close")
 
 
@@ -61,7 +69,7 @@ class JsonFace:
     def show(self, event: Event) -> None:
         """One line."""
         body: dict[str, Any] = {
-            "event": event.kind or event.line.step,
+            "event": event.kind if event.seq is not None else event.line.step,
             "elapsed_s": round(time.monotonic() - self._started, 3),
             "step": event.line.step,
             "text": event.line.text,
@@ -107,9 +115,19 @@ class StoryFace:
             self._painter.line(" " * 9, " " * 7, clean(text), STYLES[line.tone])
         for detail in line.details:
             self._painter.line(" " * 9, " " * 7, f"· {clean(detail)}", "dim")
+        if event.kind == "approval_requested":
+            self._ask(event)
         if self._status is not None and line.step in STEPS:
             place = STEPS.index(line.step) + 1
             self._status.update(f"[{place}/{len(STEPS)}] {line.step}")
+
+    def _ask(self, event: Event) -> None:
+        """What to type in another terminal; until then nothing is changed."""
+        approval = clean(str(event.payload["approval"]["id"]))
+        how = f"{_this_command()} approvals approve {approval} --home {shlex.quote(self._home)}"
+        self._painter.line(" " * 9, " " * 7, "in a second terminal, look at it and say yes:", "")
+        self._painter.line("", "", f"    {how.replace(' approve ', ' show ', 1)}", "bold")
+        self._painter.line("", "", f"    {how}", "bold")
 
     def end(self, ending: Ending) -> None:
         """The figures, and where to look further."""
@@ -147,6 +165,47 @@ class StoryFace:
             f"  {me} audit show {run} {home}",
             f"  {me} audit verify {home}",
         ]
+
+
+class RecordedFace:
+    """Another face, whose story is written into a recording as well."""
+
+    def __init__(self, face: Face, recorder: Recorder) -> None:
+        self._face = face
+        self._recorder = recorder
+        self._started = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._face.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._face.__exit__(kind, error, trace)
+
+    def show(self, event: Event) -> None:
+        """One line for both."""
+        self._face.show(event)
+        line, elapsed = event.line, time.monotonic() - self._started
+        self._write(f"{elapsed:5.1f} s  ", line.step, line.text, line.tone)
+        for detail in line.details:
+            self._write(" " * 9, "", f"· {detail}", "plain")
+
+    def end(self, ending: Ending) -> None:
+        """The last line."""
+        self._face.end(ending)
+        word, tone = ("resolved with a proof", "good") if ending.proven else ("NOT resolved", "bad")
+        self._write("", "", f"The ticket was {word}.", tone)
+
+    def _write(self, place: str, step: str, text: str, tone: str) -> None:
+        plain = f"{place}{step:7}{clean(text)}" if place else clean(text)
+        self._recorder.line(plain.rstrip())
+        colour = COLOURS.get(tone, "")
+        self._recorder.output(f"{colour}{plain.rstrip()}{PLAIN if colour else ''}\r\n")
 
 
 def _this_command() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from operator_protocols.domain.action import Argument
@@ -15,7 +15,7 @@ from operator_protocols.domain.diagnosis import (
     Hypothesis,
     Option,
 )
-from operator_protocols.domain.observation import Violation
+from operator_protocols.domain.observation import Value, Violation
 from operator_protocols.domain.run import Briefing
 from operator_protocols.domain.target import dependencies_of
 from operator_protocols.domain.tool import ToolSpec
@@ -24,10 +24,11 @@ from operator_sre.models.reasoner.belief import SURE, Suspect, likelihood
 from operator_sre.models.reasoner.case import Case, Reading
 from operator_sre.models.reasoner.causes import PATIENCE, UNEXPLAINED
 
-__all__ = ["arguments_of", "choose", "diagnose", "remedies_for"]
+__all__ = ["SCRIPT", "arguments_of", "choose", "diagnose", "remedies_for"]
 
 ALTERNATIVES_MAX = 3
 _BLANK = re.compile(r"\{(\w+)\}")
+SCRIPT = "execute_script"
 POSSIBLE = 0.1  # what is at least so probable is named where nothing is sure
 TELLING = 2.0  # how many times likelier under one cause than the other counts as evidence
 
@@ -111,11 +112,23 @@ def arguments_of(remedy: Remedy, briefing: Briefing, target: str) -> dict[str, A
     here = spec.parameter("target") is not None
     found: dict[str, Argument] = {"target": target} if here else {}
     for name, value in remedy.arguments.items():
-        blank = _BLANK.fullmatch(value) if isinstance(value, str) else None
-        if blank is not None and readings.get(blank[1]) is None:
+        try:
+            found[name] = _filled(value, readings)
+        except KeyError:
             return None
-        found[name] = value if blank is None else readings[blank[1]]
     return found
+
+
+def _filled(value: Argument, readings: Mapping[str, Value]) -> Argument:
+    """A whole text `{name}` is the reading of that name; KeyError where there is none."""
+    if isinstance(value, Mapping):
+        return {name: str(_filled(each, readings)) for name, each in value.items()}
+    blank = _BLANK.fullmatch(value) if isinstance(value, str) else None
+    if blank is None:
+        return value
+    if (reading := readings.get(blank[1])) is None:
+        raise KeyError(blank[1])
+    return reading
 
 
 def _offer(spec: ToolSpec) -> Remedy:
@@ -125,8 +138,11 @@ def _offer(spec: ToolSpec) -> Remedy:
 
 
 def _priced(remedy: Remedy, spec: ToolSpec | None) -> Remedy:
-    """What a tool says of its own risk counts."""
-    return replace(remedy, risk=spec.risk, reversible=spec.reversible) if spec else remedy
+    """What a tool says of its own risk counts; a script is undone by whoever knows what it did."""
+    if spec is None:
+        return remedy
+    undone = spec.reversible or (remedy.reversible and spec.name == SCRIPT)
+    return replace(remedy, risk=spec.risk, reversible=undone)
 
 
 def _plain(sentence: str) -> str:

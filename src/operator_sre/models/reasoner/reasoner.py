@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.cause import Remedy
 from operator_protocols.domain.health import Health
@@ -11,7 +13,7 @@ from operator_protocols.domain.target import Target
 from operator_sre.models.reasoner.belief import SURE
 from operator_sre.models.reasoner.case import Case, case_from
 from operator_sre.models.reasoner.causes import PATIENCE
-from operator_sre.models.reasoner.diagnose import arguments_of, choose, diagnose
+from operator_sre.models.reasoner.diagnose import SCRIPT, arguments_of, choose, diagnose
 from operator_sre.models.reasoner.probes import Probe
 from operator_sre.models.reasoner.table import table_of
 
@@ -47,12 +49,33 @@ def _after_a_change(case: Case) -> Answer | None:
     result, action = last.result, last.want.action
     assert isinstance(result, Result)
     if result.ok:
-        claim = f"{action.command} was done: {result.stdout.strip().rstrip('.')}."
+        claim = f"{_called(action)} was done: {_said(action, result).rstrip('.')}."
         return Answer(f"{claim} Now it has to prove itself.", (Finish(claim),))
-    if result.outcome is Outcome.REFUSED:
-        reason = f"{action.command} was proposed and not permitted. {result.stderr}"
+    if result.outcome is Outcome.REFUSED and not _missing(last):
+        reason = f"{_called(action)} was proposed and not permitted. {result.stderr}"
         return Answer(reason, (Escalate(reason),))
     return None
+
+
+def _missing(step: Step | None) -> str:
+    """What is not here that it needs, where nobody refused it: the next best may be tried then."""
+    result = step.result if step is not None else None
+    missing = isinstance(result, Result) and "unavailable" in result.data
+    return result.stderr.strip() if isinstance(result, Result) and missing else ""
+
+
+def _called(action: Action) -> str:
+    """The call in one line: a script is told by its length, the ledger has its text."""
+    if action.tool != SCRIPT:
+        return action.command
+    lines = len(str(action.arguments.get("text", "")).splitlines())
+    return replace(action, arguments={**action.arguments, "text": f"({lines} lines)"}).command
+
+
+def _said(action: Action, result: Result) -> str:
+    """What it said; of a script, which tells first what it found, how it ended."""
+    said = result.stdout.strip()
+    return "".join(said.splitlines()[-1:]) if action.tool == SCRIPT else said
 
 
 def _already_over(case: Case, ask: Ask) -> Answer | None:
@@ -125,4 +148,6 @@ def _thought(case: Case, then: str) -> str:
         learned = f"{last.target}: {last.sentence}.\n"
     elif case.last is not None and isinstance(case.last.result, Proof):
         learned = f"That did not end it: {case.last.result.detail}\n"
+    elif missing := _missing(case.last):
+        learned = f"{missing}\n"
     return f"{learned}{table_of(case.belief, case.before)}\n{then}"

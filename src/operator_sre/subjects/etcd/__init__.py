@@ -8,6 +8,7 @@ from operator_sre.subjects.etcd.faults import FAULTS
 from operator_sre.subjects.etcd.rig import rig
 from operator_sre.subjects.etcd.subject import EtcdCluster
 from operator_sre.subjects.etcd.tools import etcd_tools
+from operator_sre.subjects.etcd.truths import TRUTHS
 
 __all__ = ["plugin"]
 
@@ -31,6 +32,7 @@ plugin = Plugin(
     causes=CAUSES,
     rig=rig,
     faults=FAULTS,
+    truths=TRUTHS,
     notes=NOTES,
     tools=etcd_tools,
 )

@@ -8,6 +8,7 @@ from operator_sre.subjects.postgres.faults import FAULTS
 from operator_sre.subjects.postgres.rig import rig
 from operator_sre.subjects.postgres.subject import Postgres
 from operator_sre.subjects.postgres.tools import postgres_tools
+from operator_sre.subjects.postgres.truths import TRUTHS
 
 __all__ = ["plugin"]
 
@@ -18,6 +19,7 @@ plugin = Plugin(
     causes=CAUSES,
     rig=rig,
     faults=FAULTS,
+    truths=TRUTHS,
     notes=(
         "Pids are those of sessions inside of a server (pg_stat_activity), never of the machine:"
         " end a session with terminate_backend and never with kill, because a server whose process"

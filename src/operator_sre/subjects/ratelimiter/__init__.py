@@ -9,6 +9,7 @@ from operator_sre.subjects.ratelimiter.notes import NOTES
 from operator_sre.subjects.ratelimiter.rig import rig
 from operator_sre.subjects.ratelimiter.subject import RateLimiter
 from operator_sre.subjects.ratelimiter.tools import tools
+from operator_sre.subjects.ratelimiter.truths import TRUTHS
 
 __all__ = ["plugin"]
 
@@ -19,6 +20,7 @@ plugin = Plugin(
     causes=CAUSES,
     rig=rig,
     faults=FAULTS,
+    truths=TRUTHS,
     notes=NOTES,
     tools=tools,
 )

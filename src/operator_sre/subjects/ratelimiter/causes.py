@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from operator_protocols.domain.action import Argument
 from operator_protocols.domain.cause import Cause, Remedy
 from operator_protocols.domain.verdict import Risk
+from operator_sre.subjects.ratelimiter import restore_limit
 
 __all__ = ["CAUSES"]
 
@@ -20,6 +22,7 @@ _RUNS: Mapping[str, Mapping[str, float]] = {
 _UNWRITABLE = {**_RUNS, "disk": {"full": 0.85, "room": 0.12, "unknown": 0.03}}
 _STORES = ("store", "replica")
 _NODES = ("node",)
+_RESTORE_LIMIT = Path(restore_limit.__file__)
 
 
 def _remedy(
@@ -182,6 +185,20 @@ CAUSES: tuple[Cause, ...] = (
         "limit_changed_behind_us",
         "a limit in it is not the one that a manager set",
         0.3,
+        _remedy(
+            "execute_script",
+            "let a script in the sandbox ask every node and set again what a manager had set",
+            "who wrote the other one may have had a reason",
+            Risk.MEDIUM,
+            reversible=True,
+            language="python",
+            text=_RESTORE_LIMIT.read_text(encoding="utf-8"),
+            inputs={
+                "key": "{limit_strange_key}",
+                "limit": "{limit_declared}",
+                "nodes": "{limit_nodes}",
+            },
+        ),
         _remedy(
             "update_limit",
             "set the limit again that a manager had set",

@@ -85,7 +85,8 @@ def invariants_with(options: Mapping[str, Any]) -> tuple[Check, ...]:
         ("limits_differ", "all nodes have the same limits", warning, 10, node, _limits_differ),
         (
             *("configuration_drift", "what belongs together is configured alike"),
-            *(warning, 10, ("node", *STORES), _drifted),
+            # Long enough for a look between two writes that belong together, and no longer.
+            *(warning, 3, ("node", *STORES), _drifted),
         ),
         ("replication", "a replica is attached and in step", warning, 30, store, _replication),
         ("primary_count", "there is exactly one primary", critical, 30, store, _primaries),

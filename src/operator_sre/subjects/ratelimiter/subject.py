@@ -12,7 +12,7 @@ from operator_protocols.domain.target import Target
 from operator_protocols.errors import ObservationError
 from operator_protocols.ports import Invariant, SubjectSettings
 from operator_sre.subjects.ratelimiter.invariants import LOG_BYTES_MAX, invariants_with, most_of
-from operator_sre.subjects.ratelimiter.nodes import NodeLook, client_for, look_at_node
+from operator_sre.subjects.ratelimiter.nodes import NodeLook, client_for, look_at_node, url_of
 from operator_sre.subjects.ratelimiter.resp import addresses_of
 from operator_sre.subjects.ratelimiter.stores import Asking, StoreLook, look_at_store
 from operator_sre.subjects.ratelimiter.totals import (
@@ -72,6 +72,8 @@ class RateLimiter:
         primary = primary_among(stores, where, nodes, sentinels)
         seen = {one.seen.target: one.seen for one in sentinels}
         seen |= _stores_seen(stores, nodes, primary, common, counted)
+        if primary in seen and seen[primary].readings.get("limits_odd"):
+            seen[primary] = _with(seen[primary], _open_nodes(targets, nodes))
         seen |= _nodes_seen(nodes, _look(stores, primary), common)
         seen |= {
             one.name: Seen(one.name, problem=f"its kind {one.kind!r} is not known")
@@ -94,6 +96,17 @@ class RateLimiter:
         return await asyncio.gather(
             *(look_at_store(one, asking, timeout_s=timeout_s, secret=secret) for one in targets)
         )
+
+
+def _open_nodes(targets: Sequence[Target], nodes: Sequence[NodeLook]) -> dict[str, Value]:
+    """Where limits can be set by whoever has no credential, as a script in a box."""
+    answering = {one.seen.target for one in nodes if one.answers}
+    places = [
+        url_of(one, *addresses_of(one)[0]).removeprefix("http://")
+        for one in targets
+        if one.name in answering and one.access is None
+    ]
+    return {"limit_nodes": " ".join(places)} if places else {}
 
 
 def _nodes_seen(

@@ -1,0 +1,316 @@
+"""The whole journey on a rig of its own: nothing in it is scripted but the fault."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.health import Health, worst
+from operator_protocols.errors import OperatorError, UsageError
+from operator_sre.app.audit import verify_ledger
+from operator_sre.app.demo.chapters import CHAPTERS, FAULT, REPORT, WATCH, chapter_of
+from operator_sre.app.demo.crew import start_crew
+from operator_sre.app.demo.events import (
+    Begun,
+    Count,
+    Ending,
+    Event,
+    Look,
+    Part,
+    Picture,
+    Said,
+    Told,
+)
+from operator_sre.app.lab import TargetView, break_rig, fault_of, own_rig, rig_status
+from operator_sre.app.story import Line, lines_of
+from operator_sre.app.wiring import App
+from operator_sre.lab.crew import Crew
+from operator_sre.lab.rig import Rig
+from operator_sre.plugins import find_plugin
+
+__all__ = ["Cue", "Plan", "choose_fault", "play", "sentence_of", "straight_on"]
+
+POLL_S = 0.05
+PICTURE_S = 0.5
+COUNT_S = 1.0
+HEALTHY_S_MAX = 20.0
+LOOKS_BEFORE = 2
+STORY_S_MAX = 180.0
+# A person may be asked in between, and takes as long as they like.
+ASKED_S_MAX = 900.0
+DEFAULT_FAULT = "node_kill"
+_OVER = frozenset({Kind.TICKET_RESOLVED, Kind.TICKET_ESCALATED})
+
+# Awaited before a chapter begins: whoever watches says when.
+Cue = Callable[[int], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is played; `command` is how monitor and agent are started."""
+
+    subject: str
+    fault: str
+    command: tuple[str, ...]
+    seed: int | None = None
+    countdown_s: int = 0
+
+
+async def straight_on(chapter: int) -> None:
+    """The cue of a play that waits for nobody."""
+
+
+def choose_fault(subject: str, fault: str | None) -> str:
+    """The fault that was named, or one that every subject should have, or its first."""
+    plugin = find_plugin(subject)
+    if plugin.rig is None or not plugin.faults:
+        raise UsageError(
+            f"There is no rig of {subject!r} that could be broken.",
+            next_step="See which there are with: operator lab faults",
+        )
+    names = [one.name for one in plugin.faults]
+    chosen = fault or (DEFAULT_FAULT if DEFAULT_FAULT in names else names[0])
+    return fault_of(subject, chosen).name
+
+
+def sentence_of(plan: Plan) -> str:
+    """What the fault of a plan does, in a sentence."""
+    return fault_of(plan.subject, plan.fault).sentence
+
+
+async def play(app: App, plan: Plan, *, cue: Cue = straight_on) -> AsyncGenerator[Told, None]:
+    """Rig, monitor, agent, fault, and everything that follows from it.
+
+    The last thing it yields is the Ending. Leaves no process behind, whatever ends it.
+    """
+    fault_of(plan.subject, plan.fault)  # one that there is not, is an error now and not later
+    told: asyncio.Queue[Told | None] = asyncio.Queue()
+    director = _Director(app, plan, cue, told.put_nowait)
+    work = asyncio.create_task(director.run())
+    work.add_done_callback(lambda _: told.put_nowait(None))
+    try:
+        while (one := await told.get()) is not None:
+            yield one
+        work.result()
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+class _Director:
+    """Plays the chapters; beside them it passes on what the programs say and how things stand."""
+
+    def __init__(self, app: App, plan: Plan, cue: Cue, tell: Callable[[Told], None]) -> None:
+        self._app = app
+        self._plan = plan
+        self._cue = cue
+        self._tell = tell
+        self._look = Look.NORMAL
+        self._times: dict[str, float] = {}
+        self._ticket: int | None = None
+        self._target = ""
+        self._is_asked = False
+
+    async def run(self) -> None:
+        rig: Rig | None = None
+        crew: Crew | None = None
+        beside: list[asyncio.Task[None]] = []
+        try:
+            rig = await self._cluster()
+            beside.append(asyncio.create_task(self._pictures()))
+            await self._until_healthy()
+            self._tell(Begun(1, ready=True))
+            await self._cue(WATCH)
+            self._tell(Begun(WATCH))
+            crew = await start_crew(self._app, self._plan.subject, self._plan.command)
+            beside.append(asyncio.create_task(self._voices(crew)))
+            await _first_of(self._journey(), *beside)
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            if crew is not None:
+                await crew.down()
+            if rig is not None:
+                await rig.down()
+            await self._app.programs.dismiss()
+
+    async def _journey(self) -> None:
+        """From the watch to the end; the viewer says when the fault comes."""
+        self._say("watch", await self._flowing(), "good", kind="healthy")
+        self._tell(Begun(WATCH, ready=True))
+        await self._cue(FAULT)
+        self._tell(Begun(FAULT))
+        before = self._last_seq()
+        await self._break()
+        await self._follow(before)
+        self._tell(Begun(REPORT))
+        self._tell(self._ending())
+        await self._cue(len(CHAPTERS) + 1)
+
+    async def _cluster(self) -> Rig:
+        app, subject = self._app, self._plan.subject
+        self._tell(Begun(1))
+        self._say("rig", f"starting a real {subject} on private ports ...")
+        self._tell(Picture(self._look, _coming(subject), None))
+        rig = await own_rig(app, subject)
+        for target in rig_status(app, subject).targets:
+            where = f"{target.name:8} {target.kind:6} pid {target.pid} port {target.port}"
+            self._say("rig", where, kind="rig_up")
+        return rig
+
+    async def _break(self) -> None:
+        plan = self._plan
+        for left_s in range(plan.countdown_s, 0, -1):
+            self._tell(Count(left_s))
+            await asyncio.sleep(COUNT_S)
+        self._tell(Count(0))
+        self._look = Look.INJECTING
+        self._target = await break_rig(
+            self._app, plan.subject, plan.fault, target=None, seed=plan.seed
+        )
+        self._times["fault"] = time.monotonic()
+        self._say(
+            "fault",
+            f"{plan.fault}: {self._target} was hit just now, and nobody was told",
+            "bad",
+        )
+
+    async def _until_healthy(self) -> None:
+        """A demo on a rig that was never well would show nothing."""
+        subject = self._plan.subject
+        pipeline = self._app.engine().pipeline
+        care = pipeline.care(subject)
+        deadline = time.monotonic() + HEALTHY_S_MAX
+        while time.monotonic() < deadline:
+            sighting = await pipeline.monitor.look(care.subject)
+            if worst(finding.health for finding in sighting.findings) is Health.HEALTHY:
+                return
+            await asyncio.sleep(0.2)
+        raise OperatorError(
+            f"The rig of {subject!r} did not become healthy within {HEALTHY_S_MAX:g} s.",
+            next_step="Look at it with: operator lab up, operator lab status",
+        )
+
+    async def _flowing(self) -> str:
+        """Wait until the monitor has looked on for a while: it meets the fault unprepared."""
+        newest, subject = self._app.store.observations.newest, self._plan.subject
+        deadline = time.monotonic() + HEALTHY_S_MAX
+        seen = len(newest(subject, limit=100)) + LOOKS_BEFORE
+        while time.monotonic() < deadline:
+            if len(newest(subject, limit=100)) >= seen:
+                break
+            await asyncio.sleep(POLL_S)
+        load = rig_status(self._app, subject).load
+        traffic = f"{load.ops_per_s:.0f} requests/s flow" if load else "no traffic"
+        return f"the monitor has looked {LOOKS_BEFORE} times: every invariant holds, {traffic}"
+
+    async def _follow(self, after: int) -> None:
+        """Tell every entry of the ledger behind `after` as it comes, until a ticket has ended."""
+        seq, began = after, time.monotonic()
+        while time.monotonic() < began + (ASKED_S_MAX if self._is_asked else STORY_S_MAX):
+            for entry in self._app.store.entries.after(seq, limit=100):
+                seq = entry.seq
+                self._take(entry)
+                if entry.kind in _OVER:
+                    return
+            await asyncio.sleep(POLL_S)
+        self._say("close", f"nothing came to an end within {STORY_S_MAX:g} s", "bad")
+
+    def _take(self, entry: Entry) -> None:
+        """Tell one entry, and remember what it says about time and place."""
+        now = time.monotonic()
+        self._times.setdefault(entry.kind, now)
+        match entry.kind:
+            case Kind.TOOL_RESULT:
+                self._times[entry.kind] = now  # the last thing done is the repair
+            case Kind.TICKET_OPENED:
+                self._look = Look.RECOVERING
+            case Kind.TICKET_RESOLVED:
+                self._look = Look.NORMAL
+            case Kind.APPROVAL_REQUESTED:
+                self._is_asked = True
+        self._ticket = entry.ticket or self._ticket
+        for line in lines_of(entry):
+            event = Event(line, entry.seq, entry.kind.value, entry.payload, entry.ticket)
+            if (chapter := chapter_of(event)) is not None:
+                self._tell(Begun(chapter))
+            self._tell(event)
+
+    async def _pictures(self) -> None:
+        """How the cluster stands, twice a second."""
+        app, subject = self._app, self._plan.subject
+        while True:
+            view = rig_status(app, subject)
+            broken: dict[str, tuple[str, ...]] = {}
+            for one in app.store.conditions.of(subject):
+                if one.health is Health.BROKEN:
+                    broken[one.target] = (*broken.get(one.target, ()), one.invariant)
+            self._tell(Picture(self._look, view.targets, view.load, broken))
+            await asyncio.sleep(PICTURE_S)
+
+    async def _voices(self, crew: Crew) -> None:
+        """What monitor and agent say, as they say it; one that ends by itself ends the play."""
+        while True:
+            ended = crew.exits()
+            last: dict[Part, str] = {}
+            for part in Part:
+                if lines := crew.lines(part):
+                    self._tell(Said(part, tuple(lines)))
+                    last[part] = lines[-1]
+            for name, code in ended.items():
+                said = last.get(Part(name), "")
+                raise OperatorError(
+                    f"The {name} ended by itself with code {code}. {said}".rstrip(),
+                    next_step=f"Start it by hand to see why: operator {name} --help",
+                )
+            await asyncio.sleep(POLL_S)
+
+    def _ending(self) -> Ending:
+        report = verify_ledger(self._app, progress=lambda seq: None)
+        times: Mapping[str, float] = self._times
+        fault, detected = times["fault"], times.get(Kind.TICKET_OPENED)
+        repaired, proven = times.get(Kind.TOOL_RESULT), times.get(Kind.TICKET_RESOLVED)
+        return Ending(
+            ticket=None if self._ticket is None else self._app.store.tickets.get(self._ticket),
+            target=self._target,
+            detect_s=detected - fault if detected else None,
+            repair_s=repaired - detected if repaired and detected else None,
+            proof_s=proven - detected if proven and detected else None,
+            entries=report.entries,
+            chain_whole=report.whole,
+            load=rig_status(self._app, self._plan.subject).load,
+        )
+
+    def _last_seq(self) -> int:
+        newest = self._app.store.entries.newest(limit=1)
+        return newest[0].seq if newest else 0
+
+    def _say(self, step: str, text: str, tone: str = "plain", *, kind: str = "") -> None:
+        self._tell(Event(Line(step, text, tone), kind=kind))
+
+
+async def _first_of(main: Awaitable[None], *beside: asyncio.Task[None]) -> None:
+    """Do the main thing; what goes wrong beside it goes wrong for all."""
+    task = asyncio.ensure_future(main)
+    try:
+        await asyncio.wait([task, *beside], return_when=asyncio.FIRST_COMPLETED)
+        for one in beside:
+            if one.done():
+                one.result()
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _coming(subject: str) -> tuple[TargetView, ...]:
+    """The parts of a rig that is being started, by their names."""
+    plugin = find_plugin(subject)
+    parts = () if plugin.rig is None else plugin.rig().processes
+    return tuple(
+        TargetView(one.name, one.kind, "starting", None, "", None, "", "") for one in parts
+    )

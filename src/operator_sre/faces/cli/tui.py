@@ -1,0 +1,76 @@
+"""`operator tui`: the console, for those who have a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from operator_protocols.errors import MissingExtraError, UsageError
+from operator_sre.faces.cli.options import JsonOption, config_of
+
+if TYPE_CHECKING:
+    from operator_sre.config import Config
+    from operator_sre.faces.tui.console.application import Console
+
+__all__ = ["tui"]
+
+STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+def tui(context: typer.Context, as_json: JsonOption = False) -> None:
+    """Health, tickets, approvals, history, commands and the ledger on one terminal.
+
+    It follows whatever runs on this home, and can be left at any time: nothing depends on it.
+    """
+    if as_json:
+        raise UsageError(
+            "A console is for people: it is no document.",
+            next_step="Ask for parts of it: operator health --json, operator tickets list --json",
+        )
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "The console needs a terminal, and this is none.",
+            next_step="Ask for parts of it: operator health, operator tickets list",
+        )
+    if os.environ.get("TERM", "") in {"", "dumb"}:
+        raise UsageError(
+            "The console needs a terminal that can move its cursor.",
+            next_step="Set TERM, or ask for parts of it: operator health",
+        )
+    if importlib.util.find_spec("textual") is None:
+        raise MissingExtraError("tui", needed_for="The console")
+    config = config_of(context)
+    if sys.stderr.isatty():
+        # It would be written over the screen; what matters is said on it.
+        logging.disable(logging.CRITICAL)
+    raise typer.Exit(_run(config))
+
+
+def _run(config: Config) -> int:
+    from operator_sre.faces.tui.console.application import Console
+    from operator_sre.faces.tui.terminal import SteadyDriver
+
+    return asyncio.run(_shown(Console(config, SteadyDriver)))
+
+
+async def _shown(console: Console) -> int:
+    """Run it to its end; a signal ends it as `q` does, so that the terminal is given back."""
+    loop = asyncio.get_running_loop()
+    stopped_by: list[int] = []
+
+    def stop(number: int) -> None:
+        stopped_by.append(number)
+        console.exit()
+
+    for number in STOPS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop, number)
+    await console.run_async()
+    return 128 + stopped_by[0] if stopped_by else console.return_code or 0

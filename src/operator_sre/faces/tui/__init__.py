@@ -1,0 +1,5 @@
+"""Faces that fill a terminal."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,209 @@
+"""The console as a whole: its pages, what they have in common, and how it begins and ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from textual.app import App as TextualApp
+from textual.binding import Binding, BindingType
+
+from operator_protocols.domain.entry import Entry
+from operator_protocols.domain.ticket import TicketState
+from operator_protocols.errors import OperatorError, StoreError
+from operator_sre.clock import SystemClock
+from operator_sre.faces.cleaning import clean
+from operator_sre.faces.tui.console.approvals import ApprovalsPage
+from operator_sre.faces.tui.console.audit import AuditPage
+from operator_sre.faces.tui.console.frame import PAGES, Page, Standing
+from operator_sre.faces.tui.console.health import HealthPage
+from operator_sre.faces.tui.console.help import Help
+from operator_sre.faces.tui.console.history import HistoryPage
+from operator_sre.faces.tui.console.link import CONNECTING, Growth, Link
+from operator_sre.faces.tui.console.run import RunPage
+from operator_sre.faces.tui.console.switch import SwitchQuestion
+from operator_sre.faces.tui.console.ticket import TicketPage
+from operator_sre.faces.tui.console.tickets import TicketsPage
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+    from operator_sre.app.wiring import App
+    from operator_sre.config import Config
+
+__all__ = ["Console"]
+
+T = TypeVar("T")
+LOOK_S = 0.25
+SAID_S = 4.0
+# How things stand is read again even when the ledger is silent: requests expire by themselves.
+STAND_EVERY = 8
+LIVE = tuple(state for state in TicketState if state.live)
+
+
+class Console(TextualApp[int]):
+    """Keys first; it asks the app, and decides nothing."""
+
+    TITLE = "operator"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    Toast { max-width: 76; }
+    Footer { background: $surface; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(key, f"page('{name}')", name.title(), show=False) for key, name in PAGES),
+        Binding("K", "kill_switch", "Kill"),
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("q", "quit", "Quit"),
+        Binding("ctrl+c,ctrl+q", "quit", "Quit", show=False, priority=True),
+    ]
+    MODES: ClassVar[dict[str, Callable[[], Page]]] = {  # type: ignore[assignment]
+        "health": HealthPage,
+        "tickets": TicketsPage,
+        "approvals": ApprovalsPage,
+        "history": HistoryPage,
+        "run": RunPage,
+        "audit": AuditPage,
+    }
+    DEFAULT_MODE = "health"
+
+    def __init__(self, config: Config, driver_class: type[Driver] | None = None) -> None:
+        super().__init__(driver_class)
+        self.config = config
+        self.link = Link(config)
+        self.standing = Standing(_short(config.home), problem=CONNECTING)
+        self.here = str(Path.cwd())
+        # What another page wants to have run: a person looks at it first.
+        self.wanted = ""
+        self._clock = SystemClock()
+        self._is_looking = False
+        self._looks = 0
+        if not os.environ.get("NO_COLOR"):
+            self.theme = "textual-dark"
+
+    def now(self) -> datetime:
+        """The time that everything is compared with."""
+        return self._clock.now()
+
+    def on_mount(self) -> None:
+        """Begin to follow the ledger."""
+        self.call_after_refresh(self._look)
+        self.set_interval(LOOK_S, self._look)
+
+    async def on_unmount(self) -> None:
+        """Stop what was begun here, and let go of the store."""
+        await self.link.close()
+
+    async def read(self, call: Callable[[App], T]) -> T:
+        """An answer of the app that changes nothing, without any key having to wait."""
+        return await self.link.read(call)
+
+    async def act(self, call: Callable[[App], Awaitable[T]], *, done: str = "") -> T | None:
+        """Do something; None, and a sentence, when it cannot be done."""
+        try:
+            found = await self.link.act(call)
+        except OperatorError as error:
+            self.say(str(error), bad=True)
+            return None
+        if done:
+            self.say(done)
+        self.grew(())
+        return found
+
+    def say(self, sentence: str, *, bad: bool = False) -> None:
+        """A sentence in the corner, for a while."""
+        self.notify(
+            clean(sentence),
+            severity="error" if bad else "information",
+            markup=False,
+            timeout=SAID_S * (2 if bad else 1),
+        )
+
+    def grew(self, entries: Sequence[Entry]) -> None:
+        """Tell the page that is open."""
+        for screen in self.screen_stack:
+            if isinstance(screen, Page):
+                screen.grew(entries)
+
+    def action_page(self, name: str) -> None:
+        """Open a page."""
+        if len(self.screen_stack) > 1 and not isinstance(self.screen, Page):
+            return  # a question is answered first
+        if name == self.current_mode:
+            while len(self.screen_stack) > 1:
+                self.pop_screen()
+        else:
+            self.switch_mode(name)
+
+    def action_help(self) -> None:
+        """All keys of this page."""
+        if isinstance(self.screen, Page):
+            self.push_screen(Help(self.screen))
+
+    def action_kill_switch(self) -> None:
+        """Ask whether everything is to be stopped, or let go again."""
+        if isinstance(self.screen, Page):
+            self.push_screen(SwitchQuestion(on=self.standing.switch_on))
+
+    def open_ticket(self, number: int) -> None:
+        """The page of one ticket, on top of the one that is open."""
+        self.push_screen(TicketPage(number))
+
+    def _look(self) -> None:
+        if not self._is_looking:
+            self._is_looking = True
+            self.run_worker(self._looked(), group="looks")
+
+    async def _looked(self) -> None:
+        try:
+            growth = await self.link.look()
+            self._looks += 1
+            if growth.anew or growth.entries or self._looks % STAND_EVERY == 0:
+                await self._stand()
+            elif self.link.problem != self.standing.problem:
+                self._show(Standing(_short(self.config.home), problem=self.link.problem))
+            if growth != Growth():
+                self.grew(growth.entries)
+        except StoreError as error:
+            self._show(Standing(_short(self.config.home), problem=error.message.rstrip(".")))
+        except OperatorError as error:  # settings that make no store: another try may do
+            self._show(Standing(_short(self.config.home), problem=str(error).rstrip(".")))
+        finally:
+            self._is_looking = False
+
+    async def _stand(self) -> None:
+        if self.link.problem:
+            self._show(Standing(_short(self.config.home), problem=self.link.problem))
+            return
+        self._show(await self.read(lambda app: _standing(app, _short(self.config.home))))
+
+    def _show(self, standing: Standing) -> None:
+        self.standing = standing
+        if isinstance(self.screen, Page):
+            self.screen.stand()
+
+
+def _standing(app: App, home: str) -> Standing:
+    from operator_sre.app import confirmations
+    from operator_sre.app.approvals import list_approvals
+    from operator_sre.app.switch import switch_state
+
+    asked = len(list_approvals(app, pending_only=True))
+    confirming = len(confirmations.find(app, pending_only=True))
+    return Standing(
+        home=home,
+        waiting=asked + confirming,
+        switch_on=switch_state(app).on,
+        live=len(app.store.tickets.find(states=LIVE)),
+    )
+
+
+def _short(home: Path) -> str:
+    """A path as people write it."""
+    try:
+        return f"~/{home.relative_to(Path.home())}"
+    except ValueError:
+        return str(home)

@@ -1,0 +1,205 @@
+"""A panel of output: a bounded number of lines, painted a bounded number of times a second."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import MouseScrollDown, MouseScrollUp
+from textual.strip import Strip
+from textual.widget import Widget
+
+from operator_sre.faces.cleaning import clean
+
+__all__ = ["LINES_MAX", "LINE_CHARS_MAX", "Lines"]
+
+LINES_MAX = 5_000
+LINE_CHARS_MAX = 1_000
+# Faster than this nobody reads, and keys must not wait for paint.
+PAINT_S = 1 / 15
+WHEEL_LINES = 3
+_TAB_CHARS = 8
+_CUT = " …"
+
+
+class Lines(Widget, can_focus=True):
+    """Shows the end of what it is fed, or what its reader scrolled back to.
+
+    `feed` costs a split and an append, whatever the text, and may be called from any thread. What
+    is shown is cleaned and laid out when it is painted, so many times a second at most.
+    """
+
+    DEFAULT_CSS = """
+    Lines { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "scroll_lines(-1)", "Up", show=False),
+        Binding("down", "scroll_lines(1)", "Down", show=False),
+        Binding("pageup", "scroll_pages(-1)", "Page up", show=False),
+        Binding("pagedown", "scroll_pages(1)", "Page down", show=False),
+        Binding("home", "oldest", "Oldest", show=False),
+        Binding("end", "newest", "Newest", show=False),
+        Binding("left", "shift(-8)", "Left", show=False),
+        Binding("right", "shift(8)", "Right", show=False),
+    ]
+
+    def __init__(
+        self,
+        *,
+        lines_max: int = LINES_MAX,
+        id: str | None = None,  # as every widget calls it
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lock = threading.Lock()
+        self._ring: deque[str] = deque(maxlen=lines_max)
+        # The line that has not ended yet. What is over its limit is dropped, not kept.
+        self._open = ""
+        self._is_cut = False
+        # How many lines have ended since the beginning; those behind the ring are gone.
+        self._ended = 0
+        # The number of the uppermost line that is shown, None at the end of all.
+        self._top: int | None = None
+        self._left = 0
+        self._is_stale = False
+
+    def on_mount(self) -> None:
+        """Begin to paint."""
+        self.set_interval(PAINT_S, self._paint)
+
+    def feed(self, text: str) -> None:
+        """Add text as it came: it may end within a line, and need not be harmless."""
+        first, *rest = text.replace("\r\n", "\n").split("\n")
+        with self._lock:
+            self._continue(first)
+            if rest:
+                self._end_line()
+                for line in rest[-self._lines_max - 1 : -1]:
+                    self._continue(line)
+                    self._end_line()
+                self._ended += max(0, len(rest) - 1 - self._lines_max)
+                self._continue(rest[-1])
+            self._is_stale = True
+
+    def clear(self) -> None:
+        """Forget everything, and follow the end again."""
+        with self._lock:
+            self._ring.clear()
+            self._open, self._is_cut, self._ended = "", False, 0
+            self._top, self._left = None, 0
+            self._is_stale = True
+
+    @property
+    def text(self) -> str:
+        """What is kept, cleaned, one line after the other."""
+        with self._lock:
+            return "\n".join(map(_shown, self._kept()))
+
+    @property
+    def dropped(self) -> int:
+        """How many lines were fed that are no longer kept."""
+        return self._ended - len(self._ring)
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the end is shown, whatever comes."""
+        return self._top is None
+
+    def render_line(self, y: int) -> Strip:
+        """One row, cut at the edge of the panel."""
+        style = self.rich_style
+        width = self.size.width
+        with self._lock:
+            line = self._at(self._first() + y)
+        if line is None:
+            return Strip.blank(width, style)
+        return _strip(line, self._left, width, style)
+
+    def action_scroll_lines(self, by: int) -> None:
+        """Up or down; at the end it follows again."""
+        with self._lock:
+            wanted = max(self._first() + by, self.dropped)
+            self._top = wanted if wanted < self._last_top() else None
+            self._is_stale = True
+
+    def action_scroll_pages(self, by: int) -> None:
+        """A panel's height up or down."""
+        self.action_scroll_lines(by * max(1, self.size.height - 1))
+
+    def action_oldest(self) -> None:
+        """To the oldest line that is kept."""
+        self.action_scroll_lines(-self._count())
+
+    def action_newest(self) -> None:
+        """To the end, and follow it."""
+        self.action_scroll_lines(self._count())
+
+    def action_shift(self, by: int) -> None:
+        """Show more of what is cut on the right, or go back to the left."""
+        self._left = min(max(0, self._left + by), LINE_CHARS_MAX)
+        self._is_stale = True
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """The wheel, towards older lines."""
+        event.stop()
+        self.action_scroll_lines(-WHEEL_LINES)
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """The wheel, towards newer lines."""
+        event.stop()
+        self.action_scroll_lines(WHEEL_LINES)
+
+    @property
+    def _lines_max(self) -> int:
+        return self._ring.maxlen or LINES_MAX
+
+    def _continue(self, text: str) -> None:
+        room = LINE_CHARS_MAX - len(self._open)
+        self._open += text[:room]
+        self._is_cut = self._is_cut or len(text) > room
+
+    def _end_line(self) -> None:
+        self._ring.append(self._open + (_CUT if self._is_cut else ""))
+        self._open, self._is_cut = "", False
+        self._ended += 1
+
+    def _kept(self) -> Iterator[str]:
+        yield from self._ring
+        if self._open:
+            yield self._open + (_CUT if self._is_cut else "")
+
+    def _count(self) -> int:
+        """How many lines there ever were, with the one that has not ended."""
+        return self._ended + (1 if self._open else 0)
+
+    def _last_top(self) -> int:
+        return max(self._count() - self.size.height, self.dropped)
+
+    def _first(self) -> int:
+        return self._last_top() if self._top is None else max(self._top, self.dropped)
+
+    def _at(self, number: int) -> str | None:
+        return next(islice(self._kept(), number - self.dropped, None), None)
+
+    def _paint(self) -> None:
+        if not self._is_stale:
+            return
+        self._is_stale = False
+        below = 0 if self._top is None else self._last_top() - self._first()
+        self.border_subtitle = f"{below} more below, End follows" if below > 0 else ""
+        self.refresh()
+
+
+def _shown(line: str) -> str:
+    return clean(line).expandtabs(_TAB_CHARS)
+
+
+def _strip(line: str, left: int, width: int, style: Style) -> Strip:
+    strip = Strip([Segment(_shown(line), style)])
+    return strip.crop(left, left + width).adjust_cell_length(width, style)
