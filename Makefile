@@ -4,13 +4,16 @@
 
 PYTHON ?= python3
 ARGS ?=
+# What turns the pages of the demo; without it you do.
+AUTO ?= --auto
 WORKERS ?= 5
-DEBIAN_PACKAGES := bubblewrap busybox-static docker.io openssh-client openssh-server procps \
-	strace tmux util-linux
+DEBIAN_PACKAGES := bubblewrap busybox-static chromium docker.io fish openssh-client openssh-server \
+	procps strace tmux util-linux zsh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint test-system test-crash test-faults test-slow tables lock clean
+.PHONY: help demo test check lint style test-system test-crash test-faults test-slow tables \
+	gallery lock clean
 
 # Another project's Python settings must not reach into this one.
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -38,7 +41,7 @@ fit = { found=$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2
 		"install its venv module (Debian: apt install python$$found-venv)" >&2; false; }; }
 
 help:
-	@echo 'make demo         a real cluster breaks; Operator finds, repairs, proves (ARGS=--json)'
+	@echo 'make demo         a real cluster breaks; Operator finds, repairs, proves (ARGS=--plain)'
 	@echo 'make test         every check and every test (ARGS="-k ledger" chooses)'
 	@echo 'make check        style, types, layers and tidiness only'
 	@echo 'make test-system  as root on Debian: install what tests could miss, then forbid skips'
@@ -46,26 +49,31 @@ help:
 	@echo 'make test-faults  every fault of every rig: it breaks what it says, and heals (minutes)'
 	@echo 'make test-slow    all that takes long, the two above among it (half an hour)'
 	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
+	@echo 'make gallery      take the pictures of the README anew, of a real incident'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
 	@echo 'make clean        remove .venv and what tools left behind'
 	@echo 'PYTHON=python3.12 chooses the Python, WORKERS=5 the number of test processes'
 
 demo:
 	@$(call ready,demo)
-	@.venv/bin/operator demo $(ARGS)
+	@.venv/bin/operator demo $(AUTO) $(ARGS)
 
-lint:
+# What takes a moment; types take longer, and are checked while the tests run.
+style:
 	@$(call ready,all)
 	@echo '== style' && .venv/bin/ruff check --quiet . && .venv/bin/ruff format --quiet --check .
-	@echo '== types' && .venv/bin/mypy
 	@echo '== layers' && .venv/bin/lint-imports --no-logo
+
+lint: style
+	@echo '== types' && .venv/bin/mypy
 
 check: lint
 	@echo '== tidiness' && .venv/bin/python -m pytest -q -n $(WORKERS) tests/tidy
 
-test: lint
+test: style
 	@sh tests/tools/sshd.sh
-	@echo '== tests' && .venv/bin/python -m pytest -q $(spread) tests $(ARGS)
+	@echo '== tests, and types beside them' && .venv/bin/python .ci/beside.py .venv/bin/mypy \
+		-- .venv/bin/python -m pytest -q $(spread) tests $(ARGS)
 
 test-system: lint
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -93,6 +101,10 @@ tables:
 	@$(call ready,all)
 	@.venv/bin/python -m operator_sre.gate.grammar.compile
 	@.venv/bin/python -m operator_sre.gate.policy.compile
+
+gallery:
+	@$(call ready,all)
+	@.venv/bin/python -m tests.faces.gallery
 
 lock:
 	@$(fit)

@@ -3,7 +3,8 @@
     .venv/bin/python benchmarks/answers.py [--entries 1000000] [--times 20]
 
 The ledger is filled once into a home under the temporary directory and kept there: runs of twenty
-entries with verdicts, denials and ends, chained and projected.
+entries with verdicts, denials and ends, chained and projected, and one run of two thousand behind
+them, which is longer than any budget lets a run become.
 
 Promises over 1,000,000 entries: every question under 50 ms in a process that is warm, and under
 400 ms as a command that is started for it.
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from operator_protocols.domain.action import Action, Outcome, Result
@@ -35,16 +36,20 @@ from operator_sre.store.places import database_at
 from operator_sre.store.transaction import Rules, Transaction
 
 RUN_ENTRIES = 20
+LONG_RUN, LONG_ENTRIES = "run-long", 2000
 GROUP_RUNS = 500
 GOAL_MS, COLD_GOAL_MS = 50.0, 400.0
+ABOUT_RUNS = ("summarize", "explain-failure", "explain-denial", "timeline", "next-action")
 COMMANDS = ("rm -rf /", "systemctl restart web", "mkfs /dev/sda", "true")
 
 
-def story(number: int, verdicts: list[dict[str, object]]) -> Iterator[Draft]:
+def story(
+    number: int, verdicts: list[dict[str, object]], run: str = "", entries: int = RUN_ENTRIES
+) -> Iterator[Draft]:
     """The entries of one run that was denied and failed."""
-    run, ticket = f"run-{number:08x}", number + 1
+    run, ticket = run or f"run-{number:08x}", number + 1
     yield Draft(Kind.RUN_STARTED, {"model": "reasoner", "worker": "w"}, ticket, run)
-    for place in range(6):
+    for place in range(entries // 3):
         verdict = verdicts[(number + place) % len(verdicts)]
         refused = to_json(Result(Outcome.REFUSED, stderr="Blocked: it never runs."))
         told = {"action": verdict["action"], "level": "blocked", "risk": "high", "permit": ""}
@@ -64,15 +69,21 @@ def fill(home: Path, entries: int) -> None:
     connection.execute("PRAGMA synchronous = OFF")
     held = connection.execute("SELECT count(*) FROM entries").fetchone()[0]
     verdicts = [to_json(judge(Action.shell(one), Policy())) for one in COMMANDS]
-    rules, runs = Rules(SystemClock()), entries // RUN_ENTRIES
-    for first in range(held // RUN_ENTRIES, runs, GROUP_RUNS):
+    runs = entries // RUN_ENTRIES
+
+    def write(drafts: Iterable[Draft]) -> None:
         database.begin(connection)
-        transaction = Transaction(connection, rules)
-        for number in range(first, min(first + GROUP_RUNS, runs)):
-            for draft in story(number, verdicts):
-                transaction.append(draft)
+        transaction = Transaction(connection, Rules(SystemClock()))
+        for draft in drafts:
+            transaction.append(draft)
         transaction.flush()
         connection.execute("COMMIT")
+
+    for first in range(held // RUN_ENTRIES, runs, GROUP_RUNS):
+        group = range(first, min(first + GROUP_RUNS, runs))
+        write(draft for number in group for draft in story(number, verdicts))
+    if not connection.execute("SELECT 1 FROM runs WHERE id = ?", (LONG_RUN,)).fetchone():
+        write(story(runs, verdicts, LONG_RUN, LONG_ENTRIES))
     connection.close()
 
 
@@ -139,13 +150,18 @@ def main() -> None:
     config = load_config(flags={"home": str(home)}, environ={}, cwd=home)
     words = {"validate": [str(home)], "recommend-patch": ["allow host api.example.com"]}
     slow = []
-    say(f"{'question':22} {'median ms':>10} {'worst ms':>10} {'cold ms':>10}")
+    say(f"{'question':32} {'median ms':>10} {'worst ms':>10} {'cold ms':>10}")
     with open_app(config) as app:
-        for name, ask in questions(app, run, home).items():
+        asked = {name: (run, ask) for name, ask in questions(app, run, home).items()}
+        about_long = questions(app, LONG_RUN, home)
+        asked |= {
+            f"{name} ({LONG_ENTRIES} entries)": (LONG_RUN, about_long[name]) for name in ABOUT_RUNS
+        }
+        for name, (of, ask) in asked.items():
             median, worst = warm_ms(wanted.times, ask)
-            verb, _, bare = name.partition(" ")
-            cold = cold_ms(5, home, verb, *([] if bare else words.get(verb, [run])))
-            say(f"{name:22} {median:10.2f} {worst:10.2f} {cold:10.0f}")
+            verb = name.split()[0]
+            cold = cold_ms(5, home, verb, *([] if "no run" in name else words.get(verb, [of])))
+            say(f"{name:32} {median:10.2f} {worst:10.2f} {cold:10.0f}")
             slow += [name] if median > GOAL_MS or cold > COLD_GOAL_MS else []
     if slow:
         sys.exit(f"slower than promised: {', '.join(slow)}")

@@ -2,26 +2,62 @@
 
 import gc
 import os
+import shutil
 import socket
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from operator_sre.processes.runner import launching as _launching
+
+# How long an example takes says more about the machine than about what is tested.
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 
 # A runner of a test does not wait for the next command of its home.
 _launching.IDLE_S = 2.0
 
 _FORBID_SKIPS = "OPERATOR_FORBID_SKIPS"
+_MEMORY = Path("/dev/shm")
+_MEMORY_BYTES_MIN = 4 * 1024**3
+_MODULES_NOT_COMPILED_MAX = 50
+_WRITTEN = pytest.StashKey[Path]()
 
 # A user's settings and keys must not decide a test, and no test may spend a user's money.
 for _name in [name for name in os.environ if name.startswith(("OPERATOR_", "ANTHROPIC_"))]:
     if _name != _FORBID_SKIPS:
         del os.environ[_name]
+
+
+def _is_roomy(memory: Path, free_bytes: int) -> bool:
+    """Whether all that the tests write fits there, and may be run there."""
+    try:
+        disk = os.statvfs(memory)
+    except OSError:
+        return False
+    is_fit = os.access(memory, os.W_OK | os.X_OK) and not disk.f_flag & os.ST_NOEXEC
+    return is_fit and min(disk.f_bavail * disk.f_frsize, free_bytes) >= _MEMORY_BYTES_MIN
+
+
+def _free_bytes() -> int:
+    """What the machine could still give; nothing where it does not tell."""
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+# Thousands of tests make a store of their own, and every write to one waits for the disk.
+if _is_roomy(_MEMORY, _free_bytes()):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 
 class _Skips:
@@ -72,10 +108,13 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if "slow" in config.option.markexpr:
         return
-    slow = [item for item in items if item.get_closest_marker("slow")]
+    slow: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        (slow if item.get_closest_marker("slow") else others).append(item)
     if slow:
         config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if item not in slow]
+        items[:] = others
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -83,6 +122,43 @@ def pytest_configure(config: pytest.Config) -> None:
     # A worker of xdist sends its reports to the controller, which counts each once.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Skips(), "operator-skips")
+        if config.getoption("numprocesses", None):
+            _compile_once(config)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """What all processes have written goes when all is well: it may lie in memory."""
+    written: Path | None = config.stash.get(_WRITTEN, None)
+    if written is not None:
+        shutil.rmtree(written, ignore_errors=True)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    config = session.config
+    if exitstatus == 0 and config.option.basetemp is None and not hasattr(config, "workerinput"):
+        factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
+        config.stash[_WRITTEN] = factory.getbasetemp()
+
+
+def _compile_once(config: pytest.Config) -> None:
+    """After a fresh checkout each process would prepare every module: let one do it before."""
+    asked = [Path(config.invocation_params.dir, word.partition("::")[0]) for word in config.args]
+    modules = [module for folder in asked for module in folder.rglob("test_*.py")]
+    if sum(not _is_compiled(module) for module in modules) > _MODULES_NOT_COMPILED_MAX:
+        words = [sys.executable, "-m", "pytest", "-qq", "--collect-only", *config.args]
+        # Whatever is wrong with a module will be told by those that run it.
+        subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+
+
+def _is_compiled(module: Path) -> bool:
+    """Whether pytest has written its byte code, for this Python and since the last change."""
+    name = f"{module.stem}.{sys.implementation.cache_tag}-pytest-{pytest.__version__}.pyc"
+    try:
+        written = (module.parent / "__pycache__" / name).stat().st_mtime
+    except OSError:
+        return sys.dont_write_bytecode
+    return written >= module.stat().st_mtime
 
 
 def _is_loopback(host: object) -> bool:

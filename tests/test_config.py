@@ -110,6 +110,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "anthropic_model": ("claude-opus-5", "claude-opus-5"),
     "model": ("reasoner", "reasoner"),
     "summary_model": ("rule", "rule"),
+    "guidance": ("Be brief.", "Be brief."),
     "usd_per_day": ("5.5", 5.5),
     "tokens_per_day": ("1000", 1000.0),
 }

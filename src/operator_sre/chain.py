@@ -74,7 +74,20 @@ class _Numbered(msgspec.Struct):
     seq: int
 
 
+class _Stored(msgspec.Struct):
+    """An entry as its bytes tell it, read in one go: a long run is thousands of them."""
+
+    actor: Actor
+    at: datetime
+    kind: Kind
+    payload: dict[str, Any]
+    run: str
+    seq: int
+    ticket: int | None
+
+
 _NUMBERED = msgspec.json.Decoder(_Numbered)
+_STORED = msgspec.json.Decoder(_Stored)
 
 
 def seq_of(body: bytes) -> int | None:
@@ -94,6 +107,13 @@ def entry_from(seq: int, body: bytes | None, previous: bytes, digest: bytes) -> 
     """An entry from its stored bytes; every field comes from them."""
     if body is None:
         return _purged(seq, previous, digest)
+    links = bytes(previous).hex(), bytes(digest).hex()
+    try:
+        one = _STORED.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass  # perhaps only a lone surrogate
+    else:
+        return Entry(one.seq, one.at, one.kind, one.payload, one.ticket, one.run, one.actor, *links)
     record = record_from(bytes(body))
     return Entry(
         seq=record["seq"],
@@ -103,8 +123,8 @@ def entry_from(seq: int, body: bytes | None, previous: bytes, digest: bytes) -> 
         ticket=record["ticket"],
         run=record["run"],
         actor=Actor(**record["actor"]),
-        previous=bytes(previous).hex(),
-        hash=bytes(digest).hex(),
+        previous=links[0],
+        hash=links[1],
     )
 
 

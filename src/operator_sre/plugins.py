@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from operator_protocols.errors import MissingPluginError, NotFoundError
-from operator_protocols.ports import Plugin
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from operator_protocols.ports import Plugin
 
 __all__ = ["CAPABILITIES", "GROUP", "PERMISSIONS", "find_checker", "find_plugin", "plugin_names"]
 
@@ -27,6 +30,8 @@ def plugin_names() -> list[str]:
 
 def find_plugin(name: str) -> Plugin:
     """The plug-in of that name, loaded. NotFoundError lists the names there are."""
+    from operator_protocols.ports import Plugin
+
     points = [point for point in _points(GROUP) if point.name == name]
     if not points:
         raise NotFoundError(
@@ -76,6 +81,8 @@ def _points(group: str) -> tuple[EntryPoint, ...]:
 
 @lru_cache(maxsize=16)
 def _installed(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    from importlib.metadata import entry_points  # most commands ask for no plug-in
+
     return tuple(entry_points(group=group))
 
 

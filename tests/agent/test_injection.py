@@ -34,7 +34,7 @@ PLACES = {
 }
 
 
-@pytest.fixture(params=["execute", "approve"])
+@pytest.fixture(params=["execute", pytest.param("approve", marks=pytest.mark.slow)])
 def stage(
     request: pytest.FixtureRequest,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""Every category and every next action comes from something that really happened."""
+"""Answers about runs that really happened; tests/e2e/paths.py has a way to every category."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.run import Answer, Ask, Escalate, Finish
 from operator_protocols.errors import UsageError
-from operator_sre.app.alerts import Receiver
 from operator_sre.app.answers import (
     explain_denial,
     explain_failure,
@@ -102,11 +100,6 @@ def _entries(keeper: Shopkeeper, run: str) -> list[Entry]:
     return list(keeper.app.store.entries.after(0, limit=999, run=run))
 
 
-def _script(text: str) -> Answer:
-    action = Action("execute_script", {"language": "python", "text": text})
-    return Answer("act", (FOUND, action, Escalate("The script does not help.")))
-
-
 async def test_what_the_policy_blocks_fails_a_run_and_is_explained_by_its_rule(shop: Open) -> None:
     turn = Answer("act", (FOUND, Action.shell("rm -rf /"), Escalate("It is forbidden.")))
     with shop(turn) as keeper:
@@ -140,34 +133,6 @@ async def test_a_budget_that_is_used_up_wants_a_larger_one(shop: Open) -> None:
         assert _summary(keeper, run).invocations == 1
 
 
-async def test_an_engine_of_docker_that_does_not_answer_wants_to_be_started(
-    shop: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:9")
-    look = Action("docker_inspect", {"container": "web"})
-    with shop(Answer("look", (look,)), GIVE_UP) as keeper:
-        run = await keeper.carry()
-        _failed(keeper, run, ErrorCategory.DOCKER_UNAVAILABLE, NextAction.START_DOCKER)
-        (excerpt,) = _failure(keeper, run).redacted_excerpts
-        assert excerpt.source.startswith("audit:")
-
-
-async def test_a_script_that_wants_the_network_fails_in_its_box(shop: Open) -> None:
-    text = "import socket\nsocket.create_connection(('192.0.2.1', 80), 5)"
-    with shop(_script(text), policy=SCRIPTS) as keeper:
-        run = await keeper.carry()
-        _failed(keeper, run, ErrorCategory.NETWORK_SANDBOX_FAILED, NextAction.REVIEW_POLICY_PATCH)
-
-
-async def test_a_script_that_holds_a_secret_is_not_run(shop: Open) -> None:
-    text = "token = 'ghp_16C7e42F292c6912E7710c838347Ae178B4a'\nprint(len(token))"
-    with shop(_script(text), policy=SCRIPTS) as keeper:
-        run = await keeper.carry()
-        _failed(keeper, run, ErrorCategory.SECRET_SCAN_FAILED, NextAction.FIX_CODE)
-        told = str(_failure(keeper, run)) + str(_timeline(keeper, run))
-        assert "ghp_16C7" not in told
-
-
 async def test_a_model_whose_key_is_not_set_is_spoken_for_and_that_is_told(shop: Open) -> None:
     toml = """
 [models.far]
@@ -183,32 +148,6 @@ key_env = "A_KEY_THAT_NOBODY_SETS"
         assert "A_KEY_THAT_NOBODY_SETS" in str(_timeline(keeper, run))
 
 
-class _Broken:
-    """A mind with a mistake in it."""
-
-    name = "broken"
-
-    async def answer(self, ask: Ask) -> Answer:
-        raise ZeroDivisionError("a mistake, password=hunter2")
-
-
-async def test_a_mind_that_raises_fails_its_run_with_an_exception(
-    shop: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("operator_sre.engine.local.BACK_OFF_S", 0.0)
-    with shop() as keeper:
-        engine = keeper.app.engine()
-        engine = replace(engine, pipeline=replace(engine.pipeline, model=_Broken()))
-        run = await keeper.carry(engine)
-        while await engine.work_once():
-            pass
-        _failed(keeper, run, ErrorCategory.AGENT_RUNTIME_EXCEPTION, NextAction.FIX_CODE)
-        failure = _failure(keeper, run)
-        assert "ZeroDivisionError" in failure.root_cause
-        assert "hunter2" not in str(failure)
-        assert "[REDACTED]" in failure.root_cause
-
-
 class _Endless:
     """A mind that is thinking when its worker dies."""
 
@@ -221,26 +160,6 @@ class _Endless:
         self.asked.set()
         await asyncio.Event().wait()
         raise AssertionError
-
-
-async def test_a_worker_that_is_lost_again_and_again_fails_the_run(shop: Open) -> None:
-    with shop() as keeper:
-        app = keeper.app
-        await keeper.break_one()
-        engine = app.engine()
-        for _ in range(3):  # each is killed while it thinks, and gives nothing back
-            ticket = await app.store.leases.claim(
-                "w", run="run-lost", lease_s=0.0, attempts_max=3, ticket=0, subjects=None
-            )
-            assert ticket is not None
-            mind = _Endless()
-            pipeline = replace(engine.pipeline, model=mind)
-            work = asyncio.ensure_future(pipeline.work(ticket))
-            await mind.asked.wait()
-            work.cancel()
-            await asyncio.wait([work])
-        assert not await engine.work_once()
-        _failed(keeper, "run-lost", ErrorCategory.HARNESS_HEALTH_FAILED, NextAction.RERUN)
 
 
 async def test_a_run_that_is_proven_is_kept_for_review(shop: Open) -> None:
@@ -317,32 +236,6 @@ async def test_questions_are_answered_for_any_face(shop: Open) -> None:
         assert waiting.confirmation == patch.confirmation
         with pytest.raises(UsageError):
             await recommend_patch(keeper.app, RecommendPolicyPatchRequest(request=" "))
-
-
-async def test_an_alert_of_a_stranger_wants_the_same_secret_on_both_sides(
-    shop: Open, tmp_path: Path
-) -> None:
-    (tmp_path / "token").write_text("right")
-    toml = f"""
-[triggers.pager]
-kind = "alertmanager"
-token_file = "{tmp_path / "token"}"
-"""
-    with shop(toml=toml) as keeper:
-        receiver = Receiver(keeper.app)
-        headers = {"authorization": "Bearer wrong"}
-        answer = await receiver.receive("pager", headers, b"{}", sender="10.0.0.9")
-        assert answer.status == 401
-        told: Any = answer.document["error"]
-        assert told["category"] == ErrorCategory.TRIGGER_AUTH_FAILED
-        found = _next(keeper)
-        assert found.next_action is NextAction.SET_SECRET
-        (entry,) = [
-            one
-            for one in keeper.app.store.entries.after(0, limit=99)
-            if one.kind is Kind.TRIGGER_REFUSED
-        ]
-        assert [one.ref for one in found.evidence_refs] == [str(entry.seq)]
 
 
 async def test_a_check_that_is_added_is_asked(shop: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,14 @@ from operator_protocols.domain.action import Action
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.permit import Approval, ApprovalState, Binding, fingerprint_of
 from operator_protocols.domain.verdict import Risk
-from operator_protocols.errors import AuthorityError, ConflictError, NotFoundError
+from operator_protocols.errors import AuthorityError, ConflictError, NotFoundError, UsageError
 from operator_sre.app.approvals import (
     Always,
+    Answered,
     ApprovalView,
     approve,
     list_rules,
+    page_of_approvals,
     reject,
     revoke_rule,
     show_approval,
@@ -127,3 +129,15 @@ async def test_a_rule_is_revoked_by_who_made_it_or_by_an_admin(app: App) -> None
 
 async def test_a_fingerprint_is_all_that_is_told_of_a_token() -> None:
     assert fingerprint_of("token") == hashlib.sha256(b"token").hexdigest()
+
+
+async def test_a_page_has_what_can_still_be_answered_or_all(app: App) -> None:
+    for name in ("a3", "a1", "a2"):
+        await _asked(app, name)
+    assert isinstance(await approve(app, "a1", reason=""), Answered)
+    pending = page_of_approvals(app, pending_only=True, limit=9)
+    assert [one.id for one in pending] == ["a3", "a2"]
+    rest = page_of_approvals(app, pending_only=False, after="a3", limit=1)
+    assert [one.id for one in rest] == ["a1"]
+    with pytest.raises(UsageError):
+        page_of_approvals(app, pending_only=True, after="nosuch", limit=1)

@@ -107,9 +107,9 @@ def test_what_loosens_a_rule_is_confirmed_and_what_does_not_is_not(tmp_path: Pat
         assert app.store.switch.state().on
         asyncio.run(app.store.switch.turn_off(by="ada", reason=""))
         rule = standing_rule("r1")
-        made = asyncio.run(cross(app, rule_asked(rule), sure=True))
+        made = asyncio.run(cross(app, rule_asked(app, rule), sure=True))
         assert (made.applied, app.store.standing.get("r1")) == (True, rule)
-        again = asyncio.run(request(app, rule_asked(rule)))
+        again = asyncio.run(request(app, rule_asked(app, rule)))
         with pytest.raises(ConflictError, match="already"):
             asyncio.run(approve(app, again.id, BOB))
         assert reset_asked(app, [], reason="") is None
@@ -118,6 +118,22 @@ def test_what_loosens_a_rule_is_confirmed_and_what_does_not_is_not(tmp_path: Pat
         assert back is not None
         asyncio.run(cross(app, back, sure=True))
         assert show_modes(app)[0].source == f"file {tmp_path / 'operator.toml'}"
+
+
+def test_a_rule_for_always_is_made_under_the_policy_that_was_seen(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("version: 1\n")
+    with opened(tmp_path, policy=str(file)) as app:
+        asked = rule_asked(app, standing_rule("r1"))
+        assert asked.bound == {"policy": app.rules().digest}
+        one = asyncio.run(request(app, asked))
+        file.write_text("version: 1\negress: {deny: [example.org]}\n")
+    with opened(tmp_path, policy=str(file)) as app:
+        with pytest.raises(ConflictError, match="policy has changed since"):
+            asyncio.run(approve(app, one.id, BOB))
+        assert app.store.standing.find() == []
+        two = asyncio.run(cross(app, rule_asked(app, standing_rule("r1")), sure=True))
+        assert (two.applied, len(app.store.standing.find())) == (True, 1)
 
 
 def test_a_purge_is_confirmed_by_what_it_would_take(tmp_path: Path) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import typer
 
 from operator_protocols.domain.action import Action
-from operator_protocols.domain.category import NextAction
 from operator_protocols.domain.confirmation import Boundary, Confirmation, ConfirmationState
 from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.verdict import Mode, Risk
@@ -21,11 +22,13 @@ from operator_sre.app.confirmations import (
     approve,
     cross,
     decline,
+    done_without,
     find,
     follow_confirmations,
     get,
     request,
     requirement,
+    said_no,
     sweep,
     use,
 )
@@ -35,12 +38,36 @@ from operator_sre.app.modes import execute_asked, set_modes, show_modes
 from operator_sre.app.patches import propose
 from operator_sre.app.service import monitor
 from operator_sre.app.wiring import App
-from operator_sre.contract.categories import after_decline
 from operator_sre.contract.messages import RiskLevel
+from operator_sre.faces.cli.confirming import crossed
 from tests.app.crossings import ADA, APPROVED, BOB, LISTENER, entries, refusals, timed
 from tests.app.home import SUBJECTS, opened
 from tests.contract.clock import HeldClock
 from tests.processes.waiting import eventually
+
+
+@pytest.mark.parametrize("own", ["1", "0"])
+def test_a_no_to_ones_own_question_is_a_decision_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    with opened(tmp_path, SUBJECTS, self_approval=own) as app:
+        asked = execute_asked(app, Mode.EXECUTE, ["shop"], reason="night")
+        assert asked is not None
+        keyboard = io.StringIO("n\n")
+        monkeypatch.setattr(keyboard, "isatty", lambda: True)
+        monkeypatch.setattr("sys.stdin", keyboard)
+        with pytest.raises(typer.Abort):
+            crossed(app, asked, yes=False, propose=False, as_json=False)
+        (one,) = find(app)
+        me = approvals.signed_in()
+        assert (one.state, one.decided_by, one.boundary) == ("declined", me, Boundary.MODE_EXECUTE)
+        assert entries(app, Kind.CONFIRMATION_DECIDED)[-1].actor == Actor(me, "user")
+        assert show_modes(app)[0].mode is Mode.OBSERVE
+        with pytest.raises((ConflictError, AuthorityError)):
+            asyncio.run(approve(app, one.id))
+        assert asyncio.run(said_no(app, asked)).state is ConfirmationState.DECLINED
+        done = asyncio.run(done_without(app, asked, why="it burnt"))
+        assert (done.state, done.applied, "it burnt" in done.reason) == ("approved", True, True)
 
 
 def test_a_yes_is_given_once_and_the_second_is_refused_on_record(tmp_path: Path) -> None:
@@ -197,9 +224,6 @@ def test_what_a_program_is_told(tmp_path: Path) -> None:
         assert told.evidence_refs[0].ref == f"operator confirmations show {one.id}"
         no = requirement(asyncio.run(decline(app, one.id, BOB, reason="no")))
         assert (no.requires_confirmation, no.confirmation_id) == (False, "")
-    fixed = {one for one in Boundary if after_decline(one) is NextAction.FIX_CODE}
-    assert fixed == {Boundary.POLICY_PATCH, Boundary.EGRESS, Boundary.CREDENTIAL_BINDING}
-    assert {after_decline(one) for one in set(Boundary) - fixed} == {NextAction.ASK_USER}
 
 
 def test_no_secret_is_kept_of_what_was_asked(tmp_path: Path) -> None:

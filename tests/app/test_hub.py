@@ -16,6 +16,8 @@ from operator_protocols.domain.action import Action, Outcome
 from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.workflow import WorkflowState
 from operator_protocols.errors import AuthorityError, NotFoundError, UsageError
+from operator_sre.app.acting import acting_as
+from operator_sre.app.approvals import signed_in
 from operator_sre.app.hub import (
     ActionResult,
     Agent,
@@ -236,7 +238,7 @@ async def test_whoever_comes_later_hears_what_came_behind_an_entry(tmp_path: Pat
 
 async def test_not_everybody_may_approve_and_not_every_name_is_one(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
-    roles = "version: 1\nroles: {ada: admin, bob: viewer}\n"
+    roles = f"version: 1\nroles: {{ada: admin, bob: viewer, {signed_in()}: approver}}\n"
     (tmp_path / "home" / "policy.yaml").write_text(roles)
     with opened(tmp_path, mode="approve") as app:
         hub = Hub(app)
@@ -252,3 +254,21 @@ async def test_not_everybody_may_approve_and_not_every_name_is_one(tmp_path: Pat
                 await hub.request_system_action(Agent(name), Action.shell("ls"))
         with pytest.raises(UsageError, match="which people are"):
             await hub.request_system_action(Agent("eve", PERSON), Action.shell("ls"))
+
+
+async def test_who_may_have_nothing_changed_has_no_agent_ask_for_it(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    roles = f"version: 1\nroles: {{ada: admin, vera: viewer, {signed_in()}: approver}}\n"
+    (tmp_path / "home" / "policy.yaml").write_text(roles)
+    with opened(tmp_path, mode="approve") as app:
+        hub = Hub(app)
+        for person, role in (("vera", "admin"), ("ada", "viewer")):
+            with acting_as(person, role=role), pytest.raises(AuthorityError, match="viewer"):
+                await hub.request_system_action(Agent(person, "api"), Action.shell("uptime"))
+        assert not app.store.workflows.find()
+        with acting_as("ada", role="approver"):
+            made = await hub.request_system_action(Agent("ada", "api"), Action.shell("uptime"))
+        assert [one.id for one in app.store.workflows.find()] == [made]
+        (tmp_path / "home" / "policy.yaml").write_text("version: 1\nroles: {ada: admin}\n")
+    with opened(tmp_path, mode="approve") as app, pytest.raises(AuthorityError, match="viewer"):
+        await Hub(app).request_system_action(PLANNER, Action.shell("uptime"))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from operator_protocols.domain.action import Action
 from operator_protocols.domain.rig import RigSpec
 from operator_protocols.errors import MissingExtraError, NotFoundError, RigError, UsageError
 from operator_protocols.ports import Plugin, RightEnd
@@ -89,6 +90,10 @@ async def test_a_rig_is_in_our_care_with_the_rights_of_a_lab(app: App) -> None:
     assert policy.profile is Profile.LAB
     assert policy.boundary_tools >= {"restart_node", "resume_node"}
     assert policy.boundary_targets == set(_states(view))
+    script = Action("execute_script", {"language": "bash", "text": "true"}, target="store")
+    gate = app.care(NAME).gate
+    assert policy.runs_by_itself(gate.judge(script))
+    assert not policy.runs_by_itself(gate.judge(replace(script, target="somewhere")))
     for target in view.targets:
         assert isinstance(target, TargetView)
         assert 0 < target.ports["main"] < 65536

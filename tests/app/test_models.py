@@ -15,6 +15,7 @@ from operator_sre.agent.transcript import answer_from, answer_payload
 from operator_sre.app.models import (
     ModelView,
     Tried,
+    is_offline,
     list_models,
     mind_of,
     over_budget,
@@ -269,3 +270,9 @@ def test_a_script_that_is_none_is_told_in_a_sentence(
     home = opened(tmp_path, model=f"scripted:{script}")
     with home as app, pytest.raises(UsageError, match=words):
         mind_of(app)
+
+
+def test_what_needs_neither_key_nor_network_is_known_by_its_name() -> None:
+    offline = ("reasoner", "restart-everything", "random", "random:7", "scripted:said.json")
+    assert all(is_offline(name) for name in offline)
+    assert not any(is_offline(name) for name in ("claude", "local", "reasonable", "rule"))

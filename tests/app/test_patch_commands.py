@@ -66,6 +66,9 @@ def test_a_command_is_allowed_as_it_is_written_and_in_no_other_way(config: Confi
                 "cat x | timeout 5 psql shop",
                 "psql shop < /tmp/x.sql",
                 "psql shop <<< 'drop table x'",
+                *(f"psql shop <<< {one}" for one in ("1", "2", "-", "/dev/null")),
+                *("psql shop < 1", "psql shop > 1", "psql shop <&3"),
+                *("timeout 5 psql shop <<< /dev/null", "(psql shop) <<< /dev/null"),
             ],
         ),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,28 @@ def test_a_command_is_given_a_secret_only_when_it_is_exactly_one_that_fits(shop:
     )
 
 
+def test_another_machine_is_given_only_what_was_bound_for_it(shop: App) -> None:
+    keep(shop)
+    keep(shop, "far", "the value for over there")
+    bind(shop, "command:psql *", "PGPASSWORD")
+    asked = binding_asked(shop, "far", holder_named("command@node-1:psql *", "PGPASSWORD"))
+    assert "at 'node-1'" in asked.rationale
+    assert asked.destinations == ("command@node-1:psql *",)
+    assert asyncio.run(cross(shop, asked, sure=True, by=ADA)).applied
+    here = Action.shell("psql shop")
+    there, elsewhere = (replace(here, target=name) for name in ("node-1", "node-2"))
+    near, far = {"PGPASSWORD": VALUE}, {"PGPASSWORD": "the value for over there"}
+    assert given_to(shop.config, here) == near
+    assert given_to(shop.config, elsewhere) == near
+    assert given_to(shop.config, here, away=True) == {}
+    assert given_to(shop.config, elsewhere, away=True) == {}
+    assert given_to(shop.config, there, away=True) == far
+    with given("psql shop", {"LEASED": "only here"}):
+        assert given_to(shop.config, there, away=True) == far
+    asyncio.run(unbind_secret(shop, "far", holder_named("command@node-1:psql *")))
+    assert given_to(shop.config, there, away=True) == {}
+
+
 def test_nonsense_is_refused_with_one_sentence(shop: App) -> None:
     keep(shop)
     long = "x" * 70_000
@@ -188,6 +211,9 @@ def test_nonsense_is_refused_with_one_sentence(shop: App) -> None:
         lambda: bind(shop, "command:psql", "OPERATOR_TREE"),
         lambda: bind(shop, "command:psql", "A=B"),
         lambda: bind(shop, "subject:shop", name="nowhere"),
+        lambda: bind(shop, "command@nowhere:psql", "PGPASSWORD"),
+        lambda: bind(shop, "command@:psql", "PGPASSWORD"),
+        lambda: bind(shop, "subject@node-1:shop"),
         lambda: asyncio.run(unbind_secret(shop, "db", Holder("subject", "shop"))),
         lambda: asyncio.run(unbind_secret(shop, "nowhere", Holder("subject", "shop"))),
         lambda: asyncio.run(remove_secret(shop, "nowhere")),

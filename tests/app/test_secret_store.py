@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import stat
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,8 +18,19 @@ import keyring.backend
 import keyring.errors
 import pytest
 
-from operator_protocols.errors import StoreError
-from operator_sre.app.secret_store import Holder, KnownValues, Secret, SecretStore, open_secrets
+from operator_protocols.domain.entry import Kind
+from operator_protocols.errors import NotFoundError, StoreError
+from operator_sre.app.approvals import signed_in
+from operator_sre.app.secret_store import (
+    Holder,
+    KnownValues,
+    Owed,
+    Secret,
+    SecretStore,
+    open_secrets,
+)
+from operator_sre.app.secrets import settle_changes, unbind_secret
+from operator_sre.app.wiring import App
 from operator_sre.ledger.redaction import Redactor
 from tests.app.home import opened
 
@@ -129,6 +142,90 @@ def test_a_killed_writer_leaves_a_whole_file_and_no_lock(tmp_path: Path) -> None
             store.value(two) == f"{name}:" * 900 for name, two in found.items() if name != "after"
         )
         assert not list(tmp_path.glob(".secrets.box.*")), "what it left was taken away"
+
+
+DEEDS = ("set", "changed", "unbound", "removed")
+# Does one thing to secrets in each home, in a process that is gone before the ledger hears of it.
+KILLED = """
+import asyncio, os, sys
+from pathlib import Path
+from operator_sre.app import secrets
+from operator_sre.app.secret_store import Holder, SecretStore
+from tests.app.home import opened
+deeds = {
+    "set": lambda app: secrets.set_secret(app, "new", "a value that is new"),
+    "changed": lambda app: secrets.set_secret(app, "db", "a value that is new"),
+    "unbound": lambda app: secrets.unbind_secret(app, "db", Holder("subject", "shop")),
+    "removed": lambda app: secrets.remove_secret(app, "db"),
+}
+async def gone(app):
+    os._exit(9)
+def die(folder):
+    secrets.settle_changes = gone
+    write = SecretStore._write
+    def once(self, *given):
+        write(self, *given)
+        if folder.parent.name == "before":
+            os._exit(9)
+    SecretStore._write = once
+    with opened(folder, secrets_in="file") as app:
+        asyncio.run(deeds[folder.name](app))
+for name in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        die(Path(name))
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+"""
+
+
+def deeds_of(app: App) -> list[tuple[str, str, str, bool]]:
+    """What the ledger says of secrets."""
+    found = app.store.entries.newest(limit=100, kind=Kind.SECRET_CHANGED)
+    told = [(one.payload, one.actor) for one in reversed(found)]
+    return [(one["name"], one["deed"], by.id, one.get("finished", True)) for one, by in told]
+
+
+def test_what_a_killed_process_did_is_recorded_once_by_the_next(tmp_path: Path) -> None:
+    folders = [tmp_path / when / deed for when in ("after", "before") for deed in DEEDS]
+    held = Secret("db", AT, "ada", holders=(Holder("subject", "shop"),), value=VALUE)
+    for folder in folders:
+        folder.mkdir(parents=True)
+        with kept(folder / "home").changing() as known:
+            known["db"] = held
+    subprocess.run([sys.executable, "-c", KILLED, *map(str, folders)], timeout=240, check=True)
+    for folder in folders:
+        whole, deed = folder.parent.name == "after", folder.name
+        name = "new" if deed == "set" else "db"
+        with opened(folder, secrets_in="file") as app:
+            assert deeds_of(app) == []
+            assert asyncio.run(settle_changes(app)) == 1
+            told = "set" if deed == "changed" and not whole else deed
+            assert deeds_of(app) == [(name, told, signed_in(), whole)]
+            assert asyncio.run(settle_changes(app)) == 0
+            assert len(deeds_of(app)) == 1
+            known_now = open_secrets(app.config).all().get("db")
+            assert (known_now == held) is (not whole or deed == "set")
+
+
+def test_what_is_told_twice_is_recorded_once_and_a_refused_change_not_at_all(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path, secrets_in="file") as app:
+        store = open_secrets(app.config)
+        owed = Owed("one", "db", "ada", {"deed": "set"})
+        with store.changing(owed) as known:
+            known["db"] = replace(Secret("db", AT, "ada"), value=VALUE)
+        before = store.path.read_bytes()
+        assert asyncio.run(settle_changes(app)) == 1
+        store.path.write_bytes(before)  # as if it had been killed before it was crossed out
+        assert asyncio.run(settle_changes(app)) == 1
+        assert deeds_of(app) == [("db", "set", "ada", True)]
+        with pytest.raises(NotFoundError):
+            asyncio.run(unbind_secret(app, "db", Holder("subject", "nosuch")))
+        assert store.owed() == ()
+        store.paid(["nosuch"])
+        assert len(deeds_of(app)) == 1
 
 
 class Ring(keyring.backend.KeyringBackend):

@@ -24,7 +24,9 @@ def clock() -> HeldClock:
 def home(request: pytest.FixtureRequest, tmp_path: Path, clock: HeldClock) -> Iterator[Home]:
     """An empty database of each kind."""
     kind = str(request.param)
-    with database_in(kind, tmp_path, request.config):
+    # Who asks for a handle does not ask how the tables come to be.
+    prepared = "ports" in request.fixturenames
+    with database_in(kind, tmp_path, request.config, prepared=prepared):
         one = Home(kind, tmp_path, clock)
         yield one
         one.close()

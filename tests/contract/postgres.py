@@ -11,10 +11,15 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from operator_sre.store.places import database_at
 from tests.contract.stores import URL
+
+if TYPE_CHECKING:
+    import psycopg
 
 __all__ = ["Server", "binaries", "database_in", "shared_server"]
 
@@ -48,21 +53,47 @@ class Server:
             start_new_session=True,
         )
         self.folder = Path(self._said().strip())
+        self._prepared = ""
+        self._session: psycopg.Connection | None = None
 
-    def database(self) -> str:
-        """The URL of a new, empty database."""
+    def database(self, like: str = "") -> str:
+        """The URL of a new database: empty, or with all that is in the one with this URL."""
         name = f"test_{os.getpid()}_{next(self._numbers)}"
-        self.ask(f"CREATE DATABASE {name} STRATEGY = FILE_COPY")
+        model = _name_in(like) if like else "template1"
+        self._do(f"CREATE DATABASE {name} TEMPLATE {model} STRATEGY = FILE_COPY")
         return self.url(name)
+
+    def prepared(self) -> str:
+        """The URL of a database with the tables of a store and nothing in them, to copy."""
+        if not self._prepared:
+            self._prepared = self.database()
+            database_at(self._prepared).prepare()
+        return self._prepared
 
     def drop(self, url: str) -> None:
         """Remove a database, whoever may still be in it."""
-        name = url.rpartition("/")[2].partition("?")[0]
-        self.ask(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        self._do(f"DROP DATABASE IF EXISTS {_name_in(url)} WITH (FORCE)")
 
     def url(self, name: str, *, user: str = "tester") -> str:
         """How a database is reached."""
         return f"postgresql://{user}@{str(self.folder).replace('/', '%2F')}/{name}"
+
+    def _do(self, sql: str) -> None:
+        """Have it done in a session that stays: every test asks for some of this."""
+        import psycopg
+
+        if self._session is None:
+            self._session = psycopg.connect(self.url("postgres"), autocommit=True)
+        try:
+            self._session.execute(sql.encode())
+        except psycopg.OperationalError:
+            self._let_go()
+            raise
+
+    def _let_go(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
 
     def ask(self, sql: str, *, name: str = "postgres") -> list[tuple[object, ...]]:
         """What the server itself answers."""
@@ -74,6 +105,7 @@ class Server:
 
     def restart(self) -> None:
         """End the server as a crash would, and start it again."""
+        self._let_go()
         assert self._keeper.stdin is not None
         self._keeper.stdin.write("restart\n")
         self._keeper.stdin.flush()
@@ -81,6 +113,7 @@ class Server:
 
     def end(self) -> None:
         """End it and remove its folder."""
+        self._let_go()
         assert self._keeper.stdin is not None
         assert self._keeper.stdout is not None
         self._keeper.stdin.close()
@@ -94,19 +127,28 @@ class Server:
         return line
 
 
+def _name_in(url: str) -> str:
+    return url.rpartition("/")[2].partition("?")[0]
+
+
 @cache
 def _started() -> Server:
     return Server()
 
 
 @contextmanager
-def database_in(kind: str, folder: Path, config: pytest.Config) -> Iterator[str]:
-    """Where a database of this kind is, empty and for one test; its folder leads to it."""
+def database_in(
+    kind: str, folder: Path, config: pytest.Config, *, prepared: bool = False, like: str = ""
+) -> Iterator[str]:
+    """Where a database of this kind is, for one test; its folder leads to it.
+
+    It is empty. On a server it may have its tables already, or be as another one is.
+    """
     if kind == "sqlite":
         yield str(folder / "operator.db")
         return
     server = shared_server(config)
-    url = server.database()
+    url = server.database(like=server.prepared() if prepared else like)
     (folder / URL).write_text(url)
     try:
         yield url

@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_sre.contract import evidence
 from operator_sre.contract.categories import ADVICE
 from operator_sre.contract.messages import (
     ConfirmationRequirement,
-    EvidenceRef,
-    EvidenceType,
     ExplainFailureRequest,
     ExplainFailureResponse,
     ExplainPolicyDenialRequest,
@@ -33,13 +32,13 @@ from operator_sre.contract.messages import (
     ValidationIssue,
 )
 
-__all__ = ["failures", "requests", "responses"]
+__all__ = ["DENIED_SEQ", "RUN", "failures", "requests", "responses"]
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 RUN = "run-0123456789"
-ENTRY = EvidenceRef(
-    type=EvidenceType.AUDIT_SEQ, ref="42", detail="the denial (see: operator audit show --seq 42)"
-)
+DENIED_SEQ = 42
+DENIED = Entry(DENIED_SEQ, NOON, Kind.REFUSED, {}, 1, RUN, Actor(), "", "")
+ENTRY = evidence.of_entry(DENIED, "the denial")
 RULE = evidence.of_rule("blocked[0]", "delete_system: It deletes the root of the file system.")
 ASKED = ConfirmationRequirement(
     requires_confirmation=True,
@@ -64,7 +63,13 @@ def failures() -> dict[str, ExplainFailureResponse]:
                     source="audit:42", start_line=3, end_line=4, content="key=[REDACTED]\nfailed"
                 ),
             ),
-            evidence_refs=(evidence.of_run(RUN), ENTRY),
+            evidence_refs=(
+                evidence.of_run(RUN),
+                ENTRY,
+                evidence.of_excerpt(DENIED),
+                evidence.of_output(DENIED),
+                evidence.of_command(f"operator timeline {RUN}", "every step, in order"),
+            ),
             next_action=ADVICE[category][0],
         )
         for category in ErrorCategory
@@ -99,7 +104,7 @@ def responses() -> dict[str, Message]:
         event_type="policy_denied",
         audit_seq=42,
         detail="not run: Blocked: it never runs.",
-        evidence_refs=(ENTRY,),
+        evidence_refs=(ENTRY, evidence.of_span(DENIED), evidence.of_output(DENIED)),
     )
     return {
         "validate_agent_project": ValidateAgentProjectResponse(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,11 +38,26 @@ from operator_sre.contract.messages import (
     ValidateAgentProjectResponse,
 )
 from operator_sre.contract.promises import broken, checked
+from operator_sre.contract.writing import MisfitError, inner_of, written
 from tests.contract_messages.samples import failures, requests, responses
 
 
 def _response(method: str) -> Any:
     return responses()[method]
+
+
+def _with(message: Any, name: str, value: object) -> Message:
+    """The same message with one field that may be wrong."""
+    changed: Message = replace(message, **{name: value})
+    return changed
+
+
+def test_messages_inside_of_messages_are_known() -> None:
+    held = dict(inner_of(NextActionResponse))
+    assert held == {"evidence_refs": EvidenceRef, "confirmation": ConfirmationRequirement}
+    assert inner_of(EvidenceRef) == ()
+    with pytest.raises(MisfitError):
+        written(_with(EvidenceRef(type=EvidenceType.LOG, ref="command:1"), "ref", None))
 
 
 def _must_break(message: Message) -> None:
@@ -72,6 +87,24 @@ def test_2_every_value_is_defined() -> None:
     liar = replace(_response("summarize_run"), status="sleeping")
     with pytest.raises(UsageError, match="completed"):
         checked(liar)
+
+
+def test_2_what_does_not_fit_its_field_is_neither_written_nor_read() -> None:
+    for message in (*requests().values(), *responses().values()):
+        name, document = type(message).__name__, as_document(message)
+        for one in fields(message):
+            if one.name == "unknown":
+                continue
+            for wrong in (object(), 1.5, [None], "" if one.name == "events" else b"x"):
+                with pytest.raises(UsageError, match=rf"^{name}\.{one.name}"):
+                    checked(_with(message, one.name, wrong))
+                with pytest.raises(UsageError, match=rf"^{name}\.{one.name}"):
+                    from_document(type(message), document | {one.name: wrong})
+    refs = failures()["policy_denied"].evidence_refs
+    wrong_ref = _with(refs[1], "ref", 7)
+    deep = _with(failures()["policy_denied"], "evidence_refs", (refs[0], wrong_ref))
+    with pytest.raises(UsageError, match=r"^ExplainFailureResponse\.evidence_refs\[1\]\.ref has"):
+        checked(deep)
 
 
 def test_3_every_diagnosis_has_exactly_one_next_action() -> None:
@@ -142,7 +175,8 @@ def test_9_a_secret_is_taken_out_and_its_sentence_is_left() -> None:
 
 
 def test_11_after_a_decline_code_is_mended_or_a_person_is_asked() -> None:
-    mended = {Boundary.POLICY_PATCH, Boundary.EGRESS, Boundary.CREDENTIAL_BINDING}
+    policy = {Boundary.POLICY_PATCH, Boundary.RULE_LOOSENED, Boundary.EGRESS}
+    mended = {*policy, Boundary.CREDENTIAL_BINDING}
     for boundary in Boundary:
         action = NextAction.FIX_CODE if boundary in mended else NextAction.ASK_USER
         assert after_decline(boundary) is action
@@ -192,3 +226,8 @@ def test_every_ref_that_points_somewhere_names_its_command() -> None:
     )
     assert command_for(EvidenceType.REDACTED_EXCERPT, "audit:7") == "operator audit show --seq 7"
     assert command_for(EvidenceType.VERIFICATION, "operator health") == "operator health"
+    assert command_for(EvidenceType.SPAN, "a1") == "operator audit show --span a1"
+    assert command_for(EvidenceType.LOG, "command:7") == "operator history show 7"
+    assert command_for(EvidenceType.RUN_ID, "a b") == "operator audit show 'a b'"
+    for kind in (EvidenceType.LOG, EvidenceType.REDACTED_EXCERPT):
+        assert command_for(kind, "7; reboot") == ""

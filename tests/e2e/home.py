@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from http.client import HTTPConnection
@@ -18,7 +18,7 @@ from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_sre.clock import SystemClock
 from operator_sre.store import Store, open_store
-from tests.contract_messages.recording import held_to_schema
+from tests.contract_messages.holding import held_to_schema
 from tests.e2e.census import processes_of
 from tests.e2e.waiting import eventually
 from tests.e2e.warm import OPERATOR, Done, Forked, Warm
@@ -57,9 +57,10 @@ def run_operator(
 class Running:
     """A process that goes on until it is ended; its log lines are kept in a file."""
 
-    def __init__(self, popen: Popen[bytes] | Forked, log: Path) -> None:
+    def __init__(self, popen: Popen[bytes] | Forked, log: Path, words: Sequence[str]) -> None:
         self._popen = popen
         self._log = log
+        self._words = words
         self.pid = popen.pid
 
     @property
@@ -77,11 +78,14 @@ class Running:
         if self.runs:
             os.kill(self.pid, number)
         try:
-            return self._popen.wait(END_S_MAX)
+            code = self._popen.wait(END_S_MAX)
         except TimeoutExpired:
             self._popen.kill()
             self._popen.wait(END_S_MAX)
             raise AssertionError(f"signal {number} did not end it: {self.said}") from None
+        ours = [line for line in self.said.splitlines() if '"schema_version"' in line]
+        held_to_schema(self._words, "\n".join(ours))
+        return code
 
 
 class Home:
@@ -117,7 +121,7 @@ class Home:
         env = {**os.environ, **PACE, **environ}
         with self._new_log() as log:
             popen = Popen(words, cwd=self.cwd, env=env, stdin=DEVNULL, stdout=log, stderr=STDOUT)
-        return self._kept(Running(popen, Path(log.name)))
+        return self._kept(Running(popen, Path(log.name), words[1:]))
 
     def fork(self, *words: str, **environ: str) -> Running:
         """Start a command that goes on, where its start is not what is tested."""
@@ -125,7 +129,7 @@ class Home:
         with self._new_log() as log:
             to, line = log.fileno(), self.line(*words)[1:]
             forked = self._warm.start(*line, cwd=self.cwd, environ=env, out=to, err=to)
-        return self._kept(Running(forked, Path(log.name)))
+        return self._kept(Running(forked, Path(log.name), line))
 
     def _new_log(self) -> BufferedWriter:
         return (self.cwd / f"process-{len(self._running)}.log").open("wb")

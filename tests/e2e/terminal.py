@@ -62,6 +62,10 @@ class Terminal:
 
         eventually(seen, f"{text!r} on the terminal")
 
+    def type(self, text: str) -> None:
+        """Press these keys."""
+        os.write(self._master, text.encode())
+
     def press_ctrl_c(self) -> None:
         """As a person does."""
         os.write(self._master, CTRL_C)

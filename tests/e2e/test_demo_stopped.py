@@ -26,9 +26,9 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def demo(folder: Path) -> Iterator[Terminal]:
-    """A demo on a terminal, just started."""
+    """A demo in lines on a terminal, just started."""
     environ = {"TMPDIR": str(folder)}
-    terminal = Terminal([str(OPERATOR), "demo"], cwd=folder.parent, environ=environ)
+    terminal = Terminal([str(OPERATOR), "demo", "--plain"], cwd=folder.parent, environ=environ)
     yield terminal
     terminal.close()
 

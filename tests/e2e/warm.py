@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any, NoReturn
 
 __all__ = ["Done", "Forked", "Warm", "serve"]
@@ -38,9 +38,7 @@ LOADED = {
         "operator_sre.executor.tools.standard",
         "operator_sre.faces.cli.logs",
         "operator_sre.subjects.ratelimiter",
-        "pydantic.type_adapter",
         "re2",
-        "typer._adapters",
     ),
     "operator_ratelimiter.__main__": (
         "operator_ratelimiter.app",
@@ -50,6 +48,12 @@ LOADED = {
         "uvicorn.protocols.websockets.auto",
     ),
 }
+PACKAGES = (
+    "operator_protocols",
+    *(f"operator_sre.{name}" for name in ("agent", "app", "config", "contract", "engine")),
+    *(f"operator_sre.{name}" for name in ("executor", "gate", "ledger", "monitor", "store")),
+    *(f"operator_sre.{name}" for name in ("tickets", "verify")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,7 @@ class Warm:
 
 def _hold_to_schema(words: Sequence[str], out: str) -> None:
     """What is printed for programs is what the schema of its verb says."""
-    from tests.contract_messages.recording import held_to_schema
+    from tests.contract_messages.holding import held_to_schema
 
     held_to_schema(words, out)
 
@@ -181,13 +185,18 @@ def serve(number: int, program: str) -> None:
 def _load(program: str) -> None:
     names = [program, *LOADED[program]]
     if program == COMMAND:
-        from operator_sre import app
         from operator_sre.faces.cli.main import NOUNS
 
         names += NOUNS.values()
-        names += [f"{app.__name__}.{module.name}" for module in iter_modules(app.__path__)]
+        names += [name for package in PACKAGES for name in _modules(package)]
     for name in names:
         import_module(name)
+
+
+def _modules(package: str) -> list[str]:
+    """All that lies in a package: a verb loads only what it uses, one after another."""
+    found = walk_packages(import_module(package).__path__, f"{package}.")
+    return [package, *(module.name for module in found if "__main__" not in module.name)]
 
 
 def _reap() -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,6 +157,19 @@ def test_a_rule_is_for_one_directory_and_one_target(likeness: Likeness) -> None:
 @pytest.mark.parametrize("level", [Level.SAFE, Level.BLOCKED])
 def test_a_rule_is_only_for_what_a_person_would_be_asked(level: Level) -> None:
     assert not _allowed(_rule("mkdir zz", EXACT), _verdict("mkdir zz", level=level))
+
+
+@pytest.mark.parametrize("more", [{"venv": "/srv/app/.venv"}, {"passes": ("PGPASSWORD",)}])
+def test_the_same_words_in_another_environment_are_not_the_same(more: dict[str, Any]) -> None:
+    standing = _standing(_rule("pip install x", EXACT))
+    verdict = _verdict("pip install x")
+    assert standing.allowing(verdict, None, "") is not None
+    other = replace(verdict, action=replace(verdict.action, **more))
+    assert standing.allowing(other, None, "") is None
+    with pytest.raises(UsageError, match="environment of its own"):
+        standing.rule_of(
+            _approval(other.action), EXACT, Scope.EVERYWHERE, name="r", by="ada", at=NOON
+        )
 
 
 def test_a_rule_allows_no_more_risk_than_was_approved() -> None:

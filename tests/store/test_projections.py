@@ -29,7 +29,7 @@ MEDDLING = {
     "DELETE FROM resets": Difference("resets", 1, 0, 0),
     "DELETE FROM patterns": Difference("patterns", 2, 0, 0),
     "UPDATE standing_rules SET revoked = 0": Difference("standing_rules", 0, 0, 1),
-    "UPDATE confirmations SET state = 'approved'": Difference("confirmations", 0, 0, 2),
+    "UPDATE confirmations SET state = 'approved'": Difference("confirmations", 0, 0, 3),
     "UPDATE silences SET until = 9": Difference("silences", 0, 0, 2),
     "UPDATE tickets SET flapping = 0": Difference("tickets", 0, 0, 1),
     "UPDATE workflows SET epoch = 9": Difference("workflows", 0, 0, 2),

@@ -13,6 +13,9 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/app/lab.py:_judged": (
         "whatever a plug-in's oracle raises, nobody has said that the fault is over"
     ),
+    "src/operator_sre/app/evals/places.py:FaultOfTrial.still": (
+        "whatever a plug-in's oracle raises, nobody has said that the fault is over"
+    ),
     "tests/every.py:_Cases.check": "whatever one case raises, all others are checked and named",
     "tests/crash/executing.py:forked": "a forked process must not run on as its parent",
     "src/operator_sre/app/workflows.py:_carried": (
@@ -61,7 +64,11 @@ BROAD_EXCEPTS: dict[str, str] = {
 }
 
 # `path:function` -> why it prints by itself.
-PRINTS: dict[str, str] = {}
+PRINTS: dict[str, str] = {
+    "src/operator_sre/subjects/ratelimiter/restore_limit.py:_say": (
+        "a program of its own in a box, whose answer is what it prints"
+    ),
+}
 
 # `path:function` in tests -> why it waits for time instead of a condition.
 SLEEPS: dict[str, str] = {
@@ -73,6 +80,7 @@ SLEEPS: dict[str, str] = {
     "tests/e2e/waiting.py:eventually": "polls a condition until its deadline",
     "tests/engines/floor.py:Mend.call": "a repair that takes a while is the input",
     "tests/executor/transports/sshd.py:_await_banner": "polls a condition until its deadline",
+    "tests/faces/tui/test_terminal.py:_interrupted": "the moment of the key is the input",
     "tests/lab/matrix/stage.py:Stage.until_healthy": "the pace of a monitor, until its deadline",
     "tests/lab/matrix/stage.py:Stage.until_violated": "the pace of a monitor, until its deadline",
     "tests/processes/runners.py:end_runner": "polls a condition until its deadline",

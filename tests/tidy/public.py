@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterable
+from functools import cache
 
 from tests.tidy.sources import Source, imports
 
@@ -124,7 +125,8 @@ def _parents(name: str) -> set[str]:
     return {".".join(parts[:count]) for count in range(1, len(parts))}
 
 
-def _mentioned_modules(source: Source, name: str) -> set[str]:
+@cache
+def _mentioned_modules(source: Source, name: str) -> frozenset[str]:
     """Full names of what a file imports, and of dotted names in its strings (lazy imports)."""
     found: set[str] = set()
     package = name if source.path.endswith("__init__.py") else name.rpartition(".")[0]
@@ -139,4 +141,4 @@ def _mentioned_modules(source: Source, name: str) -> set[str]:
             found |= {base} | {f"{base}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found |= set(re.findall(r"\boperator_\w+(?:\.\w+)+", node.value))
-    return found
+    return frozenset(found)

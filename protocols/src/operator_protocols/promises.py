@@ -30,7 +30,9 @@ GRACE_S_MAX = 3600.0
 # The monitor says by this name that it could not see.
 OBSERVABLE = "observable"
 # What whoever runs a subject brings along.
-GIVEN_TOOLS = frozenset({"restart_node", "resume_node", "restart_service", "kill_process"})
+GIVEN_TOOLS = frozenset(
+    {"restart_node", "resume_node", "restart_service", "kill_process", "execute_script"}
+)
 
 
 @dataclass(frozen=True, slots=True)

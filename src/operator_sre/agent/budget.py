@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator_protocols.domain.run import Budget
+from operator_protocols.domain.budget import Budget
 
 __all__ = ["used_up"]
 

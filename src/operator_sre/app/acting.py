@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.action import MARK
-from operator_protocols.domain.entry import Actor
-from operator_protocols.domain.permit import Approval
-from operator_protocols.domain.verdict import Verdict
-from operator_protocols.ports.world import PermissionChecker
 
 if TYPE_CHECKING:
+    from operator_protocols.domain.entry import Actor
+    from operator_protocols.domain.permit import Approval
+    from operator_protocols.domain.verdict import Verdict
+    from operator_protocols.ports.world import PermissionChecker
     from operator_sre.app.tokens import Refusals
 
 __all__ = [

@@ -26,6 +26,7 @@ __all__ = [
     "by_a_person",
     "list_approvals",
     "list_rules",
+    "page_of_approvals",
     "reject",
     "revoke_rule",
     "show_approval",
@@ -80,6 +81,15 @@ def list_approvals(app: App, *, pending_only: bool) -> Sequence[Approval]:
     return [one for one in pending if one.expires_at > now]
 
 
+def page_of_approvals(
+    app: App, *, pending_only: bool, after: str = "", limit: int
+) -> Sequence[Approval]:
+    """So many of them behind one of an id, oldest first. UsageError when there is none."""
+    states = [ApprovalState.PENDING] if pending_only else []
+    alive_at = app.clock.now() if pending_only else None
+    return app.store.approvals.page(states=states, alive_at=alive_at, after=after, limit=limit)
+
+
 def show_approval(app: App, approval: str) -> ApprovalView:
     """One request. NotFoundError when there is none of that id."""
     found = app.store.approvals.get(approval)
@@ -130,7 +140,7 @@ async def _always(app: App, decided: Approval, rule: StandingRule) -> Answered:
     from operator_sre.app.confirmations import cross
     from operator_sre.app.loosening import rule_asked
 
-    confirmation = await cross(app, rule_asked(rule), sure=True)
+    confirmation = await cross(app, rule_asked(app, rule), sure=True)
     return Answered(decided, app.store.standing.get(rule.id), confirmation)
 
 

@@ -11,10 +11,12 @@ from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError
 from operator_protocols.ports import Kill, SubjectSettings, Tool
 from operator_sre.app.hands import MACHINE, Hands
+from operator_sre.app.own_program import is_own_program
 from operator_sre.app.secrets import given_to
 from operator_sre.app.toolbox import registry_of
 from operator_sre.executor import Executor
 from operator_sre.executor.programs import Programs
+from operator_sre.executor.tools.script import ExecuteScript
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.executor.transports.shells import Remotes, Shells
 from operator_sre.gate import Gate, Policy, Profile
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["hands_of"]
 
+SCRIPT = ExecuteScript.spec.name
 Targets = Callable[[], Sequence[Target]]
 
 
@@ -56,12 +59,17 @@ def _hands(
         )
     programs = app.programs
     local = LocalShell(programs, lambda action: given_to(app.config, action))
-    shells = Shells(local, targets, Remotes(programs, app.spool))
+    remotes = Remotes(
+        programs, app.spool, gives=lambda action: given_to(app.config, action, away=True)
+    )
+    shells = Shells(local, targets, remotes)
     settings = app.settings_of(name, targets, shells, life)
     tools = (*given, *_brought(app, settings))
-    registry = registry_of(app, programs, targets, tools)
-    latest: list[Policy] = []
     bounded = profile is Profile.LAB
+    registry = registry_of(app, programs, targets, tools, rig=bounded)
+    # A script in a box reaches nothing but the targets of its rig, as the tools of a rig do.
+    within = frozenset((SCRIPT, *(tool.spec.name for tool in tools)) if bounded else ())
+    latest: list[Policy] = []
     # A subject may know parts that are no process, such as the cluster that its members are.
     parts = targets if name == MACHINE else app.plugin_of(name).subject(settings).targets
     reached = parts if bounded else targets
@@ -71,7 +79,7 @@ def _hands(
             mode=app.mode_of(name),
             profile=profile,
             tools=registry.specs,
-            boundary_tools=frozenset(tool.spec.name for tool in tools if bounded),
+            boundary_tools=within,
             boundary_targets=frozenset(target.name for target in reached()),
             hosts=hosts_of(targets()),
             book=app.rules(),
@@ -118,6 +126,7 @@ def _gate(app: App, policy: Callable[[], Policy], restraint: Restraint, targets:
         identify=lambda name: _identity(name, targets()),
         environment=digest_of(dict(app.surroundings.environment)),
         restrain=restraint,
+        ours=is_own_program,
     )
 
 

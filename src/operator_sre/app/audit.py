@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from operator_protocols.domain.entry import Entry
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.errors import NotFoundError, OperatorError, UsageError
 from operator_sre.app.wiring import App
 from operator_sre.ledger import Anchor, Damage, Report, verify
@@ -17,6 +17,7 @@ from operator_sre.ledger.export import FORMATS, Filter, export_lines
 
 __all__ = [
     "Filter",
+    "Report",
     "RunView",
     "anchor_head",
     "behind",
@@ -75,9 +76,9 @@ def tail(app: App, *, count: int) -> list[Entry]:
     return list(app.store.entries.newest(limit=count))[::-1]
 
 
-def behind(app: App, seq: int) -> Sequence[Entry]:
-    """What has come since an entry, oldest first."""
-    return app.store.entries.after(seq, limit=PAGE)
+def behind(app: App, seq: int, *, limit: int = PAGE) -> Sequence[Entry]:
+    """What has come since an entry, oldest first; so much of it at most."""
+    return app.store.entries.after(seq, limit=limit)
 
 
 def verify_ledger(

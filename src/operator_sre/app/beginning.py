@@ -12,7 +12,9 @@ from operator_protocols.domain.verdict import Mode
 from operator_sre.app.story import Line
 from operator_sre.app.wiring import App
 
-__all__ = ["beginning", "first_look"]
+__all__ = ["beginning", "each_look", "first_look"]
+
+NAMED_MAX = 3
 
 _MAY = {
     Mode.OBSERVE: "only proposes, changes nothing",
@@ -47,6 +49,26 @@ def first_look(app: App, subject: str, since: datetime) -> Line | None:
     if health is Health.HEALTHY:
         return Line("watch", f"{subject} is healthy: every invariant holds", "good")
     return Line("watch", f"{subject} is {health}: {wrong} of {len(conditions)} do not hold", "bad")
+
+
+def each_look(app: App, subject: str, since: datetime) -> tuple[datetime, Line] | None:
+    """The newest look after `since`: when, and how it found a subject; None until there is one."""
+    newest = app.store.observations.newest(subject, limit=1)
+    if not newest or newest[0].at <= since:
+        return None
+    conditions = app.store.conditions.of(subject)
+    if not conditions:
+        return None  # what was seen is written before what it means
+    broken = [one for one in conditions if one.health is Health.BROKEN]
+    unknown = sum(one.health is Health.UNKNOWN for one in conditions)
+    if not broken and not unknown:
+        return newest[0].at, Line("watch", f"looked: all {len(conditions)} conditions hold", "good")
+    named = [f"{one.invariant} at {one.target}" for one in broken[:NAMED_MAX]]
+    if len(broken) > NAMED_MAX:
+        named.append(f"{len(broken) - NAMED_MAX} more")
+    told = [f"BROKEN {', '.join(named)}"] if named else []
+    told += [f"{unknown} unknown"] if unknown else []
+    return newest[0].at, Line("watch", f"looked: {'; '.join(told)}", "bad")
 
 
 def _watching(app: App, subject: str, who: str) -> str:

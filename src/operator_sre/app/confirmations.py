@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections.abc import Iterable, Sequence
@@ -31,11 +30,15 @@ __all__ = [
     "approve",
     "cross",
     "decline",
+    "done_without",
     "find",
     "follow_confirmations",
     "get",
+    "left_of",
+    "page",
     "request",
     "requirement",
+    "said_no",
     "sweep",
     "use",
 ]
@@ -76,6 +79,13 @@ def find(app: App, *, pending_only: bool = False) -> Sequence[Confirmation]:
     return [one for one in app.store.confirmations.find(states=[_PENDING]) if one.expires_at > now]
 
 
+def page(app: App, *, pending_only: bool, after: str = "", limit: int) -> Sequence[Confirmation]:
+    """So many of them behind one of an id, oldest first. UsageError when there is none."""
+    states = [_PENDING] if pending_only else []
+    alive_at = app.clock.now() if pending_only else None
+    return app.store.confirmations.page(states=states, alive_at=alive_at, after=after, limit=limit)
+
+
 def get(app: App, confirmation: str) -> Confirmation:
     """One of them. NotFoundError when there is none of that id."""
     known = app.store.confirmations.find(confirmation[:ID_CHARACTERS_MAX]) if confirmation else ()
@@ -85,6 +95,13 @@ def get(app: App, confirmation: str) -> Confirmation:
             next_step="See what is pending with: operator confirmations list",
         )
     return known[0]
+
+
+def left_of(app: App, confirmation: Confirmation) -> str:
+    """What of a change that was made is still to come, in a sentence; "" for nothing."""
+    if not confirmation.applied:
+        return ""
+    return crossing_of(confirmation.boundary).left(app, confirmation)
 
 
 async def request(app: App, asked: Asked, *, by: Actor | None = None) -> Confirmation:
@@ -205,16 +222,36 @@ async def cross(
     return await use(app, decided.id, asked) if decided.open else decided
 
 
+async def said_no(app: App, asked: Asked) -> Confirmation:
+    """Whoever asked was asked whether they mean it, and did not: that is on record as well."""
+    wanted = await request(app, asked)
+    return await app.store.confirmations.decide(
+        wanted.id,
+        ConfirmationState.DECLINED,
+        by=wanted.requested_by,
+        reason="not meant by whoever asked",
+    )
+
+
+async def done_without(app: App, asked: Asked, *, why: str) -> Confirmation:
+    """A person did something before it could be recorded, and why: it is recorded now."""
+    wanted = await request(app, asked)
+    await app.store.confirmations.decide(
+        wanted.id, _APPROVED, by=wanted.requested_by, reason=f"meant by whoever asked; {why}"
+    )
+    return await app.store.confirmations.settle(wanted.id, applied=True, outcome="applied")
+
+
 async def sweep(app: App) -> Sequence[Confirmation]:
     """Record what time has decided: requests nobody answered, and changes that were broken off."""
     now, found = app.clock.now(), []
     for one in app.store.confirmations.find(states=[_PENDING]):
         if one.expires_at <= now:
             found += await _swept(app, one, made=None)
-    for one in app.store.confirmations.find(states=[_APPROVED]):
+    for one in app.store.confirmations.unsettled():
         crossing = crossing_of(one.boundary)
         patience = _interrupted_at(one, crossing) if crossing.apply else _usable_until(one)
-        if one.open and patience <= now:
+        if patience <= now:
             found += await _swept(app, one, made=_whether_made(app, one, crossing))
     return found
 
@@ -232,9 +269,14 @@ def _whether_made(app: App, one: Confirmation, crossing: Crossing) -> bool | Non
 
 async def follow_confirmations(app: App) -> None:
     """Record again and again what time has decided, until cancelled."""
+    import asyncio
+
+    from operator_sre.app.secrets import settle_changes
+
     while True:
         try:
             await sweep(app)
+            await settle_changes(app)
         except OperatorError as error:  # a store that is away now
             log.warning("confirmations cannot be looked at: %s", error)
         await asyncio.sleep(SWEEP_S)

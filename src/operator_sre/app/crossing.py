@@ -61,7 +61,8 @@ class Crossing:
     `deed` is what only an admin may say yes to, or "". `changed` says why the ground is another by
     now. `effect` is for what the ledger holds; `apply` for what lies elsewhere, and returns entries
     that record it, or raises before anything was done. `made` says after a crash whether it was;
-    that is asked no sooner than `patience_s` after the yes.
+    that is asked no sooner than `patience_s` after the yes. `left` says what of a change that was
+    made is still to come, or "".
     """
 
     deed: Callable[[Confirmation], str] = _nothing
@@ -70,6 +71,7 @@ class Crossing:
     apply: Callable[[App, Confirmation, Actor], Awaitable[Sequence[Draft]]] | None = None
     made: Callable[[App, Confirmation], bool | None] = _nobody_knows
     patience_s: float = 30.0
+    left: Callable[[App, Confirmation], str] = _unchanged
 
 
 # Where the `CROSSING` of a boundary is; loaded when it is asked for. Those that are not here, and a

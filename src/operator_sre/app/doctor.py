@@ -37,6 +37,7 @@ EXTRAS = {
     "notify": ("apprise", "messages to people"),
     "secrets": ("keyring", "secrets in the keyring of the machine"),
     "telemetry": ("opentelemetry.sdk", "traces"),
+    "tui": ("textual", "the console in a terminal"),
     "web": ("fastapi", "the HTTP API"),
 }
 _SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
@@ -249,15 +250,14 @@ def _keys(config: Config) -> Iterator[DoctorFinding]:
 
 
 def _models(config: Config) -> Iterator[DoctorFinding]:
-    from operator_sre.app.models import key_state, thinking_model
-    from operator_sre.config.models import REASONER, SCRIPTED
+    from operator_sre.app.models import is_offline, key_state, thinking_model
 
     try:
         name = thinking_model(config)
     except OperatorError as error:
         yield DoctorFinding("model", CheckState.FAILED, error.message, error.next_step)
         return
-    if name == REASONER or name.startswith(SCRIPTED):
+    if is_offline(name):
         yield DoctorFinding("model", CheckState.OK, f"{name} thinks, and needs no key")
         return
     if key_state(config, name) == "not set":

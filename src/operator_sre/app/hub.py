@@ -25,7 +25,8 @@ from operator_protocols.domain.workflow import (
     workflow_of,
 )
 from operator_protocols.errors import NotFoundError, UsageError
-from operator_sre.app.approvals import by_a_person
+from operator_sre.app.approvals import by_a_person, signed_in
+from operator_sre.app.proposals import refuse_who_may_not
 from operator_sre.app.wiring import App
 from operator_sre.app.workflows import add_workflow, command_workflow, follow_workflows
 from operator_sre.codec import from_json
@@ -125,6 +126,7 @@ class Hub:
                 f"The agent {agent.name!r} says that it is of type {PERSON!r}, which people are.",
                 next_step="A person asks with: operator exec",
             )
+        refuse_who_may_not(self.app, signed_in(), action)
         record = await add_workflow(
             self.app,
             command_workflow(action, subject=subject),

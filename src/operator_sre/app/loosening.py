@@ -64,7 +64,7 @@ def switch_asked(app: App, *, reason: str) -> Asked | None:
     )
 
 
-def rule_asked(rule: StandingRule) -> Asked:
+def rule_asked(app: App, rule: StandingRule) -> Asked:
     """The same for a rule that lets commands run for always."""
     line = " ".join(rule.argv)
     where = {Scope.TICKET: "its ticket", Scope.SUBJECT: "its subject"}.get(rule.scope, "everywhere")
@@ -73,6 +73,7 @@ def rule_asked(rule: StandingRule) -> Asked:
         {"what": "rule", "rule": to_json(rule)},
         rule.risk,
         f"What is like {line!r} ({rule.likeness}) runs without asking from then on, for {where}.",
+        {"policy": app.rules().digest},
         ticket=rule.ticket if rule.scope is Scope.TICKET else None,
     )
 
@@ -106,9 +107,11 @@ def _changed(app: App, confirmation: Confirmation) -> str:
 
         now = _failures(limits_of(app, str(change["subject"])).usage)
         return "" if now == confirmation.bound.get("failures") else "more has failed since"
-    if change["what"] == "rule" and app.store.standing.get(str(change["rule"]["id"])):
+    if app.store.standing.get(str(change["rule"]["id"])):
         return "there is a rule of that id already"
-    return ""
+    # What a command was judged by is what the person knew of it.
+    same = app.rules().digest == confirmation.bound.get("policy")
+    return "" if same else "the policy has changed since"
 
 
 def _effect(app: App, confirmation: Confirmation, by: Actor) -> Effect:

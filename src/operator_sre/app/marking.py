@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-__all__ = ["FOREIGN", "OURS", "PLAIN", "Marks"]
+__all__ = ["FOREIGN", "OURS", "PLAIN", "TOO_LONG", "Marks", "is_plain_name"]
 
 T = TypeVar("T")
 BOUNDARY_BYTES = 6
 DOCUMENT_CHARS_MAX = 60_000
+TOO_LONG = "It is too long to be told; ask for less of it."
 # How many characters a text and how many items a list may have; the first that is short enough.
 BOUNDS = ((4000, 200), (1000, 100), (300, 50), (120, 20), (60, 5))
 # What we say ourselves, in words of our own: ids, numbers as text, times, and members of enums.
@@ -74,7 +75,7 @@ class Marks:
                 found["left_out"] = True
             if len(json.dumps(found, ensure_ascii=False)) <= DOCUMENT_CHARS_MAX:
                 return found
-        return {"left_out": True, "note": "It is too long to be told; ask for less of it."}
+        return {"left_out": True, "note": TOO_LONG}
 
     def _value(self, told: Any, name: str, bounds: _Bounds, *, foreign: bool = False) -> Any:
         def inner(one: Any, name: str) -> Any:
@@ -85,7 +86,8 @@ class Marks:
             short = bounds.text(told)
             return _seen(short) if plain else self.text(short, chars_max=len(short))
         if isinstance(told, Mapping):
-            kept = bounds.items(list(told.items()))
+            # What we tell ourselves has all of its fields, however little of them.
+            kept = bounds.items(list(told.items())) if foreign else told.items()
             return {self._key(str(name)): inner(one, str(name)) for name, one in kept}
         if isinstance(told, Sequence):
             return [self._value(one, name, bounds, foreign=foreign) for one in bounds.items(told)]
@@ -113,11 +115,15 @@ class _Bounds:
         return told[: self.items_max]
 
 
+def is_plain_name(name: str) -> bool:
+    """True for a field in which stands a word of ours, or a time."""
+    return name in PLAIN or name == "at" or name.endswith("_at")
+
+
 def _is_plain(told: str, name: str) -> bool:
     if not told or name in OURS:
         return True
-    known = name in PLAIN or name == "at" or name.endswith("_at")
-    return known and len(told) <= WORD_CHARS_MAX and not re.search(r"\s", told)
+    return is_plain_name(name) and len(told) <= WORD_CHARS_MAX and not re.search(r"\s", told)
 
 
 def _seen(text: str) -> str:

@@ -22,7 +22,9 @@ from operator_sre.config.models import (
     AUTO,
     CLAUDE,
     HAIKU,
+    RANDOM,
     REASONER,
+    RESTART,
     RULE,
     SCRIPTED,
     ModelConfig,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ModelView",
     "Tried",
+    "is_offline",
     "key_state",
     "list_models",
     "mind_of",
@@ -110,8 +113,7 @@ def summary_model(config: Config) -> str:
     if name != AUTO:
         return name
     thinks = thinking_model(config)
-    offline = thinks == REASONER or thinks.startswith(SCRIPTED)
-    return RULE if offline or not _has_key(config, HAIKU) else HAIKU
+    return RULE if is_offline(thinks) or not _has_key(config, HAIKU) else HAIKU
 
 
 def mind_of(app: App) -> Model:
@@ -123,8 +125,8 @@ def mind_of(app: App) -> Model:
     name = thinking_model(app.config)
     if name == REASONER:
         return Reasoner()
-    if name.startswith(SCRIPTED):
-        return _scripted(app.config, name)
+    if is_offline(name):
+        return _unthinking(app.config, name)
     remote = _remote(app, _named(app.config, name))
     patient = Patient(remote, clock=app.clock)
     return Fallback(patient, Reasoner(), allowed=lambda: over_budget(app))
@@ -139,7 +141,7 @@ def summaries_of(app: App) -> BackgroundSummaries:
     rule = RuleSummariser(redact=redact)
     name = summary_model(app.config)
     remote = None
-    if name != RULE and not name.startswith(SCRIPTED):
+    if name != RULE and not is_offline(name):
         remote = _remote(app, _named(app.config, name))
     if remote is None or isinstance(remote, _Absent):
         return BackgroundSummaries(app.store.journal, rule, rule)
@@ -192,8 +194,8 @@ async def try_model(app: App, name: str) -> Tried:
         from operator_sre.models.reasoner import Reasoner
 
         return await _asked(Reasoner(), small_question(app.clock.now()))
-    if name.startswith(SCRIPTED):
-        return await _asked(_scripted(app.config, name), small_question(app.clock.now()))
+    if is_offline(name):
+        return await _asked(_unthinking(app.config, name), small_question(app.clock.now()))
     remote = _remote(app, _named(app.config, name))
     try:
         tried = await _asked(remote, small_question(app.clock.now()))
@@ -264,6 +266,7 @@ def _remote(app: App, told: ModelConfig) -> RemoteModel | _Absent:
         tools=cast("ToolMode", told.tools),
         temperature=told.temperature,
         redact=_redact(app),
+        guidance=str(app.config.values["guidance"]),
     )
 
 
@@ -308,6 +311,24 @@ def _redact(app: App) -> Callable[[str], str]:
     from operator_sre.app.redaction import open_redactor
 
     return open_redactor(app.config).text
+
+
+def is_offline(name: str) -> bool:
+    """Whether it needs neither a key nor a network."""
+    kind = name.partition(":")[0]
+    return kind in (REASONER, RESTART, RANDOM) or name.startswith(SCRIPTED)
+
+
+def _unthinking(config: Config, name: str) -> Model:
+    """What says what was written down, and what understands nothing."""
+    from operator_sre.models.baselines import RandomCalls, RestartEverything
+
+    if name == RESTART:
+        return RestartEverything()
+    kind, _, seed = name.partition(":")
+    if kind == RANDOM:
+        return RandomCalls(int(seed or 0))
+    return _scripted(config, name)
 
 
 def _scripted(config: Config, name: str) -> Model:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from operator_protocols.domain.entry import Entry
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.errors import NotFoundError
 from operator_sre.app.tickets import TicketView
 from operator_sre.app.wiring import App

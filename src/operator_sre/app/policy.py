@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from operator_protocols.domain.action import Action
+from operator_protocols.domain.budget import Budget
 from operator_protocols.domain.entry import Draft, Kind
-from operator_protocols.domain.run import Budget
 from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.errors import ConfigError, UsageError
 from operator_sre.config import Config

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import socket
@@ -179,7 +178,7 @@ def _docker(project: Project) -> Iterator[ValidationIssue]:
     problem = docker_problem()
     if problem is not None:
         told = ConfigError(f"{why}, and {problem.message}", next_step=problem.next_step)
-        yield issue(told, "docker info", ErrorCategory.DOCKER_UNAVAILABLE)
+        yield issue(told, "operator doctor", ErrorCategory.DOCKER_UNAVAILABLE)
 
 
 def _needs_docker(project: Project) -> str:
@@ -194,10 +193,12 @@ def _needs_docker(project: Project) -> str:
 
 def docker_problem() -> OperatorError | None:
     """Why Docker cannot be asked; None when it answers."""
+    from asyncio import wait_for
+
     from operator_sre.executor.docker import Engine
 
     async def ask() -> None:
-        await asyncio.wait_for(Engine().ask("GET", "/_ping", timeout_s=DOCKER_S_MAX), DOCKER_S_MAX)
+        await wait_for(Engine().ask("GET", "/_ping", timeout_s=DOCKER_S_MAX), DOCKER_S_MAX)
 
     try:
         _apart(ask)
@@ -210,10 +211,11 @@ def docker_problem() -> OperatorError | None:
 
 def _apart(ask: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a coroutine to its end in a thread: whoever asks may be inside of a loop already."""
+    from asyncio import run
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(max_workers=1) as pool:
-        pool.submit(lambda: asyncio.run(ask())).result()
+        pool.submit(lambda: run(ask())).result()
 
 
 def _addresses(project: Project) -> Iterator[ValidationIssue]:

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from operator_sre.app.hub import ActionResult
     from operator_sre.app.wiring import App
 
-__all__ = ["Proposed", "foreign_agent", "propose_action", "proposed_action"]
+__all__ = [
+    "Proposed",
+    "foreign_agent",
+    "propose_action",
+    "proposed_action",
+    "refuse_who_may_not",
+]
 
 NAME_MAX = 40
 # In front of every name that a client gives itself, so that none can take the name of another kind.
@@ -40,14 +46,18 @@ def foreign_agent(name: str) -> Actor:
     return Actor(signed_in(), "agent", f"{PREFIX}{known.lower()}")
 
 
+def refuse_who_may_not(app: App, person: str, action: Action) -> None:
+    """AuthorityError for who may have nothing changed: no agent of theirs asks for it either."""
+    change = Verdict(action, Level.REVIEW, Risk.LOW, (), "it may change something", "")
+    if why := app.permissions.may_request(Actor(person, "user"), change):
+        raise AuthorityError(why, next_step="Ask an admin for a larger role.")
+
+
 async def propose_action(app: App, by: Actor, action: Action, *, subject: str = "") -> str:
     """Ask for an action; its id. Whoever serves the hub, or any agent of this home, runs it."""
     from operator_sre.app.workflows import add_workflow, command_workflow
 
-    # Whoever may have nothing changed may not have an agent of theirs ask for it either.
-    change = Verdict(action, Level.REVIEW, Risk.LOW, (), "it may change something", "")
-    if why := app.permissions.may_request(Actor(by.id, "user"), change):
-        raise AuthorityError(why, next_step="Ask an admin for a larger role.")
+    refuse_who_may_not(app, by.id, action)
     workflow = command_workflow(action, subject=subject)
     record = await add_workflow(app, workflow, origin=Origin.HUB, requester=by)
     return record.id

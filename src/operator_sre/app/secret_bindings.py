@@ -64,13 +64,22 @@ class Lease:
 
 
 def holder_named(text: str, variable: str = "") -> Holder:
-    """Who `subject:etcd`, `model:claude` or `command:PATTERN` is. UsageError for nobody."""
+    """Who `subject:etcd`, `model:claude`, `command:PATTERN` or `command@TARGET:PATTERN` is.
+
+    UsageError for nobody.
+    """
     kind, _, name = text.partition(":")
+    kind, at, target = kind.partition("@")
     name = name.strip()
+    if at and (kind != COMMAND or not target):
+        raise UsageError(
+            f"{text[:HOLDER_CHARACTERS_MAX]!r} names no target that has commands.",
+            next_step="Only commands have one: command@TARGET:PATTERN",
+        )
     if kind not in KINDS or not name or len(name) > HOLDER_CHARACTERS_MAX:
         raise UsageError(
             f"{text[:HOLDER_CHARACTERS_MAX]!r} is nobody that a secret can be bound to.",
-            next_step="Say subject:NAME, model:NAME or command:PATTERN.",
+            next_step="Say subject:NAME, model:NAME, command:PATTERN or command@TARGET:PATTERN.",
         )
     if not name.isprintable():
         raise UsageError("A holder's name has to be printable.", next_step="Take another.")
@@ -81,7 +90,7 @@ def holder_named(text: str, variable: str = "") -> Holder:
         )
     if kind == COMMAND:
         _check_pattern(name)
-    return Holder(kind, name, variable)
+    return Holder(kind, name, variable, target)
 
 
 def binding_asked(app: App, name: str, holder: Holder) -> Asked:
@@ -90,9 +99,17 @@ def binding_asked(app: App, name: str, holder: Holder) -> Asked:
     held = _checked(app, secret, holder)
     who = {SUBJECT: "subject", MODEL: "model", COMMAND: "every command like"}[holder.kind]
     how = f" as the variable {held.variable}" if held.variable else ""
+    if holder.kind == COMMAND:
+        how += f", at {held.target!r}," if held.target else ", on this machine,"
     return Asked(
         Boundary.CREDENTIAL_BINDING,
-        {"name": name, "kind": held.kind, "holder": held.name, "as": held.variable},
+        {
+            "name": name,
+            "kind": held.kind,
+            "holder": held.name,
+            "as": held.variable,
+            **({"at": held.target} if held.target else {}),
+        },
         Risk.HIGH if holder.kind == COMMAND else Risk.MEDIUM,
         f"The {who} {held.name!r} is given the secret {name!r}{how} from then on.".replace(
             "The every", "Every"
@@ -199,6 +216,11 @@ def _checked(app: App, secret: Secret, holder: Holder) -> Holder:
             raise UsageError(
                 f"There is no model {holder.name!r}.", next_step=f"There are: {', '.join(names)}."
             )
+    if holder.target and holder.target not in (targets := _targets(app)):
+        raise UsageError(
+            f"There is no target {holder.target!r} to run a command at.",
+            next_step=f"There are: {', '.join(targets[:20]) or 'none'}.",
+        )
     if holder.kind == COMMAND:
         variable = holder.variable or re.sub(r"[^A-Z0-9_]", "_", secret.name.upper())
         _check_variable(variable)
@@ -210,6 +232,10 @@ def _checked(app: App, secret: Secret, holder: Holder) -> Holder:
     if len(secret.holders) >= HOLDERS_MAX:
         raise UsageError(f"{secret.name!r} is bound to {HOLDERS_MAX} already.", next_step="Unbind.")
     return holder
+
+
+def _targets(app: App) -> list[str]:
+    return sorted({target.name for one in app.config.subjects for target in one.targets})
 
 
 def _check_variable(name: str) -> None:
@@ -246,7 +272,8 @@ def _changed(app: App, confirmation: Confirmation) -> str:
 
 
 def _holder(change: Mapping[str, object]) -> Holder:
-    return holder_named(f"{change['kind']}:{change['holder']}", str(change.get("as", "")))
+    at = f"@{change['at']}" if change.get("at") else ""
+    return holder_named(f"{change['kind']}{at}:{change['holder']}", str(change.get("as", "")))
 
 
 async def _apply(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Draft]:

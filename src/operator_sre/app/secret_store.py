@@ -8,7 +8,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from operator_protocols.domain.action import digest_of
-from operator_protocols.errors import MissingExtraError, StoreError
+from operator_protocols.errors import MissingExtraError, NotFoundError, StoreError, UsageError
 from operator_sre.config import Config
 from operator_sre.ledger.sealing import Vault
 
-__all__ = ["Holder", "KnownValues", "Secret", "SecretStore", "open_secrets"]
+__all__ = ["Holder", "KnownValues", "Owed", "Secret", "SecretStore", "open_secrets"]
 
 FILE, LOCK, KEY = "secrets.box", "secrets.lock", "secrets.key"
 HEAD = b"operator-secrets 1\n"
@@ -39,14 +39,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Holder:
-    """Who is given a secret: a subject, a model, or commands of a pattern, as a variable."""
+    """Who is given a secret: a subject, a model, or commands of a pattern, as a variable.
+
+    Commands of this machine, or of the one `target` that it is meant for.
+    """
 
     kind: str
     name: str
     variable: str = ""
+    target: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.name}"
+        at = f"@{self.target}" if self.target else ""
+        return f"{self.kind}{at}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,26 @@ class Secret:
         return digest_of({"name": self.name, "changed_at": self.changed_at.isoformat()})
 
 
+@dataclass(slots=True)
+class Owed:
+    """A change that the ledger has to be told of; it lies beside what it changes until it is.
+
+    `done`: the change is in the same file. Without it whoever began was stopped on the way.
+    """
+
+    id: str
+    name: str
+    by: str
+    told: dict[str, Any]
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    secrets: tuple[Secret, ...] = ()
+    owed: tuple[Owed, ...] = ()
+
+
 class SecretStore:
     """The sealed file: read whole, changed under a lock, replaced in one step."""
 
@@ -77,8 +102,11 @@ class SecretStore:
 
     def all(self) -> Mapping[str, Secret]:
         """Every secret by its name; values that lie in the keyring are not fetched."""
+        return {one.name: one for one in self._read().secrets}
+
+    def _read(self) -> _Box:
         if not self.path.exists():
-            return {}
+            return _Box()
         for path in (self.path, self.key):
             _must_be_private(path)
         try:
@@ -90,10 +118,9 @@ class SecretStore:
         if not data.startswith(HEAD) or plain is None:
             raise _unreadable(self.path, f"it is damaged, or {str(self.key)!r} is another key")
         try:
-            found = msgspec.json.decode(plain, type=list[Secret])
+            return msgspec.json.decode(plain, type=_Box)
         except msgspec.MsgspecError as error:
             raise _unreadable(self.path, "another version has written it") from error
-        return {one.name: one for one in found}
 
     def value(self, secret: Secret) -> str:
         """What it is. StoreError when the keyring does not have it any more."""
@@ -108,12 +135,44 @@ class SecretStore:
         return str(found)
 
     @contextmanager
-    def changing(self) -> Iterator[dict[str, Secret]]:
-        """All of them, to be changed by one at a time; kept when the block ends in order."""
+    def changing(self, owed: Owed | None = None) -> Iterator[dict[str, Secret]]:
+        """All of them, to be changed by one at a time; kept when the block ends in order.
+
+        `owed` is kept before anything is changed, because a keyring changes at once, and again in
+        one step with the change; what the block tells it is told the ledger.
+        """
         with self._locked():
-            known = dict(self.all())
-            yield known
-            self._write(known)
+            box = self._read()
+            known = {one.name: one for one in box.secrets}
+            if owed is not None:
+                self._write(known, (*box.owed, owed))
+            try:
+                yield known
+            except (NotFoundError, UsageError):  # nothing was begun; all else may have been
+                if owed is not None:
+                    self._write({one.name: one for one in box.secrets}, box.owed)
+                raise
+            if owed is None:
+                self._write(known, box.owed)
+            else:
+                owed.done = True
+                self._write(known, (*box.owed, owed))
+
+    def owed(self) -> Sequence[Owed]:
+        """What the ledger is not known to have been told; nobody is changing anything just now."""
+        if not self._read().owed:
+            return ()
+        with self._locked():
+            return self._read().owed
+
+    def paid(self, told: Iterable[str]) -> None:
+        """The ledger has been told of these."""
+        gone = frozenset(told)
+        with self._locked():
+            box = self._read()
+            left = tuple(one for one in box.owed if one.id not in gone)
+            if left != box.owed:
+                self._write({one.name: one for one in box.secrets}, left)
 
     def stow(self, secret: Secret, value: str) -> Secret:
         """The same with its value where it belongs: in the keyring where there is one."""
@@ -146,8 +205,9 @@ class SecretStore:
             )
         return usable
 
-    def _write(self, known: Mapping[str, Secret]) -> None:
-        plain = msgspec.json.encode([_plain(known[name]) for name in sorted(known)])
+    def _write(self, known: Mapping[str, Secret], owed: Sequence[Owed]) -> None:
+        secrets_by_name = [asdict(known[name]) for name in sorted(known)]
+        plain = msgspec.json.encode({"secrets": secrets_by_name, "owed": list(map(asdict, owed))})
         if self.key.exists():
             _must_be_private(self.key)
         data = HEAD + Vault(self.key).seal(plain, label=LABEL)
@@ -235,10 +295,6 @@ def _forms(value: str) -> dict[bytes, bytes]:
     forms = {text.encode("utf-8", "surrogatepass") for text in texts}
     forms |= {coded, coded.translate(bytes.maketrans(b"+/", b"-_"))}
     return {form: raw for form in forms if len(form) >= SHOWN_CHARACTERS_MIN and form.strip()}
-
-
-def _plain(secret: Secret) -> dict[str, Any]:
-    return asdict(secret)
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

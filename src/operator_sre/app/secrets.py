@@ -20,6 +20,7 @@ from operator_protocols.errors import NotFoundError, ObservationError, OperatorE
 from operator_sre.app.secret_store import (
     SHOWN_CHARACTERS_MIN,
     Holder,
+    Owed,
     Secret,
     open_secrets,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "remove_secret",
     "secret_reader",
     "set_secret",
+    "settle_changes",
     "try_secret",
     "unbind_secret",
     "view_of",
@@ -130,17 +132,22 @@ def is_held(config: Config, kind: str, names: Sequence[str]) -> bool:
     return any(_is_for(one, Holder(kind, name)) for one in known for name in names)
 
 
-def given_to(config: Config, action: Action) -> Mapping[str, str]:
-    """The variables that a command is given: those bound to its pattern, and one that is leased."""
+def given_to(config: Config, action: Action, *, away: bool = False) -> Mapping[str, str]:
+    """The variables that a command is given: those bound to its pattern, and one that is leased.
+
+    `away`: it runs on another machine, which is given only what was bound for that target.
+    """
     line = action.command
-    leased = _GIVEN.get()
+    leased = None if away else _GIVEN.get()
     found = dict(leased[1]) if leased is not None and leased[0] == line else {}
     store = open_secrets(config)
     if not store.path.exists():
         return found
+    places = {action.target} - {""} if away else {"", action.target}
     for one in store.all().values():
         for holder in one.holders:
-            if holder.kind == COMMAND and _fits(line, holder.name):
+            here = holder.kind == COMMAND and holder.target in places
+            if here and _fits(line, holder.name):
                 found.setdefault(holder.variable, store.value(one))
     return found
 
@@ -177,7 +184,8 @@ async def set_secret(app: App, name: str, value: str) -> SecretView:
     person = _administrator(app, "set a secret")
     _check(name, value)
     store = open_secrets(app.config)
-    with store.changing() as known:
+    owed = Owed(app.new_id(), name, person.id, {"deed": "set"})
+    with store.changing(owed) as known:
         before = known.get(name)
         if before is None and len(known) >= SECRETS_MAX:
             raise UsageError(f"There are {SECRETS_MAX} secrets already.", next_step="Remove some.")
@@ -185,8 +193,8 @@ async def set_secret(app: App, name: str, value: str) -> SecretView:
         known[name] = store.stow(made, value)
         if before and before.where != known[name].where:
             store.drop(before)  # last, so that whoever is killed in between has lost nothing
-    told = {"deed": "changed" if before else "set", "where": known[name].where}
-    await _record(app, name, told, person)
+        owed.told |= {"deed": "changed" if before else "set", "where": known[name].where}
+    await settle_changes(app)
     return view_of(app, known[name])
 
 
@@ -195,11 +203,12 @@ async def remove_secret(app: App, name: str) -> SecretView:
     person = _administrator(app, "remove a secret")
     named_secret(app.config, name)
     store = open_secrets(app.config)
-    with store.changing() as known:
+    owed = Owed(app.new_id(), name, person.id, {"deed": "removed"})
+    with store.changing(owed) as known:
         gone = known.pop(name, None) or named_secret(app.config, name)
         store.drop(gone)
-    held = [str(one) for one in gone.holders]
-    await _record(app, name, {"deed": "removed", "holders": held}, person)
+        owed.told["holders"] = [str(one) for one in gone.holders]
+    await settle_changes(app)
     return view_of(app, gone)
 
 
@@ -207,7 +216,8 @@ async def unbind_secret(app: App, name: str, holder: Holder) -> SecretView:
     """It is not given to this one any more. Taking away needs no second look."""
     person = _administrator(app, "unbind a secret")
     store = open_secrets(app.config)
-    with store.changing() as known:
+    owed = Owed(app.new_id(), name, person.id, {"deed": "unbound", "holder": str(holder)})
+    with store.changing(owed) as known:
         secret = known.get(name) or named_secret(app.config, name)
         left = tuple(one for one in secret.holders if str(one) != str(holder))
         if len(left) == len(secret.holders):
@@ -216,8 +226,27 @@ async def unbind_secret(app: App, name: str, holder: Holder) -> SecretView:
                 f"{name!r} is not bound to {str(holder)!r}.", next_step=f"It is bound to: {held}."
             )
         known[name] = replace(secret, holders=left)
-    await _record(app, name, {"deed": "unbound", "holder": str(holder)}, person)
+    await settle_changes(app)
     return view_of(app, known[name])
+
+
+async def settle_changes(app: App) -> int:
+    """Tell the ledger of every change it does not have yet, also of those who were killed."""
+    store = open_secrets(app.config)
+    owed = store.owed()
+    for one in owed:
+        # Whoever tells it twice, or at the same time as another, has told it once.
+        payload = {"name": one.name, **one.told, **({} if one.done else {"finished": False})}
+        draft = Draft(
+            Kind.SECRET_CHANGED,
+            payload,
+            actor=Actor(one.by, "user"),
+            key=f"secret_changed:{one.id}",
+        )
+        await app.store.journal.append(draft)
+    if owed:
+        store.paid(one.id for one in owed)
+    return len(owed)
 
 
 async def try_secret(app: App, name: str) -> list[TriedSecret]:
@@ -347,7 +376,3 @@ def _inside_agent(app: App) -> bool:
     from operator_sre.app.acting import acting_person
 
     return not acting_person() and app.surroundings.mark in os.environ
-
-
-async def _record(app: App, name: str, told: Mapping[str, object], by: Actor) -> None:
-    await app.store.journal.append(Draft(Kind.SECRET_CHANGED, {"name": name, **told}, actor=by))

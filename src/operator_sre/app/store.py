@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CROSSING",
+    "ON_DISK",
     "backup_store",
     "check_store",
     "migrate_store",
@@ -49,6 +50,9 @@ __all__ = [
 ]
 
 ENTRIES_AFTER_MAX = 50
+ON_DISK = (
+    "Some of it is on the disk still, because the store is being read: it goes with the next write."
+)
 # So long a purge may take before others say that whoever made it was stopped.
 PURGE_S_MAX = 3600.0
 Progress = Callable[[int], None]
@@ -201,7 +205,11 @@ def _deed(confirmation: Confirmation) -> str:
     return "purge what is kept"
 
 
-CROSSING = Crossing(deed=_deed, apply=_apply, made=_made, patience_s=PURGE_S_MAX)
+def _left(app: App, confirmation: Confirmation) -> str:
+    return "" if tidied(app.config) else ON_DISK
+
+
+CROSSING = Crossing(deed=_deed, apply=_apply, made=_made, patience_s=PURGE_S_MAX, left=_left)
 
 
 def _moment(text: str, *, now: datetime) -> datetime:

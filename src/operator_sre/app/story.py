@@ -76,7 +76,7 @@ def _row(cause: str, target: str, percent: str) -> str:
 def _verdict(payload: Mapping[str, Any]) -> Iterable[Line]:
     tone = {"safe": "good", "review": "warn", "blocked": "bad"}[payload["level"]]
     level, risk = payload["level"].upper(), payload["risk"]
-    yield Line("decide", f"{command_of(payload['action'])}  {level}, risk {risk}", tone)
+    yield Line("decide", f"{brief_of(payload['action'])}  {level}, risk {risk}", tone)
 
 
 def _diagnosis(payload: Mapping[str, Any]) -> Iterable[Line]:
@@ -281,6 +281,19 @@ def command_of(action: Mapping[str, Any]) -> str:
         return shlex.join(map(str, arguments.get("argv") or ())) or str(arguments.get("command"))
     inside = ", ".join(f"{name}={value}" for name, value in sorted(action["arguments"].items()))
     return f"{action['tool']}({inside})"
+
+
+def brief_of(action: Mapping[str, Any]) -> str:
+    """The same for a line of a story: of a text of many lines only how many there are."""
+    if action["tool"] == "shell":
+        return command_of(action)
+    told = {
+        name: f"({len(value.splitlines())} lines)"
+        if isinstance(value, str) and len(value.splitlines()) > 1
+        else value
+        for name, value in action["arguments"].items()
+    }
+    return command_of({**action, "arguments": told})
 
 
 _TELL: dict[Kind, Callable[[Mapping[str, Any]], Iterable[Line]]] = {

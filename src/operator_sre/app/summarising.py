@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from operator_protocols.domain.action import Result
+from operator_protocols.domain.budget import Spent
 from operator_protocols.domain.entry import Draft, Kind
-from operator_protocols.domain.run import Spent
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Journal

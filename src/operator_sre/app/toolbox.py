@@ -32,8 +32,13 @@ def registry_of(
     programs: Programs,
     targets: Callable[[], Sequence[Target]],
     brought: Sequence[Tool],
+    *,
+    rig: bool = False,
 ) -> Registry:
-    """All of them, each under its own name. What the policy says is asked at every call."""
+    """All of them, each under its own name. What the policy says is asked at every call.
+
+    A script reaches the hosts that the policy lists for scripts; in a `rig` its targets instead.
+    """
     standard = standard_tools(
         programs=programs,
         clock=app.clock,
@@ -48,9 +53,20 @@ def registry_of(
     script = ExecuteScript(
         _sandbox(app, programs),
         Validation(programs, secrets=lambda text: _secrets(app, text)),
-        hosts=lambda: app.rules().egress.scripts,
+        hosts=lambda: _places(targets()) if rig else app.rules().egress.scripts,
+        in_rig=rig,
     )
     return Registry((*standard, *docker_tools(), script, *brought))
+
+
+def _places(targets: Iterable[Target]) -> tuple[str, ...]:
+    """Where these targets answer, each by its address and port."""
+    found = (
+        (f"[{one.host}]" if ":" in one.host else one.host, one.port)
+        for one in targets
+        if one.port is not None
+    )
+    return tuple(f"{host}:{port}" for host, port in found)
 
 
 def _sandbox(app: App, programs: Programs) -> Sandbox:

@@ -17,7 +17,9 @@ __all__ = [
     "AUTO",
     "CLAUDE",
     "HAIKU",
+    "RANDOM",
     "REASONER",
+    "RESTART",
     "RULE",
     "SCRIPTED",
     "ModelConfig",
@@ -33,6 +35,9 @@ REASONER = "reasoner"
 RULE = "rule"
 CLAUDE = "claude"
 HAIKU = "haiku"
+# Minds that understand nothing, to compare others with; a seed may follow RANDOM and a colon.
+RANDOM = "random"
+RESTART = "restart-everything"
 # What precedes the file of a transcript that is replayed.
 SCRIPTED = "scripted:"
 ANTHROPIC, COMPATIBLE = "anthropic", "openai-compatible"
@@ -62,6 +67,7 @@ _KEYS = (
 _PRICES = tuple(one.name for one in fields(Prices))
 _SECRETS = frozenset({"key", "api_key", "apikey", "token", "secret", "password"})
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_RANDOM = re.compile(r"random:[0-9]{1,9}")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
@@ -137,7 +143,9 @@ def model_named(
 ) -> None:
     """ConfigError unless there is a model of that name, or it is one of these words."""
     valid = [*words, *(one.name for one in models)]
-    if name in valid or (name.startswith(SCRIPTED) and name != SCRIPTED):
+    if name in (*valid, RANDOM, RESTART) or _RANDOM.fullmatch(name):
+        return
+    if name.startswith(SCRIPTED) and name != SCRIPTED:
         return
     raise ConfigError(
         f"{setting!r} is {name!r}, and there is no such model.",
@@ -147,7 +155,7 @@ def model_named(
 
 def _model(name: str, told: Any, file: Path | None, environ: Mapping[str, str]) -> ModelConfig:
     place = f"[models.{name}] in {str(file)!r}"
-    if not _NAME.fullmatch(name) or name in {AUTO, REASONER, RULE}:
+    if not _NAME.fullmatch(name) or name in {AUTO, RANDOM, REASONER, RESTART, RULE}:
         raise ConfigError(
             f"A model cannot be called {name!r} ({str(file)!r}).",
             next_step=f"Use small letters, digits, '.', '-', '_'; {AUTO}, {REASONER} and {RULE}"

@@ -126,6 +126,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("anthropic_api_key", "", str, "the key for Claude; never shown", secret=True),
     Setting("anthropic_model", "claude-sonnet-5", str, "which Claude 'claude' is"),
     Setting("model", AUTO, str, "who thinks; auto: Claude if its key is known, else reasoner"),
+    Setting("guidance", "", str, "what models are told beside all else"),
     Setting("summary_model", AUTO, str, "who summarises; auto: Claude Haiku with a key, else rule"),
     Setting("usd_per_day", "20", _number(0, 100_000), "dollars all runs may cost in a day (UTC)"),
     Setting(

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from operator import attrgetter
 
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.errors import UsageError
 from operator_sre.contract import evidence
 from operator_sre.contract.categories import ADVICE
-from operator_sre.contract.facts import Denial, RunFacts, denials_of, obstacle_of
+from operator_sre.contract.facts import (
+    ATTEMPTS,
+    Denial,
+    RunFacts,
+    attempt_of,
+    denials_of,
+    obstacle_of,
+)
 from operator_sre.contract.messages import (
     EvidenceRef,
     ExplainFailureResponse,
@@ -43,6 +50,9 @@ SPANNED = frozenset(
         *(Kind.PROOF, Kind.APPROVAL_REQUESTED),
     }
 )
+
+
+_ORDER = attrgetter("timestamp", "audit_seq")
 
 
 class NotFailedError(UsageError):
@@ -85,7 +95,7 @@ def failure_of(facts: RunFacts, rule_of: Callable[[Denial], EvidenceRef]) -> Exp
     shown, last = obstacle_of(facts), facts.last(Kind.RUN_FINISHED)
     refs = [evidence.of_run(facts.run.id)]
     refs += [evidence.of_entry(last, f"the run ended: {category}")] if last else []
-    refs += [evidence.of_entry(shown, "what stood in the way")] if shown else []
+    refs += _refs_of_obstacle(facts, shown) if shown else []
     if category.value == DENIED and denials:
         refs.append(rule_of(denials[-1]))
     refs.append(evidence.of_command(f"operator timeline {facts.run.id}", "every step, in order"))
@@ -99,29 +109,38 @@ def failure_of(facts: RunFacts, rule_of: Callable[[Denial], EvidenceRef]) -> Exp
     )
 
 
+def _refs_of_obstacle(facts: RunFacts, shown: Entry) -> list[EvidenceRef]:
+    """The record of what failed, the excerpt that is taken from it, and all that was said."""
+    refs = [evidence.of_entry(shown, "what stood in the way")]
+    refs += [evidence.of_excerpt(shown)] if _excerpts(shown) else []
+    attempt = attempt_of(facts.entries, shown)
+    return refs + ([evidence.of_output(attempt)] if attempt else [])
+
+
 def timeline_of(facts: RunFacts, tell: Callable[[Entry], str]) -> GetRunTimelineResponse:
     """All that happened in a run, oldest first; `tell` puts an entry into words."""
     denied = {one.entry.seq for one in denials_of(facts.entries)}
+    status = facts.status
     events = [
         TimelineEvent(
             timestamp=entry.at,
-            event_type=_event_type(entry, facts.status, denied=entry.seq in denied),
+            event_type=_event_type(entry, status, denied=entry.seq in denied),
             audit_seq=entry.seq,
             detail=tell(entry) or entry.kind.replace("_", " "),
             evidence_refs=_refs(entry),
         )
         for entry in facts.entries
     ]
-    return GetRunTimelineResponse(run_id=facts.run.id, events=tuple(sorted(events, key=_order)))
+    events.sort(key=_ORDER)
+    return GetRunTimelineResponse(run_id=facts.run.id, events=tuple(events))
 
 
 def _refs(entry: Entry) -> tuple[EvidenceRef, ...]:
-    record = evidence.of_entry(entry)
-    return (record, evidence.of_span(entry)) if entry.kind in SPANNED else (record,)
-
-
-def _order(event: TimelineEvent) -> tuple[datetime, int]:
-    return event.timestamp, event.audit_seq
+    record = evidence.of_entry(entry, "its record")
+    if entry.kind not in SPANNED:
+        return (record,)
+    span = evidence.of_span(entry, "its span")
+    return (record, span, evidence.of_output(entry)) if entry.kind in ATTEMPTS else (record, span)
 
 
 def _event_type(entry: Entry, status: RunStatus, *, denied: bool) -> str:

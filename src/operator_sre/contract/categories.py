@@ -66,7 +66,15 @@ ADVICE: Mapping[ErrorCategory, tuple[NextAction, str]] = {
         "What is told to the dashboard does not arrive; bring it up and run it again.",
     ),
 }
-_FIXED_BY_CODE = frozenset({Boundary.POLICY_PATCH, Boundary.EGRESS, Boundary.CREDENTIAL_BINDING})
+# Changes of the policy and of credentials; without them the code has to do with what it may.
+_FIXED_BY_CODE = frozenset(
+    {
+        Boundary.POLICY_PATCH,
+        Boundary.RULE_LOOSENED,
+        Boundary.EGRESS,
+        Boundary.CREDENTIAL_BINDING,
+    }
+)
 
 
 def next_after(category: ErrorCategory) -> NextAction:

@@ -11,7 +11,14 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.errors import UsageError
-from operator_sre.contract.messages import SCHEMA_VERSION, GetRunTimelineResponse, Message
+from operator_sre.contract.messages import SCHEMA_VERSION, Message
+from operator_sre.contract.writing import (
+    ITEMS_MAX,
+    TEXT_CHARACTERS_MAX,
+    UNSET_YEAR,
+    MisfitError,
+    written,
+)
 
 __all__ = [
     "all_error_categories",
@@ -24,12 +31,6 @@ __all__ = [
 
 M = TypeVar("M", bound=Message)
 UNKNOWN = "unknown"
-# What another implementation writes for a time that is not set.
-UNSET_YEAR = 1
-# Lists that are there even when they are empty.
-ALWAYS = {(GetRunTimelineResponse, "events")}
-TEXT_CHARACTERS_MAX = 1_000_000
-ITEMS_MAX = 100_000
 # The types of the fields of each message, which never change.
 _HINTS: dict[type[Message], Mapping[str, Any]] = {}
 
@@ -55,42 +56,19 @@ def is_valid_next_action(text: object) -> bool:
 
 
 def as_document(message: Message) -> dict[str, Any]:
-    """A message as JSON types: the version first, what holds its default left out."""
-    document: dict[str, Any] = {}
-    if hasattr(message, "schema_version"):
-        document["schema_version"] = message.schema_version
-    for one in fields(message):
-        if one.name in (UNKNOWN, "schema_version"):
-            continue
-        value = getattr(message, one.name)
-        if not _is_left_out(type(message), one.name, value, one.default):
-            document[one.name] = _encoded(value)
-    known = {one.name for one in fields(message)}
-    return document | {name: it for name, it in message.unknown.items() if name not in known}
+    """A message as JSON types: the version first, what holds its default left out.
+
+    UsageError for what no reader would take.
+    """
+    try:
+        return written(message)
+    except MisfitError as misfit:
+        raise _wrong(f"{type(message).__name__}{misfit.where}", misfit.what) from None
 
 
 def from_document(kind: type[M], document: object) -> M:
     """A message from a document. What is unknown here is kept; what is not defined is refused."""
     return _message(kind, document, kind.__name__)
-
-
-def _is_left_out(kind: type[Message], name: str, value: object, default: object) -> bool:
-    if isinstance(value, datetime):
-        return value.year == UNSET_YEAR
-    return default is not MISSING and value == default and (kind, name) not in ALWAYS
-
-
-def _encoded(value: object) -> Any:
-    if isinstance(value, Message):
-        return as_document(value)
-    if isinstance(value, datetime):
-        moment = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
-        return moment.isoformat().replace("+00:00", "Z")
-    if isinstance(value, StrEnum):
-        return value.value
-    if isinstance(value, tuple):
-        return [_encoded(one) for one in value]
-    return value
 
 
 def _hints(kind: type[Message]) -> Mapping[str, Any]:

@@ -6,14 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.entry import Entry, Kind
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from operator_sre.contract.documents import is_valid_error_category
 from operator_sre.contract.messages import ConfirmationRequirement, EvidenceRef, RunStatus
 
-__all__ = ["Denial", "RunFacts", "Waiting", "category_of", "denials_of", "obstacle_of"]
+__all__ = [
+    "ATTEMPTS",
+    "Denial",
+    "RunFacts",
+    "Waiting",
+    "attempt_of",
+    "category_of",
+    "denials_of",
+    "obstacle_of",
+]
+
+# What the history of commands keeps a command under: it began, or it was refused.
+ATTEMPTS = frozenset({Kind.TOOL_CALL, Kind.REFUSED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +96,49 @@ def denials_of(entries: Sequence[Entry]) -> list[Denial]:
     An action that was never judged was refused for another reason, such as a missing diagnosis;
     one that was permitted was refused by what should have run it.
     """
-    judged: dict[str, Entry] = {}
-    minted: set[str] = set()
+    judged, minted = _Judged(), set[str]()
     found = []
     for entry in entries:
         if entry.kind is Kind.VERDICT:
-            judged[digest_of(entry.payload["action"])] = entry
+            judged.add(entry)
         elif entry.kind is Kind.PERMIT_MINTED:
             minted.add(str(entry.payload.get("permit", "")))
         elif entry.kind is Kind.REFUSED:
-            before = judged.pop(digest_of(entry.payload.get("action")), None)
-            permitted = str(entry.payload.get("permit", "")) in minted - {""}
+            before = judged.take(entry.payload.get("action"))
+            permit = str(entry.payload.get("permit", ""))
+            permitted = permit != "" and permit in minted
             if before is not None and not permitted and _was_refused(entry):
                 found.append(Denial(entry, before.payload, before))
         elif entry.kind is Kind.TOOL_RESULT and category_of(entry) is ErrorCategory.POLICY_DENIED:
             found.append(Denial(entry))
     return found
+
+
+class _Judged:
+    """Verdicts that nothing has followed yet. What is refused is nearly always what came last."""
+
+    def __init__(self) -> None:
+        self._newest: Entry | None = None
+        self._earlier: dict[str, Entry] = {}
+
+    def add(self, verdict: Entry) -> None:
+        """One more; of several about the same action the newest counts."""
+        if self._newest is not None:
+            self._earlier[_name_of(self._newest.payload["action"])] = self._newest
+        self._newest = verdict
+
+    def take(self, action: object) -> Entry | None:
+        """The newest verdict about an action, once."""
+        newest = self._newest
+        if newest is not None and newest.payload["action"] == action:
+            self._newest = None
+        earlier = self._earlier.pop(_name_of(action), None) if self._earlier else None
+        return earlier if self._newest is newest else newest
+
+
+def _name_of(action: object) -> str:
+    """What is equal for equal actions only: the ledger keeps the keys of an object in order."""
+    return repr(action)
 
 
 def category_of(entry: Entry | None) -> ErrorCategory | None:
@@ -114,9 +152,21 @@ def category_of(entry: Entry | None) -> ErrorCategory | None:
 
 def obstacle_of(facts: RunFacts) -> Entry | None:
     """The newest record that shows the failure: one of its category, else the last that failed."""
-    outcomes = list(_failures(facts.entries))
-    same = [one for one in outcomes if category_of(one) is facts.category]
-    return next(iter(same or outcomes), None)
+    category, newest = facts.category, None
+    for one in _failures(facts.entries):
+        if category_of(one) is category:
+            return one
+        newest = newest or one
+    return newest
+
+
+def attempt_of(entries: Sequence[Entry], outcome: Entry) -> Entry | None:
+    """The record with which a command began that ended so; a refusal is its own."""
+    if outcome.kind is Kind.REFUSED:
+        return outcome
+    permit = outcome.payload.get("permit")
+    calls = (one for one in reversed(entries) if one.kind is Kind.TOOL_CALL)
+    return next((one for one in calls if one.payload.get("permit") == permit), None)
 
 
 def _failures(entries: Sequence[Entry]) -> Iterator[Entry]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = "1.0.0"
+# One for all: a timeline is thousands of messages, and hardly any of them knows more.
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class RiskLevel(StrEnum):
@@ -73,7 +76,7 @@ class RunStatus(StrEnum):
 class Message:
     """What all of them have: fields that only a later version knows, kept as they came."""
 
-    unknown: Mapping[str, Any] = field(default_factory=dict)
+    unknown: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Any
 
 from operator_protocols.domain.category import NextAction
 from operator_protocols.errors import OperatorError
-from operator_sre.contract.documents import as_document, from_document
+from operator_sre.contract.documents import as_document
 from operator_sre.contract.messages import (
     SCHEMA_VERSION,
     ConfirmationRequirement,
@@ -19,14 +18,18 @@ from operator_sre.contract.messages import (
     SummarizeRunResponse,
     ValidateAgentProjectResponse,
 )
+from operator_sre.contract.writing import inner_of
 
 __all__ = ["broken", "checked"]
+
+# Those that are found inside of others; the whole answers are looked at anyway.
+_PROMISING = frozenset({ConfirmationRequirement})
+_WATCHED: dict[type[Message], tuple[str, ...]] = {}
 
 
 def checked(message: Message) -> dict[str, Any]:
     """Its document, once it was seen to be what the contract says."""
     document = as_document(message)
-    from_document(type(message), document)
     if wrong := list(broken(message)):
         raise OperatorError(
             f"The answer does not keep the contract: {'; '.join(wrong)}.",
@@ -38,12 +41,19 @@ def checked(message: Message) -> dict[str, Any]:
 def broken(message: Message) -> Iterator[str]:
     """Every promise that a message, or one inside of it, does not keep."""
     yield from _own(message)
-    for one in fields(message):
-        value = getattr(message, one.name)
-        inner = value if isinstance(value, tuple) else (value,)
-        for part in inner:
+    for name in _watched(type(message)):
+        value = getattr(message, name)
+        for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, Message):
                 yield from broken(part)
+
+
+def _watched(kind: type[Message]) -> tuple[str, ...]:
+    """The fields in which a message may be that has promises to keep."""
+    if kind not in _WATCHED:
+        inner = inner_of(kind)
+        _WATCHED[kind] = tuple(name for name, it in inner if it in _PROMISING or _watched(it))
+    return _WATCHED[kind]
 
 
 def _own(message: Message) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator_protocols.domain.category import NextAction
-from operator_protocols.domain.entry import Kind
+from operator_protocols.domain.entry import Entry, Kind
 from operator_sre.contract import evidence
 from operator_sre.contract.categories import ADVICE
 from operator_sre.contract.facts import RunFacts, denials_of
@@ -35,6 +35,9 @@ def _decided(facts: RunFacts) -> tuple[NextAction, str, tuple[EvidenceRef, ...]]
         why = "It is being worked on, and nothing has to be done before it ends."
         watch = evidence.of_command(f"operator timeline {facts.run.id}", "how far it has come")
         return NextAction.ASK_USER, why, (watch,)
+    if handed := _handed_off(facts):
+        why = "The ticket was handed to somebody else; look at what they are given."
+        return NextAction.REVIEW_HANDOFF, why, (evidence.of_entry(handed),)
     if facts.status is RunStatus.STOPPED:
         why = "It was stopped, not finished; when whoever stopped it agrees, run it again."
         return NextAction.RERUN, why, ended
@@ -44,14 +47,16 @@ def _decided(facts: RunFacts) -> tuple[NextAction, str, tuple[EvidenceRef, ...]]
     return _after(facts, ended)
 
 
+def _handed_off(facts: RunFacts) -> Entry | None:
+    """How the ticket was given to others, unless ours have taken it back since."""
+    taken = facts.last(Kind.TICKET_HANDED_OFF, Kind.TICKET_REOPENED, Kind.TICKET_CLAIMED)
+    return taken if taken is not None and taken.kind is Kind.TICKET_HANDED_OFF else None
+
+
 def _after(
     facts: RunFacts, ended: tuple[EvidenceRef, ...]
 ) -> tuple[NextAction, str, tuple[EvidenceRef, ...]]:
     """A run that came to its end in order."""
-    handed = facts.last(Kind.TICKET_HANDED_OFF)
-    if handed is not None:
-        why = "The ticket was handed to somebody else; look at what they are given."
-        return NextAction.REVIEW_HANDOFF, why, (evidence.of_entry(handed),)
     if facts.ticket_state != "escalated":
         why = "It ended in order; export the record of it for whoever reviews it."
         export = f"operator audit export --format jsonl --run {facts.run.id}"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from operator_sre.gate.approvals import Answering, Terms
-from operator_sre.gate.authority import PERSON, GrantedCapabilities, LocalPermissions
-from operator_sre.gate.course import Course, Way
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from operator_sre.gate.judge import judge, safer, warm
-from operator_sre.gate.permits import Gate, Held
 from operator_sre.gate.policy import Policy, Profile
-from operator_sre.gate.standing import Standing
-from operator_sre.gate.turns import Turns, came_late, refused_as_busy
+
+if TYPE_CHECKING:
+    from operator_sre.gate.approvals import Answering, Terms
+    from operator_sre.gate.authority import PERSON, GrantedCapabilities, LocalPermissions
+    from operator_sre.gate.course import Course, Way
+    from operator_sre.gate.permits import Gate, Held
+    from operator_sre.gate.standing import Standing
+    from operator_sre.gate.turns import Turns, came_late, refused_as_busy
 
 __all__ = [
     "PERSON",
@@ -31,3 +36,28 @@ __all__ = [
     "safer",
     "warm",
 ]
+
+# Whoever only asks for a verdict does not wait for what asks people and hands out permits.
+_LIES_IN = {
+    "PERSON": "authority",
+    "Answering": "approvals",
+    "Course": "course",
+    "Gate": "permits",
+    "GrantedCapabilities": "authority",
+    "Held": "permits",
+    "LocalPermissions": "authority",
+    "Standing": "standing",
+    "Terms": "approvals",
+    "Turns": "turns",
+    "Way": "course",
+    "came_late": "turns",
+    "refused_as_busy": "turns",
+}
+
+if not TYPE_CHECKING:  # so that a name that there is not is found before anything runs
+
+    def __getattr__(name: str) -> Any:
+        """What permits are made of, loaded when it is first asked for."""
+        if name not in _LIES_IN:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_LIES_IN[name]}"), name)

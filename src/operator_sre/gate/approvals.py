@@ -6,12 +6,15 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState, Binding
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import AuthorityError, ConflictError
-from operator_protocols.ports import Approvals, Clock, Journal, PermissionChecker
+
+if TYPE_CHECKING:
+    from operator_protocols.ports import Approvals, Clock, Journal, PermissionChecker
 
 __all__ = ["PERMIT_S", "Answering", "Asking", "Terms", "usable_until"]
 

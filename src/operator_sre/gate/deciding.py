@@ -7,14 +7,14 @@ them, or be talked into taking the mark off, so that such a command is never run
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from operator_protocols.domain.verdict import Level, Rule
 from operator_sre.gate.grammar.reading import COMMANDS_MAX, Finding, name_of
 from operator_sre.gate.grammar.words import Script, Simple, Word
 
-__all__ = ["FOR_PEOPLE", "decides"]
+__all__ = ["FOR_PEOPLE", "Ours", "decides"]
 
 FOR_PEOPLE = Rule(
     "for_people",
@@ -88,12 +88,33 @@ _MODE = re.compile(r"OPERATOR_(?:SAFETY_|APPROVAL_)?MODE=(?!observe$).*", re.DOT
 _OBSERVE = "observe"
 
 
-def decides(line: str, script: Script, findings: Iterable[Finding]) -> bool:
+# Whether the program of a path, as it is called in a folder, is the operator under another name.
+Ours = Callable[[str, str], bool]
+DISGUISED_WORDS_MAX = 8
+
+
+def decides(
+    line: str, script: Script, findings: Iterable[Finding], ours: Ours | None = None
+) -> bool:
     """True when a line, or anything that it runs, decides in the place of a person."""
     found = list(findings)
     if (script.trouble or len(found) > COMMANDS_MAX) and _TEXT.search(line):
         return True
-    return any(_decides(one.simple) for one in found if one.reason)
+    found = [one for one in found if one.reason]
+    if any(_decides(one.simple) for one in found):
+        return True
+    return ours is not None and any(_disguised(one, ours) for one in found)
+
+
+def _disguised(found: Finding, ours: Ours) -> bool:
+    """True when it is the operator under another name; files are looked at only if it may be."""
+    words = found.simple.words
+    for at, word in enumerate(words[:DISGUISED_WORDS_MAX]):
+        if word.opaque or word.glob or (at and "/" not in word.text):
+            continue
+        if _command(words[at + 1 :], certain=True) and ours(word.text, found.cwd):
+            return True
+    return False
 
 
 def _decides(simple: Simple) -> bool:

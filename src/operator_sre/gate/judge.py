@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from operator_protocols.domain.action import SHELL, Action
 from operator_protocols.domain.verdict import Level, Risk, Rule, Verdict
-from operator_sre.gate.deciding import FOR_PEOPLE, decides
+from operator_sre.gate.deciding import FOR_PEOPLE, Ours, decides
 from operator_sre.gate.grammar.reading import Finding, name_of, read
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.shell import parse
@@ -29,21 +29,26 @@ _RULES = {
 _SUDO = Rule("sudo", Level.REVIEW, "It runs as another user, so a person has to see it.")
 _SUDO_CHANGE = Rule("sudo_change", Level.BLOCKED, "It changes the system as another user.")
 _NO_VENV = Rule("venv", Level.REVIEW, "By its name it is no virtual environment.")
+_IN_VENV = Rule(
+    "venv", Level.REVIEW, "What runs by its name may be a program of the virtual environment's own."
+)
 _PASSES = Rule("passes", Level.REVIEW, "It is given variables of the operator's environment.")
 _VENV = re.compile(r"(?:/(?!\.\.?/)[^/]+)*/(?:\.venv|venv|env|virtualenv)")
 _MARKS = frozenset(_RULES) - {""}
 WORDS_MAX = 24
 
 
-def judge(action: Action, policy: Policy, *, person: bool = False) -> Verdict:
+def judge(
+    action: Action, policy: Policy, *, person: bool = False, ours: Ours | None = None
+) -> Verdict:
     """What the gate thinks of an action. The strictest rule wins; what is unknown is REVIEW.
 
     `person`: a person asks for it, who may reach more hosts than an agent, and who may decide what
-    the operator does.
+    the operator does. `ours` knows the operator under another name.
     """
     if action.tool != SHELL:
         return judge_tool(action, policy)
-    return _judge_command(action, policy, person=person)
+    return _judge_command(action, policy, person=person, ours=ours)
 
 
 def warm(policy: Policy) -> None:
@@ -84,7 +89,7 @@ _RISKS = tuple(Risk)
 _LEVELS = tuple(Level)
 
 
-def _judge_command(action: Action, policy: Policy, *, person: bool) -> Verdict:
+def _judge_command(action: Action, policy: Policy, *, person: bool, ours: Ours | None) -> Verdict:
     script = parse(action.command)
     scene = _scene(action, policy, person=person)
     findings = read(script, scene, tables())
@@ -94,9 +99,11 @@ def _judge_command(action: Action, policy: Policy, *, person: bool) -> Verdict:
         rules["structure", ""] = Rule("structure", Level.REVIEW, script.trouble)
     if action.venv and not _VENV.fullmatch(action.venv):
         rules["venv", ""] = _NO_VENV
+    elif action.venv and not person:  # whoever filled that folder decides what the names mean
+        rules["venv", ""] = _IN_VENV
     if action.passes:
         rules["passes", ""] = _PASSES
-    if not person and decides(action.command, script, findings):
+    if not person and decides(action.command, script, findings, ours):
         rules["for_people", ""] = FOR_PEOPLE
         risks.add(Risk.CRITICAL)
     for finding in findings:

@@ -7,31 +7,35 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from operator_protocols.domain.action import SHELL, Action, Result
 from operator_protocols.domain.category import ErrorCategory
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState, Binding, Permit
-from operator_protocols.domain.standing import StandingRule
-from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Level, Mode, Verdict
-from operator_protocols.ports import (
-    Approvals,
-    CapabilityChecker,
-    Clock,
-    Journal,
-    PermissionChecker,
-)
 from operator_sre.codec import to_json
 from operator_sre.gate.approvals import PERMIT_S, Answering, Asking, Terms, usable_until
 from operator_sre.gate.authority import PERSON, GrantedCapabilities, LocalPermissions
 from operator_sre.gate.course import Course, Way
+from operator_sre.gate.deciding import Ours
 from operator_sre.gate.judge import judge
-from operator_sre.gate.policy import Policy
 from operator_sre.gate.policy.rule import Decision
 from operator_sre.gate.restraint import Held
-from operator_sre.gate.standing import Standing
 from operator_sre.gate.turns import refused_as_busy
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.standing import StandingRule
+    from operator_protocols.domain.ticket import Ticket
+    from operator_protocols.ports import (
+        Approvals,
+        CapabilityChecker,
+        Clock,
+        Journal,
+        PermissionChecker,
+    )
+    from operator_sre.gate.policy import Policy
+    from operator_sre.gate.standing import Standing
 
 __all__ = ["Gate", "Held", "Restrain"]
 
@@ -69,7 +73,8 @@ class Gate:
 
     `identify` tells a target from a later one of the same name, `environment` is the digest of
     what a command would be started with. `restrain` is asked before anything is permitted, with
-    the subject and the agent's id, and may refuse it or have a person asked.
+    the subject and the agent's id, and may refuse it or have a person asked. `ours` knows the
+    operator itself under another name.
     """
 
     policy: Callable[[], Policy]
@@ -85,13 +90,16 @@ class Gate:
     environment: str = ""
     restrain: Restrain | None = None
     token: Callable[[], str] = _token
+    ours: Ours | None = None
 
     def judge(self, action: Action, requester: Actor | None = None) -> Verdict:
-        """What the gate thinks of an action, under the policy as it is now. Pure.
+        """What the gate thinks of an action, under the policy as it is now.
 
         Without a requester it is an agent that wants it.
         """
-        return judge(action, self.policy(), person=_is_person(requester))
+        # At a target the same path is another file.
+        ours = None if action.target else self.ours
+        return judge(action, self.policy(), person=_is_person(requester), ours=ours)
 
     async def permit(
         self,

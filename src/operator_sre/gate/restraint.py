@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from operator_protocols.domain.action import Action
-from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.session import session_of
 from operator_protocols.domain.verdict import Level, Risk, Verdict
-from operator_protocols.ports import Changes, Clock, Sessions, Switch
 from operator_sre.gate.session import WINDOW_S, Classify, Session, classify, deed_of, weigh
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.action import Action
+    from operator_protocols.domain.limits import Limits
+    from operator_protocols.ports import Changes, Clock, Sessions, Switch
 
 __all__ = ["Held", "Restraint"]
 

@@ -13,14 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from operator_protocols.domain.action import SHELL, Action
-from operator_protocols.domain.permit import Approval
 from operator_protocols.domain.standing import Likeness, Scope, StandingRule
 from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.errors import UsageError
-from operator_protocols.ports import StandingRules
 from operator_sre.gate.grammar.shell import one_command
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.permit import Approval
+    from operator_protocols.ports import StandingRules
 
 __all__ = ["Parse", "Standing", "one_plain_command"]
 
@@ -160,7 +163,7 @@ class Standing:
             return tuple(
                 f"{key}={json.dumps(one)}" for key, one in sorted(action.arguments.items())
             )
-        if set(action.arguments) != {"command"}:
+        if set(action.arguments) != {"command"} or _is_given_more(action):
             return None
         parsed = self.parse(action.command)
         if parsed is None or len(parsed) != 1 or not parsed[0]:
@@ -170,6 +173,8 @@ class Standing:
     def _words_to_keep(self, action: Action, likeness: Likeness) -> tuple[str, ...]:
         argv = self._argv(action)
         once = "Approve it once."
+        if _is_given_more(action):
+            raise _no_rule("It runs in an environment of its own, which no rule keeps.", once)
         if argv is None:
             raise _no_rule("It is more than one plain command.", once)
         if likeness is Likeness.EXACT:
@@ -282,6 +287,11 @@ def _same_flags(mine: Sequence[str], theirs: Sequence[str]) -> bool:
 
 def _is_plain(operand: str) -> bool:
     return _PLAIN.fullmatch(operand) is not None
+
+
+def _is_given_more(action: Action) -> bool:
+    """Whether the same words could mean another program, or be given what a person keeps."""
+    return bool(action.venv or action.passes)
 
 
 def _holds_for(rule: StandingRule, ticket: int | None, subject: str) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from operator_protocols.domain.action import Result
 from operator_protocols.domain.limits import BUSY, Limits
-from operator_protocols.domain.verdict import Verdict
-from operator_protocols.ports import Changes, Clock
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.action import Result
+    from operator_protocols.domain.verdict import Verdict
+    from operator_protocols.ports import Changes, Clock
 
 __all__ = ["Turns", "came_late", "refused_as_busy"]
 

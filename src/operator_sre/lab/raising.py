@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Coroutine
@@ -38,6 +39,7 @@ __all__ = ["raise_rig", "retire", "start_process"]
 ATTEMPTS_MAX = 3
 LOAD_READY_S_MAX = 10.0
 HELD_S_MAX = 5.0
+REMOVALS_MAX, REMOVAL_S = 20, 0.1
 POLL_S = 0.01
 LINK_MARK = ">"
 
@@ -66,17 +68,23 @@ async def retire(directory: Path) -> None:
     """End every process of a rig and remove its directory; nothing happens when there is none."""
     if not (directory / MANIFEST_FILE).exists():
         return
-    await _end(directory)
-    try:
-        _remove(directory)
-    except FileNotFoundError:
+    for left in reversed(range(REMOVALS_MAX)):
+        await _end(directory)
+        try:
+            _remove(directory)
+        except FileNotFoundError:
+            return
+        except OSError as problem:
+            # One that was just being started writes there still; by now it can be found and ended.
+            if problem.errno == errno.ENOTEMPTY and left:
+                await asyncio.sleep(REMOVAL_S)
+                continue
+            raise RigError(
+                f"All processes in {str(directory)!r} are ended, but it cannot be removed: "
+                f"{problem.strerror or problem}.",
+                next_step="Remove it by hand.",
+            ) from problem
         return
-    except OSError as problem:
-        raise RigError(
-            f"All processes in {str(directory)!r} are ended, but it cannot be removed: "
-            f"{problem.strerror or problem}.",
-            next_step="Remove it by hand.",
-        ) from problem
 
 
 async def _claim(spec: RigSpec, directory: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from operator_protocols.ports import RawEntry
 from operator_sre.chain import GENESIS, chain_hash, digest_of_body, seq_of
+
+if TYPE_CHECKING:
+    from operator_protocols.ports import RawEntry
 
 __all__ = ["Damage", "DamageKind", "classify", "own_seq", "sound"]
 

@@ -6,13 +6,15 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from operator_protocols.domain.checkpoint import Checkpoint
-from operator_protocols.ports import Checkpoints, RawEntry
 from operator_sre.chain import GENESIS, record_from, seq_of
 from operator_sre.ledger.damage import Damage, DamageKind, classify, own_seq, sound
 from operator_sre.ledger.signing import signature_holds
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.checkpoint import Checkpoint
+    from operator_protocols.ports import Checkpoints, RawEntry
 
 __all__ = ["Anchor", "Report", "Rows", "verify"]
 

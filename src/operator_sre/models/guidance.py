@@ -49,11 +49,13 @@ Every call needs `reasoning`: one or two sentences on what you expect to learn o
 is left of your budget is told each turn; leave enough of it to prove and to report."""
 
 _SCRIPT = """\
-- `execute_script` to compute: to parse, count or compare what you have. It runs in a sandbox with \
-no network and changes nothing outside; hand it its data as inputs.
+- `execute_script` to compute: to parse, count or compare what you have. It runs in a sandbox \
+that changes nothing of the machine and reaches no host but those it is allowed; hand it its data \
+as inputs.
 """
 
 
-def system_text(boundary: str, *, scripts: bool) -> str:
-    """The system text of a conversation whose blocks have this boundary."""
-    return _TEXT.format(boundary=boundary, script=_SCRIPT if scripts else "")
+def system_text(boundary: str, *, scripts: bool, guidance: str = "") -> str:
+    """The system text of a conversation whose blocks have this boundary, and what people add."""
+    told = _TEXT.format(boundary=boundary, script=_SCRIPT if scripts else "")
+    return f"{told}\n\nFrom the people you work with\n{guidance.strip()}" if guidance else told

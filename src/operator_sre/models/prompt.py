@@ -86,17 +86,22 @@ class _Lengths:
 
 
 def conversation(
-    ask: Ask, *, redact: Callable[[str], str] = str, chars_max: int = CONTEXT_CHARS_MAX
+    ask: Ask,
+    *,
+    redact: Callable[[str], str] = str,
+    chars_max: int = CONTEXT_CHARS_MAX,
+    guidance: str = "",
 ) -> Conversation:
     """The conversation so far. Old results are shortened first, then the oldest turns left out.
 
-    `chars_max` bounds all of it but the system text, which is always the same.
+    `chars_max` bounds all of it but the system text, which is always the same; `guidance` is what
+    the people of this home add to that.
     """
     briefing = ask.briefing
     chars_max = max(chars_max, CONTEXT_CHARS_MIN)
     fence = Fence(briefing.ticket.run or f"ticket {briefing.ticket.id}", redact=redact)
     scripts = any(spec.name == SCRIPT_TOOL for spec in briefing.tools)
-    system = system_text(fence.boundary, scripts=scripts)
+    system = system_text(fence.boundary, scripts=scripts, guidance=guidance)
     opening = opening_text(briefing, fence, chars_max=chars_max // 2)
     closing = _closing(ask)
     room = chars_max - len(opening) - len(closing)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from operator_protocols.domain.action import Outcome, Result
-from operator_protocols.domain.run import Spent
+from operator_protocols.domain.budget import Spent
 from operator_sre.models.fence import Fence, cleaned, searched
 
 __all__ = ["Completion", "ModelSummariser", "RuleSummariser", "Summariser", "Summary"]

@@ -137,9 +137,12 @@ async def _exchange(path: str, request: Request) -> bytes:
         writer.close()
 
 
-async def launch(directory: Path, *, owned: bool) -> Launched:
-    """Start the supervisor of a directory whose orders are written, and wait until it answers."""
-    popen = _popen(directory, owned=owned)
+async def launch(directory: Path, *, owned: bool, passing: Sequence[str] = ()) -> Launched:
+    """Start the supervisor of a directory whose orders are written, and wait until it answers.
+
+    `passing` names variables of ours that it gets too, for whoever inherits them from it.
+    """
+    popen = _popen(directory, owned=owned, passing=passing)
     try:
         supervisor = await _answering(directory, popen, owned=owned)
     except (RigError, asyncio.CancelledError):
@@ -150,14 +153,15 @@ async def launch(directory: Path, *, owned: bool) -> Launched:
     return Launched(supervisor, popen if owned else None)
 
 
-def _popen(directory: Path, *, owned: bool) -> subprocess.Popen[bytes]:
+def _popen(directory: Path, *, owned: bool, passing: Sequence[str]) -> subprocess.Popen[bytes]:
+    passed = {name: os.environ[name] for name in passing if name in os.environ}
     # -P, because whatever lies in the current directory is not to be imported.
     argv = [sys.executable, "-P", "-m", "operator_sre.processes.supervisor", str(directory)]
     with (directory / LOG_FILE).open("ab") as output:
         return subprocess.Popen(
             [*argv, "--owned"] if owned else argv,
             cwd="/",
-            env=base_environment(os.environ),
+            env={**passed, **base_environment(os.environ)},
             stdin=subprocess.PIPE if owned else subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

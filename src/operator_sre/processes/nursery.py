@@ -236,11 +236,12 @@ class Nursery:
 
 
 def _popen(order: Supervised, mark: str) -> Process:
+    inherited = {name: os.environ[name] for name in order.inherits if name in os.environ}
     with _open_log(order) as output:
         popen = subprocess.Popen(
             order.argv,
             cwd=order.cwd,
-            env={**order.env, MARK: mark},
+            env={**inherited, **order.env, MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -41,6 +41,7 @@ class Supervised:
 
     The commands of `prepare` are run once, before its first start; `check` is the command that
     says by 0 that it is ready. With `uid` and `gid` all of that runs as this user.
+    `inherits` names variables of its supervisor that it gets too: their values are written nowhere.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Supervised:
     check: tuple[str, ...] = ()
     uid: int | None = None
     gid: int | None = None
+    inherits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,8 @@ def read_orders(directory: Path) -> Orders:
 
 def _supervised(record: Mapping[str, Any]) -> Supervised:
     prepare = tuple(tuple(argv) for argv in record.get("prepare", ()))
-    lists = {"argv": tuple(record["argv"]), "check": tuple(record.get("check", ()))}
+    names = ("argv", "check", "inherits")
+    lists: dict[str, Any] = {name: tuple(record.get(name, ())) for name in names}
     return Supervised(**{**record, **lists, "prepare": prepare})
 
 

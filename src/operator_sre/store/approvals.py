@@ -10,6 +10,7 @@ from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState
 from operator_protocols.errors import ConflictError, NotFoundError
 from operator_sre.codec import from_json, to_json
+from operator_sre.store.paging import bodies_behind
 from operator_sre.store.reader import Reader
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
@@ -81,6 +82,25 @@ class StoredApprovals:
             [*wanted, run] if run else wanted,
         )
         return [from_json(Approval, json.loads(row[0])) for row in rows]
+
+    def page(
+        self,
+        *,
+        states: Iterable[ApprovalState] = (),
+        alive_at: datetime | None = None,
+        after: str = "",
+        limit: int,
+    ) -> Sequence[Approval]:
+        """So many of them behind one, oldest first; those not expired by then. UsageError."""
+        found = bodies_behind(
+            self._reader,
+            "approvals",
+            states=[state.value for state in states],
+            alive_at=alive_at,
+            after=after,
+            limit=limit,
+        )
+        return [from_json(Approval, json.loads(body)) for body in found]
 
 
 def load_approval(transaction: Transaction, approval: str) -> Approval | None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from operator_protocols.domain.checkpoint import Checkpoint
-from operator_protocols.ports import Signer
-from operator_sre.store.database import Connection
-from operator_sre.store.reader import Reader
+
+if TYPE_CHECKING:
+    from operator_protocols.ports import Signer
+    from operator_sre.store.database import Connection
+    from operator_sre.store.reader import Reader
 
 __all__ = ["StoredCheckpoints", "write_checkpoint"]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.entry import Draft
 from operator_protocols.errors import ConflictError, StoreError
@@ -13,6 +12,9 @@ from operator_sre.store.database import Database, Kept, sentence
 from operator_sre.store.lull import Lull
 from operator_sre.store.projections import rows_follow
 from operator_sre.store.transaction import Rules, Transaction
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Committer", "Job"]
 

@@ -9,7 +9,10 @@ from typing import Any
 from operator_protocols.domain.entry import Entry
 from operator_sre.store.database import Connection, plain
 
-__all__ = ["confirmation_decided", "confirmation_requested", "confirmation_settled"]
+__all__ = ["SETTLED", "confirmation_decided", "confirmation_requested", "confirmation_settled"]
+
+# In the table only: a yes that is done with, so that those that are not are found at once.
+SETTLED = "settled"
 
 
 def confirmation_requested(connection: Connection, entry: Entry) -> None:
@@ -42,6 +45,9 @@ def confirmation_settled(connection: Connection, entry: Entry) -> None:
     payload = entry.payload
     more = {"applied": payload["applied"], "outcome": payload["outcome"]}
     _add(connection, payload["id"], more | {"settled_at": entry.at.isoformat()})
+    connection.execute(
+        "UPDATE confirmations SET state = ? WHERE id = ?", (SETTLED, plain(payload["id"]))
+    )
 
 
 def _add(connection: Connection, confirmation: str, more: dict[str, Any]) -> None:

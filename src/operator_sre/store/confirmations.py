@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 
 from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.confirmation import Confirmation, ConfirmationState
@@ -11,7 +12,9 @@ from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.ticket import Move
 from operator_protocols.errors import ConflictError, NotFoundError
 from operator_sre.codec import from_json, to_json
+from operator_sre.store.confirmation_rows import SETTLED
 from operator_sre.store.database import plain
+from operator_sre.store.paging import bodies_behind
 from operator_sre.store.reader import Reader
 from operator_sre.store.ticket_moves import make_move
 from operator_sre.store.transaction import Transaction
@@ -104,13 +107,51 @@ class StoredConfirmations:
         self, confirmation: str = "", *, states: Iterable[ConfirmationState] = ()
     ) -> Sequence[Confirmation]:
         """Those in these states (all when none is named), oldest first; or the one of this id."""
-        wanted = [state.value for state in (tuple(states) or ConfirmationState)]
+        wanted = _rows_of(tuple(states) or ConfirmationState)
         where = f"state IN ({', '.join('?' * len(wanted))})"
         values: list[object] = [*wanted]
         if confirmation:
             where, values = f"{where} AND id = ?", [*wanted, plain(confirmation)]
         sql = f"SELECT body FROM confirmations WHERE {where} ORDER BY seq"  # noqa: S608
         return [_confirmation(row[0]) for row in self._reader.rows(sql, values)]
+
+    def page(
+        self,
+        *,
+        states: Iterable[ConfirmationState] = (),
+        alive_at: datetime | None = None,
+        after: str = "",
+        limit: int,
+    ) -> Sequence[Confirmation]:
+        """So many of them behind one, oldest first; those not expired by then. UsageError."""
+        found = bodies_behind(
+            self._reader,
+            "confirmations",
+            states=_rows_of(states),
+            alive_at=alive_at,
+            after=after,
+            limit=limit,
+        )
+        return [_confirmation(body) for body in found]
+
+    def newest(self, *, states: Iterable[ConfirmationState], limit: int) -> Sequence[Confirmation]:
+        """The newest ones in these states, newest first."""
+        wanted = _rows_of(states)
+        where = f"state IN ({', '.join('?' * len(wanted))}) ORDER BY seq DESC LIMIT ?"
+        sql = f"SELECT body FROM confirmations WHERE {where}"  # noqa: S608
+        return [_confirmation(row[0]) for row in self._reader.rows(sql, (*wanted, limit))]
+
+    def unsettled(self) -> Sequence[Confirmation]:
+        """Every yes of which nobody has recorded what became of it, oldest first."""
+        sql = "SELECT body FROM confirmations WHERE state = ? ORDER BY seq"
+        rows = self._reader.rows(sql, (ConfirmationState.APPROVED.value,))
+        return [one for (body,) in rows if (one := _confirmation(body)).open]
+
+
+def _rows_of(states: Iterable[ConfirmationState]) -> list[str]:
+    """How these states are called in the table, where a yes is another word once it is settled."""
+    found = [state.value for state in states]
+    return [*found, SETTLED] if ConfirmationState.APPROVED in found else found
 
 
 def _altered(known: Confirmation, digest: str) -> str:

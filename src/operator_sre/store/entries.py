@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from operator_protocols.domain.entry import Entry, Kind
-from operator_protocols.ports import RawEntry
 from operator_sre.chain import entry_from
-from operator_sre.store.reader import Reader
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.entry import Entry, Kind
+    from operator_protocols.ports import RawEntry
+    from operator_sre.store.reader import Reader
 
 __all__ = ["StoredEntries"]
 

@@ -145,7 +145,8 @@ class Indexer:
         self._end_process()
 
     def _catch_up(self) -> None:
-        began = time.perf_counter()
+        # At the end nobody writes any more, and somebody waits for the end.
+        began = None if self._closing.is_set() else time.perf_counter()
         while self.advance(steps_max=1, gentle_since=began) and not self._closing.is_set():
             if self._apart is not None and self.behind() > APART_ENTRIES:
                 self._news.set()  # it is too much for a thread

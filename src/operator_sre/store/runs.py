@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from operator_sre.store.reader import Reader
 
 __all__ = ["StoredRuns"]

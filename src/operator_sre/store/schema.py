@@ -112,6 +112,7 @@ CREATE TABLE IF NOT EXISTS approvals (
     body       TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS approvals_by_state ON approvals (state, seq);
+CREATE INDEX IF NOT EXISTS approvals_by_seq ON approvals (seq);
 CREATE INDEX IF NOT EXISTS approvals_by_run ON approvals (run, seq) WHERE run <> '';
 -- What people allowed until they revoke it.
 CREATE TABLE IF NOT EXISTS standing_rules (
@@ -281,6 +282,7 @@ CREATE TABLE IF NOT EXISTS confirmations (
     body       TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS confirmations_by_state ON confirmations (state, seq);
+CREATE INDEX IF NOT EXISTS confirmations_by_seq ON confirmations (seq);
 -- What thinking cost, by day (UTC) and model.
 CREATE TABLE IF NOT EXISTS spending (
     day        TEXT NOT NULL,

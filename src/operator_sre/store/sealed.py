@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from operator_protocols.domain.entry import Draft, Entry
-from operator_protocols.ports import Sealer
-from operator_sre.store.database import Connection
-from operator_sre.store.reader import Reader
+if TYPE_CHECKING:
+    from operator_protocols.domain.entry import Draft, Entry
+    from operator_protocols.ports import Sealer
+    from operator_sre.store.database import Connection
+    from operator_sre.store.reader import Reader
 
 __all__ = ["StoredSealed", "forget_sealed", "seal_payload"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -55,6 +54,8 @@ class StoredSearch:
     async def catch_up(self, *, entries_max: int) -> int:
         """Index up to so many entries now; how many are left."""
         if self.behind():
+            import asyncio  # whoever only searches starts without it
+
             steps_max = ceil(entries_max / STEP_ENTRIES)
             await asyncio.to_thread(self._indexer.advance, steps_max=steps_max)
         return self.behind()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from operator_protocols.domain.budget import Spent
 from operator_protocols.domain.entry import Entry
-from operator_protocols.domain.run import Spent
 from operator_sre.store.database import Connection, plain
 from operator_sre.store.reader import Reader
 

@@ -44,6 +44,8 @@ class _Session(sqlite3.Connection):
         except UnicodeEncodeError:
             readable = [plain(one) if isinstance(one, str) else one for one in values]
             return _execute(self, sql, readable)
+        except UnicodeDecodeError as problem:  # SQLite's own sentence quotes what is damaged
+            raise sqlite3.DatabaseError("database disk image is malformed") from problem
 
 
 def scratch(*tables: str) -> Connection:

@@ -6,10 +6,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from operator_protocols.domain.entry import Draft, Entry
-from operator_protocols.ports import Clock, Sealer, Signer
 from operator_sre.store.agent_sessions import StoredSessions
 from operator_sre.store.alerts import StoredAlerts
 from operator_sre.store.approvals import StoredApprovals
@@ -18,7 +16,6 @@ from operator_sre.store.checkpoints import StoredCheckpoints
 from operator_sre.store.commands import StoredCommands
 from operator_sre.store.confirmations import StoredConfirmations
 from operator_sre.store.cursors import StoredCursors
-from operator_sre.store.database import Database
 from operator_sre.store.entries import StoredEntries
 from operator_sre.store.index_process import IndexProcess
 from operator_sre.store.indexing import Indexer
@@ -51,6 +48,11 @@ from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules
 from operator_sre.store.workers import StoredBacklog, StoredWorkers
 from operator_sre.store.workflows import StoredWorkflowClaims, StoredWorkflows
 from operator_sre.store.writer import INLINE_S_MAX, Writer
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.entry import Draft, Entry
+    from operator_protocols.ports import Clock, Sealer, Signer
+    from operator_sre.store.database import Database
 
 __all__ = ["Store", "StoredJournal", "open_store", "open_store_at", "store_on"]
 

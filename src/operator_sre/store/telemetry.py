@@ -6,18 +6,21 @@ import json
 import zlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.watcher import Watcher
-from operator_protocols.ports import Condition
 from operator_sre.codec import from_json, to_json
 from operator_sre.store.database import plain
-from operator_sre.store.reader import Reader
-from operator_sre.store.transaction import Transaction
-from operator_sre.store.writer import Writer
+
+if TYPE_CHECKING:
+    from operator_protocols.ports import Condition
+    from operator_sre.store.reader import Reader
+    from operator_sre.store.transaction import Transaction
+    from operator_sre.store.writer import Writer
 
 __all__ = ["StoredConditions", "StoredObservations", "StoredWatchers"]
 
@@ -26,8 +29,6 @@ FORGET_EVERY = 100
 WATCHERS_KEPT_S = 86_400.0
 # Looks resemble themselves so much that the quickest way of packing is nearly as good as the best.
 PACKING = 1
-_CONDITION: msgspec.json.Decoder[Condition] = msgspec.json.Decoder(Condition)
-_OBSERVATION: msgspec.msgpack.Decoder[Observation] = msgspec.msgpack.Decoder(Observation)
 _ENCODER = msgspec.msgpack.Encoder()
 # The first byte of a packed look says how it was packed.
 _PLAIN, _ESCAPED = b"\x01", b"\x02"
@@ -74,10 +75,18 @@ def _place(one: Condition) -> tuple[str, str, str]:
 
 
 def _condition(body: str) -> Condition:
+    decoder = _condition_decoder()
     try:
-        return _CONDITION.decode(body)
+        return decoder.decode(body)
     except msgspec.DecodeError:  # text that only Python's own reader takes, such as half a letter
-        return from_json(Condition, json.loads(body))
+        return from_json(decoder.type, json.loads(body))
+
+
+@cache
+def _condition_decoder() -> msgspec.json.Decoder[Condition]:
+    from operator_protocols.ports import Condition  # whoever does not watch starts without it
+
+    return msgspec.json.Decoder(Condition)
 
 
 class StoredObservations:
@@ -155,8 +164,13 @@ def _unpacked(body: Any) -> Observation:
     packed = bytes(body)
     whole = zlib.decompress(packed[1:])
     if packed[:1] == _PLAIN:
-        return _OBSERVATION.decode(whole)
+        return _observation_decoder().decode(whole)
     return from_json(Observation, json.loads(whole))
+
+
+@cache
+def _observation_decoder() -> msgspec.msgpack.Decoder[Observation]:
+    return msgspec.msgpack.Decoder(Observation)
 
 
 class StoredWatchers:

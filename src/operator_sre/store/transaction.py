@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.entry import Draft, Entry, Kind
-from operator_protocols.ports import Clock, Sealer, Signer
 from operator_sre.chain import (
     GENESIS,
     body_at,
@@ -20,6 +19,9 @@ from operator_sre.store.checkpoints import write_checkpoint
 from operator_sre.store.database import Connection, plain
 from operator_sre.store.projections import project, rows_follow
 from operator_sre.store.sealed import forget_sealed, seal_payload
+
+if TYPE_CHECKING:
+    from operator_protocols.ports import Clock, Sealer, Signer
 
 __all__ = ["CHECKPOINT_EVERY", "Rules", "Transaction"]
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.worker import Worker
-from operator_protocols.ports import Clock
 from operator_sre.codec import from_json, to_json
 from operator_sre.store.database import plain
 from operator_sre.store.leases import claimable
-from operator_sre.store.reader import Reader
-from operator_sre.store.transaction import Transaction
-from operator_sre.store.writer import Writer
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.ticket import Ticket
+    from operator_protocols.ports import Clock
+    from operator_sre.store.reader import Reader
+    from operator_sre.store.transaction import Transaction
+    from operator_sre.store.writer import Writer
 
 __all__ = ["StoredBacklog", "StoredWorkers"]
 

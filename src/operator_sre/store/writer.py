@@ -8,14 +8,13 @@ end of each turn, only now and then, which is how company is noticed.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import queue
 import threading
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from operator_protocols.domain.entry import Draft, Entry
 from operator_protocols.errors import StoreError
@@ -23,6 +22,9 @@ from operator_sre.store.commit import Committer, Job
 from operator_sre.store.database import Database
 from operator_sre.store.lull import Lull
 from operator_sre.store.transaction import Rules, Transaction
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["ALONE_GROUPS", "COMPANY_EVERY", "INLINE_S_MAX", "Writer"]
 
@@ -91,11 +93,13 @@ class Writer:
         self, change: Callable[[Transaction], Any] | None, draft: Draft | None
     ) -> Any:
         """One turn of the loop later, whoever comes first commits for all who came by then."""
+        from asyncio import get_running_loop  # whoever only reads starts without it
+
         if self._closed:
             raise StoreError("The store is closed.")
         if self._waiting >= QUEUE_MAX:
             raise StoreError("The store is too busy.", next_step="Try again in a moment.")
-        loop = asyncio.get_running_loop()
+        loop = get_running_loop()
         job = Job(change, draft, loop)
         turn = self._turns.get(loop)
         if turn is not None:

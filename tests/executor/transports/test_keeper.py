@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from operator_protocols.domain.action import Action, Outcome
+from operator_protocols.errors import StoreError
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.remote import RemoteShell
 from operator_sre.executor.transports.wire import Called, Hear, Wire
@@ -102,6 +106,53 @@ async def test_a_command_runs_once_and_is_remembered(shell: RemoteShell, tmp_pat
     for result in results:
         assert (result.outcome, result.exit_code) == (Outcome.RAN, 3)
         assert (result.stdout, result.stderr) == ("a  b\n", "it's\n")
+
+
+@pytest.mark.parametrize("shell", ONE_SHELL, indirect=True)
+async def test_a_secret_is_given_there_and_is_in_no_list_and_no_file(
+    shell: RemoteShell, tmp_path: Path
+) -> None:
+    secret = f'it\'s a "secret" {uuid4().hex}\nof two lines'
+    asked: list[str] = []
+
+    def gives(action: Action) -> dict[str, str]:
+        asked.append(action.command)
+        return {"DB_PASSWORD": secret}
+
+    shell = RemoteShell(shell._wire, "here", Spool(tmp_path / "spool"), gives=gives)
+    with witness_in(tmp_path) as witness:
+        action = Action.shell(f'{witness.line}printf %s "$DB_PASSWORD" | wc -c; sleep 60')
+        job = new_job(60.0)
+        running = asyncio.ensure_future(shell.run(action, job))
+        await eventually(witness.has_heard)
+        key = secret.split()[3].encode()
+        for told in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                assert key not in told.read_bytes()
+        folders = [Path("/tmp"), Path("/var/tmp"), Path("/dev/shm")]
+        kept = [one / f"operator-sre-{os.getuid()}" / job.id for one in folders]
+        files = [file for one in kept if one.exists() for file in one.rglob("*") if file.is_file()]
+        assert files
+        assert not [file for file in files if key in file.read_bytes()]
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    said = await shell.run(Action.shell('printf %s "$DB_PASSWORD"'), new_job())
+    assert said.stdout == secret
+    before = len(asked)
+    assert (await shell.recover(action, job)).outcome is Outcome.CANCELLED
+    assert len(asked) == before, "what looks for it is given nothing"
+
+
+async def test_who_has_no_secret_to_give_refuses(tmp_path: Path) -> None:
+    def gives(action: Action) -> dict[str, str]:
+        raise StoreError("The secret 'db' is not in the keyring any more.")
+
+    wire = PipeWire(SHELLS[FOUND[0]])
+    shell = RemoteShell(wire, "here", Spool(tmp_path / "spool"), gives=gives)
+    refused = await shell.run(Action.shell(f"touch {tmp_path}/made"), new_job())
+    assert (refused.outcome, "keyring" in refused.stderr) == (Outcome.REFUSED, True)
+    assert not (tmp_path / "made").exists()
 
 
 async def test_a_limit_ends_what_resists(shell: RemoteShell, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx2
 
+from tests.contract_messages.holding import held_to_schema
 from tests.e2e.waiting import eventually
 from tests.e2e.warm import Done, Forked, Warm
 
@@ -81,6 +82,7 @@ class Desk:
                 lambda: said.read_text().partition("\n")[0] or process.poll() is not None, "a place"
             )
             assert isinstance(first, str), errors.read_text()
+            held_to_schema(line, first)
             yield Server(process, json.loads(first)["listening"][0], secret, errors)
         finally:
             process.kill()

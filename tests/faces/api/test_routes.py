@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -16,8 +18,9 @@ from operator_protocols.domain.verdict import Mode, Risk
 from operator_protocols.domain.workflow import Origin
 from operator_protocols.errors import AuthorityError
 from operator_sre.app.approvals import signed_in
-from operator_sre.app.confirmations import approve, find
+from operator_sre.app.confirmations import approve, find, left_of, request
 from operator_sre.app.pages import EntryPages, end_of_ticket, page_of_run, page_of_runs, show_record
+from operator_sre.app.store import ON_DISK, plan_purge, purge_asked, tidied
 from operator_sre.contract.messages import SCHEMA_VERSION
 from operator_sre.faces.api.answering import ErrorDocument, Problem, encoded
 from operator_sre.faces.api.methods import METHODS
@@ -175,6 +178,9 @@ def test_what_has_a_key_is_done_once_and_answered_the_same(world: World) -> None
     refused = [world.call("POST", path, json=wrong, headers={KEY: "k-2"}) for _ in range(2)]
     assert [one.status_code for one in refused] == [400, 400]
     assert refused[0].content == refused[1].content
+    for none in ("", "a b", " "):
+        empty = world.call("POST", path, json=asked, headers={KEY: none})
+        assert (empty.status_code, "1 to 200" in empty.text) == (400, True)
     long = world.call("POST", path, json=asked, headers={KEY: "k" * 201})
     assert long.status_code == 400
 
@@ -220,6 +226,79 @@ def test_a_cursor_belongs_to_its_question(world: World) -> None:
         assert world.call("GET", "/v1/audit", params={"cursor": wrong}).status_code == 400
     for limit in (0, -1, LIMIT_MAX + 1, "x"):
         assert world.call("GET", f"/v1/audit?limit={limit}").status_code == 422
+
+
+def test_a_purge_says_what_is_left_on_the_disk(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("operator_sre.store.sqlite.BUSY_S", 0.2)
+    plan = plan_purge(world.app.config, world.clock.now().isoformat())
+    assert plan.entries > 0
+    one = asyncio.run(request(world.app, purge_asked(plan)))
+    path, yes = f"/v1/confirmations/{one.id}", {"digest": one.digest}
+    assert left_of(world.app, one) == ""
+    with closing(sqlite3.connect(world.app.config.home / "operator.db")) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM entries").fetchone()
+        done = world.call("POST", f"{path}/approve", json=yes)
+        assert done.status_code == 200, done.text
+        assert (done.json()["confirmation"]["applied"], done.json()["left"]) == (True, ON_DISK)
+    shown = world.call("GET", path).json()
+    assert shown["left"] == ""
+    assert tidied(world.app.config)
+
+
+def test_an_answer_that_is_told_again_is_the_same_in_all_that_counts(world: World) -> None:
+    world.ask_approval("again-1")
+    seen = _etag(world, "again-1")
+    mode = {"mode": "execute", "subjects": ["shop"], "reason": "told twice"}
+    stale = {"if-match": '"old"'}
+    for number, (path, asked, headers, status, kept) in enumerate(
+        [
+            ("/v1/approvals/again-1/approve", {}, stale, 412, ()),
+            ("/v1/approvals/again-1/approve", {"reason": "fine"}, seen, 200, ("etag",)),
+            ("/v1/mode", mode, {}, 202, ("location",)),
+            ("/v1/actions", {"command": "uptime", "reasoning": "x"}, {}, 202, ()),
+        ]
+    ):
+        keyed = {**headers, KEY: f"same-{number}"}
+        first, again = (world.call("POST", path, json=asked, headers=keyed) for _ in range(2))
+        assert (first.status_code, again.status_code) == (status, status), first.text
+        assert first.content == again.content
+        told = [name for name in ("etag", "location", "retry-after") if name in first.headers]
+        assert told == list(kept)
+        for name in (*told, "content-type"):
+            assert first.headers[name] == again.headers[name], name
+        replays = (first.headers.get("idempotent-replay"), again.headers["idempotent-replay"])
+        assert replays == (None, "true")
+
+
+def test_requests_are_read_a_page_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        world.ask_approval(f"page-{number}")
+        mode = {"mode": "execute", "subjects": ["shop"], "reason": f"page {number}"}
+        assert world.call("POST", "/v1/mode", json=mode).status_code in (200, 202)
+
+    def whole(*given: object, **more: object) -> None:
+        raise AssertionError("nobody reads the whole list")
+
+    for noun in ("approvals", "confirmations"):
+        monkeypatch.setattr(type(getattr(world.app.store, noun)), "find", whole)
+        for every_one in ("false", "true"):
+            path = f"/v1/{noun}?every={every_one}"
+            complete = world.call("GET", f"{path}&limit=500").json()[noun]
+            found, cursor = [], ""
+            while True:
+                part = world.call("GET", f"{path}&limit=2&cursor={cursor}").json()
+                assert len(part[noun]) <= 2
+                found += part[noun]
+                cursor = part.get("next_cursor", "")
+                if not cursor:
+                    break
+            assert found == complete
+            assert len({one["id"] for one in found}) == len(found) >= 2
+        gone = cursor_at("nosuch", noun, False)
+        assert world.call("GET", f"/v1/{noun}?cursor={gone}").status_code == 400
 
 
 def test_runs_and_their_transcripts(world: World) -> None:

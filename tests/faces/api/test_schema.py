@@ -11,6 +11,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
+from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
 from schemathesis.schemas import APIOperation
 
@@ -45,12 +46,22 @@ def _probe(
             app=world.api, base_url="http://localhost", headers=headers, excluded_checks=without
         )
 
-    run()
+    try:
+        run()
+    except FailureGroup as found:
+        raise AssertionError("\n".join(str(one) for one in found.exceptions)) from None
+
+
+def _has_parts(world: World, operation: APIOperation[Any, Any, Any, Any]) -> bool:
+    told = world.api.openapi()["paths"][operation.path][operation.method.lower()]
+    return bool(told.get("parameters") or told.get("requestBody"))
 
 
 def _probe_all(world: World, examples: int) -> None:
     schema = schemathesis.openapi.from_dict(world.api.openapi())
     schema.app = world.api
+    # Every request has our token; what becomes of one without is a test of its own.
+    schema.config.generation.with_security_parameters = False
     found: list[Any] = [one.ok() for one in schema.get_all_operations() if isinstance(one, Ok)]
     assert len(found) == len(operations(world.api))
     cases = [
@@ -58,7 +69,7 @@ def _probe_all(world: World, examples: int) -> None:
         for one in found
         for mode in GenerationMode
         # Nothing can be wrong with a request that has no parts.
-        if one.label != "GET /healthz" or mode is GenerationMode.POSITIVE
+        if mode is GenerationMode.POSITIVE or _has_parts(world, one)
     ]
     by_label = {one.label: one for one in found}
     expect_each(
@@ -72,6 +83,7 @@ def test_no_request_brings_forth_what_is_not_in_the_document(world: World) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 def test_no_request_of_very_many_brings_forth_what_is_not_in_the_document(world: World) -> None:
     _probe_all(world, examples=100)
 

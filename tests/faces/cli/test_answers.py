@@ -83,6 +83,7 @@ def test_a_target_that_a_fault_cannot_hurt_is_named_with_those_it_can(lived: Hom
 def test_tickets_are_listed_and_shown(lived: Home) -> None:
     (ticket,) = lived.ask("tickets", "list")["tickets"]
     assert (ticket["id"], ticket["state"], ticket["target"]) == (1, "resolved", "node-1")
+    assert lived.ask("tickets", "resolve", "1")["ticket"] == ticket
     assert lived.ask("tickets", "list", "--state", "open")["tickets"] == []
     assert lived.ask("tickets", "list", "--subject", "another")["tickets"] == []
     listed = lived.run("tickets", "list", "--state", "resolved", "--subject", "ratelimiter").out

@@ -36,6 +36,8 @@ BAD = (
     Bad("audit list --limit -5", 2, r"--limit is '-5', and has to be at least 1\."),
     Bad("audit tail --count=x", 2, r"--count is 'x', and has to be a whole number\."),
     Bad("audit export --since yesterday", 2, r"--since is 'yesterday', and has to be a time, as"),
+    Bad("exec --timeout-s nan true", 2, r"--timeout-s is 'nan', and has to be a number\."),
+    Bad("exec --timeout-s 0 true", 2, r"--timeout-s is '0', and has to be at least 0\.1\."),
     Bad("workers run --name=", 2, r"--name is empty\. .*operator workers run --help"),
     Bad("tickets list --mode=", 2, r"--mode is empty\. "),
     Bad("completion powershell", 2, r"no completion for 'powershell'\. Shells: bash, zsh, fish\."),

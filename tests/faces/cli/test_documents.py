@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 from dataclasses import replace
 
 from operator_sre.clock import SystemClock
 from tests.app.home import opened
 from tests.contract.samples import approval
-from tests.contract_messages.recording import held_to_schema
+from tests.contract_messages.holding import held_to_schema
 from tests.e2e.home import OPERATOR, Home
+from tests.e2e.waiting import eventually
 
 DECLARED = """
 [subjects.shop]
@@ -49,6 +51,23 @@ def test_what_a_home_is_asked_for_is_told_in_documents(home: Home) -> None:
         done = home.run(*line.split(), "--json")
         assert done.code in (0, 1), (line, done)
         assert "error" not in done.json, (line, done)
+
+
+def test_addresses_that_cannot_be_told_are_told_in_documents(home: Home) -> None:
+    (home.cwd / "operator.toml").write_text('[notify]\nurls_file = "urls"\n')
+    (home.cwd / "urls").write_text("nosuch://hunter2\n")
+    done = home.run("notify", "test", "--json")
+    (channel,) = done.json["channels"]
+    assert (done.code, bool(channel["problem"])) == (1, True)
+    assert "hunter2" not in done.out + done.err
+
+
+def test_lines_are_told_while_it_goes_on(home: Home) -> None:
+    (home.cwd / "operator.toml").write_text(DECLARED)
+    running = home.fork("up", "--json")
+    eventually(lambda: '"ticket_opened"' in running.said, "a ticket is told")
+    assert running.end() == 128 + signal.SIGTERM
+    assert home.run("audit", "tail", "--json").code == 0
 
 
 def test_what_people_answer_is_told_in_documents(home: Home) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_sre.faces.cli.output import hush
+from tests.contract_messages.holding import held_to_schema
 from tests.e2e.warm import Done
 from tests.every import expect_each
 from tests.faces.cli.tree import Parameter, Verb, run_here, verbs
@@ -20,7 +21,7 @@ from tests.faces.cli.tree import Parameter, Verb, run_here, verbs
 VERBS = verbs()
 # These go on until they are stopped, so that only what cannot be parsed ends them.
 RUNNING = (
-    *("agent start", "alerts serve", "hub listen", "mcp", "monitor run"),
+    *("agent start", "alerts serve", "eval viewer", "hub listen", "mcp", "monitor run"),
     *("serve", "up", "workers run"),
 )
 # What is searched for may well begin with dashes.
@@ -69,11 +70,11 @@ def _unparsable() -> Iterator[tuple[str, ...]]:
                 yield tuple(rest)
             if one.flag:
                 continue
-            if one.option or one.kind == "Path":
+            if one.option or one.kind == "path":
                 yield (*rest, *one.words(""))
             if one.kind in NUMBERS:
                 yield (*rest, *one.words("nonsense"))
-            if one.kind == "datetime":
+            if one.kind == "moment":
                 yield (*rest, *one.words("yesterday"))
 
 
@@ -93,7 +94,7 @@ def _doubtful(folder: Path, *, every: bool) -> Iterator[tuple[str, ...]]:
                 continue
             if one.kind in NUMBERS:
                 values = ["-1", "99999999999999999999999"]
-            elif one.kind == "Path" or one.name in {"file", "path", "script"}:
+            elif one.kind == "path" or one.name in {"file", "path", "script"}:
                 values = [str(folder / "missing"), str(folder), str(binary)]
             else:
                 values = [UNREADABLE] if one.option else ["", UNREADABLE]
@@ -140,7 +141,7 @@ def _answered(capsys: pytest.CaptureFixture[str], *words: str) -> None:
     assert done.code in {0, 1, 2, 3, 4}, done
     assert "Traceback" not in done.out + done.err
     for document in _documents(done.out):
-        assert document["schema_version"] == "1.0.0", done
+        held_to_schema(_as_json(words), json.dumps(document))
     if done.code and "error" in (document := json.loads(done.out)):
         _error(done)
         assert "\x1b" not in str(document)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from operator_sre.faces.cli.completion import completion, script_of
 from operator_sre.faces.cli.contents import SENTENCES
 from operator_sre.faces.cli.main import NOUNS
 from operator_sre.faces.cli.output import hush, is_quiet
 from operator_sre.faces.cli.painting import STYLES, Painter
-from operator_sre.faces.cli.progress import progress
+from operator_sre.faces.cli.progress import progress, waiting
 from tests.e2e.home import OPERATOR, PACE
 from tests.e2e.stand_in import free_port
 from tests.e2e.terminal import Terminal
@@ -122,7 +121,7 @@ def test_a_pipe_gets_log_lines_and_no_story(warm: Warm, tmp_path: Path) -> None:
 
 SLOW = """
 import time
-from operator_sre.faces.cli.progress import progress
+from operator_sre.faces.cli.progress import progress, waiting
 with progress("checked") as tell:
     tell(41)
     time.sleep(0.9)
@@ -141,39 +140,26 @@ def test_what_takes_long_shows_how_far_it_is_and_leaves_no_trace(
 
 
 def test_programs_see_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress("checked") as tell:
+    with progress("checked") as tell, waiting("looking"):
         tell(41)
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("operator tick", "tickets"),
-        ("operator --home /srv/x tickets li", "list"),
-        ("operator audit tail --fo", "--follow"),
-        ("operator tickets list --qui", "--quiet"),
-        ("operator history patterns sh", "show"),
-    ],
-)
-def test_bash_completes_nouns_verbs_and_options(
-    warm: Warm, tmp_path: Path, typed: str, offered: str
+def test_what_waits_for_others_says_for_what_and_quiet_or_piped_it_does_not(
+    tmp_path: Path, terminals: list[Terminal]
 ) -> None:
-    done = warm.run("completion", "bash", cwd=tmp_path, environ=os.environ)
-    words = typed.split()
-    asked = f"COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _operator; echo ${{COMPREPLY[@]}}"
-    told = subprocess.run(
-        ["bash", "-c", f"{done.out}\n{asked}"], capture_output=True, text=True, check=True
-    )
-    assert (told.stdout, told.stderr) == (f"{offered}\n", "")
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_every_shell_knows_every_verb(shell: str) -> None:
-    assert completion.__name__ == "completion"
-    script = script_of(shell)
-    quote = "'" if shell == "fish" else '"'
-    for verb in verbs():
-        assert f"{quote}{verb.line}{quote}" in script
-        for one in verb.parameters:
-            assert not one.option.startswith("--") or one.option in script
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        target = f"{{name = 'node-1', kind = 'node', port = {silent.getsockname()[1]}}}"
+        toml = f"[subjects.shop]\nplugin = 'ratelimiter'\ntargets = [{target}]\n"
+        (tmp_path / "operator.toml").write_text(toml)
+        words = [str(OPERATOR), "subjects", "observe", "shop", "--home", str(tmp_path / "home")]
+        told, quiet = (
+            Terminal([*words, *more], cwd=tmp_path, environ={**PACE, "PAGER": "touch paged"})
+            for more in ([], ["--quiet"])
+        )
+        terminals += [told, quiet]
+        told.shows("looking, ")
+        assert (told.ended(), quiet.ended()) == (0, 0)
+    assert not (tmp_path / "paged").exists()
+    assert told.shown.rfind("looking, ") < told.shown.rfind("\r\x1b[K") < told.shown.find("shop at")
+    assert quiet.shown == ""

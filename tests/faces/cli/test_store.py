@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from operator_sre.app.store import tidied
+from operator_sre.app.wiring import open_app
 from operator_sre.clock import SystemClock
 from operator_sre.config import load_config
 from operator_sre.faces.cli.main import main
@@ -124,6 +125,37 @@ def test_a_backup_goes_to_another_home_and_back(run: Run, home: Path, tmp_path: 
     assert "What was there is in" in run("restore", str(file), "--force").out
 
 
+def _confirmations(home: Path) -> list[tuple[str, str, bool, str]]:
+    config = load_config(flags={"home": str(home)}, environ={}, cwd=home)
+    with open_app(config) as app:
+        return [
+            (str(one.change.get("deed", one.boundary)), str(one.state), one.applied, one.reason)
+            for one in app.store.confirmations.find()
+            if "whoever asked" in one.reason
+        ]
+
+
+def test_a_store_that_cannot_be_opened_is_replaced_and_that_is_recorded(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "saved.db"
+    assert run("backup", str(file)).code == 0
+    (home / "operator.db").write_bytes(b"this is no database" * 1000)
+    for name in ("operator.db-wal", "operator.db-shm"):
+        (home / name).unlink(missing_ok=True)
+    done = run("restore", str(file), "--force")
+    assert (done.code, "What was there is in" in done.out) == (0, True), done
+    why = "meant by whoever asked; the store that was replaced could not be opened"
+    assert _confirmations(home) == [("restore", "approved", True, why)]
+    assert run("check").code == 0
+
+
+def test_a_no_at_the_keyboard_is_recorded(run: Run, home: Path) -> None:
+    assert run("purge", "--before", TODAY, typed="no\n").code == 4
+    told = ("retention_purge", "declined", False, "not meant by whoever asked")
+    assert _confirmations(home) == [told]
+
+
 def test_a_store_of_today_needs_no_migration(run: Run, tmp_path: Path) -> None:
     assert run("migrate").out == "Nothing to do: the store has schema 1.\n"
     assert "no store yet" in run("migrate", at=tmp_path / "nowhere").out
@@ -160,10 +192,10 @@ def test_nothing_is_purged_unless_a_person_says_so(run: Run, home: Path) -> None
     count = answer.json["would_purge"]["entries"]
     assert (answer.code, count > 0) == (4, True)
     assert answer.json["confirmation_id"].startswith("conf_")
-    before = (home / "operator.db").read_bytes()
     wrong = run("purge", "--before", TODAY, typed="yes\n")
     assert (wrong.code, "Nothing was purged." in wrong.err) == (4, True)
-    assert (home / "operator.db").read_bytes() == before
+    again = run("purge", "--before", TODAY, "--json").json["would_purge"]
+    assert again["entries"] == count
     right = run("purge", "--before", TODAY, typed=f"{count}\n")
     assert right.code == 0
     assert right.out.startswith(f"Purged {count} entries, recorded as entry ")

@@ -209,8 +209,8 @@ def test_agents_ask_and_hear_through_the_hub(home: Home) -> None:
     assert [(one["action"], one["agent"]["name"]) for one in listed] == [(change, "coder")]
     assert "mkdir zz" in home.run("hub", "pending", "--agent", "coder").out
     assert home.run("hub", "pending", "--agent", "planner").out == "Nothing is pending.\n"
-    answered = home.run("hub", "approve", change, "--reject", "--reason", "not now")
-    assert (answered.code, answered.out.split()[1]) == (0, "rejected")
+    answered = home.ask("hub", "approve", change, "--reject", "--reason", "not now")
+    assert answered["approval"]["state"] == "rejected"
     eventually(lambda: _state(home, change) is WorkflowState.FAILED, "it was denied")
     listening = home.start("hub", "listen", "--agent", "coder", "--json")
     eventually(lambda: "SYSTEM_ACTION_RESULT" in listening.said, "it is told")

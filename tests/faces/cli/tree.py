@@ -84,7 +84,7 @@ def _below(command: Any, path: tuple[str, ...]) -> Iterator[Verb]:
 
 def _parameter(one: Any) -> Parameter:
     option = max(one.opts, key=len) if one.param_type_name == "option" else ""
-    kind = one.type_descriptor.annotation.__name__
+    kind = one.type.name.removesuffix(" range")
     return Parameter(
         name=one.name,
         option=option,

@@ -24,6 +24,7 @@ from operator_sre.faces.mcp.admission import Admission, Refusal
 from operator_sre.faces.mcp.server import Desk
 from operator_sre.faces.mcp.tools import TOOLS, Asking, Document
 from tests.contract.samples import approval
+from tests.contract_messages.holding import held_to_schema
 from tests.faces.mcp.asking import GOOD, Heard, ask_everything, client_of
 from tests.faces.mcp.world import Place
 
@@ -36,7 +37,9 @@ def url(place: Place) -> Iterator[str]:
     """Where the server listens, in another process; a signal ends it."""
     words = ("--http", "--port", "0", "--json", "--log-level", "error")
     with place.started(*words, stdin=subprocess.DEVNULL) as server:
-        yield json.loads(server.hear())["listening"][0]
+        told = server.hear().decode()
+        held_to_schema(("mcp", *words), told)
+        yield json.loads(told)["listening"][0]
         assert server.end(signal.SIGTERM) == (128 + signal.SIGTERM, b"")
     assert "Traceback" not in server.errors, server.errors
 

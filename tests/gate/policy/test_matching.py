@@ -108,8 +108,22 @@ def test_rights_are_a_condition() -> None:
         assert bool(Index([rule]).speaking(simple)) is privileged
 
 
+# What feeds a command, or writes, although its word looks like a descriptor or like nothing.
+FED = [
+    *("<<< 1", "<<<2", "<<< -", "<<< /dev/null", "<<< /dev/stdout", "< 1", "< 2", "< -", "<&3"),
+    *("<> /dev/null", "0<<< 1", "> 1", ">> 2", "> -", "&> 1", ">| 2", "0>&1", "< /dev/stdout"),
+]
 CLOSED: list[tuple[dict[str, Any], list[str], list[str]]] = [
-    ({"command": ("x",)}, ["x", "/usr/bin/x", "x 2>/dev/null", "y | x"], ["x a", "x -a", "/tmp/x"]),
+    (
+        {"command": ("x",)},
+        ["x", "/usr/bin/x", "x 2>/dev/null", "x 2>&1", "x < /dev/null", "x <&-", "x &> /dev/null"],
+        ["x a", "x -a", "/tmp/x", "y | x"],
+    ),
+    ({"command": ("x",), "piped": True}, ["y | x"], ["x", "x <<< 1", "y | x < 1"]),
+    *(
+        ({"command": ("x",), **more}, [], [f"x {one}" for one in FED])
+        for more in ({}, {"piped": False})
+    ),
     ({"command": ("/opt/x",)}, ["/opt/x"], ["x", "/usr/bin/x", "/tmp/x"]),
     (
         {"command": ("x",), "subcommand": ("get",), "options": ("-a", "-b", "--json")},

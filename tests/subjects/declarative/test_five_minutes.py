@@ -85,7 +85,7 @@ class Reader:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        return Running(popen, file)
+        return Running(popen, file, line.split())
 
     def ask(self, line: str) -> str:
         """What a line says, when it succeeds."""

@@ -88,6 +88,8 @@ async def _odd_limit(stage: Stage) -> None:
     scene = await stage.inject("limit_drift", "store")
     seen = await stage.until_breaks("configuration_drift", "store")
     key, declared = seen.readings["limit_strange_key"], seen.readings["limit_declared"]
+    ports = [str(stage.target(f"node-{n}").port) for n in "123"]
+    assert seen.readings["limit_nodes"] == " ".join(f"127.0.0.1:{port}" for port in ports)
     await stage.call("update_limit", key=str(key), limit=int(str(declared)))
     assert await stage.faults["limit_drift"].oracle(scene) == ""
     await stage.until_holds("configuration_drift")

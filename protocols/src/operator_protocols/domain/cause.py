@@ -16,8 +16,11 @@ class Remedy:
     """A tool call that removes a Cause.
 
     Of `arguments`, a text `{name}` stands for the reading of that name at the blamed target, and
-    `{target}` for its name; where nothing was read by that name, the remedy cannot be used. Without
-    any it is called with the target alone.
+    `{target}` for its name, also as a value of a map; where nothing was read by that name, the
+    remedy cannot be used. A reading is never put into a longer text, so that nothing in it can be
+    taken for a part of a script. Without any it is called with the target alone.
+
+    `reversible` may be true of it although its tool, which does many things, cannot say so.
     """
 
     tool: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from operator_protocols.domain.run import Spent
+from operator_protocols.domain.budget import Spent
 
 __all__ = ["Prices"]
 

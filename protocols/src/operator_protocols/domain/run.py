@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.budget import Budget, Spent
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.proof import Proof
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import ToolSpec
@@ -40,39 +42,7 @@ __all__ = [
 
 # Among the data of a result: it was not begun, because another change of the subject ran first.
 LATE = "late"
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """The limits of one Run; reaching one ends in escalation with all that is known."""
-
-    turns_max: int = 40
-    commands_max: int = 60
-    seconds_max: float = 900.0
-    attempts_max: int = 3
-    tokens_max: int = 200_000
-    usd_max: float = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What thinking cost."""
-
-    tokens_in: int = 0
-    tokens_out: int = 0
-    usd: float = 0.0
-
-    @property
-    def tokens(self) -> int:
-        """All of them."""
-        return self.tokens_in + self.tokens_out
-
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
-            self.tokens_in + other.tokens_in,
-            self.tokens_out + other.tokens_out,
-            self.usd + other.usd,
-        )
+_NOTHING = Spent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +157,7 @@ class Answer:
 
     reasoning: str
     calls: tuple[Call, ...]
-    spent: Spent = Spent()
+    spent: Spent = _NOTHING
     by: str = ""
     note: str = ""
 
@@ -234,16 +204,3 @@ class Prove:
 
 
 Want = Ask | Act | Diagnose | Prove
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """A Run as it is remembered: running, completed, failed or stopped."""
-
-    id: str
-    ticket: int
-    model: str
-    state: str
-    started_at: datetime
-    finished_at: datetime | None
-    summary: str

@@ -7,6 +7,7 @@ with.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 __all__ = ["SEQ_MAX", "entry_of_span", "span_id", "trace_id", "traced_run"]
 
@@ -24,8 +25,13 @@ def span_id(run: str, seq: int) -> str:
     """The span that an entry of a run begins, as 16 hexadecimal digits."""
     if not 0 < seq <= SEQ_MAX:
         raise ValueError(f"{seq} is not the number of an entry")
-    mark = hashlib.sha256(f"span of {run}".encode("utf-8", "replace")).hexdigest()
-    return f"{mark[:_RUN_DIGITS]}{seq:0{_SEQ_DIGITS}x}"
+    return f"{_mark(run)}{seq:0{_SEQ_DIGITS}x}"
+
+
+@lru_cache(maxsize=64)
+def _mark(run: str) -> str:
+    """What all spans of a run begin with."""
+    return hashlib.sha256(f"span of {run}".encode("utf-8", "replace")).hexdigest()[:_RUN_DIGITS]
 
 
 def entry_of_span(span: str) -> int:

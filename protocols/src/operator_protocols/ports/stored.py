@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from operator_protocols.domain.pattern import Pattern, PatternNote
     from operator_protocols.domain.permit import Approval, ApprovalState, Permit
     from operator_protocols.domain.query import Query
-    from operator_protocols.domain.run import RunRecord
+    from operator_protocols.domain.run_record import RunRecord
     from operator_protocols.domain.session import Deed, SessionRecord
     from operator_protocols.domain.standing import StandingRule
     from operator_protocols.domain.switch import SwitchState

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -274,7 +274,8 @@ class Plugin:
     """Everything a plug-in brings, found by the entry point group `operator.subjects`.
 
     `targets` reads the parts of a subject from its options, for a plug-in whose targets are not
-    listed in operator.toml. `tools` are its own; only the executor calls them.
+    listed in operator.toml. `tools` are its own; only the executor calls them. `truths` say of each
+    fault which causes rightly explain it, as `cause@hit` (the target that was hit) or `cause@any`.
     """
 
     name: str
@@ -283,6 +284,7 @@ class Plugin:
     causes: tuple[Cause, ...] = ()
     rig: Callable[[], RigSpec] | None = None
     faults: tuple[Fault, ...] = ()
+    truths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: str = ""
     tools: Callable[[SubjectSettings], Sequence[Tool]] | None = None
     targets: Callable[[Mapping[str, Any]], Sequence[Target]] | None = None

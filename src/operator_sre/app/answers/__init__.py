@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from operator_sre.app.answers.denials import explain_denial
-from operator_sre.app.answers.patching import recommend_patch
-from operator_sre.app.answers.projects import validate_project
-from operator_sre.app.answers.runs import (
-    explain_failure,
-    next_action,
-    run_timeline,
-    summarize_run,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from operator_sre.app.answers.denials import explain_denial
+    from operator_sre.app.answers.patching import recommend_patch
+    from operator_sre.app.answers.projects import validate_project
+    from operator_sre.app.answers.runs import (
+        explain_failure,
+        next_action,
+        run_timeline,
+        summarize_run,
+    )
 
 __all__ = [
     "explain_denial",
@@ -21,3 +25,22 @@ __all__ = [
     "summarize_run",
     "validate_project",
 ]
+
+# Whoever asks one question does not wait for what the others need.
+_ANSWERED_IN = {
+    "explain_denial": "denials",
+    "explain_failure": "runs",
+    "next_action": "runs",
+    "recommend_patch": "patching",
+    "run_timeline": "runs",
+    "summarize_run": "runs",
+    "validate_project": "projects",
+}
+
+if not TYPE_CHECKING:  # so that a name that there is not is found before anything runs
+
+    def __getattr__(name: str) -> Any:
+        """The function that answers a question, loaded when it is first asked for."""
+        if name not in _ANSWERED_IN:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_ANSWERED_IN[name]}"), name)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from operator_protocols.domain.category import NextAction
 from operator_protocols.domain.confirmation import Boundary, Confirmation, ConfirmationState
 from operator_protocols.domain.permit import ApprovalState
+from operator_protocols.domain.run_record import RunRecord
 from operator_sre.contract import evidence
 from operator_sre.contract.categories import after_decline
 from operator_sre.contract.facts import Waiting
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["waiting_for"]
 
+# More than people are ever asked at once, and further back than what was declined is still news.
+PENDING_MAX, DECLINED_MAX = 1000, 100
 # What a person has to look at, by what is crossed; anything else is a plain question.
 LOOKED_AT: Mapping[Boundary, NextAction] = {
     Boundary.POLICY_PATCH: NextAction.REVIEW_POLICY_PATCH,
@@ -30,33 +33,34 @@ LOOKED_AT: Mapping[Boundary, NextAction] = {
 }
 
 
-def waiting_for(app: App, run: str = "", ticket: int | None = None) -> Waiting | None:
+def waiting_for(app: App, run: RunRecord | None = None) -> Waiting | None:
     """What one run waits for, or what all wait for: a change first, then a command."""
-    return _changes(app, run, ticket) or _commands(app, run)
+    return _changes(app, run) or _commands(app, run.id if run else "")
 
 
-def _changes(app: App, run: str, ticket: int | None) -> Waiting | None:
+def _changes(app: App, run: RunRecord | None) -> Waiting | None:
     """The newest change that is asked for, or that was declined last."""
-    states = (ConfirmationState.PENDING, ConfirmationState.DECLINED)
-    known = [
-        one
-        for one in app.store.confirmations.find(states=states)
-        if not run or one.run == run or (ticket is not None and one.ticket == ticket)
-    ]
-    if not known:
-        return None
-    pending = [one for one in known if one.state is ConfirmationState.PENDING]
-    live = [one for one in pending if one.expires_at > app.clock.now()]
+    known = app.store.confirmations
+    pending = (ConfirmationState.PENDING,)
+    alive = known.page(states=pending, alive_at=app.clock.now(), limit=PENDING_MAX)
+    live = [one for one in alive if _is_about(one, run)]
     if live:
         return _asked(live[-1])
-    declined = [one for one in known if one.state is ConfirmationState.DECLINED]
-    return _declined(declined[-1]) if declined and (run or _is_news(app, declined[-1])) else None
+    found = known.newest(states=(ConfirmationState.DECLINED,), limit=DECLINED_MAX)
+    declined = next((one for one in found if _is_about(one, run)), None)
+    return _declined(declined) if declined and _is_news(app, run, declined) else None
 
 
-def _is_news(app: App, declined: Confirmation) -> bool:
-    """Whether nothing was begun since it was declined."""
-    runs = app.store.runs.newest(limit=1)
+def _is_about(one: Confirmation, run: RunRecord | None) -> bool:
+    return run is None or one.run == run.id or one.ticket == run.ticket
+
+
+def _is_news(app: App, run: RunRecord | None, declined: Confirmation) -> bool:
+    """Whether nothing came of it since it was declined: a run that ended, or another begun."""
     decided = declined.decided_at or declined.requested_at
+    if run is not None:
+        return run.finished_at is None or run.finished_at <= decided
+    runs = app.store.runs.newest(limit=1)
     return not runs or runs[0].started_at < decided
 
 

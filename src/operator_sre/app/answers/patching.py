@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from operator_protocols.domain.category import NextAction
+from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.errors import UsageError
 from operator_sre.contract.categories import risk_level
 from operator_sre.contract.messages import (
@@ -35,6 +35,7 @@ async def recommend_patch(
         )
     if len(text) > REQUEST_CHARACTERS_MAX:
         raise UsageError(f"The request is longer than {REQUEST_CHARACTERS_MAX} characters.")
+    _refuse_secret(app, text)
     proposal = await propose(app, text, risk=request.risk_level or "", by=by)
     confirmation = requirement(proposal.confirmation)
     return RecommendPolicyPatchResponse(
@@ -47,3 +48,16 @@ async def recommend_patch(
         confirmation=confirmation,
         next_action=NextAction.REVIEW_POLICY_PATCH,
     )
+
+
+def _refuse_secret(app: App, text: str) -> None:
+    """A policy is read by many, and so is what is proposed for it."""
+    from operator_sre.app.answers.wording import redacting
+
+    if redacting(app.config)(text) != text:
+        refused = UsageError(
+            "The request holds a secret, so that nothing is proposed.",
+            next_step="Keep it with operator secrets set NAME, and name it instead.",
+        )
+        refused.category = ErrorCategory.SECRET_SCAN_FAILED
+        raise refused

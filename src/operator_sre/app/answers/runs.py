@@ -62,7 +62,7 @@ def explain_failure(app: App, request: ExplainFailureRequest) -> ExplainFailureR
 
 def run_timeline(app: App, request: GetRunTimelineRequest) -> GetRunTimelineResponse:
     """All that happened in a run, oldest first."""
-    return without_secrets(timeline_of(facts_of(app, request.run_id), _told), collapsed)
+    return timeline_of(facts_of(app, request.run_id), _told)
 
 
 def next_action(app: App, request: NextActionRequest) -> NextActionResponse:
@@ -88,7 +88,7 @@ def facts_of(app: App, run: str) -> RunFacts:
         entries=entries_of(app, run),
         ticket_state=ticket.state.value if ticket and ticket.run == run else "",
         halted=f"{switch.by} turned it on: {switch.reason}" if switch and switch.on else "",
-        waiting=waiting_for(app, run, record.ticket),
+        waiting=waiting_for(app, record),
     )
 
 
@@ -111,12 +111,12 @@ def rule_evidence(app: App, denial: Denial) -> EvidenceRef:
 
 
 def _told(entry: Entry) -> str:
-    """An entry as people read it, in one line."""
+    """An entry as people read it, in one line: all of a timeline that others wrote."""
     if entry.kind is Kind.RUN_FINISHED:
-        return f"{entry.payload['state']}: {entry.payload['summary']}"
+        return collapsed(f"{entry.payload['state']}: {entry.payload['summary']}")
     if entry.kind is Kind.RUN_STARTED:
-        return f"{entry.payload['model']} begins"
-    return " ".join(line.text for line in lines_of(entry))
+        return collapsed(f"{entry.payload['model']} begins")
+    return collapsed(" ".join([line.text for line in lines_of(entry)]))
 
 
 def _overall(app: App) -> NextActionResponse:

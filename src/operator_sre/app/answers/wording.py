@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from operator_sre.config import Config
 from operator_sre.contract.messages import Message
+from operator_sre.contract.writing import inner_of
 
 __all__ = ["collapsed", "redacting", "without_secrets"]
 
@@ -17,6 +19,7 @@ M = TypeVar("M", bound=Message)
 TEXTS = frozenset(
     {"content", "denied_action", "detail", "message", "rationale", "root_cause", "summary"}
 )
+_PLACES: dict[type[Message], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
 
 def collapsed(text: str) -> str:
@@ -43,13 +46,26 @@ def redacting(config: Config | None = None) -> Callable[[str], str]:
 
 def without_secrets(message: M, redact: Callable[[str], str]) -> M:
     """The same message, every text in it redacted."""
+    texts, inner = _places(type(message))
     changed: dict[str, Any] = {}
-    for one in fields(message):
-        value = getattr(message, one.name)
-        if isinstance(value, Message):
-            changed[one.name] = without_secrets(value, redact)
-        elif isinstance(value, tuple) and value and isinstance(value[0], Message):
-            changed[one.name] = tuple(without_secrets(part, redact) for part in value)
-        elif one.name in TEXTS and isinstance(value, str) and value:
-            changed[one.name] = redact(value)
+    for name in texts:
+        text = getattr(message, name)
+        if text and (told := redact(text)) is not text:
+            changed[name] = told
+    for name in inner:
+        value = getattr(message, name)
+        if isinstance(value, tuple):
+            parts = tuple([without_secrets(part, redact) for part in value])
+            if any(map(operator.is_not, parts, value)):
+                changed[name] = parts
+        elif value is not None:
+            changed[name] = without_secrets(value, redact)
     return replace(message, **changed) if changed else message
+
+
+def _places(kind: type[Message]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The fields of a message that hold text of others, and those that hold messages."""
+    if kind not in _PLACES:
+        texts = tuple(one.name for one in fields(kind) if one.name in TEXTS)
+        _PLACES[kind] = texts, tuple(name for name, _ in inner_of(kind))
+    return _PLACES[kind]

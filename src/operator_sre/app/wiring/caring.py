@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from operator_protocols.ports import Noted, Plugin, Subject
-
 if TYPE_CHECKING:
+    from operator_protocols.ports import Plugin, Subject
     from operator_sre.app.wiring.home import App
     from operator_sre.pipeline import Care
 
@@ -38,6 +37,8 @@ def care_of(app: App, name: str) -> Care:
 
 def notes_of(plugin: Plugin, subject: Subject) -> str:
     """What holds for all subjects of a plug-in, and what this one has to say itself."""
+    from operator_protocols.ports import Noted
+
     own = subject.notes if isinstance(subject, Noted) else ""
     return "\n".join(note.strip() for note in (plugin.notes, own) if note.strip())
 

@@ -12,16 +12,6 @@ from typing import TYPE_CHECKING
 from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.target import Doer, Process
 from operator_protocols.domain.verdict import Mode
-from operator_protocols.ports import (
-    CapabilityChecker,
-    Clock,
-    Engine,
-    Kill,
-    PermissionChecker,
-    Plugin,
-    Shell,
-    SubjectSettings,
-)
 from operator_sre.app.acting import no_more_than_acting
 from operator_sre.app.hands import MACHINE, Hands, Surroundings
 from operator_sre.config import Config
@@ -39,6 +29,16 @@ if TYPE_CHECKING:
     # Whoever only reads the store starts without the rest; each part is loaded where it is used.
     from operator_protocols.domain.limits import Limits
     from operator_protocols.domain.target import Target
+    from operator_protocols.ports import (
+        CapabilityChecker,
+        Clock,
+        Engine,
+        Kill,
+        PermissionChecker,
+        Plugin,
+        Shell,
+        SubjectSettings,
+    )
     from operator_sre.engine import LocalEngine
     from operator_sre.executor.programs import Programs
     from operator_sre.executor.running import Running
@@ -72,6 +72,7 @@ class App:
     @property
     def permissions(self) -> PermissionChecker:
         """What people may."""
+        from operator_protocols.ports import PermissionChecker
         from operator_sre.app.policy import roles_of
         from operator_sre.gate import LocalPermissions
 
@@ -83,6 +84,7 @@ class App:
     @property
     def capabilities(self) -> CapabilityChecker:
         """What agents may."""
+        from operator_protocols.ports import CapabilityChecker
         from operator_sre.app.policy import grants_of
         from operator_sre.gate import GrantedCapabilities
 
@@ -252,6 +254,7 @@ class App:
         life: Kill | None = None,
     ) -> SubjectSettings:
         """What its plug-in is given to build a subject and its tools."""
+        from operator_protocols.ports import SubjectSettings
         from operator_sre.app.describing import judging
         from operator_sre.app.secrets import secret_reader
 

@@ -9,10 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from operator_protocols.ports import Clock
 from operator_sre.app.wiring.home import App
 from operator_sre.clock import SystemClock
-from operator_sre.config import Config
 from operator_sre.ledger import KeyFile
 from operator_sre.ledger.sealing import Vault
 from operator_sre.store import open_store_at
@@ -20,6 +18,8 @@ from operator_sre.store.places import database_at
 from operator_sre.store.transaction import Rules
 
 if TYPE_CHECKING:
+    from operator_protocols.ports import Clock
+    from operator_sre.config import Config
     from operator_sre.gate.policy import Rulebook
     from operator_sre.gate.policy.reload import PolicyFile
     from operator_sre.ledger.redaction import Redactor

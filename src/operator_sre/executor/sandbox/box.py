@@ -118,6 +118,7 @@ def refused(why: str) -> Result:
         Outcome.REFUSED,
         stderr=f"{why} The script was not run.",
         category=FailureCategory.PERMISSION,
+        data={"unavailable": "sandbox"},
     )
 
 

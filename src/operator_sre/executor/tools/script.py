@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from operator_protocols.domain.action import Argument, Outcome, Result
 from operator_protocols.domain.category import ErrorCategory, FailureCategory
@@ -18,6 +19,10 @@ from operator_sre.executor.tools.parameters import checked
 __all__ = ["ExecuteScript"]
 
 LOOK_S_MAX = 10.0
+_IN_RIG = (
+    "It runs a script of up to 10,000 characters in a sandbox: of all networks it reaches the"
+    " targets of this rig, through an HTTP proxy; what it prints comes back."
+)
 _CATEGORIES = {
     Layer.SIZE: FailureCategory.RESOURCE,
     Layer.SYNTAX: FailureCategory.SYNTAX,
@@ -31,7 +36,10 @@ _ERRORS = {
 
 
 class ExecuteScript:
-    """Looks at a script in layers, then runs it in a box; `hosts` are all that it reaches."""
+    """Looks at a script in layers, then runs it in a box; `hosts` are all that it reaches.
+
+    With `in_rig` they are the targets of a rig and nothing else: then it is a change like others.
+    """
 
     spec = ToolSpec(
         name="execute_script",
@@ -70,7 +78,10 @@ class ExecuteScript:
         validation: Validation,
         *,
         hosts: Callable[[], tuple[str, ...]] = tuple,
+        in_rig: bool = False,
     ) -> None:
+        if in_rig:
+            self.spec = replace(self.spec, sentence=_IN_RIG, risk=Risk.MEDIUM)
         self._sandbox = sandbox
         self._validation = validation
         self._hosts = hosts

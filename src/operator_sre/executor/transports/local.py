@@ -13,7 +13,7 @@ from operator_protocols.ports import Job
 from operator_sre.executor.programs import Program, Programs
 from operator_sre.executor.venv import not_ours, shadowed_by, with_venv
 
-__all__ = ["ENVIRONMENT", "SHELL", "LocalShell"]
+__all__ = ["ENVIRONMENT", "SHELL", "Gives", "LocalShell", "given_nothing"]
 
 # What people and minds write is bash; without it, what only bash understands fails.
 SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if Path(path).exists()), "/bin/sh")
@@ -53,8 +53,12 @@ ENVIRONMENT = {
 }
 
 
-def _nothing(action: Action) -> Mapping[str, str]:
+def given_nothing(action: Action) -> Mapping[str, str]:
+    """Nobody has bound anything to it."""
     return {}
+
+
+Gives = Callable[[Action], Mapping[str, str]]
 
 
 def _why_not_in(venv: str) -> str:
@@ -67,9 +71,7 @@ class LocalShell:
     `gives` tells the variables that a person has bound to a command.
     """
 
-    def __init__(
-        self, programs: Programs, gives: Callable[[Action], Mapping[str, str]] = _nothing
-    ) -> None:
+    def __init__(self, programs: Programs, gives: Gives = given_nothing) -> None:
         self._programs = programs
         self._gives = gives
 

@@ -19,10 +19,11 @@ from pathlib import Path
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.observation import Value
+from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Job
 from operator_sre.executor.categories import category_of
 from operator_sre.executor.spool import Spool
-from operator_sre.executor.transports.local import ENVIRONMENT
+from operator_sre.executor.transports.local import ENVIRONMENT, Gives, given_nothing
 from operator_sre.executor.transports.script import GRACE_S, Ear, Order, Told, new_token, script_of
 from operator_sre.executor.transports.wire import Called, Hear, Wire
 from operator_sre.processes.runner.output import Output
@@ -46,14 +47,25 @@ class RemoteShell:
     """Runs commands at the other end of a wire, in the controlled environment.
 
     `remembers` says that what is written there stays as long as the machine is up, so that no
-    trace of a job means that it never started.
+    trace of a job means that it never started. `gives` tells the variables that a person has bound
+    to a command there: they are in the script that is read from a pipe, and in no list of
+    processes.
     """
 
-    def __init__(self, wire: Wire, name: str, spool: Spool, *, remembers: bool = False) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        name: str,
+        spool: Spool,
+        *,
+        remembers: bool = False,
+        gives: Gives = given_nothing,
+    ) -> None:
         self._wire = wire
         self._name = name
         self._spool = spool
         self._remembers = remembers
+        self._gives = gives
         self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self, action: Action, job: Job) -> Result:
@@ -69,7 +81,13 @@ class RemoteShell:
         if reached.trouble:
             return Result(Outcome.REFUSED, stderr=reached.trouble, category=reached.category)
         job = job if job.id else replace(job, id=uuid.uuid4().hex)
+        try:
+            given = self._gives(action)
+        except OperatorError as error:  # a secret that it should be given cannot be had
+            why = str(error)
+            return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.PERMISSION)
         order = _order("run", action, job)
+        order = replace(order, environment={**order.environment, **given})
         try:
             return await self._carry(order, job)
         except asyncio.CancelledError:
@@ -116,9 +134,11 @@ class RemoteShell:
             ears = heard.ears
             if called.trouble or not any(ear.has_gap for ear in ears):
                 break
-            order = replace(order, mode="recover", start=(ears[0].position, ears[1].position))
+            start = (ears[0].position, ears[1].position)
+            # What looks for it again needs nothing that it was given.
+            order = replace(order, mode="recover", environment=ENVIRONMENT, start=start)
         if not called.trouble and heard.bytes_kept > SWEPT_BYTES_MIN:
-            await self._call(replace(order, mode="sweep"), _Heard())
+            await self._call(replace(order, mode="sweep", environment=ENVIRONMENT), _Heard())
         return called
 
     async def _call(self, order: Order, heard: _Heard) -> Called:
@@ -133,6 +153,7 @@ class RemoteShell:
 
         async def stop() -> None:
             stopping = replace(order, mode="stop", argv=(), command="", timeout_s=0.0)
+            stopping = replace(stopping, environment=ENVIRONMENT)
             called = await self._call(stopping, _Heard())
             if called.trouble:
                 log.warning("cannot end a command at %s: %s", self._name, called.trouble)

@@ -16,6 +16,7 @@ from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.docker import DockerWire
 from operator_sre.executor.transports.kubectl import KubectlWire
+from operator_sre.executor.transports.local import Gives, given_nothing
 from operator_sre.executor.transports.places import Container, Here, Host, Place, Pod, place_of
 from operator_sre.executor.transports.remote import RemoteShell
 from operator_sre.executor.transports.ssh import SshSettings, SshWire
@@ -35,6 +36,7 @@ class Remotes:
     ssh: SshSettings = field(default_factory=SshSettings)
     engine: Engine = field(default_factory=Engine)
     kubectl: str = "kubectl"
+    gives: Gives = given_nothing
 
     def shell_at(self, place: Host | Container | Pod) -> RemoteShell:
         """A shell there; it connects when it is first used."""
@@ -45,7 +47,8 @@ class Remotes:
                 wire = DockerWire(place, self.engine)
             case Pod():
                 wire = KubectlWire(place, self.programs, kubectl=self.kubectl)
-        return RemoteShell(wire, str(place), self.spool, remembers=isinstance(place, Host))
+        remembers = isinstance(place, Host)
+        return RemoteShell(wire, str(place), self.spool, remembers=remembers, gives=self.gives)
 
 
 class Shells:

@@ -10,12 +10,18 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from operator_protocols.domain.permit import Approval
 from operator_protocols.domain.token import Role
-from operator_sre.app.approvals import ApprovalView, approve, list_approvals, reject, show_approval
+from operator_sre.app.approvals import (
+    ApprovalView,
+    approve,
+    page_of_approvals,
+    reject,
+    show_approval,
+)
 from operator_sre.app.outlook import Outlook
 from operator_sre.contract.messages import SCHEMA_VERSION
 from operator_sre.faces.api.answering import Refused, answer, etag_of, refused
-from operator_sre.faces.api.doors import Door, ask, ask_long, home_of, opens, told
-from operator_sre.faces.api.paging import LIMIT, Cursor, Limit, page_of
+from operator_sre.faces.api.doors import Door, ask, home_of, opens, told
+from operator_sre.faces.api.paging import LIMIT, Cursor, Limit, page_of, place_of
 
 __all__ = ["AnswerRequest", "ApprovalDocument", "ApprovalPage", "router"]
 
@@ -59,8 +65,11 @@ async def list_all_approvals(
     cursor: Cursor = "",
 ) -> Response:
     """Requests that can still be answered, or all."""
-    found = await ask_long(home_of(request), list_approvals, pending_only=not every)
-    page, rest = page_of(found, lambda one: one.id, limit, cursor, "approvals", every)
+    asked, pending_only = ("approvals", every), not every
+    after, most = place_of(cursor, *asked), limit + 1
+    home = home_of(request)
+    found = await ask(home, page_of_approvals, pending_only=pending_only, after=after, limit=most)
+    page, rest = page_of(found, lambda one: one.id, limit, *asked)
     return answer(ApprovalPage(page, rest))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -15,7 +15,10 @@ from operator_sre.app.tokens import role_in_force
 from operator_sre.contract.messages import SCHEMA_VERSION
 from operator_sre.faces.api.answering import answer
 from operator_sre.faces.api.doors import Door, ask, ask_long, home_of, opens, told
-from operator_sre.faces.api.paging import LIMIT, Cursor, Limit, page_of
+from operator_sre.faces.api.paging import LIMIT, Cursor, Limit, page_of, place_of
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
 
 __all__ = [
     "ConfirmRequest",
@@ -43,9 +46,10 @@ class ConfirmationPage:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationDocument:
-    """One of them: what approving does, in full."""
+    """One of them: what approving does, in full; `left` is what of it is still to come."""
 
     confirmation: Confirmation
+    left: str = ""
     schema_version: str = SCHEMA_VERSION
 
 
@@ -84,8 +88,11 @@ async def list_all_confirmations(
     cursor: Cursor = "",
 ) -> Response:
     """Changes that wait for a person, or all there were."""
-    found = await ask_long(home_of(request), confirmations.find, pending_only=not every)
-    page, rest = page_of(found, lambda one: one.id, limit, cursor, "confirmations", every)
+    asked, pending_only = ("confirmations", every), not every
+    after, most = place_of(cursor, *asked), limit + 1
+    home = home_of(request)
+    found = await ask(home, confirmations.page, pending_only=pending_only, after=after, limit=most)
+    page, rest = page_of(found, lambda one: one.id, limit, *asked)
     return answer(ConfirmationPage(page, rest))
 
 
@@ -95,7 +102,7 @@ async def list_all_confirmations(
 async def show_one_confirmation(request: Request, confirmation: Id) -> Response:
     """One of them, with the digest that a yes has to name."""
     found = await ask(home_of(request), confirmations.get, confirmation)
-    return answer(ConfirmationDocument(found))
+    return await _told(home_of(request), found)
 
 
 @opens(
@@ -114,7 +121,7 @@ async def approve_confirmation(request: Request, confirmation: Id) -> Response:
     decided = await confirmations.approve(
         home, confirmation, reason=asked.reason, digest=asked.digest, role=role.value
     )
-    return answer(ConfirmationDocument(decided))
+    return await _told(home, decided)
 
 
 @opens(
@@ -131,4 +138,9 @@ async def decline_confirmation(request: Request, confirmation: Id) -> Response:
     home, asked = home_of(request), await told(request, DeclineRequest)
     role = await ask(home, role_in_force, request.scope["token"])
     decided = await confirmations.decline(home, confirmation, reason=asked.reason, role=role.value)
-    return answer(ConfirmationDocument(decided))
+    return await _told(home, decided)
+
+
+async def _told(home: App, found: Confirmation) -> Response:
+    left = await ask_long(home, confirmations.left_of, found) if found.applied else ""
+    return answer(ConfirmationDocument(found, left))

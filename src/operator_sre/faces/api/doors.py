@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import re
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -38,12 +39,15 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+# What an answer says beside its body; to whoever asks the same again it says the same.
+KEPT = ("etag", "location", "retry-after")
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Endpoint = Callable[..., Coroutine[Any, Any, Response]]
 BODY_BYTES_MAX = 1_000_000
 BODY_S_MAX = 10.0
 KEY = "idempotency-key"
 KEY_MAX = 200
+_KEY = re.compile(rf"[!-~]{{1,{KEY_MAX}}}")
 KEEP_S = 86_400.0
 ROLE = "x-required-role"
 ANSWERS, ASKS = "x-answers", "x-asks"
@@ -148,6 +152,13 @@ async def told(request: Request, kind: type[T]) -> T:
         raise Refused(refused(400, "The body is not JSON.")) from None
 
 
+class _Kept(msgspec.Struct, frozen=True):
+    """An answer as it is remembered."""
+
+    headers: dict[str, str]
+    body: str
+
+
 class Door(APIRoute):
     """A route that lets in whoever has the role, in the name of its person, and once for a key."""
 
@@ -221,11 +232,12 @@ async def _read(request: Request, *, json: bool) -> None:
 
 async def _once(request: Request, token: Token, inner: Handler) -> Response:
     """Do it; with a key, once, and answer the same to whoever asks the same again."""
-    key = request.headers.get(KEY, "")
-    if not key:
+    key = request.headers.get(KEY)
+    if key is None:
         return await inner(request)
-    if len(key) > KEY_MAX or not key.isascii() or not key.isprintable():
-        words = f"{KEY} has up to {KEY_MAX} printable ASCII characters."
+    # An empty one is none, and whoever sends it believes that they have one.
+    if not _KEY.fullmatch(key):
+        words = f"{KEY} has 1 to {KEY_MAX} visible ASCII characters, without blanks."
         raise Refused(refused(400, words))
     home, path = home_of(request), request.url.path
     asking = hashlib.sha256(f"{request.method}\n{path}\n{key}".encode()).hexdigest()
@@ -248,8 +260,11 @@ async def _once(request: Request, token: Token, inner: Handler) -> Response:
     if response.status_code >= 500:
         await replies.drop(name)
     else:
-        body = bytes(response.body).decode()
-        await replies.end(name, status=response.status_code, body=body)
+        headers = {one: response.headers[one] for one in KEPT if one in response.headers}
+        kept = _Kept(headers, bytes(response.body).decode())
+        await replies.end(
+            name, status=response.status_code, body=msgspec.json.encode(kept).decode()
+        )
     return response
 
 
@@ -259,5 +274,6 @@ def _again(known: Reply, asked: str) -> Response:
     if not known.status:
         words = "The same request is being done, or was broken off; look before you ask anew."
         return refused(409, words, action=NextAction.RERUN)
-    headers: Mapping[str, str] = {"idempotent-replay": "true"}
-    return Response(known.body, known.status, dict(headers), media_type=JSON)
+    kept = msgspec.json.decode(known.body, type=_Kept)
+    headers = {**kept.headers, "idempotent-replay": "true"}
+    return Response(kept.body, known.status, headers, media_type=JSON)

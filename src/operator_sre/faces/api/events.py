@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,12 +31,14 @@ __all__ = ["EventDocument", "Feed", "router"]
 VIEWERS_MAX = 32
 # No token keeps all others from listening.
 VIEWERS_OF_TOKEN_MAX = 8
+PAGE = 100
 POLL_S = 0.2
 BEAT_S = 15.0
 # How long a stream goes on after its token was revoked, at most.
 ASK_AGAIN_S = 1.0
 SEND_S_MAX = 20.0
 STREAM_S_MAX = 3600.0
+PIECE_BYTES = 64 * 1024
 SEQ_MAX = 2**63 - 1
 router = APIRouter(route_class=Door, prefix="/v1")
 
@@ -148,9 +150,10 @@ class EventStream(Response):
                 asked_at = loop.time()
                 if not await ask(feed.home, _counts, self._token):
                     break
-            page = await ask(feed.home, behind, self._after)
+            page = await ask(feed.home, behind, self._after, limit=PAGE)
             if page:
-                await _send(send, b"".join(map(_event, page)))
+                for piece in _pieces(page):
+                    await _send(send, piece)
                 spoke_at = loop.time()
                 self._after = page[-1].seq
                 feed.head = max(feed.head, self._after)
@@ -200,6 +203,18 @@ async def follow_events(
 def _event(entry: Entry) -> bytes:
     data = encoded(EventDocument(entry))
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.seq, entry.kind.encode(), data)
+
+
+def _pieces(page: Iterable[Entry]) -> Iterator[bytes]:
+    """The events, made as they are read: of who does not read, no more than a piece waits."""
+    piece = bytearray()
+    for entry in page:
+        piece += _event(entry)
+        if len(piece) >= PIECE_BYTES:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
 
 
 async def _send(send: Send, data: bytes) -> None:

@@ -63,19 +63,11 @@ def number_of(place: str) -> int:
 
 
 def page_of(
-    found: Sequence[T], key: Callable[[T], object], limit: int, cursor: str, *asked: object
+    found: Sequence[T], key: Callable[[T], object], limit: int, *asked: object
 ) -> tuple[tuple[T, ...], str]:
-    """The part of a whole list behind the cursor, and the cursor of the rest."""
-    after, begin = place_of(cursor, *asked), 0
-    if after:
-        # Where the one it went on behind is gone, the list has changed too much to go on.
-        place = next((at for at, one in enumerate(found) if str(key(one)) == after), None)
-        if place is None:
-            raise UsageError("The list has changed since.", next_step="Begin without a cursor.")
-        begin = place + 1
-    part = tuple(found[begin : begin + limit])
-    more = begin + limit < len(found)
-    return part, cursor_at(key(part[-1]), *asked) if more and part else ""
+    """What is shown of one more than are asked for, and the cursor of the rest if there is one."""
+    part = tuple(found[:limit])
+    return part, cursor_at(key(part[-1]), *asked) if len(found) > limit else ""
 
 
 def _digest(asked: Sequence[object]) -> str:

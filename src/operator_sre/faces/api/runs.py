@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from operator_protocols.domain.entry import Entry
-from operator_protocols.domain.run import RunRecord
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.domain.token import Role
 from operator_sre.app.pages import page_of_run, page_of_runs, show_record
 from operator_sre.app.story import Line, lines_of

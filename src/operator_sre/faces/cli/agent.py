@@ -5,7 +5,13 @@ from __future__ import annotations
 import typer
 
 from operator_sre.faces.cli.following import with_entries
-from operator_sre.faces.cli.options import IntervalOption, JsonLinesOption, ModelOption, opened
+from operator_sre.faces.cli.options import (
+    IntervalOption,
+    JsonLinesOption,
+    ModelOption,
+    TellOption,
+    opened,
+)
 from operator_sre.faces.cli.running import run_until_stopped
 
 __all__ = ["app"]
@@ -24,9 +30,11 @@ def start(
     interval_s: IntervalOption = None,
     model: ModelOption = None,
     as_json: JsonLinesOption = False,
+    tell: TellOption = False,
 ) -> None:
     """Take tickets until stopped. Changes nothing unless --mode says so."""
     from operator_sre.app import service
 
     with opened(context, interval_s=interval_s, model=model) as app:
-        run_until_stopped(with_entries(app, service.agent(app), as_json=as_json))
+        work, subjects = service.agent(app), app.subjects
+        run_until_stopped(with_entries(app, work, as_json=as_json, subjects=subjects, tell=tell))

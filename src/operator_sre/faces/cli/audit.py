@@ -16,6 +16,7 @@ from operator_sre.faces.cli.following import follow as follow_entries
 from operator_sre.faces.cli.following import show_entries
 from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list
+from operator_sre.faces.cli.parsing import moment
 from operator_sre.faces.cli.progress import progress
 from operator_sre.faces.cli.running import run_until_stopped
 from operator_sre.faces.cli.telling import tell
@@ -166,8 +167,12 @@ def export(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help="Where to; - or none is stdout.")] = None,
     style: Annotated[str, typer.Option("--format", help="bundle, jsonl, csv, html.")] = "bundle",
-    since: Annotated[datetime | None, typer.Option(help="From this time (UTC).")] = None,
-    until: Annotated[datetime | None, typer.Option(help="Before this time (UTC).")] = None,
+    since: Annotated[
+        datetime | None, typer.Option(parser=moment, metavar="TIME", help="From this time (UTC).")
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option(parser=moment, metavar="TIME", help="Before this time (UTC).")
+    ] = None,
     run: Annotated[str, typer.Option(help="Only this run.")] = "",
     ticket: TicketOption = None,
     actor: Annotated[str, typer.Option(help="Only this actor or agent.")] = "",

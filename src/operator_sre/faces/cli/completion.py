@@ -64,7 +64,7 @@ function __operator_words
     end
 end
 
-function __operator_complete
+function __operator_here
     set -l node
     for one in (commandline -opc)[2..-1]
         if __operator_words $node $one > /dev/null
@@ -72,10 +72,19 @@ function __operator_complete
         end
     end
     __operator_words $node
+end
+
+function __operator_complete
+    __operator_here
     string match -q -- '-*' (commandline -ct); and printf '%%s\\n' %(everywhere)s
 end
 
-complete -c operator -a '(__operator_complete)'
+function __operator_takes_files
+    not __operator_here | string match -qr '^[a-z]'
+end
+
+complete -c operator -f -a '(__operator_complete)'
+complete -c operator -n __operator_takes_files -F
 """
 SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 

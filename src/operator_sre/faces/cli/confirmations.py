@@ -77,11 +77,14 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Say yes to exactly this change, once; it is made at once."""
-    from operator_sre.app.confirmations import approve
+    from operator_sre.app.confirmations import approve, left_of
 
     with opened(context) as app:
         one = run_until_stopped(approve(app, confirmation, reason=reason, digest=digest))
-    _say(one, as_json=as_json)
+        left = left_of(app, one)
+    _say(one, as_json=as_json, **({"left": left} if left else {}))
+    if left and not as_json:
+        print_lines([clean(left)])
 
 
 @app.command()

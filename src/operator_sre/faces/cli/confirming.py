@@ -65,12 +65,16 @@ def crossed(
     """
     if asked is None:
         return None
-    from operator_sre.app.confirmations import cross
+    from operator_sre.app.confirmations import cross, said_no
     from operator_sre.faces.cli.running import run_until_stopped
 
     sure = yes and not propose
     if not sure and not propose and not given and sys.stdin.isatty() and not as_json:
-        confirmed(clean(asked.rationale), yes=False, word=word)
+        try:
+            confirmed(clean(asked.rationale), yes=False, word=word)
+        except typer.Abort:
+            run_until_stopped(said_no(app, asked))
+            raise
         sure = True
     found = run_until_stopped(cross(app, asked, sure=sure, given=given))
     if found.state == "pending":

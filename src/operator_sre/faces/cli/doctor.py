@@ -6,6 +6,7 @@ import typer
 
 from operator_sre.faces.cli.options import JsonOption, config_of
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.progress import waiting
 
 __all__ = ["doctor"]
 
@@ -17,7 +18,9 @@ def doctor(context: typer.Context, as_json: JsonOption = False) -> None:
     """
     from operator_sre.app.doctor import examine
 
-    found = examine(config_of(context))
+    config = config_of(context)
+    with waiting("looking at this machine"):
+        found = examine(config)
     healthy = not any(one.state == "failed" for one in found)
     if as_json:
         print_json({"healthy": healthy, "findings": found})

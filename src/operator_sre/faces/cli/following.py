@@ -25,11 +25,13 @@ async def with_entries(
     as_json: bool,
     subjects: Callable[[], Sequence[str]] = tuple,
     works: bool = True,
+    tell: bool = False,
 ) -> None:
     """Do the work; what the ledger gets meanwhile is told.
 
     With `as_json` every new entry is a JSON document on a line. On a terminal it is a story that
     begins with what is watched; without one there are only log lines, and with --quiet only errors.
+    With `tell` there is always a story, of what this process does itself.
     """
     from operator_sre.app import audit
 
@@ -37,6 +39,10 @@ async def with_entries(
     seq = newest[-1].seq if newest else 0
     if as_json:
         telling: Coroutine[Any, Any, None] = follow(app, seq, as_json=True)
+    elif tell and not is_quiet():
+        from operator_sre.faces.cli.storytelling import tell_work
+
+        telling = tell_work(app, seq, subjects=subjects, works=works)
     elif sys.stdout.isatty() and not is_quiet():
         from operator_sre.faces.cli.logs import set_up_logging
         from operator_sre.faces.cli.storytelling import tell_live

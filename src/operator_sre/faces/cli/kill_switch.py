@@ -9,6 +9,7 @@ import typer
 from operator_sre.faces.cli.confirming import ProposeOption, YesOption, crossed
 from operator_sre.faces.cli.options import JsonOption, ReasonOption, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines
+from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def on(context: typer.Context, reason: ReasonOption = "", as_json: JsonOption = 
     """End what runs, cancel what waits, permit nothing. Fine when it is on already."""
     from operator_sre.app.switch import switch_on
 
-    with opened(context) as app:
+    with opened(context) as app, waiting("stopping everything"):
         stopped = run_until_stopped(switch_on(app, reason=reason))
     if as_json:
         print_json({"stopped": stopped})

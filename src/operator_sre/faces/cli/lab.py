@@ -9,6 +9,7 @@ import typer
 
 from operator_sre.faces.cli.options import JsonOption, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
@@ -41,8 +42,9 @@ def up(
     """Start a disposable copy of a subject on private ports. It runs until `lab down`."""
     from operator_sre.app.lab import rig_up
 
-    with opened(context) as app:
-        _show(run_until_stopped(rig_up(app, subject)), context.obj.home, as_json=as_json)
+    with opened(context) as app, waiting("starting the rig"):
+        view = run_until_stopped(rig_up(app, subject))
+    _show(view, context.obj.home, as_json=as_json)
 
 
 @app.command()
@@ -56,7 +58,8 @@ def down(
         found = None
         if subject is not None or rigs_up(app):
             found = choose_rig(app, subject)
-            run_until_stopped(rig_down(app, found))
+            with waiting("ending the rig"):
+                run_until_stopped(rig_down(app, found))
     if as_json:
         print_json({"subject": found, "down": True})
     elif found is None:
@@ -73,7 +76,9 @@ def status(
     from operator_sre.app.lab import choose_rig, rig_report
 
     with opened(context) as app:
-        view = run_until_stopped(rig_report(app, choose_rig(app, subject)))
+        found = choose_rig(app, subject)
+        with waiting("looking at the rig"):
+            view = run_until_stopped(rig_report(app, found))
     _show(view, context.obj.home, as_json=as_json)
 
 
@@ -89,7 +94,8 @@ def restart(
 
     with opened(context) as app:
         found = choose_rig(app, subject)
-        names = run_until_stopped(restart_rig(app, found, target=target))
+        with waiting("starting it anew"):
+            names = run_until_stopped(restart_rig(app, found, target=target))
     if as_json:
         print_json({"subject": found, "restarted": names})
     else:
@@ -109,7 +115,8 @@ def break_(
 
     with opened(context) as app:
         subject, fault = choose_fault(app, words or ())
-        hit = run_until_stopped(break_rig(app, subject, fault, target=target, seed=seed))
+        with waiting("breaking it"):
+            hit = run_until_stopped(break_rig(app, subject, fault, target=target, seed=seed))
     if as_json:
         print_json({"subject": subject, "fault": fault, "target": hit})
     else:

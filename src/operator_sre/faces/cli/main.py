@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -19,6 +20,9 @@ from operator_sre.faces.cli.parsing import Verb, refuse_empty
 
 __all__ = ["command_line", "main"]
 
+# So many new objects before garbage is looked for. Loading makes them by the thousand, and none of
+# them is garbage: looking after every 700, as Python does, takes a twentieth of a short command.
+GARBAGE_MAX = 20_000
 # In the order of the help. Only what is asked for is loaded, so that nobody waits for the others.
 NOUNS = {
     "demo": "operator_sre.faces.cli.demo",
@@ -26,12 +30,14 @@ NOUNS = {
     "doctor": "operator_sre.faces.cli.doctor",
     "up": "operator_sre.faces.cli.up",
     "monitor": "operator_sre.faces.cli.monitor",
+    "tui": "operator_sre.faces.cli.tui",
     "agent": "operator_sre.faces.cli.agent",
     "workers": "operator_sre.faces.cli.workers",
     "health": "operator_sre.faces.cli.health",
     "subjects": "operator_sre.faces.cli.subjects",
     "silences": "operator_sre.faces.cli.silences",
     "tickets": "operator_sre.faces.cli.tickets",
+    "report": "operator_sre.faces.cli.report",
     "alerts": "operator_sre.faces.cli.alerts",
     "notify": "operator_sre.faces.cli.notify",
     "approvals": "operator_sre.faces.cli.approvals",
@@ -57,6 +63,7 @@ NOUNS = {
     "limits": "operator_sre.faces.cli.limits",
     "kill-switch": "operator_sre.faces.cli.kill_switch",
     "lab": "operator_sre.faces.cli.lab",
+    "eval": "operator_sre.faces.cli.evals",
     "store": "operator_sre.faces.cli.store",
     "redact": "operator_sre.faces.cli.redact",
     "system": "operator_sre.faces.cli.system",
@@ -154,6 +161,7 @@ def _globals(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with its exit code. No traceback without --debug."""
+    gc.set_threshold(GARBAGE_MAX)
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json, debug = "--json" in given, "--debug" in given
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -9,6 +9,7 @@ import typer
 
 from operator_sre.faces.cli.options import JsonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ def try_(
     from operator_sre.app.models import thinking_model, try_model
 
     with opened(context) as home:
-        tried = run_until_stopped(try_model(home, name or thinking_model(home.config)))
+        wanted = name or thinking_model(home.config)
+        with waiting(f"asking {clean(wanted)}"):
+            tried = run_until_stopped(try_model(home, wanted))
     if as_json:
         print_json({"tried": tried})
     else:

@@ -11,6 +11,7 @@ from operator_sre.faces.cli.options import (
     JsonLinesOption,
     MetricsOption,
     SubjectsOption,
+    TellOption,
     opened,
 )
 from operator_sre.faces.cli.running import run_until_stopped
@@ -33,6 +34,7 @@ def run(
     interval_s: IntervalOption = None,
     metrics: MetricsOption = None,
     as_json: JsonLinesOption = False,
+    tell: TellOption = False,
 ) -> None:
     """Watch until stopped. Log lines go to stderr; tickets go to the store."""
     from operator_sre.app import service
@@ -41,5 +43,5 @@ def run(
         named = subject or []
         work = service.monitor(app, named, every=every)
         watched = app.subjects if every else lambda: app.choose(named)
-        telling = with_entries(app, work, as_json=as_json, subjects=watched, works=False)
-        run_until_stopped(telling)
+        told = {"as_json": as_json, "works": False, "tell": tell}
+        run_until_stopped(with_entries(app, work, subjects=watched, **told))

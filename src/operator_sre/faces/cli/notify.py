@@ -7,6 +7,7 @@ import typer
 from operator_sre.faces.cli.following import with_entries
 from operator_sre.faces.cli.options import JsonLinesOption, JsonOption, config_of, opened
 from operator_sre.faces.cli.output import print_json, print_lines, print_list
+from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.running import run_until_stopped
 
 __all__ = ["app"]
@@ -28,7 +29,7 @@ def send_test_message(context: typer.Context, as_json: JsonOption = False) -> No
     """Send one test message to every address."""
     from operator_sre.app.notices import send_test
 
-    with opened(context) as home:
+    with opened(context) as home, waiting("sending"):
         results = run_until_stopped(send_test(home))
     if as_json:
         print_json({"channels": results})

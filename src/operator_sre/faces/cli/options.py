@@ -22,6 +22,7 @@ __all__ = [
     "JsonOption",
     "ReasonOption",
     "SubjectsOption",
+    "TellOption",
     "config_of",
     "hoist",
     "opened",
@@ -46,6 +47,9 @@ ModelOption = Annotated[
 EveryOption = Annotated[bool, typer.Option("--all", help="Those that are over, too.")]
 ReasonOption = Annotated[str, typer.Option(help="Why.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+TellOption = Annotated[
+    bool, typer.Option("--tell", help="Tell on stdout what it does, whatever that is.")
+]
 SubjectsOption = Annotated[
     list[str] | None, typer.Option("--subject", help="Which subject; may be repeated.")
 ]

@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 
 from operator_sre.codec import to_json
+from operator_sre.faces.cleaning import clean
 
 __all__ = [
     "SCHEMA_VERSION",
     "clean",
     "hush",
     "is_quiet",
+    "json_text",
     "print_facts",
     "print_json",
     "print_lines",
@@ -38,20 +40,17 @@ def is_quiet() -> bool:
     return _QUIET.get()
 
 
-def clean(text: str) -> str:
-    """Text without anything a terminal would obey; what it hides is shown instead."""
-    return "".join(
-        one if one.isprintable() or one == "\t" else one.encode("unicode_escape").decode()
-        for one in text
-    )
-
-
 def print_json(document: Mapping[str, object], *, line: bool = False) -> None:
     """One JSON document on stdout; on a single line where lines are promised."""
+    _write([json_text(document, line=line)])
+
+
+def json_text(document: Mapping[str, object], *, line: bool = False) -> str:
+    """The same document as text, such as for a file."""
     body = {"schema_version": SCHEMA_VERSION, **to_json(dict(document))}
     indent = None if line else 2
     text = json.dumps(body, indent=indent, ensure_ascii=False)
-    _write([_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)])
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_lines(lines: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ import typer
 from operator_sre.faces.cli.confirming import YesOption, confirmed
 from operator_sre.faces.cli.options import JsonOption, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines
+from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.running import run_until_stopped
 
 __all__ = ["install", "pack"]
@@ -30,7 +31,7 @@ def pack(
     """
     from operator_sre.app.packing import pack_project
 
-    with opened(context) as home:
+    with opened(context) as home, waiting("packing"):
         packed = run_until_stopped(pack_project(home, directory, output))
     if as_json:
         print_json({"packed": packed})
@@ -66,7 +67,8 @@ def install(
             question = f"{found.name!r} is signed by {found.key}, a key that is new here. Trust it?"
             confirmed(clean(question), yes=yes)
         work = install_bundle(home, found, to or Path.cwd() / found.name)
-        done = run_until_stopped(work)
+        with waiting("installing"):
+            done = run_until_stopped(work)
     if as_json:
         print_json({"installed": done})
         return

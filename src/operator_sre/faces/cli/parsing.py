@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from datetime import datetime
 from typing import Any
 
 import typer
@@ -11,18 +11,20 @@ from typer.core import TyperCommand
 
 from operator_protocols.errors import UsageError
 
-__all__ = ["Verb", "refuse_empty", "sentence_of"]
+__all__ = ["Verb", "moment", "refuse_empty", "sentence_of"]
 
-# What the parser says, and how people say it.
+# What the parser says of a value, and how people say it.
 _SAID = (
-    (re.compile(r"valid integer"), "has to be a whole number"),
-    (re.compile(r"valid (number|float)"), "has to be a number"),
-    (re.compile(r"greater than or equal to (\S+)|x>=(\S+)"), "has to be at least {}"),
-    (re.compile(r"less than or equal to (\S+)|x<=(\S+)"), "has to be at most {}"),
+    (re.compile(r"(?P<given>.*) is not a valid int(?: range)?\."), "has to be a whole number"),
+    (re.compile(r"(?P<given>.*) is not a valid float(?: range)?\."), "has to be a number"),
     (
-        re.compile(r"valid date|match the formats"),
+        re.compile(r"(?P<given>.*) is not a time\."),
         "has to be a time, as 2026-03-04 or 2026-03-04T12:00:00",
     ),
+)
+_RANGE = re.compile(
+    r"(?P<given>\S+) is not in the range (?:(?P<least>[^<>\s]+)<=)?x"
+    r"(?:>=(?P<above>\S+)|<=(?P<most>\S+))?\."
 )
 
 
@@ -40,9 +42,21 @@ class Verb(TyperCommand):
         rest: list[str] = super().parse_args(ctx, args)
         for one in self.params:
             name = one.name or ""
-            if one.param_type_name == "option" or isinstance(ctx.params.get(name), Path):
+            value = ctx.params.get(name)
+            if one.param_type_name == "option" or one.type.name == "path":
                 refuse_empty(_name_of(one), typed.get(name), help_of=ctx.command_path)
+            if isinstance(value, float) and value != value:
+                # It is neither below a limit nor above one, so that the parser lets it pass.
+                raise typer.BadParameter("'nan' is not a valid float.", ctx=ctx, param=one)
         return rest
+
+
+def moment(text: str) -> datetime:
+    """A time as it is typed; one without a zone is for the caller to place."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a time.") from None
 
 
 def refuse_empty(name: str, value: object, *, help_of: str = "operator") -> None:
@@ -71,20 +85,21 @@ def sentence_of(error: typer.TyperException) -> tuple[str, str]:
 
 
 def _invalid(name: str, error: typer.TyperException) -> str:
-    given = _given(error)
-    shown = f"{name} is {given!r}, and" if given is not None else f"{name}"
     for pattern, said in _SAID:
-        if found := pattern.search(error.message):
-            limit = next((one for one in found.groups() if one), "")
-            return f"{shown} {said.format(limit)}"
-    return f"{shown} is not accepted: {error.message}"
+        if found := pattern.fullmatch(error.message):
+            return f"{name} is {found['given']}, and {said}"
+    if found := _RANGE.fullmatch(error.message):
+        given = found["given"].removesuffix(".0")  # the parser has made a number of it already
+        return f"{name} is {given!r}, and has to be {_limit(found)}"
+    return f"{name} is not accepted: {error.message}"
 
 
-def _given(error: typer.TyperException) -> object:
-    """The value as it was typed, where the parser tells."""
-    errors = getattr(error.__cause__, "errors", None)
-    told = errors() if callable(errors) else ()
-    return told[0].get("input") if told else None
+def _limit(found: re.Match[str]) -> str:
+    """The limit that a number is beyond."""
+    least, most = found["least"] or found["above"], found["most"]
+    if least and float(found["given"]) < float(least):
+        return f"at least {least}"
+    return f"at most {most}"
 
 
 def _name_of(param: Any) -> str:

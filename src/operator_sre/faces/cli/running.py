@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Callable, Coroutine
 from types import FrameType
@@ -24,6 +23,8 @@ def run_until_stopped(
     From the first of them on the others are ignored: cleaning up is bounded, and is not to be
     broken off by an impatient hand. `stopping` is called at that moment, whatever is being done.
     """
+    import asyncio  # whoever only reads an answer starts without it
+
     stopped_by: list[int] = []
     # What is ignored stays so: `nohup operator up` outlives its terminal.
     before = {

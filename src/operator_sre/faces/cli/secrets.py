@@ -50,10 +50,11 @@ def set_(context: typer.Context, name: NameArgument, as_json: JsonOption = False
 def list_(context: typer.Context, as_json: JsonOption = False) -> None:
     """Names, who is given them, and how old they are; never what they are."""
     from operator_sre.app.secret_bindings import sweep_leases
-    from operator_sre.app.secrets import list_secrets
+    from operator_sre.app.secrets import list_secrets, settle_changes
 
     with opened(context) as home:
         sweep_leases(home.config)
+        run_until_stopped(settle_changes(home))
         _show(list_secrets(home), as_json=as_json)
 
 

@@ -23,14 +23,12 @@ from operator_sre.faces.cli.output import clean, print_json, print_lines
 from operator_sre.faces.cli.progress import progress
 
 if TYPE_CHECKING:
+    from operator_sre.app.crossing import Asked
     from operator_sre.app.wiring import Difference, PurgePlan
 
 __all__ = ["app"]
 
 app = typer.Typer(help="The database as a whole.", no_args_is_help=True)
-_LATER = (
-    "Some of it is on the disk still, because the store is being read: it goes with the next write."
-)
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 
 
@@ -104,10 +102,16 @@ def restore(
     """Fill an empty store from a backup; --force saves what is there and replaces it."""
     from operator_sre.app.store import restore_store
 
-    if force or propose:
+    means = force or propose
+    unrecorded = (
         _mean_it(context, file, propose=propose, given=confirmation, as_json=as_json)
+        if means
+        else None
+    )
     with progress("restored") as tell:
         done = restore_store(config_of(context), file, force=force, progress=tell)
+    if unrecorded is not None:
+        _record_restored(context, unrecorded)
     saved = str(done.saved) if done.saved else None
     if as_json:
         print_json({"restored": {"entries": done.entries, "head": done.head, "saved": saved}})
@@ -117,25 +121,39 @@ def restore(
         print_lines([f"What was there is in {clean(saved)}."])
 
 
+def _record_restored(context: typer.Context, asked: Asked) -> None:
+    from operator_sre.app.confirmations import done_without
+    from operator_sre.app.wiring import open_app
+    from operator_sre.faces.cli.running import run_until_stopped
+
+    with open_app(config_of(context)) as app:
+        why = "the store that was replaced could not be opened"
+        run_until_stopped(done_without(app, asked, why=why))
+
+
 def _mean_it(
     context: typer.Context, file: Path, *, propose: bool, given: str, as_json: bool
-) -> None:
-    """Whoever says --force means it; a store that cannot be opened can still be replaced."""
+) -> Asked | None:
+    """Whoever says --force means it; a store that cannot be opened can still be replaced.
+
+    What is returned could not be recorded there, and has to be in the store that takes its place.
+    """
     from operator_sre.app.store import restore_asked
     from operator_sre.app.wiring import open_app
 
     config = config_of(context)
     asked = restore_asked(config, file)
     if asked is None:
-        return
+        return None
     with ExitStack() as stack:
         try:
             app = stack.enter_context(open_app(config))
         except StoreError:
             if propose or given:
                 raise
-            return
+            return asked
         crossed(app, asked, yes=True, propose=propose, as_json=as_json, given=given)
+    return None
 
 
 @app.command()
@@ -166,7 +184,7 @@ def purge(
     as_json: JsonOption = False,
 ) -> None:
     """Take the contents of old entries away; the chain still verifies, and this is recorded."""
-    from operator_sre.app.confirmations import cross
+    from operator_sre.app.confirmations import cross, said_no
     from operator_sre.app.store import plan_purge, purge_asked, purge_recorded, tidied, watched
     from operator_sre.faces.cli.running import run_until_stopped
 
@@ -177,6 +195,8 @@ def purge(
         return
     asks = not yes and not propose and not as_json and sys.stdin.isatty()
     if asks and not _confirmed(plan):
+        with opened(context) as app:
+            run_until_stopped(said_no(app, purge_asked(plan)))
         raise typer.Exit(NEEDS_A_PERSON)
     sure = (yes or asks) and not propose
     with opened(context) as app:
@@ -200,7 +220,9 @@ def _say_purged(plan: PurgePlan, seq: int | None, *, as_json: bool, gone: bool =
     else:
         print_lines([f"Purged {plan.entries} entries, recorded as entry {seq}."])
     if not gone and not as_json:
-        print_lines([_LATER])
+        from operator_sre.app.store import ON_DISK
+
+        print_lines([ON_DISK])
 
 
 def _confirmed(plan: PurgePlan) -> bool:

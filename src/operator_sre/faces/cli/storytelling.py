@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from operator_sre.app.story import Line
     from operator_sre.app.wiring import App
 
-__all__ = ["Storyteller", "tell_live"]
+__all__ = ["Storyteller", "tell_live", "tell_work"]
 
 FOLLOW_S = 0.2
 # A mind may say much; all of it is in `operator tickets show`.
 LINE_CHARACTERS_MAX = 240
+# What a monitor does; all other steps are an agent's.
+WATCHING = frozenset({"watch", "file"})
 
 
 class Storyteller:
@@ -29,12 +31,13 @@ class Storyteller:
         self._painter = Painter()
         self._warned: set[str] = set()
 
-    def entry(self, entry: Entry) -> None:
-        """What an entry adds to the story, if anything."""
+    def entry(self, entry: Entry, *, only: Callable[[str], bool] = lambda step: True) -> None:
+        """What an entry adds to the story, if anything; `only` says which steps are told."""
         from operator_sre.app.story import lines_of
 
         for line in lines_of(entry):
-            self.line(line, entry.at, ticket=entry.ticket)
+            if only(line.step):
+                self.line(line, entry.at, ticket=entry.ticket)
 
     def line(self, line: Line, at: datetime, *, ticket: int | None = None) -> None:
         """One line, cut where it is too long; its details are for those who look further."""
@@ -67,4 +70,30 @@ async def tell_live(
         for entry in audit.behind(app, seq):
             seq = entry.seq
             teller.entry(entry)
+        await asyncio.sleep(FOLLOW_S)
+
+
+async def tell_work(
+    app: App, seq: int, *, subjects: Callable[[], Sequence[str]], works: bool
+) -> None:
+    """What one process of several does, until cancelled: every look, or all but looking and filing.
+
+    Who reads the others beside it would otherwise read everything twice.
+    """
+    from operator_sre.app import audit
+    from operator_sre.app.beginning import beginning, each_look
+
+    teller, since = Storyteller(), dict.fromkeys(subjects(), app.clock.now())
+    for line in beginning(app, subjects(), works=works):
+        if (line.step not in WATCHING) == works:
+            teller.line(line, app.clock.now())
+    while True:
+        if not works:
+            for name, before in since.items():
+                if look := each_look(app, name, before):
+                    since[name] = look[0]
+                    teller.line(look[1], look[0])
+        for entry in audit.behind(app, seq):
+            seq = entry.seq
+            teller.entry(entry, only=lambda step: (step not in WATCHING) == works)
         await asyncio.sleep(FOLLOW_S)

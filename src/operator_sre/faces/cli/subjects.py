@@ -8,6 +8,7 @@ import typer
 
 from operator_sre.faces.cli.options import JsonOption, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.running import run_until_stopped
 from operator_sre.faces.cli.subjects_init import init, try_out
 
@@ -73,7 +74,7 @@ def observe(
     """Look once and print every reading; nothing is remembered."""
     from operator_sre.app.subjects import observe_subject
 
-    with opened(context) as app:
+    with opened(context) as app, waiting("looking"):
         found = run_until_stopped(observe_subject(app, names or []))
     if as_json:
         print_json({"observations": found})
@@ -89,7 +90,7 @@ def check(context: typer.Context, names: NamesArgument = None, as_json: JsonOpti
     from operator_protocols.domain.health import Health, worst
     from operator_sre.app.subjects import check_subject
 
-    with opened(context) as app:
+    with opened(context) as app, waiting("looking"):
         found = run_until_stopped(check_subject(app, names or []))
     health = worst(finding.health for one in found for finding in one.findings)
     if as_json:

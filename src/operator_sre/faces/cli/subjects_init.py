@@ -9,6 +9,7 @@ import typer
 
 from operator_sre.faces.cli.options import JsonOption, config_of
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.progress import waiting
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def try_out(
     """
     from operator_sre.app.describing import try_description
 
-    trial = run_until_stopped(try_description(config_of(context), file))
+    with waiting("asking every probe"):
+        trial = run_until_stopped(try_description(config_of(context), file))
     if as_json:
         print_json({"trial": trial})
     else:

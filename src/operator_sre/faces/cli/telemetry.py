@@ -8,6 +8,7 @@ import typer
 
 from operator_sre.faces.cli.options import JsonOption, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.progress import waiting
 
 __all__ = ["app"]
 
@@ -34,7 +35,7 @@ def try_(context: typer.Context, as_json: JsonOption = False) -> None:
     """Send one span to the collector; exit 1 when it cannot be told anything."""
     from operator_sre.app.telemetry import try_collector
 
-    with opened(context) as home:
+    with opened(context) as home, waiting("asking the collector"):
         trace = try_collector(home)
     if as_json:
         print_json({"trace": trace})

@@ -211,9 +211,10 @@ def resolve(
 ) -> None:
     """End it with a proof: we look ourselves, and it is refused while it does not hold."""
     from operator_sre.app.ticket_moves import resolve_ticket
+    from operator_sre.faces.cli.progress import waiting
     from operator_sre.faces.cli.running import run_until_stopped
 
-    with opened(context) as app:
+    with opened(context) as app, waiting("looking for a proof"):
         done = run_until_stopped(resolve_ticket(app, number, reason=reason))
     _print_done(done, as_json=as_json, paused=False)
 

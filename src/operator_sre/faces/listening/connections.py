@@ -11,24 +11,50 @@ from typing import cast
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-__all__ = ["HEAD_S_MAX", "BoundedProtocol", "BoundedServer"]
+__all__ = ["HEAD_S_MAX", "SPARE", "UNREAD_S_MAX", "BoundedProtocol", "BoundedServer"]
 
 HEAD_S_MAX = 10.0
+# How long what was sent may wait to be read, and how often that is looked at.
+UNREAD_S_MAX = 20.0
+LOOK_S = 1.0
+# What the system keeps for who has not read yet: little, so that it is seen soon whether they read.
+SEND_BUFFER_BYTES = 128 * 1024
+# How many more than are served are told so; all others are let go without a word.
+SPARE = 64
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection. Its next request has to begin, and its head to end, within a time."""
+    """One connection. Its next request has to begin, and its head to end, within a time.
+
+    What is sent to it has to be read within a time. One too many is told so, and those that were
+    here before it are served on.
+    """
 
     _timer: asyncio.TimerHandle | None = None
+    _looking: asyncio.TimerHandle | None = None
+    _unread_bytes: int = 0
+    _unread_since_s: float = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """It has so long for its first head."""
         super().connection_made(transport)
+        most = self.limit_concurrency
+        if most is not None:
+            many = len(self.connections)
+            self.limit_concurrency = 0 if many > most else None  # 0 lets nothing be asked
+            if many > most + SPARE:
+                transport.abort()
+                return
+        if (place := transport.get_extra_info("socket")) is not None:
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         self._wait()
+        self._looking = self.loop.call_later(LOOK_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody waits for it any more."""
         self._stop()
+        if self._looking is not None:
+            self._looking.cancel()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
@@ -44,6 +70,17 @@ class BoundedProtocol(H11Protocol):
         if self._timer is None and (cycle is None or cycle.response_complete):
             self._wait()
         super().data_received(data)
+
+    def _look(self) -> None:
+        """Let go of who does not read: what waits for them, also when we have closed, is ours."""
+        unread, now = self.transport.get_write_buffer_size(), self.loop.time()
+        if not unread or unread < self._unread_bytes or not self._unread_bytes:
+            self._unread_since_s = now
+        self._unread_bytes = unread
+        if unread and now - self._unread_since_s >= UNREAD_S_MAX:
+            self.transport.abort()
+            return
+        self._looking = self.loop.call_later(LOOK_S, self._look)
 
     def _wait(self) -> None:
         self._timer = self.loop.call_later(HEAD_S_MAX, self._late)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from operator_sre.app.story import lines_of
 from operator_sre.codec import to_json
+from operator_sre.faces.mcp.outputs import COMMAND_FIELDS, HELD_BY
 
 if TYPE_CHECKING:
     from operator_protocols.domain.command import Command
@@ -25,10 +26,6 @@ __all__ = [
     "ticket_document",
 ]
 
-_COMMAND = (
-    *("seq", "at", "command", "tool", "target", "cwd", "context", "level", "outcome"),
-    *("exit_code", "duration_s", "category", "ticket", "run", "agent", "head", "tail"),
-)
 _WAITS = "A person has to answer first; you cannot. Ask again with action_result."
 _PENDING = "Whoever runs an agent of this home (operator up) takes it up. Ask with action_result."
 
@@ -36,9 +33,7 @@ _PENDING = "Whoever runs an agent of this home (operator up) takes it up. Ask wi
 def ticket_document(ticket: Ticket) -> dict[str, Any]:
     """A ticket without who holds it at the moment."""
     document: dict[str, Any] = to_json(ticket)
-    for name in ("epoch", "worker"):
-        document.pop(name, None)
-    return document
+    return {name: it for name, it in document.items() if name not in HELD_BY}
 
 
 def story_document(entries: Iterable[Entry]) -> list[dict[str, Any]]:
@@ -65,7 +60,7 @@ def story_document(entries: Iterable[Entry]) -> list[dict[str, Any]]:
 def command_document(command: Command) -> dict[str, Any]:
     """A command, and the ends of what it said."""
     document: dict[str, Any] = to_json(command)
-    return {name: document[name] for name in _COMMAND if name in document}
+    return {name: document[name] for name in COMMAND_FIELDS}
 
 
 def result_document(found: Proposed) -> dict[str, Any]:

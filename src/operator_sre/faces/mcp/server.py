@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
@@ -19,11 +20,12 @@ from operator_protocols.domain.token import Role, Token
 from operator_protocols.errors import AuthorityError, OperatorError
 from operator_sre import __version__
 from operator_sre.app.acting import acting_as
-from operator_sre.app.marking import Marks
+from operator_sre.app.marking import TOO_LONG, Marks
 from operator_sre.app.proposals import foreign_agent
 from operator_sre.app.tokens import role_in_force
 from operator_sre.contract.messages import SCHEMA_VERSION
 from operator_sre.faces.mcp import arguments
+from operator_sre.faces.mcp.outputs import output_schema
 from operator_sre.faces.mcp.tools import TOOLS, Asking, Document, Tool, read_resource
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class Desk:
         self, context: ServerRequestContext[Any], asked: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """Every tool, with what it could do."""
-        return types.ListToolsResult(tools=[_described(tool) for tool in TOOLS.values()])
+        return types.ListToolsResult(tools=list(_described()))
 
     async def call_tool(
         self, context: ServerRequestContext[Any], asked: types.CallToolRequestParams
@@ -159,13 +161,15 @@ class Desk:
 
     def _told(self, document: Document) -> types.CallToolResult:
         marked = self._document(document)
+        if marked.get("note") == TOO_LONG:
+            return _failed(ErrorCategory.BUDGET_EXCEEDED, TOO_LONG, NextAction.RERUN)
         text = json.dumps(marked, ensure_ascii=False)
         content: list[types.ContentBlock] = [types.TextContent(text=text)]
         return types.CallToolResult(content=content, structured_content=marked)
 
     def _document(self, document: Document) -> Document:
-        marked = self.marks.document({"schema_version": SCHEMA_VERSION, **document})
-        return {**marked, "untrusted": self.marks.meaning}
+        marked = self.marks.document(document)
+        return {"schema_version": SCHEMA_VERSION, **marked, "untrusted": self.marks.meaning}
 
 
 def server_of(desk: Desk) -> Server[dict[str, Any]]:
@@ -184,7 +188,12 @@ def server_of(desk: Desk) -> Server[dict[str, Any]]:
     return server
 
 
-def _described(tool: Tool) -> types.Tool:
+@cache
+def _described() -> tuple[types.Tool, ...]:
+    return tuple(map(_description, TOOLS.values()))
+
+
+def _description(tool: Tool) -> types.Tool:
     hints = types.ToolAnnotations(
         title=tool.title,
         read_only_hint=tool.reads,
@@ -197,6 +206,7 @@ def _described(tool: Tool) -> types.Tool:
         title=tool.title,
         description=tool.says,
         input_schema=arguments.schema_of(tool.takes),
+        output_schema=output_schema(tool.title, tool.tells),
         annotations=hints,
     )
 

@@ -14,7 +14,8 @@ from operator_sre.app import answers
 from operator_sre.codec import to_json
 from operator_sre.contract import messages
 from operator_sre.contract.documents import as_document
-from operator_sre.faces.mcp import arguments
+from operator_sre.contract.schemas import Shape
+from operator_sre.faces.mcp import arguments, outputs
 from operator_sre.faces.mcp.documents import (
     approval_document,
     command_document,
@@ -49,12 +50,13 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool: what it is for, what it takes, who may use it, and what it could do."""
+    """One tool: what it is for, what it takes and tells, who may use it, what it could do."""
 
     name: str
     title: str
     says: str
     takes: type[Any]
+    tells: Shape
     call: Callable[[Asking, Any], Awaitable[Document]]
     role: Role = Role.VIEWER
     reads: bool = True
@@ -214,6 +216,7 @@ TOOLS: dict[str, Tool] = {
             "Validate a project",
             "Whether a project folder is ready, and every reason why it is not.",
             arguments.ValidateProject,
+            messages.ValidateAgentProjectResponse,
             _validate_project,
             # A project may lie in any folder of the machine.
             role=Role.ADMIN,
@@ -224,6 +227,7 @@ TOOLS: dict[str, Tool] = {
             "Summarize a run",
             "How a run went, in figures and a sentence.",
             arguments.RunId,
+            messages.SummarizeRunResponse,
             _summarize_run,
         ),
         Tool(
@@ -231,6 +235,7 @@ TOOLS: dict[str, Tool] = {
             "Explain a failure",
             "Why a run failed, what shows it, and the one thing to do next.",
             arguments.RunId,
+            messages.ExplainFailureResponse,
             _explain_failure,
         ),
         Tool(
@@ -238,6 +243,7 @@ TOOLS: dict[str, Tool] = {
             "Explain a denial",
             "Which rule of the policy denied an action of a run, or would deny one.",
             arguments.ExplainDenial,
+            messages.ExplainPolicyDenialResponse,
             _explain_denial,
         ),
         Tool(
@@ -246,6 +252,7 @@ TOOLS: dict[str, Tool] = {
             "Which change of the policy would allow something. It is proposed to people; nothing"
             " is applied before one of them confirms it with: operator confirmations.",
             arguments.RecommendPatch,
+            messages.RecommendPolicyPatchResponse,
             _recommend_patch,
             role=Role.APPROVER,
             reads=False,
@@ -255,6 +262,7 @@ TOOLS: dict[str, Tool] = {
             "Timeline of a run",
             "All that happened in a run, oldest first.",
             arguments.RunTimeline,
+            messages.GetRunTimelineResponse,
             _run_timeline,
         ),
         Tool(
@@ -262,6 +270,7 @@ TOOLS: dict[str, Tool] = {
             "Next action",
             "The one thing to do next: about a run, or about all there is.",
             arguments.NextAction,
+            messages.NextActionResponse,
             _next_action,
         ),
         Tool(
@@ -269,6 +278,7 @@ TOOLS: dict[str, Tool] = {
             "List tickets",
             "What is or was broken, the most urgent and oldest first.",
             arguments.ListTickets,
+            outputs.TICKETS,
             _list_tickets,
         ),
         Tool(
@@ -276,6 +286,7 @@ TOOLS: dict[str, Tool] = {
             "Show a ticket",
             "One ticket, and its story as the ledger has it.",
             arguments.ShowTicket,
+            outputs.TICKET,
             _show_ticket,
         ),
         Tool(
@@ -283,6 +294,7 @@ TOOLS: dict[str, Tool] = {
             "List runs",
             "Runs of minds on tickets, the newest first.",
             arguments.ListRuns,
+            outputs.RUNS,
             _list_runs,
         ),
         Tool(
@@ -290,6 +302,7 @@ TOOLS: dict[str, Tool] = {
             "Show health",
             "How every subject is, the worst first, by what was seen last.",
             arguments.ShowHealth,
+            outputs.HEALTH,
             _show_health,
         ),
         Tool(
@@ -297,6 +310,7 @@ TOOLS: dict[str, Tool] = {
             "Search the history of commands",
             "Commands, run or refused, whose command, context or output has all these words.",
             arguments.SearchHistory,
+            outputs.COMMANDS,
             _search_history,
         ),
         Tool(
@@ -305,6 +319,7 @@ TOOLS: dict[str, Tool] = {
             "Ask for one command. It does not run by asking: the gate judges it, people approve"
             " what is risky, and an agent of this home runs what may run. See action_result.",
             arguments.ProposeAction,
+            outputs.ACTION,
             _propose_action,
             role=Role.APPROVER,
             reads=False,
@@ -316,6 +331,7 @@ TOOLS: dict[str, Tool] = {
             "Result of an action",
             "What became of an action that you proposed; can wait for it.",
             arguments.ActionResult,
+            outputs.ACTION,
             _action_result,
         ),
         Tool(
@@ -323,6 +339,7 @@ TOOLS: dict[str, Tool] = {
             "Pending approvals",
             "Requests that wait for a person. Only people answer them, with: operator approvals.",
             arguments.Nothing,
+            outputs.APPROVALS,
             _pending_approvals,
         ),
         Tool(
@@ -330,6 +347,7 @@ TOOLS: dict[str, Tool] = {
             "Pending confirmations",
             "Changes that wait for a person's yes, with: operator confirmations.",
             arguments.Nothing,
+            outputs.CONFIRMATIONS,
             _pending_confirmations,
         ),
     )

@@ -71,6 +71,11 @@ _REVEALING = re.compile(
     r"|/\.(?:env|git)"
     r"|[?&](?:(?:access_|auth_)?token|api_?key|key|password|passwd|secret|sig|signature)="
 )
+# Headers that neither carry a password nor another method; the host in one is who is asked.
+_HEADER = re.compile(
+    r"(?i)(?:(host)|(?:accept|if)[\w-]*|user-agent|cache-control|origin|content-type|expect)"
+    r":([^\x00-\x08\x0a-\x1f\x7f]*)"
+)
 # Addresses inside of an address, and what is asked for in the words of those who ask others.
 UNQUOTED_MAX = 4
 _NESTED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+([^/?#&\s\"',;]+)")
@@ -300,14 +305,32 @@ def _hands_out_credentials(host: str) -> bool:
     return inner.is_link_local or str(inner) in _METADATA_ADDRESSES
 
 
+def _header(word: Word, scene: Scene) -> str:
+    """A header of a question; a proxy passes the question on to the host that it names."""
+    parsed = _HEADER.fullmatch(word.text)
+    if parsed is None or (word.opaque and (parsed[1] or not word.bland)):
+        return f"The header {_shown(word)} is not known to be harmless."
+    host = parsed[2].strip()
+    return _spoken_to(host, scene) if parsed[1] and host else ""
+
+
+def _spoken_to(host: str, scene: Scene) -> str:
+    """Whoever a near server may ask in our name, in the words of a header."""
+    if _hands_out_credentials(host):
+        scene.network.append(host)
+        return f"?{host} may hand out credentials of the machine."
+    return _host(Word(host), scene)
+
+
 def _pinned(word: Word, scene: Scene) -> str:
-    """HOST:PORT:ADDRESS, where the address is what is spoken to."""
+    """HOST:PORT:ADDRESS: the address is what is spoken to, the host what it is asked for."""
     if word.opaque or word.text.count(":") < 2:
         return _UNKNOWN.format("an address")
-    address = word.text.split(":", 2)[2]
+    host, _, address = word.text.lstrip("+").split(":", 2)
     if any(map(_hands_out_credentials, address.split(","))):
         return f"?{address} may hand out credentials of the machine."
-    return scene.reach(address)
+    named = "" if host == "*" else scene.reach(host)
+    return named or next(filter(None, map(scene.reach, address.split(","))), "")
 
 
 def _image(word: Word, scene: Scene) -> str:
@@ -437,6 +460,7 @@ KINDS: dict[str, Check] = {
     "lookup": _lookup,
     "dns": _dns,
     "url": _url,
+    "header": _header,
     "pinned": _pinned,
     "image": _image,
     "own": _own,

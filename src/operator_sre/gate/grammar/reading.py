@@ -102,7 +102,10 @@ def _inherited(simple: Simple, inner: Sequence[Simple]) -> list[Simple]:
 
 def _is_redirected(simple: Simple) -> bool:
     """True when it reads something that does not stand in the line."""
-    return any(one.operator[0] == "<" and one.word.text != "/dev/null" for one in simple.redirects)
+    return any(
+        one.operator[0] == "<" and (one.operator, one.word.text) != ("<", "/dev/null")
+        for one in simple.redirects
+    )
 
 
 def _guessed(simple: Simple) -> list[Simple]:

@@ -419,7 +419,8 @@ class _Reader:
             return
         if not word.text and word.bare:
             self.note("A redirection leads nowhere.")
-        if simple.closed and operator[0] == "<" and word.text != "/dev/null":
+        fed = operator[0] == "<" and (operator, word.text) != ("<", "/dev/null")
+        if simple.closed and fed:
             self.note("A group of commands reads from a file.")
         simple.redirects.append(Redirect(operator, word, descriptor))
 

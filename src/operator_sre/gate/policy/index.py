@@ -8,7 +8,7 @@ from fnmatch import translate
 
 from operator_protocols.domain.verdict import Level
 from operator_sre.gate.grammar.words import Simple
-from operator_sre.gate.policy.matching import HARMLESS_TARGETS, Matcher, Seen
+from operator_sre.gate.policy.matching import Matcher, Seen, goes_nowhere
 from operator_sre.gate.policy.rule import PolicyRule
 
 __all__ = ["Index"]
@@ -49,9 +49,7 @@ class Index:
         """
         name = simple.words[0].text.rpartition("/")[2] if simple.words else ""
         candidates = [*self._named.get(name, ()), *self._always]
-        if simple.redirects and any(
-            one.word.text not in HARMLESS_TARGETS for one in simple.redirects
-        ):
+        if simple.redirects and not all(map(goes_nowhere, simple.redirects)):
             candidates += self._redirecting
         if self._any_wild.match(name):
             candidates += [rule for pattern, rule in self._wild if pattern.match(name)]

@@ -14,7 +14,7 @@ from operator_sre.gate.grammar.paths import Secrets, resolved
 from operator_sre.gate.grammar.words import Redirect, Simple
 from operator_sre.gate.policy.rule import PolicyRule
 
-__all__ = ["HARMLESS_TARGETS", "Matcher", "Seen", "compiled"]
+__all__ = ["Matcher", "Seen", "compiled", "goes_nowhere"]
 
 ABBREVIATION_MIN = 4
 SHORT_MAX = 256
@@ -25,8 +25,32 @@ _BINARIES = frozenset({"", "/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local
 _GLOB = re.compile(r"[*?\[]")
 _LETTERS = re.compile(r"-[A-Za-z0-9]*")
 _HOME = re.compile(r"\$HOME(?=/|$)")
+_WITH_HEADERS = frozenset({"curl", "wget"})
+_HEADER = frozenset({"-H", "--header"})
+_TOLD = re.compile(r"[A-Za-z][A-Za-z0-9-]*:")
 # Where output may always go: nowhere, or to where it would have gone.
-HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "-", "1", "2"})
+_OUTPUTS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+_DESCRIPTORS = frozenset({"1", "2", "-"})
+
+
+def goes_nowhere(redirect: Redirect) -> bool:
+    """True when nothing is fed by it and nothing is written: what it means is in its operator.
+
+    The same word is a descriptor after `>&`, a file after `>` or `<`, and a text after `<<<`.
+    """
+    text = redirect.word.text
+    if redirect.word.opaque or redirect.descriptor == "0":
+        return text == "/dev/null" and redirect.operator == "<"
+    match redirect.operator:
+        case "<":
+            return text == "/dev/null"
+        case "<&":
+            return text == "-"
+        case ">&":
+            return text in _DESCRIPTORS or text in _OUTPUTS
+        case ">" | ">>" | ">|" | "&>" | "&>>":
+            return text in _OUTPUTS
+    return False
 
 
 class Expression(Protocol):
@@ -116,7 +140,8 @@ class Seen:
     def paths(self) -> list[str]:
         """Everything that may be the name of a file that it works on."""
         if self._paths is None:
-            texts = [text for text, _ in self.operands]
+            headers = self._headers()
+            texts = [text for text, _ in self.operands if text not in headers]
             texts += [text.partition("=")[2] for text in self.argv[1:] if "=" in text]
             texts += [one.word.text for one in self.simple.redirects if one.operator == "<"]
             some = list(dict.fromkeys(texts))[:PATHS_MAX]
@@ -124,6 +149,13 @@ class Seen:
             # Everything in a folder is as good as the folder.
             self._paths = found + [path[:-2] or "/" for path in found if path.endswith("/*")]
         return self._paths
+
+    def _headers(self) -> set[str]:
+        """What is told to a server, such as `Accept: */*`, and names no file."""
+        if self.name not in _WITH_HEADERS:
+            return set()
+        pairs = zip(self.argv[1:], self.argv[2:], strict=False)
+        return {text for option, text in pairs if option in _HEADER and _TOLD.match(text)}
 
     def _resolved(self, text: str) -> str:
         text = text.lstrip("@")
@@ -218,7 +250,9 @@ def _is_plain(seen: Seen, rule: PolicyRule) -> bool:
     simple = seen.simple
     if simple.privileged or simple.assignments:
         return False
-    if any(one.word.text not in HARMLESS_TARGETS or one.word.opaque for one in simple.redirects):
+    if not all(map(goes_nowhere, simple.redirects)):
+        return False
+    if simple.piped and not rule.piped:  # what it is fed may be all that it does
         return False
     if any(one.opaque or one.splits or one.glob for one in simple.words):
         return False

@@ -31,8 +31,9 @@ class Policy:
     """Everything the gate goes by for one subject.
 
     The profile `lab` runs by itself all that is not BLOCKED, but only inside the boundary of a
-    rig: its own typed tools, on its own targets. `auto` are the risks that run by themselves
-    instead of those that the book names. `hosts` are those of the subject's targets.
+    rig: its own typed tools, and scripts in a box that reaches nothing else, on its own targets.
+    `auto` are the risks that run by themselves instead of those that the book names. `hosts` are
+    those of the subject's targets.
     """
 
     mode: Mode = Mode.OBSERVE

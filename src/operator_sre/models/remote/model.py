@@ -70,6 +70,7 @@ class RemoteModel:
         tokens_out_max: int = 8_192,
         context_chars_max: int = CONTEXT_CHARS_MAX,
         redact: Callable[[str], str] = str,
+        guidance: str = "",
     ) -> None:
         self._name = name
         self._endpoint = Endpoint(provider, model, base_url, key)
@@ -83,6 +84,7 @@ class RemoteModel:
         self._context_chars_max = context_chars_max
         # The same texts are told again with every turn.
         self._redact = lru_cache(REDACTED_MAX)(redact)
+        self._guidance = guidance
         self._schema = provider == COMPATIBLE
         self._line: Line | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -171,7 +173,12 @@ class RemoteModel:
         return Answer(shortened(told, REASONING_CHARS_MAX), (misuse,), self._spent(response))
 
     def _told(self, ask: Ask) -> Conversation:
-        return conversation(ask, redact=self._redact, chars_max=self._context_chars_max)
+        return conversation(
+            ask,
+            redact=self._redact,
+            chars_max=self._context_chars_max,
+            guidance=self._guidance,
+        )
 
     def _answer(
         self, said: str, calls: Sequence[tuple[str, Any]], response: ModelResponse, ask: Ask

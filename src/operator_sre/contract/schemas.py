@@ -1,0 +1,194 @@
+"""JSON Schema of whatever is told to programs, made from the types of what is told.
+
+Every field that a schema names is there, unless it may be left out; unknown ones are allowed,
+because a later minor version may add some.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec.inspect as seen
+
+from operator_sre.contract.messages import Message
+
+__all__ = [
+    "DIALECT",
+    "VERSION",
+    "Maybe",
+    "OneOf",
+    "Shape",
+    "document_schema",
+    "fields_of",
+]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+VERSION = {"type": "string", "pattern": r"^1\.\d+\.\d+$"}
+# Fields by their names, a list as [items], a message, or any type that has a JSON form; a document
+# may also be a tuple of such, whose fields are told side by side.
+Shape = Any
+Schema = dict[str, Any]
+_MOMENT = {"type": "string", "format": "date-time"}
+_MESSAGES = {str: "string", int: "integer", bool: "boolean"}
+_PLAIN = {
+    seen.StrType: {"type": "string"},
+    seen.BoolType: {"type": "boolean"},
+    seen.IntType: {"type": "integer"},
+    seen.FloatType: {"type": "number"},
+    seen.NoneType: {"type": "null"},
+    seen.DateTimeType: _MOMENT,
+    seen.AnyType: {},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """A field that may be left out."""
+
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """What has one of several shapes."""
+
+    shapes: tuple[Shape, ...]
+
+
+def fields_of(kind: type[Any], *without: str) -> dict[str, Shape]:
+    """The fields of a type that is told without a name of its own."""
+    return {name: it for name, it in get_type_hints(kind).items() if name not in without}
+
+
+def document_schema(title: str, shape: Shape) -> Schema:
+    """The schema of a document that says its version, with what is inside of it as definitions."""
+    parts = _Parts()
+    shapes = shape.shapes if isinstance(shape, OneOf) else (shape,)
+    bodies = [_versioned(_body(one, parts)) for one in shapes]
+    several = {"type": "object", "anyOf": bodies}
+    defs = {"$defs": dict(sorted(parts.schemas.items()))} if parts.schemas else {}
+    body = bodies[0] if len(bodies) == 1 else several
+    return {"$schema": DIALECT, "title": title, **body, **defs}
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Definitions that a schema refers to, each under a name of its own."""
+
+    kinds: dict[str, type[Any]] = field(default_factory=dict)
+    schemas: dict[str, Schema] = field(default_factory=dict)
+
+    def name(self, kind: type[Any]) -> tuple[str, bool]:
+        """What it is called here, and whether it is still to be described."""
+        known = self.kinds.get(kind.__name__, kind)
+        name = kind.__name__ if known is kind else f"{kind.__module__}.{kind.__name__}"
+        is_new = name not in self.kinds
+        self.kinds[name] = kind
+        return name, is_new
+
+
+def _body(shape: Shape, parts: _Parts) -> Schema:
+    """A whole document: a message, fields, or several of these in one."""
+    if isinstance(shape, tuple):
+        bodies = [_body(one, parts) for one in shape]
+        told = {name: it for one in bodies for name, it in one["properties"].items()}
+        return _object(told, [name for one in bodies for name in one["required"]])
+    if isinstance(shape, type) and issubclass(shape, Message):
+        return _message(shape, parts)
+    return _of_shape(shape, parts)
+
+
+def _versioned(body: Schema) -> Schema:
+    told = dict(sorted({**body["properties"], "schema_version": VERSION}.items()))
+    return {**body, "properties": told, "required": sorted({*body["required"], "schema_version"})}
+
+
+def _object(told: Mapping[str, Schema], needed: Sequence[str], says: str = "") -> Schema:
+    return {
+        **({"description": says} if says else {}),
+        "type": "object",
+        "properties": dict(sorted(told.items())),
+        "required": sorted(needed),
+    }
+
+
+def _of_shape(shape: Shape, parts: _Parts) -> Schema:
+    if isinstance(shape, Maybe):
+        return _of_shape(shape.shape, parts)
+    if isinstance(shape, OneOf):
+        return {"anyOf": [_of_shape(one, parts) for one in shape.shapes]}
+    if isinstance(shape, list):
+        return {"type": "array", "items": _of_shape(shape[0], parts)}
+    if isinstance(shape, Mapping):
+        told = {name: _of_shape(one, parts) for name, one in shape.items()}
+        return _object(told, [name for name, one in shape.items() if not isinstance(one, Maybe)])
+    if isinstance(shape, type) and issubclass(shape, Message):
+        return _of_message(shape, parts)
+    return _of_type(seen.type_info(shape), parts)
+
+
+def _of_type(kind: seen.Type, parts: _Parts) -> Schema:
+    """A type as the codec writes it: every field is there, whether it has a default or not."""
+    if type(kind) in _PLAIN:
+        return dict(_PLAIN[type(kind)])
+    if isinstance(kind, seen.UnionType):
+        return {"anyOf": [_of_type(one, parts) for one in kind.types]}
+    if isinstance(kind, seen.CollectionType):
+        return {"type": "array", "items": _of_type(kind.item_type, parts)}
+    if isinstance(kind, seen.TupleType):
+        items = [_of_type(one, parts) for one in kind.item_types]
+        return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
+    if isinstance(kind, seen.DictType):
+        return {"type": "object", "additionalProperties": _of_type(kind.value_type, parts)}
+    if isinstance(kind, seen.LiteralType):
+        return {"enum": list(kind.values)}
+    assert isinstance(kind, seen.EnumType | seen.DataclassType | seen.StructType), kind
+    name, is_new = parts.name(kind.cls)
+    if is_new:
+        parts.schemas[name] = _described(kind, parts)
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _described(kind: seen.EnumType | seen.DataclassType | seen.StructType, parts: _Parts) -> Schema:
+    says = inspect.cleandoc(kind.cls.__doc__ or "")
+    if isinstance(kind, seen.EnumType):
+        return {"description": says, "type": "string", "enum": [one.value for one in kind.cls]}
+    told = {one.encode_name: _of_type(one.type, parts) for one in kind.fields}
+    config = getattr(kind.cls, "__struct_config__", None)
+    left_out = config is not None and config.omit_defaults
+    needed = [one.encode_name for one in kind.fields if one.required or not left_out]
+    return _object(told, needed, says)
+
+
+def _message(kind: type[Message], parts: _Parts) -> Schema:
+    hints = get_type_hints(kind)
+    known = [one for one in fields(kind) if one.name != "unknown"]
+    needed = [one.name for one in known if one.default is MISSING or one.name == "schema_version"]
+    told = {one.name: _of_message(hints[one.name], parts) for one in known}
+    if "schema_version" in told:
+        told["schema_version"] = VERSION
+    return _object(told, needed, (kind.__doc__ or "").strip())
+
+
+def _of_message(hint: Any, parts: _Parts) -> Schema:
+    """A field of a message: what holds its default is left out, so that none of them is null."""
+    if get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (one for one in get_args(hint) if one is not types.NoneType)
+    if get_origin(hint) is tuple:
+        return {"type": "array", "items": _of_message(get_args(hint)[0], parts)}
+    if hint is datetime:
+        return dict(_MOMENT)
+    if issubclass(hint, StrEnum):
+        return {"type": "string", "enum": [one.value for one in hint]}
+    if issubclass(hint, Message):
+        name, is_new = parts.name(hint)
+        if is_new:
+            parts.schemas[name] = _message(hint, parts)
+        return {"$ref": f"#/$defs/{name}"}
+    return {"type": _MESSAGES[hint]}

@@ -1,0 +1,249 @@
+"""The tables of campaigns as text: the same figures that JSON has, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from operator_sre.app.evals.views import (
+        CampaignView,
+        Cell,
+        Comparison,
+        Miss,
+        Scored,
+        Summary,
+    )
+    from operator_sre.evals.campaign import Scenario
+    from operator_sre.evals.conducting import Progress
+    from operator_sre.evals.statistics import Share
+
+__all__ = [
+    "campaign_rows",
+    "cell_rows",
+    "comparison_rows",
+    "facts_of_trial",
+    "miss_rows",
+    "progress_line",
+    "scenario_rows",
+    "summary_rows",
+    "trial_line",
+    "trial_rows",
+]
+
+Table = tuple[Sequence[str], Sequence[Sequence[object]]]
+BAR = 20
+TEXT_CHARS_MAX = 160
+
+
+def progress_line(progress: Progress) -> str:
+    """How far it is, as a bar with the time that is left."""
+    filled = BAR * progress.done // max(1, progress.of)
+    bar = "#" * filled + "." * (BAR - filled)
+    running = f", {len(progress.running)} running" if progress.running else ""
+    return f"[{bar}] {progress.done}/{progress.of}{running}, about {_span(progress.left_s)} left"
+
+
+def trial_line(progress: Progress) -> str:
+    """What came of the last trial, in a line."""
+    last = progress.last
+    if last is None:
+        return ""
+    blamed = ", ".join(dict.fromkeys(f"{one.cause}@{one.target}" for one in last.diagnoses))
+    states = ", ".join(sorted({one.state for one in last.tickets})) or "no ticket"
+    wrong = last.why or last.still_after_hold or last.still
+    words = [f"[{progress.done}/{progress.of}]", last.key, last.state.value, states]
+    return " ".join(filter(None, [*words, blamed, _cut(wrong)]))
+
+
+def scenario_rows(found: Sequence[Scenario]) -> Table:
+    """Every scenario with what it breaks."""
+    head = ("scenario", "right end", "breaks", "kept apart", "alone")
+    return head, [
+        (
+            one.name,
+            "nothing happens" if one.end is None else one.end.value,
+            ", ".join(one.breaks) or "-",
+            _yes(one.apart),
+            _yes(one.alone),
+        )
+        for one in found
+    ]
+
+
+def campaign_rows(found: Sequence[CampaignView]) -> Table:
+    """Every campaign in a line."""
+    head = ("campaign", "begun", "scenarios", "trials", "done", "invalid", "failed", "variants")
+    return head, [
+        (
+            *(one.name, one.started_at, one.scenarios, one.trials, one.done, one.invalid),
+            *(one.failed, ", ".join(one.variants)),
+        )
+        for one in found
+    ]
+
+
+def trial_rows(trials: Sequence[Scored]) -> Table:
+    """Every trial of a campaign in a line."""
+    head = (
+        *("trial", "state", "detected", "cause", "mitigated", "right end", "mitigate s", "harm"),
+        *("commands", "overhead s", "why"),
+    )
+    rows = []
+    for one in trials:
+        facts, score = one.facts, one.score
+        rows.append(
+            (
+                *(facts.key, facts.state.value, _seconds(score.detect_s)),
+                *(_yes(score.cause_right), _yes(score.mitigated), _yes(score.ended_right)),
+                *(_seconds(score.mitigate_s), len(score.harm), score.commands),
+                *(f"{facts.overhead_s:.2f}", _cut(facts.why or facts.still_after_hold) or "-"),
+            )
+        )
+    return head, rows
+
+
+def facts_of_trial(one: Scored) -> list[tuple[str, str]]:
+    """All that is known of a trial, line by line."""
+    facts, score = one.facts, one.score
+    moments = facts.moments
+    times = (
+        ("healthy", moments.healthy),
+        ("fault", moments.fault_injected),
+        ("ticket", moments.ticket_created),
+        ("resolved", moments.resolved),
+        ("ended", moments.ended),
+    )
+    shown = [
+        ("trial", facts.key),
+        ("state", f"{facts.state.value} {facts.why}".strip()),
+        ("hit", facts.hit or "-"),
+        ("times", ", ".join(f"{name} {_seconds(at)}" for name, at in times)),
+    ]
+    shown += [
+        ("ticket", f"{one.id} {one.state} {one.target}: {one.reason}") for one in facts.tickets
+    ]
+    shown += [
+        ("cause", f"{each.at_s:.1f} s: {each.cause}@{each.target} ({each.confidence:.0%})")
+        for each in facts.diagnoses
+    ]
+    shown += [
+        ("command", f"{each.at_s:.1f} s: {each.text} [{each.level}, {each.outcome or 'not run'}]")
+        for each in facts.commands
+    ]
+    shown += [
+        ("proof", f"{each.at_s:.1f} s: {'held' if each.held else 'did not hold'}")
+        for each in facts.proofs
+    ]
+    shown += [
+        ("oracle", facts.still or "nothing is wrong"),
+        ("later", facts.still_after_hold or "nothing is wrong"),
+        ("score", _score(one)),
+        ("harm", "; ".join(score.harm) or "none"),
+        ("ledger", facts.ledger or "-"),
+    ]
+    return shown
+
+
+def _score(one: Scored) -> str:
+    score = one.score
+    if not score.valid:
+        return "not scored"
+    parts = {
+        "detected": score.detected,
+        "component": score.component_at_1,
+        "cause": score.cause_right,
+        "mitigated": score.mitigated,
+        "right end": score.ended_right,
+        "end to end": score.end_to_end,
+    }
+    return ", ".join(f"{name} {_yes(value)}" for name, value in parts.items())
+
+
+def summary_rows(found: Sequence[Summary]) -> Table:
+    """What each variant reached, slice by slice; shares with their intervals."""
+    head = (
+        *("variant", "slice", "trials", "invalid", "failed", "detected", "cause", "mitigated"),
+        *("right end", "end to end", "by luck", "detect s", "mitigate s", "p95", "harmed"),
+        *("controls", "false repairs", "commands", "thrashed", "usd"),
+    )
+    rows = [
+        (
+            *(one.variant, one.slice, one.trials, one.invalid, one.failed, _share(one.detected)),
+            *(_share(one.cause_right), _share(one.mitigated), _interval(one.ended_right)),
+            *(_interval(one.end_to_end), _share(one.mitigated_by_luck)),
+            *(_seconds(one.detect_s_median), _seconds(one.mitigate_s_median)),
+            *(_seconds(one.mitigate_s_p95), one.harmed, _share(one.controls_right)),
+            *(one.false_repairs, one.commands, one.thrashed, f"{one.usd:.2f}"),
+        )
+        for one in found
+    ]
+    return head, rows
+
+
+def cell_rows(found: Sequence[Cell]) -> Table:
+    """A line for each scenario, a column for each variant."""
+    variants = list(dict.fromkeys(one.variant for one in found))
+    by_place = {(one.scenario, one.variant): one for one in found}
+    apart = {one.scenario: one.apart for one in found}
+    rows = [
+        (
+            f"{name}{' (kept apart)' if apart[name] else ''}",
+            *(_count(by_place[(name, variant)].ended_right) for variant in variants),
+        )
+        for name in apart
+    ]
+    return ("scenario", *variants), rows
+
+
+def miss_rows(found: Sequence[Miss]) -> Table:
+    """Every trial that did not do all it should."""
+    return ("trial", "what", "why"), [(one.key, one.what, _cut(one.why)) for one in found]
+
+
+def comparison_rows(found: Sequence[Comparison]) -> Table:
+    """Pairs of variants, each figure as first : second."""
+    head = (*("first", "second", "pairs", "right end", "p", "cause", "p", "mitigate s", "p"),)
+    rows = [
+        (
+            *(one.first, one.second, one.pairs, "{} : {}".format(*one.ended_right)),
+            *(f"{one.ended_right_p:.3f}", "{} : {}".format(*one.cause_right)),
+            f"{one.cause_right_p:.3f}",
+            " : ".join(_seconds(each) for each in one.mitigate_s_median),
+            f"{one.mitigate_s_p:.3f}",
+        )
+        for one in found
+    ]
+    return head, rows
+
+
+def _share(one: Share) -> str:
+    return "-" if not one.of else f"{one.count / one.of:.0%}"
+
+
+def _interval(one: Share) -> str:
+    return "-" if not one.of else f"{_share(one)} ({one.low:.0%}-{one.high:.0%})"
+
+
+def _count(one: Share) -> str:
+    return "-" if not one.of else f"{one.count}/{one.of}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02} min"
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "-"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}..."

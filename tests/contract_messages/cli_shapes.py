@@ -1,0 +1,400 @@
+"""What every verb prints with --json: the types of it, from which docs/schemas/cli is made.
+
+A verb that is not here has no schema, and a test says so. Name it as it is typed, with the fields
+of its document; then run: python -m tests.contract_messages.schemas
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from operator_protocols.domain.action import Action, Left, Outcome, Usage
+from operator_protocols.domain.alert import Alert
+from operator_protocols.domain.category import ErrorCategory, FailureCategory, NextAction
+from operator_protocols.domain.command import Command
+from operator_protocols.domain.confirmation import Confirmation
+from operator_protocols.domain.entry import Actor, Entry
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Observation, Sighting, Value
+from operator_protocols.domain.pattern import Pattern
+from operator_protocols.domain.permit import Approval
+from operator_protocols.domain.run import Diagnose, Escalate, Finish, Misuse, RunRecord, Spent
+from operator_protocols.domain.silence import Silence
+from operator_protocols.domain.standing import StandingRule
+from operator_protocols.domain.switch import SwitchState
+from operator_protocols.domain.ticket import Ticket
+from operator_protocols.domain.token import Token
+from operator_protocols.domain.tool import ToolSpec, ToolState
+from operator_protocols.domain.verdict import Level, Mode, Risk, Rule
+from operator_protocols.domain.workflow import WorkflowRecord
+from operator_sre.app import (
+    describing,
+    doctor,
+    health,
+    history,
+    hub,
+    lab,
+    limits,
+    models,
+    modes,
+    notices,
+    packing,
+    policy,
+    project,
+    redaction,
+    reports,
+    rig_logs,
+    secrets,
+    sessions,
+    subject_history,
+    subjects,
+    switch,
+    system,
+    telemetry,
+    workers,
+    workflows,
+)
+from operator_sre.app.demo.events import Ending
+from operator_sre.app.evals import outside, recordings, replays, views
+from operator_sre.contract import messages
+from operator_sre.contract.schemas import Maybe, OneOf, Shape, fields_of
+from operator_sre.evals.campaign import Scenario
+from operator_sre.evals.conducting import Outcome as CampaignOutcome
+from operator_sre.gate import Way
+from operator_sre.gate.policy import PolicyRule, Rulebook
+from operator_sre.gate.policy.difference import Change
+from operator_sre.gate.policy.rule import Decision
+from operator_sre.ledger.history.venvs import VenvViolation
+from operator_sre.ledger.verify import Report
+from operator_sre.store.check import CheckReport
+from operator_sre.store.rebuild import Difference
+from operator_sre.telemetry.spans import Span
+
+__all__ = ["ALIKE", "CONFIRMATION", "DOCUMENTS", "ERROR"]
+
+ERROR, CONFIRMATION = "error", "confirmation"
+_ENTRY = {"entry": Entry}
+_COMPARED = {"comparisons": list[views.Comparison]}
+_LISTENING = {"listening": list[str]}
+_TICKET = {"ticket": Ticket}
+_TOLD = {"error": {"category": ErrorCategory, "message": str, "next_action": NextAction}}
+_PURGE = {"would_purge": Maybe({"entries": int, "tickets": int, "size_bytes": int})}
+# What a verb prints instead of its own document: when it fails, and when a person has to say yes.
+ALIKE: dict[str, Shape] = {
+    ERROR: _TOLD,
+    CONFIRMATION: (messages.ConfirmationRequirement, _PURGE),
+}
+_VERDICT = {
+    "command": str,
+    "level": Level,
+    "risk_score": int,
+    "risk_level": Risk,
+    "rules": list[Rule],
+    "explanation": str,
+    "reads": list[str],
+    "writes": list[str],
+    "network": list[str],
+    "sensitive": list[str],
+    "reversible": bool | None,
+    "policy_digest": str,
+}
+_OUTLOOK = {
+    **_VERDICT,
+    "host": str,
+    "cwd": str,
+    "subject": str,
+    "target": str,
+    "identity": str,
+    "user": str,
+    "uid": int | None,
+    "requester": Actor,
+    "environment": Mapping[str, str],
+    "timeout_s": float,
+    "output_bytes_max": int,
+    "mode": Mode | None,
+    "way": Way | None,
+    "why": str,
+    "may_change": str,
+}
+_FORESEEN = {**_OUTLOOK, "ran": bool, "warnings": list[str]}
+_EXECUTED = {
+    "command": str,
+    "level": Level,
+    "risk_level": Risk,
+    "ran": bool,
+    "exit_code": int | None,
+    "outcome": Outcome,
+    "error_category": FailureCategory | None,
+    "timed_out": bool,
+    "stdout": str,
+    "stderr": str,
+    "truncated": bool,
+    "stdout_bytes": int,
+    "stderr_bytes": int,
+    "duration_s": float,
+    "duration_ms": float,
+    "usage": Usage | None,
+    "left": list[Left],
+    "seq": int,
+    "explanation": str,
+}
+_CALLED = {
+    **_EXECUTED,
+    "tool": str,
+    "arguments": Mapping[str, Value],
+    "inferred": list[str],
+    "state": ToolState,
+    "data": Mapping[str, Value],
+    "undo": Action | None,
+}
+_SCHEDULED = {"workflow": WorkflowRecord, "steps": list[workflows.StepOutlook]}
+_TOOL = {**fields_of(ToolSpec), "approval": Decision}
+_ALWAYS = ("id", "level", "risk", "origin", "why")
+_RULE = {name: it if name in _ALWAYS else Maybe(it) for name, it in fields_of(PolicyRule).items()}
+_FOUND = {"commands": list[Command], "behind": int}
+_PATTERN = {"pattern": Pattern}
+_MODES = {"modes": list[modes.ModeView]}
+_LIMITS = {"limits": list[limits.LimitsView]}
+_SECRETS = {"secrets": list[secrets.SecretView]}
+_SECRET = {"secret": secrets.SecretView}
+_RIG = {"rig": lab.RigView}
+_HIT = {"fault": str, "target": str}
+
+_CALLS = (
+    {"call": Literal["act"], "with": Action},
+    {"call": Literal["diagnose"], "with": Diagnose},
+    {"call": Literal["finish"], "with": Finish},
+    {"call": Literal["escalate"], "with": Escalate},
+    {"call": Literal["misuse"], "with": Misuse},
+)
+_ANSWER = {
+    "reasoning": str,
+    "calls": [OneOf(_CALLS)],
+    "spent": Spent,
+    "by": Maybe(str),
+    "note": Maybe(str),
+    "stopped": Maybe(str),
+}
+
+DOCUMENTS: dict[str, Shape] = {
+    "validate": messages.ValidateAgentProjectResponse,
+    "summarize": messages.SummarizeRunResponse,
+    "eval cases": {"tally": outside.Tally, "cases": list[replays.Replayed]},
+    "eval record": {"recorded": recordings.Kept},
+    "eval replay": {"replayed": replays.Replayed},
+    "explain-failure": messages.ExplainFailureResponse,
+    "explain-denial": messages.ExplainPolicyDenialResponse,
+    "recommend-patch": messages.RecommendPolicyPatchResponse,
+    "timeline": messages.GetRunTimelineResponse,
+    "next-action": messages.NextActionResponse,
+    **dict.fromkeys(("agent start", "monitor run", "notify run", "up", "workers run"), _ENTRY),
+    **dict.fromkeys(("alerts serve", "eval viewer", "mcp", "serve"), _LISTENING),
+    "alerts list": {"alerts": list[Alert]},
+    "approvals approve": {
+        "approval": Approval,
+        "rule": StandingRule | None,
+        "confirmation": Confirmation | None,
+    },
+    "approvals list": {"approvals": list[Approval]},
+    "approvals reject": {"approval": Approval},
+    "approvals revoke": {"rule": StandingRule},
+    "approvals rules": {"rules": list[StandingRule]},
+    "approvals show": {"approval": Approval, "binding": str, "left_s": float, "outlook": _OUTLOOK},
+    "approvals withdraw": {"approval": Approval},
+    "audit anchor": {"anchor": {"seq": int, "hash": str, "at": datetime, "key": str}},
+    "audit export": {"file": str, "format": str, "count": int},
+    "audit list": {"runs": list[RunRecord]},
+    "audit search": {"entries": list[Entry], "behind": int},
+    "audit show": OneOf((_ENTRY, {"run": RunRecord, "entries": list[Entry]})),
+    "audit tail": _ENTRY,
+    "audit verify": {"whole": bool, "report": Report},
+    "completion": {"shell": str, "script": str},
+    "config show": {
+        "settings": [{"name": str, "value": bool | int | float | str | None, "source": str}],
+        "subjects": Mapping[str, list[str]],
+    },
+    "confirmations approve": {"confirmation": Confirmation},
+    "confirmations decline": {"confirmation": Confirmation, "next_action": NextAction},
+    "confirmations list": {"confirmations": list[Confirmation]},
+    "confirmations show": {
+        "confirmation": Confirmation,
+        "requirement": messages.ConfirmationRequirement,
+    },
+    "demo": OneOf(
+        (
+            {
+                "event": str,
+                "elapsed_s": float,
+                "step": str,
+                "text": str,
+                "details": list[str],
+                "audit_seq": Maybe(int),
+                "payload": Maybe(Mapping[str, Any]),
+            },
+            {"event": str, "proven": bool, "home": str, "ending": Ending},
+        )
+    ),
+    "doctor": {"healthy": bool, "findings": list[doctor.DoctorFinding]},
+    "eval analyze": {"analysis": views.Analysis},
+    "eval compare": _COMPARED,
+    "eval compare-baseline": _COMPARED,
+    "eval compare-variants": _COMPARED,
+    "eval export": {"file": str, "format": str},
+    "eval faults": {"faults": list[Scenario]},
+    "eval list": {"campaigns": list[views.CampaignView]},
+    "eval report": {"campaign": str, "file": str, "trials": int},
+    "eval run": OneOf(({"trial": views.TrialFacts}, {"outcome": CampaignOutcome})),
+    "eval show": OneOf(
+        (
+            {"campaign": views.CampaignView, "trials": list[views.Scored]},
+            {"trial": views.Scored},
+        )
+    ),
+    "exec": OneOf(({**_EXECUTED, "warnings": list[str]}, _FORESEEN, _SCHEDULED)),
+    "gate check": OneOf((_VERDICT, {"error": str, "line": int})),
+    "health": {"health": health.HealthView},
+    "history failures": fields_of(history.Failures),
+    "history list": _FOUND,
+    "history patterns create": _PATTERN,
+    "history patterns delete": {"deleted": str},
+    "history patterns list": {"patterns": list[Pattern]},
+    "history patterns show": _PATTERN,
+    "history patterns use": {
+        "pattern": str,
+        "level": Level,
+        "lines": [
+            {
+                "command": str,
+                "level": Level,
+                "risk_level": Risk,
+                "rules": list[Rule],
+                "explanation": str,
+            }
+        ],
+    },
+    "history search": _FOUND,
+    "history show": {
+        "command": Command,
+        "stdout_file": str | None,
+        "stderr_file": str | None,
+    },
+    "history stats": fields_of(history.Statistics),
+    "history venv": {"violations": list[VenvViolation]},
+    "hub approve": {"approval": Approval},
+    "hub listen": {"message": hub.Message},
+    "hub pending": {"actions": list[hub.PendingAction]},
+    "hub request": {"action": str},
+    "hub result": {"result": hub.ActionResult},
+    "init": {"project": project.Made},
+    "install": {"installed": packing.Installed},
+    "kill-switch off": {"switch": SwitchState},
+    "kill-switch on": {"stopped": switch.Stopped},
+    "kill-switch status": {"switch": SwitchState},
+    "lab break": {"subject": str, **_HIT},
+    "lab down": {"subject": str | None, "down": bool},
+    "lab faults": {"faults": list[lab.FaultView]},
+    "lab heal": {"subject": str, "fault": Maybe(str), "target": Maybe(str), "healed": [_HIT]},
+    "lab logs": OneOf(
+        ({"subject": str, "logs": list[rig_logs.LogView]}, {"target": str, "line": str})
+    ),
+    "lab restart": {"subject": str, "restarted": list[str]},
+    "lab status": _RIG,
+    "lab up": _RIG,
+    "limits reset": _LIMITS,
+    "limits show": _LIMITS,
+    "mode reset": _MODES,
+    "mode set": _MODES,
+    "mode show": _MODES,
+    "models list": {"models": list[models.ModelView]},
+    "models test": {"tried": models.Tried},
+    "models transcript": OneOf(({"answers": [_ANSWER]}, {"file": str, "count": int})),
+    "notify status": {"channels": list[notices.ChannelStatus]},
+    "notify test": {"channels": list[notices.Tried]},
+    "pack": {"packed": packing.Packed},
+    "policy change": {"confirmation": Confirmation},
+    "policy check": {"policy": policy.Checked},
+    "policy diff": {
+        "changes": list[Change],
+        "commands": list[policy.Judged],
+        "judged": int,
+    },
+    "policy explain": OneOf(
+        (
+            {"rule": _RULE},
+            {
+                "rule": None,
+                "level": Level,
+                "explanation": str,
+                "parts": [{"command": str, "rules": list[str]}],
+            },
+        )
+    ),
+    "policy init": {"file": str},
+    "policy show": {
+        "file": str,
+        "digest": str,
+        "policy": {**fields_of(Rulebook), "rules": [_RULE]},
+    },
+    "redact": fields_of(redaction.Tally),
+    "report": {"report": reports.Report},
+    "secrets bind": _SECRETS,
+    "secrets lease": _EXECUTED,
+    "secrets list": _SECRETS,
+    "secrets remove": _SECRET,
+    "secrets set": _SECRET,
+    "secrets test": {"name": str, "tested": list[secrets.TriedSecret]},
+    "secrets unbind": _SECRETS,
+    "session list": {"sessions": list[sessions.SessionView]},
+    "session reset": {"session": sessions.SessionView},
+    "session show": {"session": sessions.SessionView},
+    "silences add": {"silences": list[Silence]},
+    "silences end": {"silences": list[Silence]},
+    "silences list": {"silences": list[Silence]},
+    "store backup": {"backup": {"file": str, "entries": int, "head": str, "size_bytes": int}},
+    "store check": {"sound": bool, "report": CheckReport},
+    "store migrate": {"before": int, "after": int, "backup": str | None},
+    "store purge": {"purged": int, "recorded": int | None, "gone": bool},
+    "store rebuild": {"differences": list[Difference]},
+    "store restore": {"restored": {"entries": int, "head": str, "saved": str | None}},
+    "subjects check": {"health": Health, "sightings": list[Sighting]},
+    "subjects history": OneOf(
+        ({"history": subject_history.HistoryView}, {"replay": subject_history.Replayed})
+    ),
+    "subjects init": {"written": describing.Written},
+    "subjects list": {"subjects": list[subjects.SubjectLine]},
+    "subjects observe": {"observations": list[Observation]},
+    "subjects show": {"subject": subjects.SubjectView},
+    "subjects test": {"trial": describing.Trial},
+    "system state": fields_of(system.SystemState),
+    "telemetry show": {"spans": list[Span]},
+    "telemetry status": {"telemetry": telemetry.TelemetryStatus},
+    "telemetry test": {"trace": str},
+    "tickets list": {"tickets": list[Ticket]},
+    "tickets show": {**_TICKET, "entries": list[Entry]},
+    **dict.fromkeys((f"tickets {move}" for move in ("assign", "close", "comment")), _TICKET),
+    **dict.fromkeys((f"tickets {move}" for move in ("escalate", "handoff", "hold")), _TICKET),
+    **dict.fromkeys((f"tickets {move}" for move in ("reopen", "resolve", "snooze")), _TICKET),
+    "tickets unhold": _TICKET,
+    "tokens create": {"token": Token, "secret": str},
+    "tokens list": {"tokens": list[Token]},
+    "tokens revoke": {"tokens": list[Token]},
+    "tools list": {"tools": [_TOOL]},
+    "tools run": OneOf((_CALLED, _FORESEEN)),
+    "tools show": {"tool": _TOOL},
+    # It is for people only, and tells programs so.
+    "tui": _TOLD,
+    "workers list": {"workers": list[workers.WorkerView]},
+    "workflows cancel": {"workflow": WorkflowRecord},
+    "workflows list": {"workflows": list[WorkflowRecord]},
+    "workflows run": OneOf(
+        (
+            {"workflow": WorkflowRecord},
+            _SCHEDULED,
+            {"workflows": list[WorkflowRecord]},
+            {"name": str, "steps": list[workflows.StepOutlook], "ran": bool},
+        )
+    ),
+    "workflows show": {"workflow": WorkflowRecord, "entries": list[Entry]},
+}
