@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +17,7 @@ from operator_protocols.domain.entry import Draft, Kind
 from operator_sre.ledger.history.query import parse_query
 from operator_sre.store import Store, open_store, sqlite
 from operator_sre.store.indexing import Indexer
-from operator_sre.store.searchfile import SearchFile, is_damaged, with_companions
+from operator_sre.store.searchfile import SearchFile, is_damaged, make_private, with_companions
 from operator_sre.store.sqlite import SqliteDatabase
 from operator_sre.store.textindex import (
     NOWHERE,
@@ -225,3 +227,41 @@ def test_a_place_where_it_cannot_be_made_does_no_harm(
     SqliteDatabase(path).words.path.rmdir()
     store.indexer.advance(steps_max=9)
     assert _find(store, "apple") == [1]
+
+
+def _close_elsewhere(path: Path) -> None:
+    """Another process opens a file of SQLite and closes it: the last one takes the log with it."""
+    code = (
+        "import sqlite3, sys; one = sqlite3.connect(sys.argv[1]);"
+        " one.execute('SELECT count(*) FROM sqlite_master').fetchall(); one.close()"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("which", ["ledger", "index"])
+def test_opening_a_file_again_takes_no_lock_from_who_has_it_open(
+    which: str, tmp_path: Path
+) -> None:
+    """A file that is closed in a process loses the locks of all its sessions there."""
+    database = SqliteDatabase(tmp_path / "operator.db")
+    database.prepare()
+    path = database.path if which == "ledger" else database.words.path
+    with closing(database.indexer()) as first:
+        schema = "main" if which == "ledger" else "search"
+        first.execute(f"CREATE TABLE {schema}.held (number INTEGER)")
+        database.prepare()
+        with closing(database.indexer()):
+            _close_elsewhere(path)
+            assert path.with_name(f"{path.name}-wal").exists(), "its log is still in use"
+        first.execute("INSERT INTO held VALUES (7)")
+    with closing(sqlite3.connect(path)) as later:
+        assert later.execute("SELECT number FROM held").fetchall() == [(7,)]
+
+
+def test_a_new_file_is_for_its_owner_alone_and_one_that_is_there_is_let_be(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    make_private(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.write_text("kept")
+    make_private(path)
+    assert path.read_text() == "kept"

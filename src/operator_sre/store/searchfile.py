@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SearchFile", "is_damaged", "with_companions"]
+__all__ = ["SearchFile", "is_damaged", "make_private", "with_companions"]
 
 LOG_PAGES = 4000
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -23,6 +23,19 @@ _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 def with_companions(path: Path) -> tuple[Path, ...]:
     """A file of SQLite and what lies beside it. Pure."""
     return tuple(path.with_name(f"{path.name}{end}") for end in ("", "-wal", "-shm"))
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file that nobody else can read at any moment; one that is there is let be.
+
+    It is not even opened: closing it would take the locks from every session that this process has
+    on it, and another process could then move the log away under them.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if not path.is_file():
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +117,7 @@ class SearchFile:
 
     def _open(self, connection: sqlite3.Connection) -> None:
         try:
-            # Created by hand first, so that nobody else can read it at any moment.
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            make_private(self.path)
         except OSError as error:
             raise sqlite3.OperationalError(f"{str(self.path)!r} cannot be made") from error
         self._attach(connection, "rw")

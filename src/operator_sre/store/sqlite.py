@@ -14,7 +14,7 @@ from operator_protocols.errors import StoreError
 from operator_sre.store.database import Connection, plain, sentence
 from operator_sre.store.migrations import must_be_current
 from operator_sre.store.schema import SCHEMA_VERSION
-from operator_sre.store.searchfile import SearchFile, is_damaged, with_companions
+from operator_sre.store.searchfile import SearchFile, is_damaged, make_private, with_companions
 from operator_sre.store.tables import LAYOUT, layout_of
 
 __all__ = ["APPLICATION_ID", "SqliteDatabase", "scratch"]
@@ -92,8 +92,7 @@ class SqliteDatabase:
         """Make the file on first use. A file that is not ours is refused and left as it is."""
         with self._told():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # Created by hand first, so that nobody else can read it at any moment.
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            make_private(self.path)
             version = self.version()
             if version:
                 must_be_current(version, self.place)
