@@ -245,6 +245,29 @@ async def test_a_confirmation_is_declined_and_a_request_of_the_past_is_told_as_s
     assert (one.state, one.reason) == ("declined", "no")
 
 
+async def test_a_page_that_is_left_while_it_reads_breaks_nothing(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = bare = 0
+
+    async def late(page: ApprovalsPage) -> None:
+        nonlocal reads, bare
+        reads += 1
+        for _ in iter(lambda: len(page.query(Table)), 0):
+            await asyncio.sleep(0)
+        bare += 1
+        page.query_one(Table)
+
+    async with console_on(config_at(tmp_path)) as (console, pilot):
+        await pilot.press("3")
+        await _shows(pilot, "Nothing waits for a person")
+        monkeypatch.setattr(ApprovalsPage, "load", late)
+        assert isinstance(console.screen, Page)
+        console.screen.reload()
+        await until(pilot, lambda: reads)
+    assert bare
+
+
 async def test_a_command_is_judged_while_it_is_typed_and_heard_while_it_runs(
     app: App, tmp_path: Path
 ) -> None:

@@ -101,10 +101,10 @@ async def _mute_after_login(reader: asyncio.StreamReader, writer: asyncio.Stream
     await asyncio.Event().wait()
 
 
-async def _refusal(port: int | None, **more: object) -> RefusedError:
+async def _refusal(port: int | None, *, timeout_s: float = 30.0, **more: object) -> RefusedError:
     target = Target("a", SERVER, port=port, **more)  # type: ignore[arg-type]
     with pytest.raises(RefusedError) as caught:
-        async with opened(target, Login("u", "s3cret"), timeout_s=TIMEOUT_S):
+        async with opened(target, Login("u", "s3cret"), timeout_s=timeout_s):
             pass
     assert "s3cret" not in caught.value.sentence
     return caught.value
@@ -137,7 +137,7 @@ async def test_whoever_is_not_there_is_gone() -> None:
     for answer in (_garbage, _silence):
         async with _serving(answer) as port:
             begun = time.monotonic()
-            assert (await _refusal(port)).kind is Refusal.GONE
+            assert (await _refusal(port, timeout_s=TIMEOUT_S)).kind is Refusal.GONE
             assert time.monotonic() - begun < 30.0
 
 

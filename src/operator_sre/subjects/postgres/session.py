@@ -97,6 +97,7 @@ async def opened(
     target: Target, login: Login, *, timeout_s: float, read_only: bool = True
 ) -> AsyncIterator[Session]:
     """A connection to the first of a target's addresses that answers; RefusedError says why not."""
+    driver()  # loading it may take longer than a server is given to answer
     ends = time.monotonic() + timeout_s
     places = places_of(target)
     refused = RefusedError(Refusal.GONE, "it has no port to connect to")

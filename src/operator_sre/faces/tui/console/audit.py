@@ -119,7 +119,7 @@ class AuditPage(Page):
         """Walk the whole chain."""
         if not self._verifying:
             self._verifying, self._stopping, self._count = True, False, 0
-            self.run_worker(self._verify(), group="verify")
+            self.work(self._verify(), group="verify")
 
     def action_stop(self) -> None:
         """Do not walk on."""

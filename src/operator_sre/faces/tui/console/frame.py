@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -12,6 +12,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.css.query import NoMatches
 from textual.events import Click
 from textual.screen import Screen
 from textual.widget import Widget
@@ -189,6 +190,8 @@ class Page(Screen[None]):
 
     def stand(self) -> None:
         """Show how things stand."""
+        if not self.display:
+            return
         self.query_one(Head).show(self.console_app.standing)
 
     def grew(self, entries: Sequence[Entry]) -> None:
@@ -203,7 +206,19 @@ class Page(Screen[None]):
         self._is_stale = True
         if not self._is_loading and self.is_mounted:
             self._is_loading = True
-            self.run_worker(self._loads(), group="loads")
+            self.work(self._loads(), group="loads")
+
+    def work(self, task: Awaitable[None], *, group: str, exclusive: bool = False) -> None:
+        """Do it beside the keys, and no longer than the page is there."""
+        self.run_worker(self._until_left(task), group=group, exclusive=exclusive)
+
+    async def _until_left(self, task: Awaitable[None]) -> None:
+        try:
+            await task
+        except NoMatches:
+            if self.display:
+                raise
+            # The page is being left, and its panels go before it does.
 
     def action_back(self) -> None:
         """Leave a line of text for what it is about."""

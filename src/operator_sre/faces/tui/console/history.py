@@ -125,7 +125,7 @@ class HistoryPage(Page):
     def action_whole(self) -> None:
         """All that it said."""
         if (command := self._chosen()) is not None and self._shown is not None:
-            self.run_worker(self._shown.whole(command), group="output", exclusive=True)
+            self.work(self._shown.whole(command), group="output", exclusive=True)
 
     def action_again(self) -> None:
         """Take it to where commands are run; nothing runs yet."""
@@ -171,7 +171,7 @@ class HistoryPage(Page):
         runs = command is not None and not command.outcome and self.is_current
         if self._shown is not None and (moved or runs) and not self._is_following:
             self._is_following = True
-            self.run_worker(self._follows(self._shown), group="follows")
+            self.work(self._follows(self._shown), group="follows")
 
     async def _follows(self, shown: Shown) -> None:
         try:

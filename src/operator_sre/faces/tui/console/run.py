@@ -91,7 +91,7 @@ class RunPage(Page):
         if self._command is not None:
             self.console_app.say("One command runs already; Ctrl-X cancels it.")
             return
-        self.run_worker(self._run(command), group="run")
+        self.work(self._run(command), group="run")
 
     def action_type(self) -> None:
         """Back to the line."""
@@ -131,7 +131,7 @@ class RunPage(Page):
     def _judge(self) -> None:
         if not self._judging:
             self._judging = True
-            self.run_worker(self._judges(), group="judges")
+            self.work(self._judges(), group="judges")
 
     async def _judges(self) -> None:
         """The newest text, and again until it is the one that was judged."""

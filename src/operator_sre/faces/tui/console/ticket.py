@@ -136,7 +136,7 @@ class TicketPage(Page):
         """All that the command under the cursor said."""
         if (command := self._chosen()) is not None and self._shown is not None:
             self.action_part("commands")
-            self.run_worker(self._shown.whole(command), group="output", exclusive=True)
+            self.work(self._shown.whole(command), group="output", exclusive=True)
 
     def action_move(self) -> None:
         """Hold it, let it go, comment on it, end it."""
@@ -159,7 +159,7 @@ class TicketPage(Page):
         runs = command is not None and not command.outcome
         if (moved or runs) and not self._is_following:
             self._is_following = True
-            self.run_worker(self._follows(self._shown), group="follows")
+            self.work(self._follows(self._shown), group="follows")
 
     async def _follows(self, shown: Shown) -> None:
         try:
