@@ -73,6 +73,7 @@ DISGUISED = [
     "operator $V create x",
     "env -u MARK operator tokens $V",
     "python -m operator_sre.faces.cli tokens $V",
+    "python -m operator_sre tokens create x",
     "operator tokens --json create list",
     "echo approve c-1 | xargs operator confirmations",
     "echo tokens create x | xargs operator",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,25 @@ def test_help_loads_neither_a_client_nor_a_server_nor_a_screen(tmp_path: Path) -
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
     heavy = {"anthropic", "fastapi", "httpx2", "rich", "starlette", "textual", "uvicorn", "valkey"}
     assert loaded & heavy == set()
+
+
+def test_ctrl_c_while_it_loads_ends_it_without_a_word(tmp_path: Path) -> None:
+    code = """if True:
+        import importlib.abc, os, signal, sys
+        from operator_sre.__main__ import main
+
+        class Pressed(importlib.abc.MetaPathFinder):
+            def find_spec(self, name, path, target=None):
+                if name == "operator_sre.faces.cli.options":
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        sys.meta_path.insert(0, Pressed())
+        main()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
 
 
 def test_names_from_outside_cannot_command_the_terminal(home: Home) -> None:

@@ -288,6 +288,12 @@ async def test_left_alone_it_turns_its_pages_itself(monkeypatch: pytest.MonkeyPa
     assert [event.kind for event in play.noted][-1] == "ticket_resolved"
 
 
+def _settles(app: DemoApp, seen: list[list[str]]) -> bool:
+    """Whether it is what it was some looks ago."""
+    seen.append(rows(app))
+    return len(seen) > 5 and all(one == seen[-1] for one in seen[-5:])
+
+
 @pytest.mark.asyncio
 async def test_hostile_output_changes_nothing_but_its_own_panel() -> None:
     play = Play()
@@ -295,6 +301,8 @@ async def test_hostile_output_changes_nothing_but_its_own_panel() -> None:
     async with app.run_test(size=SIZE) as pilot:
         play.tell(picture(), Begun(1, ready=True))
         await until(pilot, lambda: shows(app, "● node-3"), "the cluster")
+        seen = [rows(app)]
+        await until(pilot, lambda: _settles(app, seen), "a screen that stands still")
         title, before = app.title, rows(app)
         inside = app.query_one("#monitor").region
         play.tell(said(Part.MONITOR, *HOSTILE))

@@ -155,10 +155,13 @@ class DemoApp(App[Ending | None]):
         yield Static(id="head")
         with Horizontal(id="top"):
             yield Drawn(self._draw_cluster, id="cluster")
-            yield Drawn(self._draw_workload, id="workload")
+            workload = Drawn(self._draw_workload, id="workload")
+            workload.border_title = "workload"
+            yield workload
         with Horizontal(id="middle"):
             yield Lines(lines_max=MONITOR_LINES_MAX, id="monitor")
-            with Vertical(id="agent"):
+            with Vertical(id="agent") as agent:
+                agent.border_title = "agent"
                 yield Static(id="hypotheses")
                 yield Static(id="verdicts")
                 yield Lines(lines_max=AGENT_LINES_MAX, id="thoughts")
@@ -170,8 +173,6 @@ class DemoApp(App[Ending | None]):
 
     def on_mount(self) -> None:
         """Begin to listen and to paint."""
-        self.query_one("#workload").border_title = "workload"
-        self.query_one("#agent").border_title = "agent"
         self._turned_at = self._now()
         self._fit(self.size.height)
         self.set_interval(PAINT_S, self._tick)
@@ -186,6 +187,11 @@ class DemoApp(App[Ending | None]):
         self.set_class(height >= ROOMY_ROWS, "-roomy")
         self.call_after_refresh(self._spoil)
 
+    @property
+    def _is_there(self) -> bool:
+        """Whether the panels are there: who is leaving loses them before all else."""
+        return bool(self.screen_stack) and self.screen_stack[0].display
+
     def _spoil(self) -> None:
         """What is painted no longer fits."""
         self._is_stale = True
@@ -196,6 +202,8 @@ class DemoApp(App[Ending | None]):
             self._take(told)
 
     def _take(self, told: Told) -> None:
+        if not self._is_there:
+            return
         if isinstance(told, Said):
             panel = "#monitor" if told.part is Part.MONITOR else "#thoughts"
             lines = self.screen_stack[0].query_one(panel, Lines)
@@ -222,7 +230,7 @@ class DemoApp(App[Ending | None]):
         if self.script.auto:
             self._play_on()
         # Nothing is there to be painted before the first moment, and after the last one.
-        if self._is_stale and self.screen_stack and self.screen_stack[0].query("#foot"):
+        if self._is_stale and self._is_there and self.screen_stack[0].query("#foot"):
             self._is_stale = False
             self._paint()
 
