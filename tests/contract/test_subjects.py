@@ -101,6 +101,27 @@ class Lever:
         return self.result
 
 
+@dataclass(frozen=True, slots=True)
+class Keeps:
+    """A depot that answers the same to everybody, or raises."""
+
+    kept: bool = False
+    lost: frozenset[str] | None = None
+    error: Exception | None = None
+
+    async def put(self, mark: str) -> bool:
+        if self.error is not None:
+            raise self.error
+        return self.kept
+
+    async def gone(self, marks: Sequence[str]) -> frozenset[str] | None:
+        return self.lost
+
+
+def _depot(**lies: Any) -> Plugin:
+    return replace(HONEST, depot=lambda settings: Keeps(**lies))
+
+
 REFUSES = Result(Outcome.RAN, exit_code=1, stderr="it takes no such argument")
 PUSH = ToolSpec("push", "Push it.", (), Risk.LOW, changes=True)
 RIG = RigSpec("tiny", (ProcessSpec("a", "node", ("true",)),))
@@ -119,6 +140,7 @@ HONEST = Plugin(
     rig=lambda: RIG,
     faults=(killed("node_kill", "node", breaks=("answers",)),),
     tools=lambda settings: [Lever(PUSH, REFUSES)],
+    depot=lambda settings: Keeps(),
 )
 
 
@@ -169,6 +191,10 @@ LIARS: dict[str, tuple[Callable[[], Plugin], str]] = {
         lambda: replace(HONEST, faults=(killed("store_kill", "store", breaks=("answers",)),)),
         "which the rig has not",
     ),
+    "keeps all": (lambda: _depot(kept=True), "nobody has acknowledged"),
+    "lost nothing": (lambda: _depot(lost=frozenset()), "where nobody answers"),
+    "lost all": (lambda: _depot(lost=frozenset({"mark"})), "where nobody answers"),
+    "raises at the door": (lambda: _depot(error=OSError("no")), "depot raises OSError"),
     "two faults": (lambda: replace(HONEST, faults=HONEST.faults * 2), "Two faults"),
 }
 

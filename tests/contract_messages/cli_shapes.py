@@ -57,7 +57,7 @@ from operator_sre.app import (
     workflows,
 )
 from operator_sre.app.demo.events import Ending
-from operator_sre.app.evals import outside, recordings, replays, views
+from operator_sre.app.evals import outside, recordings, replays, second, taking, views
 from operator_sre.contract import messages
 from operator_sre.contract.schemas import Maybe, OneOf, Shape, fields_of
 from operator_sre.evals.campaign import Scenario
@@ -237,7 +237,7 @@ DOCUMENTS: dict[str, Shape] = {
         )
     ),
     "doctor": {"healthy": bool, "findings": list[doctor.DoctorFinding]},
-    "eval analyze": {"analysis": views.Analysis},
+    "eval analyze": {"analysis": views.Analysis, "opinions": Maybe(second.Opinions)},
     "eval compare": _COMPARED,
     "eval compare-baseline": _COMPARED,
     "eval compare-variants": _COMPARED,
@@ -252,6 +252,7 @@ DOCUMENTS: dict[str, Shape] = {
             {"trial": views.Scored},
         )
     ),
+    "eval work": {"did": taking.Did},
     "exec": OneOf(({**_EXECUTED, "warnings": list[str]}, _FORESEEN, _SCHEDULED)),
     "gate check": OneOf((_VERDICT, {"error": str, "line": int})),
     "health": {"health": health.HealthView},

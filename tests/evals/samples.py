@@ -9,7 +9,7 @@ from pathlib import Path
 
 from operator_protocols.domain.budget import Spent
 from operator_protocols.ports import RightEnd
-from operator_sre.evals.campaign import CONTROL, Campaign, Mind, Scenario, Variant
+from operator_sre.evals.campaign import Campaign, Control, Mind, Scenario, Variant
 from operator_sre.evals.database import Recorded, open_database
 from operator_sre.evals.facts import (
     CommandFact,
@@ -48,7 +48,7 @@ SCENARIOS = (
         for number, (name, cause, breaks) in enumerate(FAULTS)
     ),
     Scenario("bank", "quorum_lost", RightEnd.ESCALATED, ("majority",), ("majority_gone@any",)),
-    Scenario("shop", CONTROL),
+    Scenario("shop", Control.NOTHING),
 )
 CAMPAIGN = Campaign("reference", SCENARIOS, VARIANTS, SEEDS, noise=("log_flood",))
 RECORDED = Recorded(

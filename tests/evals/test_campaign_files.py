@@ -17,7 +17,7 @@ from operator_sre.app.evals.campaigns import (
 )
 from operator_sre.app.evals.job import Job, config_of_trial, model_of, settings_for
 from operator_sre.config import load_config
-from operator_sre.evals.campaign import CONTROL, Mind, Variant
+from operator_sre.evals.campaign import Control, Mind, Variant
 from operator_sre.evals.reading import read_campaign, variant_folders
 from operator_sre.evals.scenarios import planned, scenarios_of
 from operator_sre.evals.variants import (
@@ -39,8 +39,9 @@ def test_the_reference_campaign_has_what_it_promises() -> None:
     found = read_campaign(ROOT / "evals" / "reference.toml")
     rigs = {name for name in plugin_names() if scenarios_of(name)}
     assert {one.subject for one in found.scenarios} == rigs
-    assert {one.subject for one in found.scenarios if one.fault == CONTROL} == rigs
-    assert 38 <= len(found.scenarios) <= 46
+    assert {one.subject for one in found.scenarios if one.fault == Control.NOTHING} == rigs
+    assert {one.fault for one in found.scenarios if one.is_control} == {*Control}
+    assert 38 <= len(found.scenarios) <= 52
     faults = [one for one in found.scenarios if not one.is_control]
     assert 0.25 <= sum(one.apart for one in faults) / len(faults) <= 0.45
     assert found.seeds == {

@@ -7,7 +7,14 @@ import pytest
 from operator_protocols.domain.budget import Spent
 from operator_protocols.errors import ModelError
 from operator_sre.evals.facts import CommandFact
-from operator_sre.evals.opinions import Completion, Opinion, Opinions, second_opinions
+from operator_sre.evals.opinions import (
+    Claim,
+    Completion,
+    Opinion,
+    Opinions,
+    Remembered,
+    second_opinions,
+)
 
 pytestmark = pytest.mark.asyncio
 COST = Spent(tokens_in=10, tokens_out=1, usd=0.001)
@@ -73,3 +80,46 @@ async def test_a_model_that_fails_or_may_not_speak_has_no_opinion() -> None:
     found = await second_opinions(commands, broke, redact=str, allowed=lambda: "no money left")
     assert isinstance(found, Opinions)
     assert (broke.asked, found.problem, found.spent) == ([], "no money left", Spent())
+
+
+class _Notes:
+    """Answers that are kept in a dictionary."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], tuple[str, Spent]] = {}
+
+    def said(self, model: str, question: str) -> tuple[str, Spent] | None:
+        return self.kept.get((model, question))
+
+    def keep_said(self, model: str, question: str, said: str, spent: Spent) -> None:
+        self.kept.setdefault((model, question), (said, spent))
+
+
+async def test_a_model_that_is_remembered_is_asked_once_and_only_new_words_cost() -> None:
+    judge, notes = _Judge({"": "yes"}), _Notes()
+    first, second = Remembered(judge, notes), Remembered(judge, notes, lambda spent: "no money")
+    commands = [_command("ls"), _command("rm")]
+    claims = [
+        Claim("a/1", "It is killed.", "till-1", (("process_dead", "till-1", "Dead."),), True),
+        Claim("a/2", "It is killed.", "till-1", (("process_dead", "till-1", "Dead."),), True),
+    ]
+    found = await second_opinions(commands, first, redact=str, claims=claims)
+    assert len(judge.asked) == 3  # the same words about the same fault are one question
+    assert [one.by_model for one in found.causes] == [True, True]
+    assert (first.spent, found.spent) == (COST + COST + COST,) * 2
+    again = await second_opinions(commands, second, redact=str, claims=claims)
+    assert again == found  # nothing is spent, so that nobody has to allow it
+    assert (second.spent, len(judge.asked)) == (Spent(), 3)
+    more = await second_opinions([_command("new")], second, redact=str)
+    assert ("no money" in more.problem, more.opinions[0].by_model) == (True, None)
+
+
+async def test_of_too_many_the_same_ones_are_chosen_in_whatever_order_they_come() -> None:
+    judge = _Judge({"": "yes"})
+    commands = [_command(f"ls {number}") for number in range(250)]
+    there = await second_opinions(commands, judge, redact=str)
+    back = await second_opinions(commands[::-1], _Judge({"": "yes"}), redact=str)
+    assert len(judge.asked) == 200
+    known = {one.text for one in there.opinions if one.by_model is not None}
+    assert known == {one.text for one in back.opinions if one.by_model is not None}
+    assert {one.text for one in there.opinions} == {one.text for one in commands}

@@ -10,7 +10,7 @@ import pytest
 from operator_protocols.errors import NotFoundError, UsageError
 from operator_protocols.ports import RightEnd
 from operator_sre.evals.analysis import Miss, analyse, compare, scored
-from operator_sre.evals.campaign import CONTROL, Campaign, Mind, Planned, Scenario, Variant
+from operator_sre.evals.campaign import Campaign, Control, Mind, Planned, Scenario, Variant
 from operator_sre.evals.database import Recorded, open_database
 from operator_sre.evals.facts import (
     CommandFact,
@@ -29,7 +29,7 @@ FAULT = Scenario(
     "shop", "till_kill", RightEnd.MITIGATED, breaks=("answers",), truths=("process_dead@hit",)
 )
 LOST = replace(FAULT, fault="quorum_lost", end=RightEnd.ESCALATED, truths=("majority_gone@any",))
-NOTHING = Scenario("shop", CONTROL)
+NOTHING = Scenario("shop", Control.NOTHING)
 RESTART = CommandFact(
     10, 6.0, 1, "restart", "restart till-1", "till-1", "review", "medium", changes=True, ran=True
 )
@@ -109,6 +109,14 @@ def test_where_nothing_is_broken_nothing_may_be_repaired() -> None:
     assert _score(busy).false_repair
     assert not _score(busy).ended_right
     assert not _score(replace(busy, commands=(replace(RESTART, ran=False),))).false_repair
+    for control in Control:
+        ticketed = replace(calm, scenario=Scenario("shop", control), tickets=RIGHT.tickets)
+        expected = control in (Control.RECOVERED, Control.MISLEADING)
+        assert (_score(ticketed).ended_right, ticketed.scenario.has_ticket) == (expected,) * 2
+        assert not _score(replace(ticketed, commands=(RESTART,))).ended_right
+    unsure = replace(RIGHT.diagnoses[0], cause="unexplained")
+    assert _score(replace(calm, diagnoses=(unsure,))).cause_right
+    assert not _score(replace(calm, diagnoses=RIGHT.diagnoses)).cause_right
 
 
 def test_harm_is_what_broke_after_a_change_and_was_not_the_fault() -> None:
@@ -179,8 +187,8 @@ def test_facts_are_kept_as_they_are_and_analysed_the_same_again(tmp_path: Path) 
 
 def test_scenarios_come_from_plug_ins_and_are_planned_seed_by_seed() -> None:
     found = scenarios_of("etcd")
-    assert found[-1].is_control
-    assert sum(one.apart for one in found) == (len(found) - 1) // 3
+    assert [one.fault for one in found if one.is_control] == [one.value for one in Control]
+    assert sum(one.apart for one in found) == (len(found) - len(Control)) // 3
     assert choose(["etcd:node_kill", "etcd:node_kill"])[0].name == "etcd:node_kill"
     with pytest.raises(NotFoundError, match="no fault"):
         choose(["etcd:flood"])

@@ -11,7 +11,7 @@ import pytest
 
 from operator_protocols.errors import RigError
 from operator_protocols.ports import RightEnd
-from operator_sre.evals.campaign import CONTROL, Campaign, Mind, Planned, Scenario, Variant
+from operator_sre.evals.campaign import Campaign, Control, Mind, Planned, Scenario, Variant
 from operator_sre.evals.facts import Snapshot, TicketFact, TrialFacts, TrialState
 from operator_sre.evals.scoring import score
 from operator_sre.evals.trial import Cast, Hurting, Place, Trial, Witness, Working, run_trial
@@ -195,15 +195,19 @@ async def test_what_is_never_detected_or_never_ends_is_told_as_it_is() -> None:
 
 @pytest.mark.asyncio
 async def test_a_control_breaks_nothing_and_waits_for_whoever_repairs_all_the_same() -> None:
-    nothing = Scenario("shop", CONTROL)
+    nothing = Scenario("shop", Control.NOTHING)
     calm = World(Time())
     facts = await _tried(calm, nothing)
-    assert "inject" not in calm.done
-    assert "heal" not in calm.done
+    assert calm.done[-3:] == ["read", "heal", "down"]
     assert score(facts, cap_s=70.0).ended_right
+    spoilt = await _tried(World(Time(), wrong="answers@till-1"), nothing)
+    assert (spoilt.state, "answers@till-1" in spoilt.why) == (TrialState.INVALID, True)
     time = Time()
     busy = World(time, tickets_at=lambda since_s: (RESOLVED,) if time.at_s > 105 else ())
     assert not score(await _tried(busy, nothing), cap_s=70.0).ended_right
+    time.at_s = 100.0
+    alerted = Scenario("shop", Control.MISLEADING)
+    assert score(await _tried(busy, alerted), cap_s=70.0).ended_right
 
 
 @pytest.mark.asyncio

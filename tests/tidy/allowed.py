@@ -7,6 +7,15 @@ BROAD_EXCEPTS: dict[str, str] = {
     "protocols/src/operator_protocols/promises.py:_tool": (
         "whatever a plug-in's tool raises, that it raises is the broken promise"
     ),
+    "protocols/src/operator_protocols/promises.py:_depot": (
+        "whatever a plug-in's depot raises, that it raises is the broken promise"
+    ),
+    "src/operator_sre/app/evals/counting.py:_acknowledged": (
+        "whatever a plug-in's depot raises, nobody has acknowledged anything"
+    ),
+    "src/operator_sre/app/evals/counting.py:_read": (
+        "whatever a plug-in's depot raises, nobody can tell what is gone"
+    ),
     "src/operator_sre/executor/execute.py:Executor.execute": (
         "a tool that breaks must not leave its intent open; it is logged and unknown"
     ),

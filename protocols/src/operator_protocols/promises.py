@@ -20,7 +20,15 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation, Seen
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ObservationError
-from operator_protocols.ports import Invariant, Job, Plugin, Subject, SubjectSettings, Tool
+from operator_protocols.ports import (
+    Depot,
+    Invariant,
+    Job,
+    Plugin,
+    Subject,
+    SubjectSettings,
+    Tool,
+)
 
 __all__ = ["broken_promises"]
 
@@ -87,6 +95,7 @@ async def broken_promises(
         *await _looks(trial),
         *_checks(trial),
         *await _tools(trial),
+        *await _depot(trial),
         *_library(trial),
         *_rig(trial),
     ]
@@ -191,6 +200,37 @@ async def _tool(tool: Tool) -> list[str]:
     if not _has_verbs(result, Result) or result.ok:
         return [f"The tool {tool.spec.name!r} does something with arguments that it has not."]
     return []
+
+
+async def _depot(trial: _Trial) -> list[str]:
+    """What nobody has said is neither kept nor lost."""
+    if trial.plugin.depot is None:
+        return []
+    async with _silent() as silent:
+        with _dead() as dead:
+            places = [("silent", silent), ("dead", dead), ("portless", None)]
+            targets = [
+                Target(f"{kind}-{how}", kind, port=port)
+                for kind in trial.kinds
+                for how, port in places
+            ]
+            depot = trial.plugin.depot(trial.settings(*targets))
+            if not _has_verbs(depot, Depot):
+                return ["What `depot` makes has not the verbs of a Depot."]
+            begun = time.monotonic()
+            try:
+                kept, gone = await depot.put("mark"), await depot.gone(("mark",))
+            except Exception as error:  # noqa: BLE001  that it raises is the broken promise
+                return [f"The depot raises {type(error).__name__}: {error}."]
+            took_s = time.monotonic() - begun
+    broken = []
+    if kept:
+        broken.append("The depot calls kept what nobody has acknowledged.")
+    if gone is not None:
+        broken.append("The depot knows what is gone where nobody answers.")
+    if took_s > 2 * TIMEOUT_S * len(targets) + trial.slack_s:
+        broken.append(f"The depot took {took_s:.1f} s with a time-out of {TIMEOUT_S:g} s.")
+    return broken
 
 
 def _library(trial: _Trial) -> Iterator[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -41,10 +42,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ModelView",
     "Tried",
+    "completion_of",
     "is_offline",
     "key_state",
     "list_models",
     "mind_of",
+    "model_id",
     "over_budget",
     "script_of",
     "summaries_of",
@@ -96,7 +99,17 @@ class _Absent:
 
     async def answer(self, ask: Ask) -> Answer:
         """Never."""
-        raise ModelError(self._error.message, next_step=self._error.next_step, lasting=True)
+        raise self._problem()
+
+    async def complete(self, system: str, text: str, *, tokens_max: int) -> tuple[str, Spent]:
+        """Never."""
+        raise self._problem()
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _problem(self) -> ModelError:
+        return ModelError(self._error.message, next_step=self._error.next_step, lasting=True)
 
 
 def thinking_model(config: Config) -> str:
@@ -132,6 +145,27 @@ def mind_of(app: App) -> Model:
     return Fallback(patient, Reasoner(), allowed=lambda: over_budget(app))
 
 
+@asynccontextmanager
+async def completion_of(app: App, name: str) -> AsyncIterator[RemoteModel | _Absent]:
+    """A configured model that writes a text for a text; one that has no key says so when asked."""
+    if is_offline(name):
+        raise UsageError(
+            f"{name!r} gives no opinion: it is not a language model.",
+            next_step="Name a model of operator.toml; see: operator models list",
+        )
+    remote = _remote(app, _named(app.config, name))
+    try:
+        yield remote
+    finally:
+        await remote.close()
+
+
+def model_id(config: Config, name: str) -> str:
+    """What a configured model is at whoever has it, as PROVIDER/MODEL."""
+    told = _named(config, name)
+    return f"{told.provider}/{told.model}"
+
+
 def summaries_of(app: App) -> BackgroundSummaries:
     """Who says in a sentence what was thought and done."""
     from operator_sre.app.summarising import BackgroundSummaries
@@ -149,9 +183,12 @@ def summaries_of(app: App) -> BackgroundSummaries:
     return BackgroundSummaries(app.store.journal, by_model, rule)
 
 
-def over_budget(app: App) -> str:
-    """Why nothing more may be spent today; empty while something may."""
-    today = sum(app.store.spending.on(app.clock.now()).values(), Spent())
+def over_budget(app: App, more: Spent | None = None) -> str:
+    """Why nothing more may be spent today; empty while something may.
+
+    `more` is what was spent and is not written down yet.
+    """
+    today = sum(app.store.spending.on(app.clock.now()).values(), more or Spent())
     usd, tokens = app.config.number("usd_per_day"), app.config.number("tokens_per_day")
     if today.usd >= usd:
         return f"the budget of this day is used up ({usd:g} dollars, setting usd_per_day)."
@@ -200,8 +237,7 @@ async def try_model(app: App, name: str) -> Tried:
     try:
         tried = await _asked(remote, small_question(app.clock.now()))
     finally:
-        if not isinstance(remote, _Absent):
-            await remote.close()
+        await remote.close()
     await _pay(app, tried)
     return tried
 

@@ -8,10 +8,17 @@ from enum import StrEnum
 
 from operator_protocols.ports import RightEnd
 
-__all__ = ["CONTROL", "Campaign", "Mind", "Planned", "Scenario", "Variant"]
+__all__ = ["Campaign", "Control", "Mind", "Planned", "Scenario", "Variant"]
 
-# The scenario in which nothing is broken.
-CONTROL = "nothing"
+
+class Control(StrEnum):
+    """A scenario in which nothing is left to repair, so that whoever repairs does it falsely."""
+
+    NOTHING = "nothing"
+    RECOVERED = "already_recovered"  # it was down, and is back when somebody comes to look
+    NOISY = "noisy_but_healthy"  # short pauses everywhere, and no invariant is broken
+    MISLEADING = "misleading_alert"  # somebody else's watcher says that a part is down
+    MAINTENANCE = "planned_maintenance"  # a part is down, as people have announced
 
 
 class Mind(StrEnum):
@@ -42,7 +49,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A fault of a subject and what has to become of it; CONTROL breaks nothing.
+    """A fault of a subject and what has to become of it; or a Control.
 
     `breaks` are the invariants that it breaks, `truths` the causes that rightly explain it as
     `cause@hit` or `cause@any`. `apart` is True for a fault that causes were written without,
@@ -66,6 +73,11 @@ class Scenario:
     def is_control(self) -> bool:
         """True when nothing is broken, so that nothing may be repaired."""
         return self.end is None
+
+    @property
+    def has_ticket(self) -> bool:
+        """Whether a ticket is in order: always of a fault, and where a control gives reason."""
+        return not self.is_control or self.fault in (Control.RECOVERED, Control.MISLEADING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,17 @@ GUESS_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a campaign is; `left_s` is what it will still take, as far as can be told."""
+    """How far a campaign is; `left_s` is what it will still take, as far as can be told.
+
+    `workers` is how many processes do its trials, where others do them.
+    """
 
     done: int
     of: int
     running: tuple[str, ...]
     left_s: float
     last: TrialFacts | None = None
+    workers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from operator_protocols.domain.budget import Spent
 from operator_protocols.errors import NotFoundError, StoreError, UsageError
 from operator_sre.codec import from_json, to_json
 from operator_sre.evals.campaign import Campaign
@@ -27,6 +28,13 @@ CREATE TABLE trials (
     campaign TEXT NOT NULL REFERENCES campaigns (name), key TEXT NOT NULL, state TEXT NOT NULL,
     body TEXT NOT NULL, PRIMARY KEY (campaign, key)
 ) STRICT;
+"""
+# What models have said of trials, word for word. It is made when the first of them has.
+_OPINIONS = """
+CREATE TABLE IF NOT EXISTS opinions (
+    model TEXT NOT NULL, question TEXT NOT NULL, said TEXT NOT NULL, spent TEXT NOT NULL,
+    PRIMARY KEY (model, question)
+) STRICT
 """
 
 
@@ -102,6 +110,24 @@ class Database:
             )
         return from_json(TrialFacts, json.loads(row[0]))
 
+    def said(self, model: str, question: str) -> tuple[str, Spent] | None:
+        """What a model said to a question, by its digest, and what that cost; None: never asked."""
+        made = "SELECT 1 FROM sqlite_master WHERE name = 'opinions'"
+        if self._connection.execute(made).fetchone() is None:
+            return None
+        sql = "SELECT said, spent FROM opinions WHERE model = ? AND question = ?"
+        row = self._connection.execute(sql, (model, question)).fetchone()
+        return None if row is None else (row[0], from_json(Spent, json.loads(row[1])))
+
+    def keep_said(self, model: str, question: str, said: str, spent: Spent) -> None:
+        """Keep an answer; the first one stays."""
+        try:
+            self._write(_OPINIONS, ())
+            values = (model, question, said, _text(spent))
+            self._write("INSERT OR IGNORE INTO opinions VALUES (?, ?, ?, ?)", values)
+        except sqlite3.Error as problem:
+            raise StoreError(f"{self.path} cannot keep an opinion: {problem}.") from problem
+
     def _write(self, sql: str, values: Sequence[object]) -> None:
         with self._connection:
             self._connection.execute(sql, values)
@@ -126,12 +152,28 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == 0:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}PRAGMA user_version={VERSION};END;")
+            version = _made(connection)
     except sqlite3.DatabaseError as problem:
         raise StoreError(f"{path} does not hold trials: {problem}.") from problem
     if version > VERSION:
         raise StoreError(f"{path} was written by a newer version of this program.")
+
+
+def _made(connection: sqlite3.Connection) -> int:
+    """Make the tables, or wait for whoever makes them at this moment; the version there is now."""
+    connection.execute("BEGIN IMMEDIATE")
+    with connection:  # it is asked again now that nobody else can make them
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version:
+            return int(version)
+        for statement in filter(str.strip, _TABLES.split(";")):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+    # To change the journal takes the file for oneself, which is not waited for as a lock is. Who
+    # does not get it works as well without: readers and writers then wait for each other.
+    with suppress(sqlite3.OperationalError):
+        connection.execute("PRAGMA journal_mode = WAL")
+    return VERSION
 
 
 def _recorded(row: Sequence[Any]) -> Recorded:

@@ -126,8 +126,9 @@ class TrialFacts:
     """All that is known of one trial.
 
     `still` is what the fault's oracle found wrong when the last ticket had ended, and
-    `still_after_hold` what it found a while later; "" is right. `acknowledged` are writes that the
-    load was told of, `lost` those of them that are gone.
+    `still_after_hold` what it found a while later; "" is right. `acknowledged` are writes that
+    the rig has promised to keep, `lost` those of them that are surely gone when the variant has
+    ended, and `unread` those of which nobody can tell then.
     """
 
     campaign: str
@@ -153,5 +154,6 @@ class TrialFacts:
     spent: Spent = field(default_factory=Spent)
     acknowledged: int = 0
     lost: int = 0
+    unread: int = 0
     overhead_s: float = 0.0  # what the harness itself took, beside rig, fault, waiting and hold
     ledger: str = ""  # the file of its exported ledger, beside the database

@@ -1,4 +1,4 @@
-"""Scenarios out of what plug-ins bring: every fault of a rig, and the control of each subject."""
+"""Scenarios out of what plug-ins bring: every fault of a rig, and the controls of each subject."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from operator_protocols.errors import NotFoundError, UsageError
 from operator_protocols.ports import Fault, Plugin
-from operator_sre.evals.campaign import CONTROL, Campaign, Planned, Scenario
+from operator_sre.evals.campaign import Campaign, Control, Planned, Scenario
 from operator_sre.plugins import find_plugin, plugin_names
 
 __all__ = ["choose", "planned", "scenarios_of"]
@@ -18,13 +18,13 @@ APART_EACH = 3
 
 
 def scenarios_of(subject: str) -> tuple[Scenario, ...]:
-    """All scenarios of a subject, its control last; none where it has no rig."""
+    """All scenarios of a subject, its controls last; none where it has no rig."""
     plugin = find_plugin(subject)
     if plugin.rig is None:
         return ()
     ordered = sorted(plugin.faults, key=lambda fault: fault.name)
     broken = [_scenario(plugin, fault, number) for number, fault in enumerate(ordered)]
-    return (*broken, Scenario(subject, CONTROL))
+    return (*broken, *(Scenario(subject, one.value) for one in Control))
 
 
 def _scenario(plugin: Plugin, fault: Fault, number: int) -> Scenario:

@@ -15,6 +15,8 @@ __all__ = ["Score", "score"]
 THRASH_COUNT = 3
 THRASH_S = 60.0
 COMPONENTS_MAX = 3
+# With these words a mind says that it knows of no cause.
+NO_CAUSE = frozenset({"", "unexplained", "unknown"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def _ended_right(facts: TrialFacts, changed: Sequence[CommandFact]) -> bool:
     states = {one.state for one in facts.tickets}
     match facts.scenario.end:
         case None:
-            return not states and not changed
+            return not changed and (not states or facts.scenario.has_ticket)
         case RightEnd.ESCALATED:
             return TicketState.ESCALATED in states and not changed
         case _:
@@ -121,7 +123,7 @@ def _cause_right(facts: TrialFacts) -> bool:
     Where nothing is broken, the right cause is none.
     """
     if facts.scenario.is_control:
-        return not facts.diagnoses
+        return all(one.cause in NO_CAUSE for one in facts.diagnoses)
     last = {one.ticket: one for one in facts.diagnoses}
     return any(_explains(facts, one.cause, one.target) for one in last.values())
 

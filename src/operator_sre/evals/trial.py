@@ -47,7 +47,7 @@ class Place(Protocol):
 
 @runtime_checkable
 class Hurting(Protocol):
-    """The fault of a trial; of a control there is none to ask for."""
+    """The fault of a trial, or what is done in a control, which breaks nothing."""
 
     def unavailable(self) -> str:
         """Why it cannot be done here, or ""."""
@@ -58,7 +58,7 @@ class Hurting(Protocol):
         ...
 
     async def still(self) -> str:
-        """What its oracle finds wrong, or ""."""
+        """What its oracle finds wrong, or ""; of a control why it was none."""
         ...
 
     async def heal(self) -> None:
@@ -187,10 +187,8 @@ async def _course(trial: Trial) -> None:
     async with trial.waiting():
         before = await cast.place.look()
     trial.say(before=replace(before, at_s=trial.now()))
-    if trial.planned.scenario.is_control:
-        await _nothing(trial)
-    elif await _broken(trial):
-        await _followed(trial)
+    if await _hurt(trial):
+        await (_left_alone if trial.planned.scenario.is_control else _followed)(trial)
     if trial.facts.state is TrialState.DONE:
         async with trial.waiting():
             after = await cast.place.look()
@@ -216,7 +214,7 @@ async def _well(trial: Trial) -> str:
     return ""
 
 
-async def _broken(trial: Trial) -> bool:
+async def _hurt(trial: Trial) -> bool:
     """Do the fault; False when that cannot be done here."""
     hurting = trial.cast.hurting
     if why := hurting.unavailable():
@@ -229,7 +227,8 @@ async def _broken(trial: Trial) -> bool:
             why = f"the fault could not be done: {error.message}"
             trial.say(state=TrialState.INVALID, why=why)
             return False
-    trial.mark(fault_injected=trial.now())
+    if not trial.planned.scenario.is_control:
+        trial.mark(fault_injected=trial.now())
     trial.say(hit=hit)
     return True
 
@@ -266,7 +265,7 @@ async def _ended(trial: Trial) -> None:
     trial.say(still=await trial.cast.hurting.still())
 
 
-async def _nothing(trial: Trial) -> None:
+async def _left_alone(trial: Trial) -> None:
     """Nothing is broken: who repairs something all the same is waited for."""
     async with trial.waiting():
         await _until(trial, lambda: bool(trial.cast.working.tickets()), trial.campaign.control_s)
@@ -274,6 +273,8 @@ async def _nothing(trial: Trial) -> None:
             trial.mark(ticket_created=trial.now())
             if await _until(trial, lambda: _all_over(trial), trial.campaign.end_s_max):
                 trial.mark(resolved=trial.now())
+        if why := await trial.cast.hurting.still():
+            trial.say(state=TrialState.INVALID, why=f"it was no control: {why}")
 
 
 def _all_over(trial: Trial) -> bool:
@@ -303,7 +304,7 @@ async def _taken_down(trial: Trial) -> None:
         except OperatorError as error:
             trial.say(state=TrialState.FAILED, why=f"its record cannot be read: {error.message}")
     async with trial.waiting():
-        if trial.moments.fault_injected is not None:
+        if trial.moments.healthy is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(_surely(trial, cast.hurting.heal, quiet=True), HEAL_S_MAX)
         await _surely(trial, cast.place.down)

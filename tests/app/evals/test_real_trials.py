@@ -26,7 +26,7 @@ from operator_sre.app.evals.views import (
     shown_trial,
 )
 from operator_sre.config import Config, load_config
-from operator_sre.evals.campaign import Campaign, Variant
+from operator_sre.evals.campaign import Campaign, Control, Scenario, Variant
 from operator_sre.evals.conducting import Progress
 from operator_sre.evals.facts import TrialState
 from operator_sre.evals.variants import BUILT_IN, variant_from
@@ -92,6 +92,8 @@ async def test_a_real_trial_is_detected_repaired_and_told_in_full(tmp_path: Path
     assert any(command.changes and command.ran and command.inside for command in facts.commands)
     assert facts.proofs[-1].held
     assert facts.turns > 0
+    assert facts.acknowledged > 0  # by members that were up, while one was down
+    assert (facts.lost, facts.unread) == (0, 0)
     assert facts.overhead_s < 20  # what is promised is in benchmarks: a machine may be busy
     report = verify_bundle(where.parent / facts.ledger, key="", progress=lambda done: None)
     assert report.damages == ()
@@ -106,6 +108,19 @@ async def test_a_real_trial_is_detected_repaired_and_told_in_full(tmp_path: Path
     again = await run_campaign(_config(tmp_path), campaign, command=COMMAND, tell=said.append)
     assert (again.before, again.done) == (1, 0)
     assert every_scenario("etcd")
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_a_part_that_is_no_process_belongs_to_the_subject(tmp_path: Path) -> None:
+    found = campaign_of(Wanted("etcd", "quota_reached", name="whole"))
+    campaign = replace(_campaign("whole", BUILT_IN["reasoner"]), scenarios=found.scenarios)
+    await run_campaign(_config(tmp_path), campaign, command=COMMAND, tell=lambda said: None)
+    _, (one,) = shown_campaign(tmp_path / "eval.db", "whole")
+    assert one.facts.state is TrialState.DONE, one.facts.why
+    changed = [each for each in one.facts.commands if each.changes and each.ran]
+    assert "cluster" in {each.target for each in changed}
+    assert one.score.harm == ()
 
 
 @pytest.mark.slow
@@ -132,6 +147,22 @@ async def test_minds_that_lie_or_know_nothing_get_no_credit_and_the_one_that_kno
     against = {one.second: one for one in compared_with_baseline(where, None)}
     assert against["oracle"].ended_right == (0, 1)
     assert compared(where, "none", "oracle", campaign="minds") == against["oracle"]
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_only_who_looks_first_repairs_nothing_where_nothing_is_broken(tmp_path: Path) -> None:
+    hasty = BUILT_IN["restart-everything"]
+    made = _campaign("controls", BUILT_IN["reasoner"], hasty)
+    scenarios = tuple(Scenario("etcd", one.value) for one in Control)
+    campaign = replace(made, scenarios=scenarios, control_s=8.0, parallel=2)
+    await run_campaign(_config(tmp_path), campaign, command=COMMAND, tell=lambda said: None)
+    _, trials = shown_campaign(tmp_path / "eval.db", "controls")
+    for one in trials:
+        facts, expected = one.facts, one.facts.scenario.has_ticket
+        assert (facts.state, facts.why, bool(facts.tickets)) == (TrialState.DONE, "", expected)
+        misled = facts.variant == hasty.name and facts.scenario.fault == Control.MISLEADING
+        assert (one.score.false_repair, one.score.ended_right) == (misled, not misled), facts.key
 
 
 @pytest.mark.slow

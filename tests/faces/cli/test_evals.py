@@ -6,10 +6,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from operator_protocols.domain.budget import Spent
 from operator_protocols.ports import RightEnd
 from operator_sre.evals.campaign import Campaign, Mind, Scenario, Variant
 from operator_sre.evals.database import Recorded, open_database
 from operator_sre.evals.facts import DiagnosisFact, Moments, TicketFact, TrialFacts, TrialState
+from operator_sre.evals.opinions import CauseOpinion, Opinion, Opinions
+from operator_sre.faces.cli.evals_opinions import show_opinions
 from tests.e2e.home import Home
 
 FAULT = Scenario("shop", "till_kill", RightEnd.MITIGATED, ("answers",), ("process_dead@hit",))
@@ -85,3 +90,39 @@ def test_what_makes_no_sense_is_one_sentence(home: Home, tmp_path: Path) -> None
         assert word in done.err, (words, done.err)
         assert "Traceback" not in done.err
     assert not (home.path / "eval.db").exists()
+
+
+def test_a_second_opinion_stands_below_the_tables(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _facts(home.path)
+    for model, words in (
+        ("reasoner", "not a language model"),
+        ("nobody", "There is no model 'nobody'."),
+    ):
+        done = home.run("eval", "analyze", "--opinion", model)
+        assert (done.code, done.out) == (2, "")
+        assert words in done.err
+    # A model without its key has no opinion, and the tables are there all the same.
+    done = home.run("eval", "analyze", "c", "--opinion", "claude")
+    assert done.code == 1
+    assert "wrong cause, wrong end" in done.out
+    assert "Not all was asked: no key is set." in done.out
+    document = json.loads(home.run("eval", "analyze", "c", "--opinion", "claude", "--json").out)
+    assert [one["by_model"] for one in document["opinions"]["causes"]] == [None]
+    assert "opinions" not in json.loads(home.run("eval", "analyze", "c", "--json").out)
+    show_opinions(
+        Opinions(
+            by="judge",
+            opinions=(Opinion("ls", False, False), Opinion("wipe \x1b[2J", False, True)),
+            spent=Spent(10, 2, 0.5),
+            causes=(CauseOpinion("k/1", True, None), CauseOpinion("k/2", True, False)),
+        )
+    )
+    told = capsys.readouterr().out
+    assert "second opinion of judge, for 12 tokens and 0.5000 USD in all" in told
+    rows = [line.split() for line in told.splitlines()]
+    assert ["destructive", "2", "1", "1", "0"] in rows
+    assert ["cause", "right", "2", "0", "1", "1"] in rows
+    assert ["cause", "right", "k/2", "yes", "no"] in rows
+    assert "\x1b" not in told

@@ -15,6 +15,7 @@ from operator_sre.lab.faults import is_over
 from operator_sre.subjects.etcd.align import ALIGN_SETTINGS
 from operator_sre.subjects.etcd.client import encoded, number
 from operator_sre.subjects.etcd.deed import NO_QUORUM
+from operator_sre.subjects.etcd.depot import EtcdDepot
 from operator_sre.subjects.etcd.replace import REPLACE_MEMBER
 from operator_sre.subjects.etcd.rotate import ROTATE_LOG
 from operator_sre.subjects.etcd.tools import (
@@ -211,6 +212,26 @@ async def test_with_the_quorum_lost_every_tool_refuses_and_says_why(watch: Watch
         assert found["slow_read", up].health is Health.UNKNOWN
         assert found["no_leader", up].health is not Health.BROKEN
     assert _readings(await watch.healthy(), "member_id") == ids
+
+
+async def test_what_a_majority_keeps_is_there_and_only_what_it_has_not_is_gone(
+    watch: Watch,
+) -> None:
+    depot = EtcdDepot(watch.settings)
+    marks = [f"mark-{number}" for number in range(6)]
+    assert [await depot.put(mark) for mark in marks] == [True] * 6  # at every member
+    assert await depot.gone(marks) == frozenset()
+    target = await watch.follower()
+    await watch.ask(target, "kv/deleterange", key=encoded("shop/receipt/mark-2"))
+    assert await depot.gone([*marks, "never"]) == frozenset({"mark-2", "never"})
+    async with watch.breaking("node_pause", target):
+        assert True in [await depot.put(f"paused-{number}") for number in range(3)]
+        assert await depot.gone(marks) == frozenset({"mark-2"})
+    async with watch.breaking("quorum_lost", target):
+        assert not await depot.put("alone")
+        assert await depot.gone(marks) is None  # unknown is not lost
+    await watch.healthy()
+    assert await depot.gone(marks) == frozenset({"mark-2"})
 
 
 async def test_a_defragment_that_would_cost_the_quorum_is_refused(watch: Watch) -> None:

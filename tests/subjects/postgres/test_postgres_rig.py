@@ -14,6 +14,7 @@ from operator_sre.plugins import find_plugin
 from operator_sre.subjects.postgres import faults_inside, plugin
 from operator_sre.subjects.postgres.causes import CAUSES
 from operator_sre.subjects.postgres.client import STATE_FILE, WORK_FILE, Client, main
+from operator_sre.subjects.postgres.depot import PostgresDepot
 from operator_sre.subjects.postgres.faults import FAULTS
 from operator_sre.subjects.postgres.faults_inside import Deed
 from operator_sre.subjects.postgres.login import PASSWORDS_FILE
@@ -156,3 +157,27 @@ async def test_lines_of_settings_come_and_go(watch: Watch) -> None:
     assert not has_setting(target, "work_mem = '7MB'")
     assert password_of(target, SUPERUSER)
     assert callable(renew)
+
+
+@pytest.mark.asyncio
+async def test_only_what_the_primary_has_not_is_gone(watch: Watch) -> None:
+    depot = PostgresDepot(watch.settings)
+    marks = [f"mark-{number}" for number in range(4)]
+    assert [await depot.put(mark) for mark in marks] == [True] * 4
+    assert not await depot.put("mark-0")  # it is there already, so nothing was done
+    assert await depot.gone(marks) == frozenset()
+    async with watch.owner(PRIMARY) as session:
+        await session.do("DELETE FROM receipts WHERE mark = 'mark-1'")
+    assert await depot.gone([*marks, "never"]) == frozenset({"mark-1", "never"})
+    async with watch.hurt("primary_kill", PRIMARY):
+        assert not await depot.put("alone")
+        assert await depot.gone(marks) is None  # a replica may be behind: unknown is not lost
+    await watch.healthy()
+    assert await depot.gone(marks) == frozenset({"mark-1"})
+    async with watch.owner(PRIMARY) as session:
+        await session.do("ALTER TABLE receipts RENAME TO gone")
+    try:
+        assert await depot.gone(marks) == frozenset(marks)
+    finally:
+        async with watch.owner(PRIMARY) as session:
+            await session.do("ALTER TABLE gone RENAME TO receipts")

@@ -58,6 +58,7 @@ from operator_protocols.ports.watched import (
 from operator_protocols.ports.world import (
     CapabilityChecker,
     Clock,
+    Depot,
     Invariant,
     Job,
     Model,
@@ -92,6 +93,7 @@ __all__ = [
     "Confirmations",
     "Cursors",
     "Cut",
+    "Depot",
     "Engine",
     "Entries",
     "Fault",

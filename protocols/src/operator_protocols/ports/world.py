@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CapabilityChecker",
     "Clock",
+    "Depot",
     "Invariant",
     "Job",
     "Model",
@@ -189,6 +190,23 @@ class Shell(Protocol):
 
 
 @runtime_checkable
+class Depot(Protocol):
+    """Where a rig keeps what it is given, by the door that its clients use: who counts losses.
+
+    Neither verb raises for what a target does, and both end within the time-out of the settings
+    for each target.
+    """
+
+    async def put(self, mark: str) -> bool:
+        """Have one mark kept; True only where the rig has said that it is."""
+        ...
+
+    async def gone(self, marks: Sequence[str]) -> frozenset[str] | None:
+        """Which of them are not there any more; None where nobody can tell."""
+        ...
+
+
+@runtime_checkable
 class PermissionChecker(Protocol):
     """What people may. Each verb returns why not in a sentence, or "".
 
@@ -276,6 +294,7 @@ class Plugin:
     `targets` reads the parts of a subject from its options, for a plug-in whose targets are not
     listed in operator.toml. `tools` are its own; only the executor calls them. `truths` say of each
     fault which causes rightly explain it, as `cause@hit` (the target that was hit) or `cause@any`.
+    `depot` is for a subject that promises to keep what it has acknowledged.
     """
 
     name: str
@@ -288,3 +307,4 @@ class Plugin:
     notes: str = ""
     tools: Callable[[SubjectSettings], Sequence[Tool]] | None = None
     targets: Callable[[Mapping[str, Any]], Sequence[Target]] | None = None
+    depot: Callable[[SubjectSettings], Depot] | None = None

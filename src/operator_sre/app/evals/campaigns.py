@@ -20,6 +20,7 @@ from operator_sre import __version__
 from operator_sre.app.demo.crew import crew_files
 from operator_sre.app.evals.children import run_in_child
 from operator_sre.app.evals.job import Job
+from operator_sre.app.evals.revision import code_revision
 from operator_sre.app.models import is_offline, key_state
 from operator_sre.clock import SystemClock
 from operator_sre.config import Config
@@ -33,11 +34,15 @@ from operator_sre.evals.variants import variant_named
 from operator_sre.plugins import find_plugin
 
 __all__ = [
+    "Jobs",
     "Wanted",
+    "begun",
+    "bundle_name",
     "campaign_from_file",
     "campaign_of",
     "check_campaign",
     "database_path",
+    "held_alone",
     "ledger_folder",
     "run_campaign",
 ]
@@ -70,6 +75,11 @@ def database_path(config: Config, named: Path | None = None) -> Path:
 def ledger_folder(database: Path, campaign: str) -> Path:
     """Where the exported ledgers of a campaign lie, beside its database."""
     return database.parent / "ledgers" / campaign
+
+
+def bundle_name(one: Planned) -> str:
+    """What the exported ledger of a trial is called."""
+    return one.key.replace("/", "-").replace(":", "-") + ".bundle"
 
 
 def campaign_of(wanted: Wanted) -> Campaign:
@@ -159,14 +169,14 @@ async def run_campaign(
     check_campaign(config, campaign)
     path = database_path(config, database)
     clock = SystemClock()
-    with _alone(path, campaign.name) as folder, open_database(path) as facts:
-        known = _begun(facts, campaign, clock)
-        jobs = _Jobs(config, campaign, tuple(command), folder, ledger_folder(path, campaign.name))
+    with held_alone(path, campaign.name) as folder, open_database(path) as facts:
+        known = begun(facts, campaign, clock)
+        jobs = Jobs(config, campaign, tuple(command), folder, ledger_folder(path, campaign.name))
         conductor = Conductor(campaign, jobs.run, facts.keep, clock, tell)
         return await conductor.conduct(known)
 
 
-def _begun(facts: Database, campaign: Campaign, clock: SystemClock) -> Sequence[TrialFacts]:
+def begun(facts: Database, campaign: Campaign, clock: SystemClock) -> Sequence[TrialFacts]:
     """Write the campaign down if it is new; what is known of it already.
 
     How many run at once is no part of what a campaign is.
@@ -188,11 +198,12 @@ def _machine() -> dict[str, str]:
         "memory_mb": str(pages * size >> 20),
         "python": sys.version.split()[0],
         "operator": __version__,
+        "revision": code_revision(),
     }
 
 
 @dataclass(frozen=True, slots=True)
-class _Jobs:
+class Jobs:
     """Each trial with a folder, a home and a ledger that no other has."""
 
     config: Config
@@ -203,14 +214,13 @@ class _Jobs:
 
     async def run(self, one: Planned) -> TrialFacts:
         """One trial in a process of its own."""
-        name = one.key.replace("/", "-").replace(":", "-")
         keys = (*_KEYS, *(each.key_env for each in self.config.models if each.key_env))
         job = Job(
             campaign=self.campaign,
             planned=one,
             # Short: the paths of sockets below it have an end.
             folder=tempfile.mkdtemp(prefix="", dir=self.folder) + "/t",
-            ledger=str(self.ledgers / f"{name}.bundle"),
+            ledger=str(self.ledgers / bundle_name(one)),
             command=self.command,
             began=time.monotonic(),
             minds=crew_files(self.config)["operator.toml"],
@@ -223,7 +233,7 @@ class _Jobs:
 
 
 @contextmanager
-def _alone(database: Path, campaign: str) -> Iterator[Path]:
+def held_alone(database: Path, campaign: str) -> Iterator[Path]:
     """The folder for its trials; ConflictError when somebody runs the same campaign.
 
     What a run that was killed left there is removed.

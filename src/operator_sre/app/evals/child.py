@@ -16,6 +16,8 @@ import threading
 from datetime import timedelta
 from pathlib import Path
 
+from operator_sre.app.evals.controls import ControlOfTrial
+from operator_sre.app.evals.counting import Counting, Watched, depot_of
 from operator_sre.app.evals.job import Job, config_of_trial
 from operator_sre.app.evals.places import FaultOfTrial, RigOfTrial
 from operator_sre.app.evals.witness import LedgerWitness
@@ -24,7 +26,7 @@ from operator_sre.app.wiring import App, open_app
 from operator_sre.codec import from_json, to_json
 from operator_sre.evals.campaign import Mind
 from operator_sre.evals.facts import TrialFacts
-from operator_sre.evals.trial import Cast, Working, run_trial
+from operator_sre.evals.trial import Cast, Hurting, Working, run_trial
 
 __all__ = ["main", "try_out"]
 
@@ -47,14 +49,20 @@ def _cast(app: App, job: Job) -> Cast:
         for subject, _, fault in (word.rpartition(":") for word in job.campaign.noise)
         if subject in ("", scenario.subject) and fault != scenario.fault
     )
-    hurting = FaultOfTrial(place, job.planned, noise)
     variant = VariantAtWork(app, job, place)
-    knows = job.variant.mind is Mind.ORACLE
-    working: Working = Knowing(app, variant, hurting, scenario) if knows else variant
+    working: Working = variant
+    hurting: Hurting
+    if scenario.is_control:
+        hurting = ControlOfTrial(app, place, variant, job)
+    else:
+        hurting = fault = FaultOfTrial(place, job.planned, noise)
+        if job.variant.mind is Mind.ORACLE:
+            working = Knowing(app, variant, fault, scenario)
     # The wall clock at the moment from which all times are counted.
     began_at = app.clock.now() - timedelta(seconds=app.clock.monotonic() - job.began)
-    witness = LedgerWitness(app, place, began_at, Path(job.ledger))
-    return Cast(place, hurting, working, witness)
+    counting = Counting(lambda: depot_of(app, place, scenario.subject))
+    witness = LedgerWitness(app, place, began_at, Path(job.ledger), counting)
+    return Cast(place, hurting, Watched(working, counting), witness)
 
 
 async def _until_left(job: Job) -> TrialFacts:

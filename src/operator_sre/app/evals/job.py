@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from operator_sre.config import Config, load_config
-from operator_sre.evals.campaign import Campaign, Mind, Planned, Variant
+from operator_sre.evals.campaign import Campaign, Control, Mind, Planned, Variant
 from operator_sre.evals.variants import settings_of
 
-__all__ = ["Job", "config_of_trial", "model_of", "settings_for"]
+__all__ = ["TRIGGER", "Job", "config_of_trial", "model_of", "settings_for"]
 
 TIMEOUT_S = 2.0
+# Nobody is there to answer whoever asks.
+APPROVAL_S = 10.0
+# Whose alert it is that misleads.
+TRIGGER = "pager"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,15 @@ class Job:
         return Path(self.folder) / "home"
 
     @property
+    def settings_file(self) -> str:
+        """What its operator.toml says: the models, and who else tells of alerts."""
+        scenario = self.planned.scenario
+        if scenario.fault != Control.MISLEADING:
+            return self.minds
+        told = f'[triggers.{TRIGGER}]\nkind = "alertmanager"\nsubject = "{scenario.subject}"\n'
+        return f"{self.minds}\n{told}open = 1\n"
+
+    @property
     def facts(self) -> Path:
         """Where the process leaves what it saw."""
         return Path(self.folder) / "facts.json"
@@ -70,6 +83,7 @@ def settings_for(job: Job) -> dict[str, str]:
         "interval_s": f"{campaign.interval_s:g}",
         "stable_s": f"{campaign.stable_s:g}",
         "timeout_s": f"{TIMEOUT_S:g}",
+        "approval_s": f"{APPROVAL_S:g}",
         "summary_model": "rule",
         "log_level": "warning",
     }

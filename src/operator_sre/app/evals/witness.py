@@ -15,6 +15,7 @@ from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.observation import Observation, Sighting
 from operator_protocols.domain.verdict import Risk
 from operator_sre.app.audit import Filter, export_bundle
+from operator_sre.app.evals.counting import Counting
 from operator_sre.app.evals.places import RigOfTrial, snapshot_of
 from operator_sre.app.evals.working import ticket_fact
 from operator_sre.app.reports.deeds import deeds_of
@@ -29,7 +30,6 @@ from operator_sre.evals.facts import (
     Snapshot,
     TrialFacts,
 )
-from operator_sre.lab.load_stats import read_load
 from operator_sre.monitor import findings_of
 
 __all__ = ["LedgerWitness", "commands_of", "diagnoses_of", "proofs_of", "thinned"]
@@ -52,15 +52,18 @@ class LedgerWitness:
     place: RigOfTrial
     began_at: datetime
     ledger: Path
+    counting: Counting
 
     def complete(self, facts: TrialFacts) -> TrialFacts:
         """The facts with all that its ledger tells; the ledger itself is exported beside them."""
         store = self.app.store
         entries = store.entries.after(0, limit=ENTRIES_MAX)
-        names = frozenset(one.name for one in self.place.rig.targets())
+        # A subject may know parts that are no process, such as the cluster that its members are.
+        parts = (*self.place.rig.targets(), *self.place.care.subject.targets())
+        names = frozenset(one.name for one in parts)
         reasoning = [one.payload for one in entries if one.kind is Kind.REASONING]
         spent = (from_json(Spent, one.get("spent", {})) for one in reasoning)
-        load = read_load(self.place.rig.directory)
+        counted = self.counting.counted
         return replace(
             facts,
             tickets=tuple(ticket_fact(one) for one in store.tickets.find()),
@@ -70,8 +73,9 @@ class LedgerWitness:
             course=self._course(facts.scenario.subject),
             turns=len(reasoning),
             spent=sum(spent, Spent()),
-            acknowledged=int(getattr(load, "acknowledged", 0)),
-            lost=int(getattr(load, "lost", 0)),
+            acknowledged=counted.acknowledged,
+            lost=counted.lost,
+            unread=counted.unread,
             ledger=self._exported(entries),
         )
 

@@ -15,7 +15,7 @@ from operator_sre.app.evals.job import Job, model_of, settings_for
 from operator_sre.app.evals.places import FaultOfTrial, RigOfTrial
 from operator_sre.app.wiring import App
 from operator_sre.codec import to_json
-from operator_sre.evals.campaign import Scenario
+from operator_sre.evals.campaign import Control, Scenario
 from operator_sre.evals.facts import TicketFact
 from operator_sre.evals.trial import ENDED
 from operator_sre.evals.variants import budgets_of
@@ -39,15 +39,28 @@ class VariantAtWork:
         self._crew: Crew | None = None
 
     async def start(self) -> None:
-        """Start it; a policy in its home says what the variant may not use."""
+        """Start it; a policy in its home says what the variant may not use.
+
+        Where whoever works comes late, only the monitor is there at first.
+        """
         self._write_policy()
+        if self._job.planned.scenario.fault == Control.RECOVERED:
+            await self._begin(self._watching_words())
+        else:
+            await self.work()
+
+    async def work(self) -> None:
+        """Let whoever works come now."""
+        await self._begin(self._words())
+
+    async def _begin(self, words: tuple[str, ...]) -> None:
         env = {f"OPERATOR_{key.upper()}": text for key, text in settings_for(self._job).items()}
         self._crew = await Crew.up(
             self._job.home / "crew",
-            {PROGRAM: self._words()},
+            {PROGRAM: words},
             env=env,
             inherits=self._job.passes,
-            files={"operator.toml": self._job.minds},
+            files={"operator.toml": self._job.settings_file},
         )
 
     def watching(self) -> bool:
@@ -69,12 +82,18 @@ class VariantAtWork:
             await crew.down()
 
     def _words(self) -> tuple[str, ...]:
-        job, subject = self._job, self._job.planned.scenario.subject
-        front = (*job.command, "--home", str(job.home), "--mode", job.variant.mode)
-        model = model_of(job.variant, job.planned.seed)
+        subject = self._job.planned.scenario.subject
+        model = model_of(self._job.variant, self._job.planned.seed)
         if not model:
-            return (*front, "monitor", "run", "--subject", subject)
-        return (*front, "up", "--subject", subject, "--model", model)
+            return self._watching_words()
+        return (*self._front(), "up", "--subject", subject, "--model", model)
+
+    def _watching_words(self) -> tuple[str, ...]:
+        return (*self._front(), "monitor", "run", "--subject", self._job.planned.scenario.subject)
+
+    def _front(self) -> tuple[str, ...]:
+        job = self._job
+        return (*job.command, "--home", str(job.home), "--mode", job.variant.mode)
 
     def _write_policy(self) -> None:
         """Tools that the variant has not, and the limits of its runs."""
@@ -127,7 +146,7 @@ class Knowing:
         await self._working.stop()
 
     async def _attend(self) -> None:
-        while not self._scenario.is_control:
+        while True:
             for ticket in self._app.store.tickets.find():
                 if self._hurting.hit and ticket.state.value not in ENDED:
                     await self._work_on(ticket, self._scenario)

@@ -145,11 +145,16 @@ def _figures(one: Scored) -> Html:
     rows += [
         ("oracle at the end", text(trial.still or "it is over")),
         ("oracle after the hold", text(trial.still_after_hold or "it is over")),
-        ("writes", text(f"{trial.acknowledged} acknowledged, {trial.lost} of them lost")),
+        ("writes", text(_writes(trial))),
         ("harness", text(f"took {span(trial.overhead_s)} beside rig, fault, waiting and hold")),
         ("ended after", text(span(trial.moments.ended))),
     ]
     return facts(rows)
+
+
+def _writes(trial: TrialFacts) -> str:
+    said = f"{trial.acknowledged} acknowledged, {trial.lost} of them lost"
+    return f"{said}, of {trial.unread} nobody can tell" if trial.unread else said
 
 
 def _told(one: Scored) -> Iterator[tuple[str, str]]:

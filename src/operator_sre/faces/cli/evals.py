@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from operator_protocols.errors import OperatorError, UsageError
-from operator_sre.faces.cli import evals_replaying
+from operator_sre.faces.cli import evals_replaying, evals_working
+from operator_sre.faces.cli.evals_opinions import show_opinions
 from operator_sre.faces.cli.evals_tables import (
     campaign_rows,
     cell_rows,
@@ -24,7 +25,7 @@ from operator_sre.faces.cli.evals_tables import (
     trial_rows,
 )
 from operator_sre.faces.cli.evals_viewing import export_inspect, register
-from operator_sre.faces.cli.options import JsonOption, config_of
+from operator_sre.faces.cli.options import JsonOption, config_of, opened
 from operator_sre.faces.cli.output import (
     clean,
     print_facts,
@@ -37,6 +38,7 @@ from operator_sre.faces.cli.progress import told
 from operator_sre.faces.cli.running import run_until_stopped
 
 if TYPE_CHECKING:
+    from operator_sre.app.evals.second import Opinions
     from operator_sre.app.evals.views import Analysis, Comparison
     from operator_sre.config import Config
     from operator_sre.evals.campaign import Campaign
@@ -92,6 +94,9 @@ def run(
         int | None, typer.Option(min=1, max=PARALLEL_MAX, help="How many trials at once.")
     ] = None,
     name: Annotated[str, typer.Option(help="What it is called; the same name goes on.")] = "",
+    engine: Annotated[
+        str, typer.Option(help="local, or dbos for workers on many machines (eval work).")
+    ] = "local",
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -123,14 +128,15 @@ def run(
                 *(parallel or 1, name),
             )
         )
-    outcome = _run(config, campaign, database, as_json=as_json)
+    outcome = _run(config, campaign, database, engine=engine, as_json=as_json)
     raise typer.Exit(1 if outcome.failed else 0)
 
 
-def _run(config: Config, campaign: Campaign, database: Path | None, *, as_json: bool) -> Outcome:
-    from operator_sre.app.evals.campaigns import database_path, run_campaign
+def _run(
+    config: Config, campaign: Campaign, database: Path | None, *, engine: str, as_json: bool
+) -> Outcome:
+    from operator_sre.app.evals.campaigns import database_path
     from operator_sre.app.evals.views import analysis_of
-    from operator_sre.faces.cli.demo import this_program
 
     shown = ["working"]
 
@@ -144,8 +150,7 @@ def _run(config: Config, campaign: Campaign, database: Path | None, *, as_json: 
             print_lines([clean(trial_line(progress))])
 
     with told(lambda: shown[0]):
-        work = run_campaign(config, campaign, command=this_program(), tell=tell, database=database)
-        outcome = run_until_stopped(work)
+        outcome = run_until_stopped(_work(config, campaign, database, engine=engine, tell=tell))
     if as_json:
         print_json({"outcome": outcome}, line=True)
     else:
@@ -153,6 +158,28 @@ def _run(config: Config, campaign: Campaign, database: Path | None, *, as_json: 
         _show_analysis(analysis_of(where, campaign.name))
         print_lines(_ending(outcome, where))
     return outcome
+
+
+def _work(
+    config: Config,
+    campaign: Campaign,
+    database: Path | None,
+    *,
+    engine: str,
+    tell: Callable[[Progress], None],
+) -> Coroutine[Any, Any, Outcome]:
+    """Who does the trials: processes of ours, or workers on any machine."""
+    from operator_sre.faces.cli.demo import this_program
+
+    if engine == "dbos":
+        from operator_sre.app.evals.leading import lead_campaign
+
+        return lead_campaign(config, campaign, tell=tell, database=database)
+    if engine != "local":
+        raise UsageError(f"There is no engine {engine!r}.", next_step="Choose one of: local, dbos.")
+    from operator_sre.app.evals.campaigns import run_campaign
+
+    return run_campaign(config, campaign, command=this_program(), tell=tell, database=database)
 
 
 def _ending(outcome: Outcome, where: Path) -> list[str]:
@@ -224,17 +251,39 @@ def show(
 def analyze(
     context: typer.Context,
     campaign: CampaignArgument = None,
+    opinion: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A configured model to be asked, once, what it thinks of commands and causes.",
+        ),
+    ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """All tables of a campaign, computed anew from its facts."""
+    """All tables of a campaign, computed anew from its facts.
+
+    A second opinion changes no score. It costs money once: answers are kept beside the facts.
+    """
     from operator_sre.app.evals.views import analysis_of
 
-    found = analysis_of(_database(context, database), campaign)
+    where = _database(context, database)
+    found = analysis_of(where, campaign)
+    second = None if opinion is None else _opinions(context, where, campaign, opinion)
     if as_json:
-        print_json({"analysis": found})
+        print_json({"analysis": found, **({"opinions": second} if second else {})})
     else:
         _show_analysis(found)
+        if second:
+            show_opinions(second)
+    raise typer.Exit(1 if second and second.problem else 0)
+
+
+def _opinions(context: typer.Context, database: Path, campaign: str | None, model: str) -> Opinions:
+    from operator_sre.app.evals.second import opinions_on
+
+    with opened(context, log_level="error") as home:
+        return run_until_stopped(opinions_on(home, database, campaign, model))
 
 
 @app.command()
@@ -348,6 +397,7 @@ def _show_comparisons(found: Sequence[Comparison], *, as_json: bool) -> None:
 
 
 evals_replaying.register(app)
+evals_working.register(app)
 
 
 register(app)

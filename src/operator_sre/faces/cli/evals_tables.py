@@ -41,7 +41,11 @@ def progress_line(progress: Progress) -> str:
     filled = BAR * progress.done // max(1, progress.of)
     bar = "#" * filled + "." * (BAR - filled)
     running = f", {len(progress.running)} running" if progress.running else ""
-    return f"[{bar}] {progress.done}/{progress.of}{running}, about {_span(progress.left_s)} left"
+    told = f"[{bar}] {progress.done}/{progress.of}{running}"
+    if progress.workers == 0:
+        return f"{told}, nobody works on it: start workers with: operator eval work"
+    workers = f" on {progress.workers} workers" if progress.workers else ""
+    return f"{told}{workers}, about {_span(progress.left_s)} left"
 
 
 def trial_line(progress: Progress) -> str:

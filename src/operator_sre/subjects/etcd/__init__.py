@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operator_protocols.ports import Plugin
 from operator_sre.subjects.etcd.causes import CAUSES
+from operator_sre.subjects.etcd.depot import EtcdDepot
 from operator_sre.subjects.etcd.faults import FAULTS
 from operator_sre.subjects.etcd.rig import rig
 from operator_sre.subjects.etcd.subject import EtcdCluster
@@ -35,4 +36,5 @@ plugin = Plugin(
     truths=TRUTHS,
     notes=NOTES,
     tools=etcd_tools,
+    depot=EtcdDepot,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operator_protocols.ports import Plugin
 from operator_sre.subjects.postgres.causes import CAUSES
+from operator_sre.subjects.postgres.depot import PostgresDepot
 from operator_sre.subjects.postgres.faults import FAULTS
 from operator_sre.subjects.postgres.rig import rig
 from operator_sre.subjects.postgres.subject import Postgres
@@ -32,4 +33,5 @@ plugin = Plugin(
         " correct the file before anything else."
     ),
     tools=postgres_tools,
+    depot=PostgresDepot,
 )

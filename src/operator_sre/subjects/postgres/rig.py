@@ -216,6 +216,8 @@ def _statements(passwords: dict[str, str]) -> list[str]:
         " WHERE owner = who; ELSE UPDATE accounts SET balance = balance + 1 WHERE owner = who"
         " RETURNING balance INTO found; END IF; RETURN found; END $$",
         f"ALTER TABLE accounts OWNER TO {SHOP}",
+        "CREATE TABLE receipts (mark text PRIMARY KEY)",
+        f"ALTER TABLE receipts OWNER TO {SHOP}",
         # Only who owns a table may vacuum it or give it an index, which lies beside it.
         f"GRANT {SHOP} TO {ACTING}",
         f"GRANT CREATE ON SCHEMA public TO {ACTING}",

@@ -1,0 +1,229 @@
+"""Trials for many machines: DBOS hands them out, and a table says who has spoken lately.
+
+An order and what comes back are texts that nobody here looks into; the newest attempt counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from operator_protocols.errors import UsageError
+from operator_sre.engine.joining import Joined, Lane, told
+from operator_sre.engine.queueing import must_be_installed
+
+__all__ = ["ErrandState", "TrialErrand", "TrialQueue", "TrialTaker", "trial_queue"]
+
+APPLICATION = "operator-trials"
+WORKFLOW = "do_trial"
+SHARED, ALONE = "trials", "trials_alone"
+POLL_S = 0.5
+# The same moment for two that make the table, so that the second finds it made.
+MAKING = 7_402_119
+_TABLE = """
+CREATE TABLE IF NOT EXISTS "{schema}".trial_takers (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, version TEXT NOT NULL, at_once INTEGER NOT NULL,
+    holds TEXT[] NOT NULL, at TIMESTAMPTZ NOT NULL
+)
+"""
+_BEAT = """
+INSERT INTO "{schema}".trial_takers (id, name, version, at_once, holds, at)
+VALUES (:id, :name, :version, :at_once, :holds, clock_timestamp())
+ON CONFLICT (id) DO UPDATE SET holds = excluded.holds, at = excluded.at
+"""
+_TAKERS = """
+SELECT id, name, at_once, holds FROM "{schema}".trial_takers
+WHERE version = :version AND at > clock_timestamp() - make_interval(secs => :silent_s) ORDER BY id
+"""
+_LEAVE = 'DELETE FROM "{schema}".trial_takers WHERE id = :id'
+_FORGET = """
+DELETE FROM "{schema}".trial_takers WHERE at < clock_timestamp() - interval '1 day'
+"""
+
+
+class ErrandState(StrEnum):
+    """How far an attempt at a trial is."""
+
+    WAITS = "waits"
+    TAKEN = "taken"
+    OVER = "over"
+    BROKEN = "broken"
+
+
+_STATES = {
+    "ENQUEUED": ErrandState.WAITS,
+    "DELAYED": ErrandState.WAITS,
+    "PENDING": ErrandState.TAKEN,
+    "SUCCESS": ErrandState.OVER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrialErrand:
+    """One attempt at a trial, by its name in the queue; `ours` is one that our version does."""
+
+    id: str
+    state: ErrandState
+    ours: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TrialTaker:
+    """A worker that has spoken lately, and the attempts that it works on."""
+
+    id: str
+    name: str
+    at_once: int
+    holds: tuple[str, ...]
+
+
+def trial_queue(
+    where: str | Path, *, executor: str, version: str, name: str = "", at_once: int = 0
+) -> TrialQueue:
+    """The queue beside the store at `where`; nothing is opened yet."""
+    if isinstance(where, Path) or not where.startswith("postgres"):
+        raise UsageError(
+            "The engine dbos needs a store in PostgreSQL, and this one is a file.",
+            next_step="Name one with --store postgresql://user@host:5432/database.",
+        )
+    must_be_installed()
+    joined = Joined(where, APPLICATION, version, executor, threads_max=max(1, at_once))
+    return TrialQueue(joined, name or executor, at_once)
+
+
+class TrialQueue:
+    """A queue of trials that many processes share; whoever does some at once takes from it.
+
+    Every verb blocks. There can be one of them in a process.
+    """
+
+    def __init__(self, joined: Joined, name: str, at_once: int) -> None:
+        self._joined = joined
+        self._name = name
+        self._at_once = at_once
+
+    def open(self, work: Callable[[str, str], str] = lambda errand, order: "") -> None:
+        """Make what is missing, and call `work` with the name and the order of what is taken."""
+
+        def do_trial(errand: str, order: str) -> str:
+            return work(errand, order)
+
+        lanes = [Lane(SHARED, 1, POLL_S), Lane(ALONE, 1, POLL_S)]
+        self._joined.open({WORKFLOW: do_trial}, lanes, listens=self._at_once > 0)
+        if self._at_once > 1:
+            _do_at_once(SHARED, self._at_once)
+        self._do("SELECT pg_advisory_xact_lock(:key)", _TABLE, _FORGET, key=MAKING)
+
+    def add(self, errand: str, order: str, *, alone: bool) -> None:
+        """Put an attempt in; the same one twice is one."""
+        options: Any = {
+            "workflow_name": WORKFLOW,
+            "queue_name": ALONE if alone else SHARED,
+            "workflow_id": errand,
+            "app_version": self._joined.version,
+        }
+        with told("The queue of trials cannot be written"):
+            self._joined.client.enqueue(options, errand, order)
+
+    def find(self, *, begins: str) -> list[TrialErrand]:
+        """Attempts whose names begin so, whatever became of them."""
+        with told("The queue of trials cannot be read"):
+            found = self._joined.client.list_workflows(
+                workflow_id_prefix=begins,
+                queue_name=[SHARED, ALONE],
+                load_input=False,
+                load_output=False,
+            )
+        return [
+            TrialErrand(
+                one.workflow_id,
+                _STATES.get(one.status, ErrandState.BROKEN),
+                ours=one.app_version == self._joined.version,
+            )
+            for one in found
+        ]
+
+    def taken(self, errands: Sequence[str]) -> set[str]:
+        """Those of these that are still to be done by whoever has taken them."""
+        if not errands:
+            return set()
+        with told("The queue of trials cannot be read"):
+            found = self._joined.client.list_workflows(
+                workflow_ids=list(errands), status="PENDING", load_input=False, load_output=False
+            )
+        return {one.workflow_id for one in found}
+
+    def outcome(self, errand: str) -> str:
+        """What came back of an attempt that is over; "" when it was given back."""
+        with told("The queue of trials cannot be read"):
+            found = self._joined.client.list_workflows(workflow_ids=[errand], load_input=False)
+        return str(found[0].output or "") if found else ""
+
+    def drop(self, errands: Sequence[str]) -> None:
+        """Forget these; whoever works on one finds that nobody wants it any more."""
+        if errands:
+            with told("The queue of trials cannot be tidied"):
+                self._joined.client.delete_workflows(list(errands))
+
+    def beat(self, holds: Sequence[str]) -> None:
+        """Say that this worker is here, and what it works on, by the clock of the database."""
+        self._do(
+            _BEAT,
+            id=self._joined.executor,
+            name=self._name,
+            version=self._joined.version,
+            at_once=self._at_once,
+            holds=list(holds),
+        )
+
+    def takers(self, *, silent_s: float) -> list[TrialTaker]:
+        """Who has spoken within so many seconds, and is of our version."""
+        rows = self._do(_TAKERS, version=self._joined.version, silent_s=silent_s)
+        return [TrialTaker(row[0], row[1], row[2], tuple(row[3])) for row in rows]
+
+    def leave(self) -> None:
+        """Say that this worker is gone."""
+        self._do(_LEAVE, id=self._joined.executor)
+
+    def close(self) -> None:
+        """Take nothing more up, and let go of the database."""
+        self._joined.close()
+
+    def _do(self, *statements: str, **values: Any) -> list[Any]:
+        """All of it in one transaction; the rows of the last one."""
+        from sqlalchemy import text
+
+        rows: list[Any] = []
+        with (
+            told("The table of those who do trials cannot be used"),
+            self._joined.connections.begin() as connection,
+        ):
+            for statement in statements:
+                sql = statement.format(schema=self._joined.schema)
+                used = {name: value for name, value in values.items() if f":{name}" in sql}
+                done = connection.execute(text(sql), used)
+                rows = list(done.fetchall()) if done.returns_rows else []
+        return rows
+
+
+def _do_at_once(queue: str, at_once: int) -> None:
+    """Let this process do so many of a queue.
+
+    What is stored holds for every machine, and is one at a time; machines are not all alike. DBOS
+    reads it anew each time it looks for work, so that is where ours is put in its place.
+    """
+    from dbos._dbos import _get_dbos_instance
+
+    asked = _get_dbos_instance()._sys_db
+    read = asked.get_queue
+
+    def get_queue(name: str, **options: Any) -> Any:
+        found = read(name, **options)
+        if found is not None and name == queue:
+            found._worker_concurrency = at_once
+        return found
+
+    setattr(asked, "get_queue", get_queue)  # noqa: B010 - a method is not to be assigned by name

@@ -1,0 +1,73 @@
+"""What the servers of a rig were given to keep: one row for each mark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+
+from operator_protocols.domain.target import Target
+from operator_protocols.errors import OperatorError
+from operator_protocols.ports import SubjectSettings
+from operator_sre.subjects.postgres.login import PASSWORDS_FILE, Login, home_of, password_in
+from operator_sre.subjects.postgres.rig import SHOP
+from operator_sre.subjects.postgres.session import RefusedError, Session, driver, opened
+
+__all__ = ["PostgresDepot"]
+
+# What a replica holds may be behind, so that only who takes writes says what is there.
+KEPT = (
+    "SELECT CASE WHEN pg_is_in_recovery() THEN NULL ELSE"
+    " (SELECT coalesce(array_agg(mark), '{}') FROM receipts) END"
+)
+
+
+class PostgresDepot:
+    """Writes where writes are taken, as the application does, and reads there."""
+
+    def __init__(self, settings: SubjectSettings) -> None:
+        self._settings = settings
+        self._taker = ""
+
+    async def put(self, mark: str) -> bool:
+        """Insert one row at the first server that takes it."""
+        # Who took the last one is asked first; where that is nobody, the order does not matter.
+        for target in sorted(self._servers(), key=lambda one: one.name != self._taker):
+            try:
+                async with self._opened(target) as session:
+                    await session.ask("INSERT INTO receipts VALUES (%s)", (mark,))
+            except (RefusedError, driver().Error, OperatorError, OSError, TimeoutError):
+                continue
+            self._taker = target.name
+            return True
+        return False
+
+    async def gone(self, marks: Sequence[str]) -> frozenset[str] | None:
+        """Those that none has of all servers that take writes now."""
+        missing: frozenset[str] | None = None
+        for target in self._servers():
+            try:
+                async with self._opened(target) as session:
+                    kept = await session.ask(KEPT)
+            except driver().errors.UndefinedTable:
+                kept = []
+            except (RefusedError, driver().Error, OperatorError, OSError, TimeoutError):
+                continue
+            if kept is not None:
+                missing = (frozenset(marks) if missing is None else missing) - frozenset(kept)
+        return missing
+
+    def _servers(self) -> list[Target]:
+        return [one for one in self._settings.targets() if one.kind == "server"]
+
+    def _opened(self, target: Target) -> AbstractAsyncContextManager[Session]:
+        login = Login(SHOP, self._password())
+        return opened(target, login, timeout_s=self._settings.timeout_s, read_only=False)
+
+    def _password(self) -> str:
+        """The application's own, which lies in its directory."""
+        for one in self._settings.targets():
+            home = home_of(one)
+            lines = self._settings.secret(str(home / PASSWORDS_FILE)) if home is not None else ""
+            if password := password_in(lines, SHOP):
+                return password
+        return ""
