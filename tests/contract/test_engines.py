@@ -21,7 +21,8 @@ from operator_protocols.ports import Backlog, Engine, Model, Workers
 from operator_sre.engine import ClusterEngine, LocalEngine
 from operator_sre.engine import choosing as engine_choosing
 from operator_sre.engine.choosing import ENGINES, engine_named
-from operator_sre.engine.queueing import SCHEMA, TicketQueue
+from operator_sre.engine.joining import SCHEMA
+from operator_sre.engine.queueing import TicketQueue
 from tests.contract.clock import NOON
 from tests.contract.postgres import database_in, shared_server
 from tests.contract.stores import Home, Ports

@@ -19,7 +19,7 @@ from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.domain.verdict import Mode
-from operator_sre.engine.queueing import SCHEMA
+from operator_sre.engine.joining import SCHEMA
 from operator_sre.store import postgres
 from operator_sre.store.maintenance import Maintenance
 from operator_sre.store.places import database_at
@@ -162,13 +162,13 @@ async def test_two_workers_that_are_killed_and_paused_end_every_ticket_once(
     one = shift("dbos")
     await one.floor.open_tickets(20)
     first, second = one.hire(2)
-    await eventually(lambda: len(one.floor.repaired()) >= 3, within_s=60.0)
+    await eventually(lambda: len(one.floor.repaired()) >= 3, within_s=90.0)
     first.pause()
     second.end(signal.SIGKILL)
     one.hire()
-    await eventually(lambda: len(one.left()) <= 4, within_s=60.0)
+    await eventually(lambda: len(one.left()) <= 4, within_s=90.0)
     first.go_on()
-    await one.until_over(60.0)
+    await one.until_over(90.0)
     assert first.end() == 0, "who was paused ends as politely as anybody"
     one.must_be_right(20)
 

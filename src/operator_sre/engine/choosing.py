@@ -7,8 +7,8 @@ from pathlib import Path
 from operator_protocols.errors import UsageError
 from operator_protocols.ports import Backlog, Engine, Workers
 from operator_sre.engine.cluster import ClusterEngine
+from operator_sre.engine.joining import must_be_installed
 from operator_sre.engine.local import LocalEngine
-from operator_sre.engine.queueing import must_be_installed
 
 __all__ = ["ENGINES", "engine_named"]
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from operator_protocols.errors import StoreError
-from operator_sre.engine.queueing import CONNECT_S, CONNECTIONS, IDLE_S, SCHEMA
+from operator_protocols.errors import MissingExtraError, StoreError
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
     from sqlalchemy import Engine as Connections
 
-__all__ = ["Joined", "Lane", "told"]
+__all__ = ["SCHEMA", "Joined", "Lane", "must_be_installed", "told"]
+
+SCHEMA = "operator_engine"
+CONNECT_S = 10
+# Whoever is stopped while it takes from a queue holds nobody up for longer.
+IDLE_S = 5
+# What polls and what dispatches; those who work hold no connection of these.
+CONNECTIONS = 4
+
+
+def must_be_installed() -> None:
+    """Say what to install where it is missing; finding that out loads nothing."""
+    if importlib.util.find_spec("dbos") is None or importlib.util.find_spec("psycopg") is None:
+        raise MissingExtraError("cluster", needed_for="The engine dbos")
 
 
 @dataclass(frozen=True, slots=True)

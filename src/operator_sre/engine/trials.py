@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from operator_protocols.errors import UsageError
-from operator_sre.engine.joining import Joined, Lane, told
-from operator_sre.engine.queueing import must_be_installed
+from operator_sre.engine.joining import Joined, Lane, must_be_installed, told
 
 __all__ = ["ErrandState", "TrialErrand", "TrialQueue", "TrialTaker", "trial_queue"]
 

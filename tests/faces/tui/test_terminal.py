@@ -196,6 +196,7 @@ def test_ctrl_c_at_any_moment_gives_the_terminal_back(app: App, tmux: Tmux, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_ctrl_c_at_fifty_moments_gives_the_terminal_back(
     app: App, tmux: Tmux, tmp_path: Path
 ) -> None:
