@@ -18,7 +18,7 @@ from operator_protocols.domain.action import digest_of
 from operator_protocols.errors import ConfigError, ConflictError, MissingExtraError, UsageError
 from operator_sre import __version__
 from operator_sre.app.demo.crew import crew_files
-from operator_sre.app.evals.children import run_in_child
+from operator_sre.app.evals.children import Children
 from operator_sre.app.evals.job import Job
 from operator_sre.app.evals.revision import code_revision
 from operator_sre.app.models import is_offline, key_state
@@ -171,9 +171,11 @@ async def run_campaign(
     clock = SystemClock()
     with held_alone(path, campaign.name) as folder, open_database(path) as facts:
         known = begun(facts, campaign, clock)
-        jobs = Jobs(config, campaign, tuple(command), folder, ledger_folder(path, campaign.name))
-        conductor = Conductor(campaign, jobs.run, facts.keep, clock, tell)
-        return await conductor.conduct(known)
+        ledgers = ledger_folder(path, campaign.name)
+        async with Children(folder) as children:
+            jobs = Jobs(config, campaign, tuple(command), folder, ledgers, children)
+            conductor = Conductor(campaign, jobs.run, facts.keep, clock, tell)
+            return await conductor.conduct(known)
 
 
 def begun(facts: Database, campaign: Campaign, clock: SystemClock) -> Sequence[TrialFacts]:
@@ -211,6 +213,7 @@ class Jobs:
     command: tuple[str, ...]
     folder: Path
     ledgers: Path
+    children: Children
 
     async def run(self, one: Planned) -> TrialFacts:
         """One trial in a process of its own."""
@@ -227,7 +230,7 @@ class Jobs:
             passes=tuple(dict.fromkeys(keys)),
         )
         try:
-            return await run_in_child(job)
+            return await self.children.run(job)
         finally:
             shutil.rmtree(Path(job.folder).parent, ignore_errors=True)
 

@@ -88,7 +88,11 @@ def _cleared(folder: Path) -> None:
 
 def main() -> None:
     """Read what is to be done, do it, and leave the facts in the folder of the trial."""
-    job = from_json(Job, json.loads(sys.stdin.buffer.readline()))
+    told = sys.stdin.buffer.readline()
+    if not told:
+        return  # nobody needed us
+    job = from_json(Job, json.loads(told))
+    os.chdir(job.folder)
     try:
         facts = asyncio.run(_until_left(job))
     except asyncio.CancelledError:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import sys
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from operator_protocols.errors import RigError
@@ -14,7 +17,7 @@ from operator_sre.app.evals.job import Job
 from operator_sre.codec import from_json, to_json
 from operator_sre.evals.facts import TrialFacts
 
-__all__ = ["run_in_child"]
+__all__ = ["Child", "Children"]
 
 # How long a trial has to take itself down after nobody wants it any more.
 GRACE_S = 45.0
@@ -24,20 +27,59 @@ LOG_CHARS_MAX = 600
 MODULE = "operator_sre.app.evals.child"
 
 
-async def run_in_child(job: Job) -> TrialFacts:
-    """The facts of a trial; RigError when its process did not come to an end by itself."""
-    folder = _made(job)
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A process that waits to be told its trial, and what it has said meanwhile."""
+
+    process: asyncio.subprocess.Process
+    log: Path
+
+
+class Children:
+    """A process for each trial; the next one loads while others work, so that no trial waits."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._spare: asyncio.Task[Child] | None = None
+
+    async def __aenter__(self) -> Children:
+        self._spare = asyncio.create_task(_born(self._folder))
+        return self
+
+    async def __aexit__(self, *problem: object) -> None:
+        if self._spare is not None:
+            spare, self._spare = await self._spare, None
+            await _ended(spare.process)
+            spare.log.unlink(missing_ok=True)
+
+    async def run(self, job: Job) -> TrialFacts:
+        """The facts of a trial; RigError when its process did not come to an end by itself."""
+        spare = self._spare
+        if spare is not None:
+            self._spare = asyncio.create_task(_born(self._folder))
+        return await _trial(job, await (spare or _born(self._folder)))
+
+
+async def _born(folder: Path) -> Child:
+    handle, path = tempfile.mkstemp(suffix=".log", dir=folder)
     try:
-        with _log(job).open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", MODULE),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                # A key that ends us is not for it: it ends by what it is told.
-                start_new_session=True,
-                cwd=folder,
-            )
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", MODULE),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=handle,
+            stderr=handle,
+            # A key that ends us is not for it: it ends by what it is told.
+            start_new_session=True,
+            cwd=folder,
+        )
+    finally:
+        os.close(handle)
+    return Child(process, Path(path))
+
+
+async def _trial(job: Job, child: Child) -> TrialFacts:
+    folder, process = _made(job), child.process
+    try:
         try:
             await _told(process, job)
             await asyncio.wait_for(process.wait(), _seconds_max(job))
@@ -45,19 +87,16 @@ async def run_in_child(job: Job) -> TrialFacts:
             raise RigError(f"The trial took longer than {_seconds_max(job):g} s.") from None
         finally:
             await asyncio.shield(_ended(process))
-        return _facts(job, process.returncode)
+        return _facts(job, child)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        child.log.unlink(missing_ok=True)
 
 
 def _made(job: Job) -> Path:
     folder = Path(job.folder)
     folder.mkdir(mode=0o700, parents=True)
     return folder
-
-
-def _log(job: Job) -> Path:
-    return Path(job.folder) / "trial.log"
 
 
 async def _told(process: asyncio.subprocess.Process, job: Job) -> None:
@@ -85,11 +124,11 @@ def _seconds_max(job: Job) -> float:
     return one.well_s_max + one.detect_s_max + one.end_s_max + one.control_s + one.hold_s + AROUND_S
 
 
-def _facts(job: Job, code: int | None) -> TrialFacts:
+def _facts(job: Job, child: Child) -> TrialFacts:
     try:
         return from_json(TrialFacts, json.loads(job.facts.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
-        log = _log(job)
-        said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-        last = " ".join(said[-LOG_CHARS_MAX:].split())
-        raise RigError(f"The process of the trial ended with {code}: {last or error}") from error
+        said = child.log.read_text(encoding="utf-8", errors="replace")
+        last = " ".join(said[-LOG_CHARS_MAX:].split()) or error
+        code = child.process.returncode
+        raise RigError(f"The process of the trial ended with {code}: {last}") from error

@@ -23,6 +23,7 @@ from pathlib import Path
 from operator_protocols.errors import ConflictError, OperatorError, StoreError, UsageError
 from operator_protocols.ports import Clock
 from operator_sre.app.evals.campaigns import Jobs, bundle_name, check_campaign
+from operator_sre.app.evals.children import Children
 from operator_sre.app.evals.parcels import Order, order_from, packed
 from operator_sre.app.evals.revision import code_revision
 from operator_sre.app.wiring.trials import TrialQueue, trials_of
@@ -188,7 +189,8 @@ async def do_order(
     ledgers = own / "ledgers" / "own"  # what a campaign is called is not for our file system
     one = order.planned
     try:
-        jobs = Jobs(config, _campaign_here(order, own), tuple(command), own, ledgers)
+        campaign = _campaign_here(order, own)
+        jobs = Jobs(config, campaign, tuple(command), own, ledgers, Children(own))
         try:
             facts = await jobs.run(one)
             return facts, packed(facts, ledgers / bundle_name(one))
