@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from operator_protocols.errors import NotFoundError, StoreError, UsageError
 from operator_sre.codec import from_json, to_json
 from operator_sre.evals.campaign import Campaign
 from operator_sre.evals.facts import TrialFacts
+from operator_sre.evals.publishing import PUBLISHED, read_published
 
-__all__ = ["Database", "Recorded", "open_database"]
+__all__ = ["Database", "Recorded", "must_be_written", "open_database"]
 
 VERSION = 1
 BUSY_S = 10.0
@@ -135,7 +136,14 @@ class Database:
 
 @contextmanager
 def open_database(path: Path) -> Iterator[Database]:
-    """Open the facts at a path, made where there are none yet."""
+    """Open the facts at a path, made where there are none yet.
+
+    Those of a published campaign are read into memory, so that what is written there is lost.
+    """
+    if path.suffix == PUBLISHED:
+        with closing(sqlite3.connect(":memory:")) as connection:
+            yield _filled(connection, path)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         connection = sqlite3.connect(path, timeout=BUSY_S)
@@ -146,6 +154,25 @@ def open_database(path: Path) -> Iterator[Database]:
         yield Database(connection, path)
     finally:
         connection.close()
+
+
+def must_be_written(path: Path) -> None:
+    """UsageError for a file to which no trial can be added."""
+    if path.suffix == PUBLISHED:
+        raise UsageError(
+            f"{path} is a published campaign, to which nothing is added.",
+            next_step="Name another file with --database.",
+        )
+
+
+def _filled(connection: sqlite3.Connection, path: Path) -> Database:
+    found = read_published(path)
+    _prepare(connection, path)
+    database = Database(connection, path)
+    database.begin(Recorded(found.campaign, found.started_at, found.machine))
+    for one in found.trials:
+        database.keep(one)
+    return database
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:

@@ -26,7 +26,7 @@ from operator_sre.clock import SystemClock
 from operator_sre.config import Config
 from operator_sre.evals.campaign import Campaign, Mind, Planned, Variant
 from operator_sre.evals.conducting import Conductor, Outcome, Progress
-from operator_sre.evals.database import Database, Recorded, open_database
+from operator_sre.evals.database import Database, Recorded, must_be_written, open_database
 from operator_sre.evals.facts import TrialFacts
 from operator_sre.evals.reading import read_campaign, variant_folders
 from operator_sre.evals.scenarios import choose, planned
@@ -168,6 +168,7 @@ async def run_campaign(
     """Do what is left of it; cancelled, it keeps what is done and ends what runs."""
     check_campaign(config, campaign)
     path = database_path(config, database)
+    must_be_written(path)
     clock = SystemClock()
     with held_alone(path, campaign.name) as folder, open_database(path) as facts:
         known = begun(facts, campaign, clock)

@@ -37,7 +37,7 @@ from operator_sre.clock import SystemClock
 from operator_sre.config import Config
 from operator_sre.evals.campaign import Campaign, Mind, Planned
 from operator_sre.evals.conducting import Outcome, Progress, left_of
-from operator_sre.evals.database import open_database
+from operator_sre.evals.database import must_be_written, open_database
 from operator_sre.evals.facts import TrialFacts, TrialState
 
 __all__ = ["Leader", "lead_campaign"]
@@ -303,6 +303,7 @@ async def lead_campaign(
     for one in {one.variant: one for one in check_campaign(config, campaign)}.values():
         order_of(campaign, one)  # what cannot be sent is told now
     path = database_path(config, database)
+    must_be_written(path)
     host = socket.gethostname()
     executor = f"leader-{host}-{os.getpid()}"
     queue = trials_of(config, executor=executor, version=code_revision())

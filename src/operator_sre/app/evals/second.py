@@ -18,7 +18,7 @@ from operator_sre.app.redaction import open_redactor
 from operator_sre.app.wiring import App
 from operator_sre.evals.analysis import Scored
 from operator_sre.evals.campaign import Scenario
-from operator_sre.evals.database import open_database
+from operator_sre.evals.database import must_be_written, open_database
 from operator_sre.evals.opinions import (
     Claim,
     Completion,
@@ -50,6 +50,7 @@ async def opinions_on(app: App, database: Path, campaign: str | None, model: str
 
     What it was asked before is in the database, and costs nothing again.
     """
+    must_be_written(database)
     _, trials = shown_campaign(database, campaign)
     commands = [each for one in trials if one.score.valid for each in one.facts.commands]
     async with completion_of(app, model) as remote:

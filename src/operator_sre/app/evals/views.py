@@ -27,6 +27,7 @@ from operator_sre.evals.analysis import (
 from operator_sre.evals.campaign import Mind, Scenario
 from operator_sre.evals.database import Database, Recorded, open_database
 from operator_sre.evals.facts import TrialFacts
+from operator_sre.evals.publishing import Published, published
 from operator_sre.evals.scenarios import planned, scenarios_of
 from operator_sre.evals.scoring import Score
 from operator_sre.plugins import plugin_names
@@ -52,7 +53,7 @@ __all__ = [
     "shown_trial",
 ]
 
-FORMATS = ("csv", "json")
+FORMATS = ("csv", "facts", "json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +152,22 @@ def every_comparison(database: Path, campaign: str | None) -> list[Comparison]:
 
 
 def exported(database: Path, name: str | None, style: str) -> str:
-    """All trials of a campaign as text: facts and scores as JSON, or scores as CSV."""
+    """All trials of a campaign as text: facts and scores, scores as CSV, or facts to publish."""
+    if style == "facts":
+        return _facts(database, name)
     _, trials = shown_campaign(database, name)
     if style == "csv":
         return _csv(trials)
     if style != "json":
         raise UsageError(f"There is no format {style!r}.", next_step=f"Formats: {FORMATS}.")
     return json.dumps(to_json({"trials": trials}), sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _facts(database: Path, name: str | None) -> str:
+    with _opened(database) as facts:
+        one = _chosen(facts, name)
+        trials = tuple(facts.trials(one.campaign.name))
+    return published(Published(one.campaign, one.started_at, dict(one.machine), trials))
 
 
 def _csv(trials: Sequence[Scored]) -> str:

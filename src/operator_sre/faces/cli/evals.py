@@ -67,6 +67,7 @@ class Format(StrEnum):
 
     JSON = "json"
     CSV = "csv"
+    FACTS = "facts"
     INSPECT = "inspect"
 
 
@@ -342,12 +343,15 @@ def export(
         str | None, typer.Option(help="Which one; the newest if not named.")
     ] = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="Facts and scores, scores alone, or logs.")
+        Format, typer.Option("--format", help="Facts and scores, scores or facts alone, or logs.")
     ] = Format.JSON,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Every trial of a campaign for other programs: JSON, CSV, or the logs of inspect-ai."""
+    """Every trial of a campaign for others: JSON, CSV, facts to publish, or inspect-ai's logs.
+
+    Facts go to a file NAME.jsonl, which every command takes as --database.
+    """
     from operator_sre.app.evals.views import exported, shown_campaign
 
     where = _database(context, database)

@@ -1,0 +1,43 @@
+"""Published campaigns: others compute the same from them, and add nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.errors import StoreError, UsageError
+from operator_sre.app.evals.views import analysis_of, every_comparison, exported, shown_campaign
+from operator_sre.evals.database import must_be_written
+from operator_sre.evals.publishing import PUBLISHED, Published, published, read_published
+from tests.evals.samples import fill
+
+
+def test_others_compute_the_same_from_what_is_published(tmp_path: Path) -> None:
+    where = tmp_path / "eval.db"
+    fill(where)
+    text = exported(where, None, "facts")
+    place = tmp_path / f"campaign{PUBLISHED}"
+    place.write_text(text, encoding="utf-8")
+    found = read_published(place)
+    assert isinstance(found, Published)
+    assert published(found) == text
+    assert exported(place, None, "facts") == text
+    assert analysis_of(place, None) == analysis_of(where, None)
+    assert every_comparison(place, None) == every_comparison(where, None)
+    assert exported(place, None, "csv") == exported(where, None, "csv")
+    view, trials = shown_campaign(place, None)
+    assert view == shown_campaign(where, None)[0]
+    assert not any(one.facts.before and one.facts.before.readings for one in trials)
+    assert len(text) < len(exported(where, None, "json"))
+
+
+def test_nothing_is_added_and_nonsense_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing is added"):
+        must_be_written(tmp_path / f"a{PUBLISHED}")
+    must_be_written(tmp_path / "eval.db")
+    place = tmp_path / f"a{PUBLISHED}"
+    for text in ("", "{}", "[]\n", "not json\n", '{"campaign": 1}\n'):
+        place.write_text(text)
+        with pytest.raises(StoreError, match="does not hold trials"):
+            analysis_of(place, None)
