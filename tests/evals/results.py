@@ -1,0 +1,125 @@
+"""The figures in README and docs, computed from the campaigns that are published beside them.
+
+python -m tests.evals.results
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from operator_sre.app.evals.views import Analysis, Cell, Summary, analysis_of
+from operator_sre.evals.publishing import PUBLISHED
+from operator_sre.evals.statistics import Share
+
+__all__ = ["DOCUMENTS", "RESULTS", "campaigns", "filled", "tables_in"]
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "evals" / "results"
+DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "evals.md")
+# A table stands between two such lines, the first of which says what it is made of.
+BLOCK = re.compile(r"(<!-- (\w+) of (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def campaigns() -> dict[str, Path]:
+    """Every published campaign by its name."""
+    return {one.stem: one for one in sorted(RESULTS.glob(f"*{PUBLISHED}"))}
+
+
+def tables_in(text: str) -> list[tuple[str, str, str]]:
+    """What tables a document has: what they show, of which campaign, and what stands there."""
+    return [(one[2], one[3], one[4]) for one in BLOCK.finditer(text)]
+
+
+def filled(text: str) -> str:
+    """A document with its tables computed anew."""
+    known: dict[str, Analysis] = {}
+
+    def made(block: re.Match[str]) -> str:
+        kind, name = block[2], block[3]
+        if name not in known:
+            known[name] = analysis_of(RESULTS / f"{name}{PUBLISHED}", None)
+        return f"{block[1]}\n{_TABLES[kind](known[name])}\n{block[5]}"
+
+    return BLOCK.sub(made, text)
+
+
+def _summary(found: Analysis) -> str:
+    """One line for each variant, over all scenarios."""
+    head = ("mind", "end to end", "95 %", "cause", "right end", "mitigated", "half mended within")
+    rows = [
+        (
+            *(one.variant, _percent(one.end_to_end), _interval(one.end_to_end)),
+            *(_percent(one.cause_right), _percent(one.ended_right), _percent(one.mitigated)),
+            _seconds(one.mitigate_s_median),
+            *(str(one.harmed), f"{one.false_repairs} of {one.controls_right.of}"),
+        )
+        for one in _whole(found.summaries)
+    ]
+    return _table((*head, "harmed", "false repairs in controls"), rows)
+
+
+def _slices(found: Analysis) -> str:
+    """One line for each variant and slice."""
+    head = ("mind", "slice", "trials", "invalid", "cause", "right end", "end to end", "95 %")
+    rows = [
+        (
+            *(one.variant, one.slice, str(one.trials), str(one.invalid)),
+            *(_percent(one.cause_right), _percent(one.ended_right)),
+            *(_percent(one.end_to_end), _interval(one.end_to_end)),
+            *(_seconds(one.detect_s_median), _seconds(one.mitigate_s_p95)),
+            _percent(one.mitigated_by_luck),
+        )
+        for one in found.summaries
+    ]
+    more = ("half detected within", "p95 mended within", "mended with a wrong cause")
+    return _table((*head, *more), rows)
+
+
+def _scenarios(found: Analysis) -> str:
+    """One line for each scenario, how often each variant came to the right end."""
+    variants = list(dict.fromkeys(one.variant for one in found.cells))
+    by_place: Mapping[tuple[str, str], Cell] = {
+        (one.scenario, one.variant): one for one in found.cells
+    }
+    rows = []
+    for name in dict.fromkeys(one.scenario for one in found.cells):
+        cells = [by_place[(name, variant)] for variant in variants]
+        apart = " (kept apart)" if cells[0].apart else ""
+        counts = [f"{one.ended_right.count}/{one.ended_right.of}" for one in cells]
+        rows.append((f"{name}{apart}", *counts))
+    return _table(("scenario", *variants), rows)
+
+
+_TABLES: Mapping[str, Callable[[Analysis], str]] = {
+    "summary": _summary,
+    "slices": _slices,
+    "scenarios": _scenarios,
+}
+
+
+def _whole(found: Iterable[Summary]) -> list[Summary]:
+    return [one for one in found if one.slice == "all"]
+
+
+def _percent(share: Share) -> str:
+    return "-" if not share.of else f"{100 * share.count / share.of:.0f} %"
+
+
+def _interval(share: Share) -> str:
+    return "-" if not share.of else f"{100 * share.low:.0f} to {100 * share.high:.0f}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    for document in DOCUMENTS:
+        document.write_text(filled(document.read_text(encoding="utf-8")), encoding="utf-8")
