@@ -33,6 +33,7 @@ from operator_sre.faces.tui.console.table import Table
 from operator_sre.faces.tui.console.ticket import TicketPage
 from operator_sre.faces.tui.console.tickets import FILTERS, TicketsPage
 from operator_sre.faces.tui.lines import Lines
+from tests.contract.postgres import database_in
 from tests.faces.tui.world import (
     SLOW_AND_QUICK,
     ask,
@@ -45,6 +46,13 @@ from tests.faces.tui.world import (
 )
 
 pytestmark = pytest.mark.asyncio
+PAGE_WORDS = {
+    "1": ("BROKEN", "node_down", "ticket 1"),
+    "2": ("node-1", "high_latency"),
+    "3": ("systemctl restart shop-node-1",),
+    "4": ("printf",),
+    "6": ("approval_requested",),
+}
 
 
 @pytest.fixture
@@ -441,3 +449,27 @@ async def test_the_mouse_opens_pages_rows_and_buttons(app: App, tmp_path: Path) 
 
 def _comment(text: str) -> Move:
     return Move(MoveKind.COMMENT, Actor("ada", "user"), text)
+
+
+@pytest.mark.slow
+async def test_every_page_and_an_answer_on_a_store_in_a_server(
+    pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    with database_in("postgresql", tmp_path, pytestconfig) as where:
+        # The world is made with a loop of its own.
+        making = world_at(tmp_path, store=where)
+        found = await asyncio.to_thread(making.__enter__)
+        try:
+            await asyncio.to_thread(ask, found, "first")
+            async with console_on(config_at(tmp_path, store=where)) as (_, pilot):
+                for key, words in PAGE_WORDS.items():
+                    await pilot.press(key)
+                    await _shows(pilot, *words)
+                    await pilot.press("escape")
+                await pilot.press("3", "a", "ctrl+s")
+                await _shows(pilot, "Nothing waits for a person")
+            answered = found.store.approvals.get("first")
+            assert answered is not None
+            assert answered.state is ApprovalState.APPROVED
+        finally:
+            await asyncio.to_thread(making.__exit__, None, None, None)
