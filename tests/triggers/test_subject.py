@@ -101,6 +101,16 @@ async def test_an_alert_breaks_its_target_while_it_fires_whatever_we_see() -> No
     assert found["up", "node-1"] is Health.HEALTHY
 
 
+@pytest.mark.parametrize(("up", "doubted"), [(True, True), (False, False), (None, False)])
+async def test_an_alert_that_our_own_look_does_not_confirm_says_so(
+    up: bool | None, doubted: bool
+) -> None:
+    subject = _with(Shop({"node-1": up}), alert())
+    sighting, _ = await sight(subject, HeldClock(), timeout_s=5.0)
+    (told,) = [one.detail for one in sighting.findings if (one.invariant, one.target) == ALERT]
+    assert ("our own look finds nothing wrong" in told) is doubted
+
+
 @pytest.mark.parametrize(
     ("up", "health"),
     [(True, Health.HEALTHY), (False, Health.BROKEN), (None, Health.UNKNOWN)],

@@ -15,8 +15,8 @@ __all__ = ["Score", "score"]
 THRASH_COUNT = 3
 THRASH_S = 60.0
 COMPONENTS_MAX = 3
-# With these words a mind says that it knows of no cause.
-NO_CAUSE = frozenset({"", "unexplained", "unknown"})
+# With these words a mind says that it knows of no cause, or that there is none.
+NO_CAUSE = frozenset({"", "alert_unconfirmed", "unexplained", "unknown"})
 
 
 @dataclass(frozen=True, slots=True)

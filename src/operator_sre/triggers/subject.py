@@ -19,6 +19,8 @@ FIRING_MAX = 10_000
 CLEARED_MAX = 1_000
 # How long an alert that is over is still spoken of, so that its ticket can be resolved.
 CLEARED_KEPT = timedelta(days=30)
+# What is added to the words of an alert, so that whoever reads them looks before they act.
+UNCONFIRMED = "; our own look finds nothing wrong with it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ class AlertInvariant:
                 continue
             ours = ours or self._ours(observation)
             if firing:
-                yield Finding(self.name, target, Health.BROKEN, _said(firing), own=ours(target))
+                own = ours(target)
+                said = f"{_said(firing)}{UNCONFIRMED if own is Health.HEALTHY else ''}"
+                yield Finding(self.name, target, Health.BROKEN, said, own=own)
                 continue
             health = Health.HEALTHY if self.own is None else ours(target)
             detail = "" if health is Health.HEALTHY else "the alert is over, our own look is not"

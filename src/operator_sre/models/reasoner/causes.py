@@ -270,6 +270,19 @@ GENERIC: tuple[Cause, ...] = (
         ),
     ),
     Cause(
+        name="alert_unconfirmed",
+        sentence="another watcher says so, while our own look finds nothing wrong with it",
+        prior=0.05,
+        predicts=_predicts(
+            process=_RUNS,
+            port=_ANSWERS,
+            sockets={"listening": 0.9, "waiting": 0.07},
+            limits={"room": 0.94, "unknown": 0.05},
+            log=_TALKS,
+            words={"unconfirmed": 0.99},
+        ),
+    ),
+    Cause(
         name="log_long",
         sentence="something writes a lot into its log",
         prior=0.03,

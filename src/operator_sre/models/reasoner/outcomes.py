@@ -23,6 +23,7 @@ WORDS = "words"
 TROUBLES: Mapping[str, re.Pattern[str]] = {
     name: re.compile(pattern, re.IGNORECASE)
     for name, pattern in {
+        "unconfirmed": r"our own look finds nothing wrong",
         "no_space": r"no space left|disk (is )?(nearly |almost )?full|\bENOSPC\b|write to its disk"
         r"|quota exceeded|disk[_ ](full|space)",
         "files": r"too many open files|\bEMFILE\b|\bENFILE\b|file descriptors?\b",
