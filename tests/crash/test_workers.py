@@ -229,6 +229,7 @@ async def _lose_everything(shift: Shift, server: Server) -> None:
     await asyncio.to_thread(upkeep.rebuild, progress=quietly)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_all_resume_when_engine_and_projections_are_lost_in_the_middle(
     shift: Callable[[str], Shift], server: Server
@@ -259,6 +260,7 @@ def _next_release(folder: Path) -> Path:
     return copied.parent
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_a_run_that_waits_for_a_person_outlives_its_worker_and_its_release(
     shift: Callable[[str], Shift],

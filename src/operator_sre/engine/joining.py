@@ -55,6 +55,7 @@ class Joined:
     _connections: Connections | None = None
     _client: DBOSClient | None = None
     _schema: str = field(default=SCHEMA)
+    _is_closed: bool = False
 
     def open(
         self,
@@ -70,6 +71,7 @@ class Joined:
         from dbos import DBOS, DBOSClient
 
         with told("The engine dbos cannot start"):
+            self._is_closed = False
             self._connections = self._connected()
             self._schema = self._named()
             for name, work in workflows.items():
@@ -103,6 +105,7 @@ class Joined:
             DBOS.destroy(destroy_registry=True)
         finally:
             self._client = None
+            self._is_closed = True
             if self._connections is not None:
                 self._connections.dispose()
 
@@ -143,6 +146,7 @@ class Joined:
     def _connected(self) -> Connections:
         import psycopg
         import sqlalchemy
+        import sqlalchemy.event
 
         # The driver reads the address itself, so that no password comes near a log line.
         def connect() -> Any:
@@ -154,13 +158,20 @@ class Joined:
             connection.commit()
             return connection
 
-        return sqlalchemy.create_engine(
+        made = sqlalchemy.create_engine(
             "postgresql+psycopg://",
             creator=connect,
             pool_size=CONNECTIONS,
             max_overflow=self.threads_max,
             pool_pre_ping=True,
         )
+        sqlalchemy.event.listen(made, "checkin", self._given_back)
+        return made
+
+    def _given_back(self, connection: Any, record: object) -> None:
+        """Whoever ends after us gives a connection back to a pool that nobody closes any more."""
+        if self._is_closed and connection is not None:
+            connection.close()
 
     def _named(self) -> str:
         """Beside the schema of the store, so that two stores in one database do not meet."""
