@@ -13,7 +13,14 @@ from operator_protocols.errors import RigError
 from operator_protocols.ports import RightEnd
 from operator_sre.clock import SystemClock
 from operator_sre.evals.campaign import Campaign, Mind, Planned, Scenario, Variant
-from operator_sre.evals.conducting import Conductor, Outcome, Progress, left_of
+from operator_sre.evals.conducting import (
+    GUESS_S,
+    Conductor,
+    Outcome,
+    Progress,
+    failed_trial,
+    left_of,
+)
 from operator_sre.evals.facts import TrialFacts, TrialState
 from operator_sre.evals.scenarios import planned
 
@@ -82,6 +89,7 @@ async def test_trials_run_beside_each_other_and_what_is_alone_runs_alone() -> No
     assert (outcome.done, outcome.of, outcome.failed, outcome.why) == (10, 10, 0, "")
     assert said[-1].done == said[-1].of == 10
     assert said[-1].left_s == 0.0
+    assert said[0].left_s == said[0].of * GUESS_S / CAMPAIGN.parallel
     assert all(first.done <= second.done for first, second in itertools.pairwise(said))
 
 
@@ -108,6 +116,9 @@ async def test_a_trial_that_dies_is_kept_as_failed_and_ends_no_other() -> None:
     assert (outcome.done, outcome.failed) == (10, 1)
     assert trials.kept[victim].state is TrialState.FAILED
     assert "-9" in trials.kept[victim].why
+    told = failed_trial(CAMPAIGN, planned(CAMPAIGN)[0], SystemClock(), "it died")
+    assert (told.key, told.campaign, told.why) == (victim, CAMPAIGN.name, "it died")
+    assert [one.key for one in left_of(CAMPAIGN, [told])].count(victim) == 1, "it is done again"
 
 
 @pytest.mark.asyncio

@@ -12,7 +12,7 @@ from operator_sre.evals.campaign import Campaign, Mind, Planned
 from operator_sre.evals.facts import TrialFacts, TrialState
 from operator_sre.evals.scenarios import planned
 
-__all__ = ["Conductor", "Outcome", "Progress", "left_of"]
+__all__ = ["GUESS_S", "Conductor", "Outcome", "Progress", "failed_trial", "left_of"]
 
 # What a trial is thought to take before any has ended.
 GUESS_S = 60.0
@@ -54,6 +54,20 @@ def left_of(campaign: Campaign, known: Iterable[TrialFacts]) -> tuple[Planned, .
     done = {one.key for one in known if one.state is not TrialState.FAILED}
     left = [one for one in planned(campaign) if one.key not in done]
     return tuple(sorted(left, key=lambda one: one.scenario.alone))
+
+
+def failed_trial(campaign: Campaign, one: Planned, clock: Clock, why: str) -> TrialFacts:
+    """What is kept of a trial that the harness itself did not get to an end."""
+    return TrialFacts(
+        campaign=campaign.name,
+        key=one.key,
+        scenario=one.scenario,
+        variant=one.variant,
+        seed=one.seed,
+        state=TrialState.FAILED,
+        started_at=clock.now().isoformat(timespec="seconds"),
+        why=why,
+    )
 
 
 @dataclass(slots=True)
@@ -120,16 +134,7 @@ class Conductor:
         try:
             return await self.run(one)
         except OperatorError as error:
-            return TrialFacts(
-                campaign=self.campaign.name,
-                key=one.key,
-                scenario=one.scenario,
-                variant=one.variant,
-                seed=one.seed,
-                state=TrialState.FAILED,
-                started_at=self.clock.now().isoformat(timespec="seconds"),
-                why=error.message,
-            )
+            return failed_trial(self.campaign, one, self.clock, error.message)
 
     def _say(self, last: TrialFacts | None = None) -> None:
         left = self._left - len(self._done)

@@ -36,15 +36,13 @@ from operator_sre.app.wiring.trials import (
 from operator_sre.clock import SystemClock
 from operator_sre.config import Config
 from operator_sre.evals.campaign import Campaign, Mind, Planned
-from operator_sre.evals.conducting import Outcome, Progress, left_of
+from operator_sre.evals.conducting import GUESS_S, Outcome, Progress, failed_trial, left_of
 from operator_sre.evals.database import must_be_written, open_database
 from operator_sre.evals.facts import TrialFacts, TrialState
 
 __all__ = ["Leader", "lead_campaign"]
 
 POLL_S = 1.0
-# What a trial is thought to take before any has ended.
-GUESS_S = 60.0
 # Who has not spoken for so long is gone, by the clock of the database.
 SILENT_S = 20.0
 # Who has taken a trial says so with its next beat; it is lost when nobody has said so by then.
@@ -172,7 +170,7 @@ class Leader:
             else:  # given back: its worker was stopped
                 await self._again(one)
         elif state is ErrandState.BROKEN:
-            self._take(one, lambda: self._failed(one.planned, "its worker could not do it"))
+            self._take(one, lambda: self._failed(one, "its worker could not do it"))
         elif not errand.ours:  # whoever leads was upgraded, and those who do it with it
             await self._again(one)
         elif state is ErrandState.WAITS or is_held:
@@ -185,7 +183,7 @@ class Leader:
                 await self._again(one)
             else:
                 why = f"{one.lost} workers after another were lost while they did it"
-                self._take(one, lambda: self._failed(one.planned, why))
+                self._take(one, lambda: self._failed(one, why))
 
     async def _again(self, one: _Wanted) -> None:
         """Another attempt; whatever may still come of the one before does not count."""
@@ -202,29 +200,20 @@ class Leader:
         try:
             facts = facts_of()
         except OperatorError as error:
-            facts = self._failed(one.planned, error.message)
+            facts = self._failed(one, error.message)
         self.keep(facts)
         del self._wanted[one.stem]
         self._drop.append(one.errand)
         self._done.append(facts)
         self._usd += facts.spent.usd
 
+    def _failed(self, one: _Wanted, why: str) -> TrialFacts:
+        return failed_trial(self.campaign, one.planned, self.clock, why)
+
     def _unpacked(self, text: str, planned: Planned) -> TrialFacts:
         file = self.ledgers / bundle_name(planned)
         named = "/".join(file.parts[-3:])
         return unpacked(text, self.campaign.name, planned, file, named)
-
-    def _failed(self, one: Planned, why: str) -> TrialFacts:
-        return TrialFacts(
-            campaign=self.campaign.name,
-            key=one.key,
-            scenario=one.scenario,
-            variant=one.variant,
-            seed=one.seed,
-            state=TrialState.FAILED,
-            started_at=self.clock.now().isoformat(timespec="seconds"),
-            why=why,
-        )
 
     async def _hand_out(self, errands: Sequence[TrialErrand]) -> None:
         """Put in what is not there yet.
