@@ -150,6 +150,7 @@ async def test_minds_that_lie_or_know_nothing_get_no_credit_and_the_one_that_kno
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.asyncio
 async def test_only_who_looks_first_repairs_nothing_where_nothing_is_broken(tmp_path: Path) -> None:
     hasty = BUILT_IN["restart-everything"]
