@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -226,3 +227,21 @@ def test_a_filler_shrinks_and_goes(tmp_path: Path) -> None:
     drain(tmp_path)
     assert not is_full(tmp_path)
     assert names_in(tmp_path) == []
+
+
+def test_whoever_takes_the_room_first_helps_to_fill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = os.statvfs(tmp_path)
+    asked: list[int] = []
+
+    def taken_meanwhile(file: int, start: int, size: int) -> None:
+        asked.append(size)
+        if len(asked) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "posix_fallocate", taken_meanwhile)
+    with pytest.raises(PermissionError):
+        fill(tmp_path, left_bytes=figures.f_bavail * figures.f_frsize // 2)
+    assert len(asked) == 2, "it looked again"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from operator_sre.lab.layout import Layout
@@ -71,11 +74,22 @@ def fill(volume: Path, *, left_bytes: int) -> None:
             more = _free_bytes(volume) - left_bytes
             size = os.fstat(file.fileno()).st_size
             if more > 0:
-                os.posix_fallocate(file.fileno(), size, more)
+                with _room_may_be_taken():
+                    os.posix_fallocate(file.fileno(), size, more)
             elif more < 0 < size:
                 file.truncate(max(0, size + more))
             else:
                 return
+
+
+@contextmanager
+def _room_may_be_taken() -> Iterator[None]:
+    """Somebody was faster with what was free a moment ago: that is no failure to fill it."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno != errno.ENOSPC:
+            raise
 
 
 def drain(volume: Path) -> None:

@@ -30,11 +30,11 @@ async def _reach_quota(scene: Scene) -> Mapping[str, str]:
     async with witness(scene) as sees:
 
         async def refused() -> bool:
-            return bool(await sees.put(scene.target, "shop/stock/0", bytes(QUOTA_VALUE_BYTES)))
+            # A slow member refuses as well, so a refusal alone does not say that it is full.
+            problem = await sees.put(scene.target, "shop/stock/0", bytes(QUOTA_VALUE_BYTES))
+            return bool(problem) and "NOSPACE" in await sees.alarms()
 
         await _write_until(sees, refused, QUOTA_VALUE_BYTES)
-        if "NOSPACE" not in await sees.alarms():
-            raise RigError("The quota was not reached.")
     return {}
 
 
