@@ -73,7 +73,7 @@ check: lint
 test: style
 	@sh tests/tools/sshd.sh
 	@echo '== tests, and types beside them' && .venv/bin/python .ci/beside.py .venv/bin/mypy \
-		-- .venv/bin/python -m pytest -q $(spread) tests $(ARGS)
+		-- sh .ci/tests.sh $(spread) tests $(ARGS)
 
 test-system: lint
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
