@@ -49,7 +49,7 @@ help:
 	@echo 'make test-faults  every fault of every rig: it breaks what it says, and heals (minutes)'
 	@echo 'make test-slow    all that takes long, the two above among it (half an hour)'
 	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
-	@echo 'make gallery      take the pictures of the README anew, of a real incident'
+	@echo 'make gallery      take the pictures of the README and the docs anew, of a real incident'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
 	@echo 'make clean        remove .venv and what tools left behind'
 	@echo 'PYTHON=python3.12 chooses the Python, WORKERS=5 the number of test processes'
@@ -105,6 +105,7 @@ tables:
 gallery:
 	@$(call ready,all)
 	@.venv/bin/python -m tests.faces.gallery
+	@.venv/bin/python -m tests.faces.web.gallery
 
 lock:
 	@$(fit)

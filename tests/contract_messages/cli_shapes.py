@@ -190,7 +190,7 @@ DOCUMENTS: dict[str, Shape] = {
     "timeline": messages.GetRunTimelineResponse,
     "next-action": messages.NextActionResponse,
     **dict.fromkeys(("agent start", "monitor run", "notify run", "up", "workers run"), _ENTRY),
-    **dict.fromkeys(("alerts serve", "eval viewer", "mcp", "serve"), _LISTENING),
+    **dict.fromkeys(("alerts serve", "eval viewer", "mcp", "serve", "web"), _LISTENING),
     "alerts list": {"alerts": list[Alert]},
     "approvals approve": {
         "approval": Approval,

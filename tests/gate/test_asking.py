@@ -299,3 +299,20 @@ async def test_what_the_policy_denies_is_not_even_asked_about(office: Office) ->
     assert "Denied: nothing runs here whose risk is medium." in _refused(await office.ask())
     assert office.store.approvals.find() == []
     assert isinstance(await office.ask(LOOK), Permit)
+
+
+@pytest.mark.parametrize("what", ["policy", "target"])
+async def test_what_changes_while_people_think_ends_the_request_at_once(
+    office: Office, what: str
+) -> None:
+    waiting = await office.asking()
+    if what == "policy":
+        office.policy = replace(office.policy, hosts=frozenset({"10.0.0.1"}))
+    else:
+        office.identities["node-1"] = "node-1: pid 8 started 2.5"
+    office.clock.advance(1.0)
+    assert "superseded" in _refused(await waiting)
+    kept = _kept(office)
+    assert kept.state is ApprovalState.SUPERSEDED
+    assert what in kept.reason
+    assert kept.approvers == ()

@@ -16,6 +16,7 @@ from operator_sre.notify.channel import Channel
 from operator_sre.notify.event import Event
 from operator_sre.notify.follower import ATTEMPTS_MAX, LEASE_S, Follower, Terms
 from operator_sre.notify.notice import Message
+from operator_sre.notify.quiet import quiet_of
 from operator_sre.store import Store, open_store
 from tests.contract.clock import HeldClock, LeapingClock
 from tests.contract.samples import approval, resolved, violation
@@ -127,6 +128,24 @@ async def test_it_waits_for_more_before_it_sends(tmp_path: Path) -> None:
     await step
     assert wire.titles == ["2 opened"]
     store.close()
+
+
+async def test_at_night_only_what_is_critical_is_told_and_the_rest_afterwards(
+    store: Store, clock: LeapingClock
+) -> None:
+    begun, wire, cursor = clock.now(), Wire(), await _claimed(store)
+    follower = _follower(store, clock, wire, quiet=quiet_of("11:00-12:05"))
+    await _open(store, "a", severity=Severity.WARNING)
+    cursor = await follower.step(cursor)
+    assert (clock.now() - begun).total_seconds() >= 300
+    assert wire.titles[0].startswith("ticket 1 opened")
+    late = _follower(store, clock, wire, quiet=quiet_of("00:00-23:59"))
+    await _open(store, "b", severity=Severity.WARNING)
+    await _open(store, "c")
+    before = clock.now()
+    await late.step(cursor)
+    assert (clock.now() - before).total_seconds() < 60
+    assert wire.titles[1:] == ["2 opened"]
 
 
 async def test_only_what_is_wanted_is_told(store: Store, clock: LeapingClock) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
@@ -12,6 +12,7 @@ from operator_protocols.domain.health import Severity
 from operator_protocols.domain.ticket import TicketState
 from operator_sre.notify.event import Event
 from operator_sre.notify.notice import KINDS, Message, Notice, message_of, notice_of
+from operator_sre.notify.quiet import Quiet, quiet_of
 from tests.contract.clock import NOON
 from tests.contract.samples import approval, ticket, violation
 
@@ -116,3 +117,31 @@ def test_a_long_incident_is_shortened() -> None:
     assert "and 6 more violations" in notice.lines
     assert "since 2026-03-04 11:59:52 UTC" in notice.lines
     assert notice.event is Event.OPENED
+
+
+def test_each_has_a_link_to_its_page_where_there_is_a_web_console() -> None:
+    asked = _notice(Kind.APPROVAL_REQUESTED, approval={"id": "a/1"})
+    message = message_of([_notice(), asked], web_url="https://ops.example")
+    assert "https://ops.example/tickets/1" in message.body
+    assert "https://ops.example/approvals/a%2F1" in message.body
+    assert "/tickets/1" not in message_of([_notice()]).body
+
+
+@pytest.mark.parametrize(
+    ("words", "at", "left_s"),
+    [
+        ("22:00-07:00", "2026-03-04T21:59:59", 0),
+        ("22:00-07:00", "2026-03-04T22:00:00", 9 * 3600),
+        ("22:00-07:00", "2026-03-05T06:59:00", 60),
+        ("22:00-07:00", "2026-03-05T07:00:00", 0),
+        ("12:00-13:00", "2026-03-05T12:30:00", 1800),
+        ("12:00-13:00", "2026-03-05T13:00:00", 0),
+        ("22:00-07:00 Europe/Berlin", "2026-03-04T20:59:00", 0),
+        ("22:00-07:00 Europe/Berlin", "2026-03-04T21:00:00", 9 * 3600),
+        # The night in which the clocks go forward is an hour shorter.
+        ("22:00-07:00 Europe/Berlin", "2026-03-28T21:00:00", 8 * 3600),
+    ],
+)
+def test_quiet_hours_are_of_the_zone_of_whoever_sleeps(words: str, at: str, left_s: int) -> None:
+    assert quiet_of(words).left_s(datetime.fromisoformat(at).replace(tzinfo=UTC)) == left_s
+    assert quiet_of("01:00-02:30") == Quiet(time(1), time(2, 30))

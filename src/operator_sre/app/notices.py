@@ -91,7 +91,14 @@ async def run_notices(app: App) -> None:
 
     redactor = open_redactor(app.config)
     asked, store = app.config.notices, app.store
-    terms = Terms(asked.events, asked.min_severity, asked.group_s, asked.per_hour_max)
+    terms = Terms(
+        asked.events,
+        asked.min_severity,
+        asked.group_s,
+        asked.per_hour_max,
+        asked.web_url,
+        asked.quiet,
+    )
     # What is new by process: a lease is not to be taken for one's own after a restart.
     holder = f"{app.doer.host}:{app.doer.process.pid}:{app.new_id()[:8]}"
     async with asyncio.TaskGroup() as group:

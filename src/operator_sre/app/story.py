@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from operator_protocols.domain.diagnosis import Hypothesis
 from operator_protocols.domain.entry import Entry, Kind
 
-__all__ = ["Line", "lines_of"]
+__all__ = ["Line", "lines_of", "weighed"]
 
 # How a mind that weighs hypotheses says so, before each question and after its answer.
 _TABLE = re.compile(r"Hypotheses: (.*?%)\. (.+)", re.DOTALL)
 _ROW = re.compile(r"(\S+) at (\S+) ([\d.]+)%")
+# A row of the table that such a mind draws, with or without what it thought before.
+_WEIGHED = re.compile(r"^ +(\S+) at (\S+) +(?:[\d.]+% +-> +)?([\d.]+)%$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,15 @@ def lines_of(entry: Entry) -> Iterable[Line]:
         return tell_move(entry)
     tell = _TELL.get(entry.kind)
     return tell(entry.payload) if tell else ()
+
+
+def weighed(entry: Entry) -> tuple[Hypothesis, ...]:
+    """How probable a mind held each cause at this thought; empty where it weighed none."""
+    if entry.kind is not Kind.REASONING:
+        return ()
+    text = str(entry.payload.get("reasoning", ""))
+    rows = _WEIGHED.findall(text) if "Hypotheses" in text else ()
+    return tuple(Hypothesis(cause, at, float(percent) / 100) for cause, at, percent in rows)
 
 
 def _opened(payload: Mapping[str, Any]) -> Iterable[Line]:

@@ -34,6 +34,8 @@ __all__ = [
     "create",
     "find",
     "record_listener",
+    "record_sign_in",
+    "record_sign_out",
     "revoke",
     "role_in_force",
     "role_named",
@@ -117,6 +119,22 @@ async def record_listener(app: App, *, address: str, tls: bool, public: bool) ->
     payload = {"address": address, "tls": tls, "public": public}
     actor = Actor(signed_in(), "user")
     await app.store.journal.append(Draft(Kind.LISTENER_OPENED, payload, actor=actor))
+
+
+async def record_sign_in(app: App, token: Token, *, source: str) -> None:
+    """Write down that a browser acts with this token from now on."""
+    await _record(app, Kind.SIGNED_IN, token, {"source": source, "role": token.role.value})
+
+
+async def record_sign_out(app: App, token: Token, *, source: str) -> None:
+    """Write down that it does so no more, because a person ended it."""
+    await _record(app, Kind.SIGNED_OUT, token, {"source": source})
+
+
+async def _record(app: App, kind: Kind, token: Token, told: Mapping[str, Any]) -> None:
+    # Not called a token, which the redactor would take for a secret.
+    payload = {"admission": token.id, "name": token.name, **told}
+    await app.store.journal.append(Draft(kind, payload, actor=Actor(token.created_by, "user")))
 
 
 @dataclass(slots=True)

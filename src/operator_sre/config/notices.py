@@ -5,28 +5,38 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from operator_protocols.domain.health import Severity
 from operator_protocols.errors import ConfigError
 from operator_sre.config.tables import unknown
 from operator_sre.notify.event import Event
+from operator_sre.notify.quiet import Quiet, quiet_of
 
 __all__ = ["NoticeConfig", "notices_of"]
 
-_KEYS = ("urls_file", "events", "min_severity", "group_s", "per_hour_max")
+_KEYS = (
+    *("urls_file", "events", "min_severity", "group_s", "per_hour_max"),
+    *("web_url", "quiet_hours"),
+)
 GROUP_S_MAX = 600.0
 PER_HOUR_MAX = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class NoticeConfig:
-    """Who is notified of what, and how often at most. Without a file of addresses, nobody is."""
+    """Who is notified of what, and how often at most. Without a file of addresses, nobody is.
+
+    `web_url` is where people reach the console in a browser.
+    """
 
     urls_file: str = ""
     events: frozenset[Event] = frozenset(Event)
     min_severity: Severity = Severity.INFO
     group_s: float = 10.0
     per_hour_max: int = 30
+    web_url: str = ""
+    quiet: Quiet | None = None
 
 
 def notices_of(table: Any, file: Path | None) -> NoticeConfig:
@@ -53,7 +63,30 @@ def notices_of(table: Any, file: Path | None) -> NoticeConfig:
         per_hour_max=int(
             _number(table.get("per_hour_max", 30), 1, PER_HOUR_MAX, f"'per_hour_max' of {place}")
         ),
+        web_url=_place(table.get("web_url", ""), f"'web_url' of {place}"),
+        quiet=_quiet(table.get("quiet_hours", ""), f"'quiet_hours' of {place}"),
     )
+
+
+def _place(text: Any, what: str) -> str:
+    """An address that links begin with."""
+    try:
+        url = urlsplit(text if isinstance(text, str) else "?")
+        fine = url.scheme in ("http", "https") and bool(url.hostname) and not url.query
+    except ValueError:
+        fine = False
+    if text != "" and (not fine or url.fragment or url.username is not None):
+        raise ConfigError(f"{what} has to be an address such as https://ops.example.com.")
+    return str(text).rstrip("/")
+
+
+def _quiet(text: Any, what: str) -> Quiet | None:
+    if text == "":
+        return None
+    try:
+        return quiet_of(str(text))
+    except ValueError as error:
+        raise ConfigError(f"{what} {error}.") from None
 
 
 def _events(words: Any, place: str) -> frozenset[Event]:

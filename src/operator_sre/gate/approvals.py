@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState, Binding
 from operator_protocols.domain.verdict import Risk
-from operator_protocols.errors import AuthorityError, ConflictError
+from operator_protocols.errors import AuthorityError, ConflictError, OperatorError
 
 if TYPE_CHECKING:
     from operator_protocols.ports import Approvals, Clock, Journal, PermissionChecker
@@ -20,6 +20,8 @@ __all__ = ["PERMIT_S", "Answering", "Asking", "Terms", "usable_until"]
 
 PERMIT_S = 60.0
 POLL_S = 0.2
+# How often it is seen to, while people think, that what they are asked about is still so.
+LOOK_S = 1.0
 OPERATOR = Actor()
 _STILL_COUNT = (ApprovalState.PENDING, ApprovalState.APPROVED, ApprovalState.REJECTED)
 _NO_ANSWERS = (ApprovalState.PENDING, ApprovalState.APPROVED)
@@ -71,10 +73,22 @@ class Asking:
     clock: Clock
     terms: Terms
 
-    async def ask(self, wanted: Approval) -> Approval:
-        """The request with its answer: this one, or the same one from before a restart."""
+    async def ask(
+        self, wanted: Approval, changed: Callable[[Approval], str] = lambda asked: ""
+    ) -> Approval:
+        """The request with its answer: this one, or the same one from before a restart.
+
+        `changed` says what is not any more as it was when people were asked: then nobody has to
+        answer, and nobody's answer counts.
+        """
         approval = await self._asked_before(wanted) or await self.approvals.request(wanted)
+        looked_s = self.clock.monotonic()
         while approval.state is ApprovalState.PENDING:
+            if self.clock.monotonic() - looked_s >= LOOK_S:
+                looked_s = self.clock.monotonic()
+                if why := _seen(changed, approval):
+                    approval = await self.end(approval, ApprovalState.SUPERSEDED, why)
+                    continue
             if self.clock.now() >= approval.expires_at:
                 why = "nobody answered in time"
                 approval = await self.end(approval, ApprovalState.EXPIRED, why)
@@ -171,6 +185,14 @@ class Answering:
             why = why or self.permissions.may_approve(person, approval)
             if why:
                 return why
+        return ""
+
+
+def _seen(changed: Callable[[Approval], str], approval: Approval) -> str:
+    """What changed; nothing where nobody can look now. The last look is before the permit."""
+    try:
+        return changed(approval)
+    except OperatorError:
         return ""
 
 

@@ -204,7 +204,9 @@ class Gate:
 
     async def _ask(self, case: _Case, why: str = "") -> Permit | Result:
         asking = Asking(self.approvals, self.journal, self.clock, self.terms)
-        approval = await asking.ask(self._request(case, why))
+        approval = await asking.ask(
+            self._request(case, why), lambda asked: self._outdated(case, asked)
+        )
         if approval.state is not ApprovalState.APPROVED:
             reason = f": {approval.reason}" if approval.reason else ""
             return self._refuse(case, f"The approval was {approval.state}{reason}.", approval.id)
@@ -227,6 +229,10 @@ class Gate:
         refusal = self._forbidden(case) or answering.refusal(approval, approval.approvers)
         if refusal:
             return refusal.rstrip(".")
+        return self._outdated(case, approval)
+
+    def _outdated(self, case: _Case, approval: Approval) -> str:
+        """Whether the rules and the target are still those that people were asked about."""
         now = self.judge(case.verdict.action, case.requester)
         if now != case.verdict:
             return "the policy changed meanwhile"

@@ -15,6 +15,7 @@ from operator_protocols.ports import Approvals, Clock, Cursors, Entries, Tickets
 from operator_sre.notify.channel import Channel
 from operator_sre.notify.event import Event
 from operator_sre.notify.notice import KINDS, Message, Notice, message_of, notice_of
+from operator_sre.notify.quiet import Quiet
 
 __all__ = ["PREFIX", "Follower", "Terms"]
 
@@ -33,12 +34,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is told, and how often at most."""
+    """What is told, how often at most, and when only what is critical."""
 
     events: frozenset[Event] = frozenset(Event)
     min_severity: Severity = Severity.INFO
     group_s: float = 10.0
     per_hour_max: int = 30
+    web_url: str = ""
+    quiet: Quiet | None = None
 
 
 class _LostError(Exception):
@@ -98,12 +101,23 @@ class Follower:
         if not notices:
             return await self._renewed(replace(cursor, seq=seq))
         cursor = await self._wait(cursor, self.terms.group_s)
+        cursor = await self._slept(cursor, notices, seq)
         held = False
         while (wait_s := self._held_s(cursor.note)) > 0:
             held = True
             cursor = await self._wait(cursor, min(wait_s, RENEW_S))
         notices, seq = self._gather(cursor.seq)
         return await self._deliver(cursor, notices, seq, held=held)
+
+    async def _slept(self, cursor: Cursor, notices: Sequence[Notice], seq: int) -> Cursor:
+        """Wait until it is not quiet any more, or until something critical happens."""
+        quiet, urgent = self.terms.quiet, any(map(_wakes, notices))
+        while quiet is not None and not urgent and (left_s := quiet.left_s(self.clock.now())):
+            cursor = await self._wait(cursor, min(left_s, RENEW_S))
+            # Only what came since: a night may be long.
+            more, seq = self._gather(seq)
+            urgent = any(map(_wakes, more))
+        return cursor
 
     def _gather(self, seq: int, *, until: int | None = None) -> tuple[list[Notice], int]:
         found: list[Notice] = []
@@ -138,7 +152,8 @@ class Follower:
     ) -> Cursor:
         note = {key: value for key, value in cursor.note.items() if key != "pending"}
         lost = int(note.get("lost", 0))
-        made = message_of(notices, again=again, lost=lost, held=held)
+        url = self.terms.web_url
+        made = message_of(notices, again=again, lost=lost, held=held, web_url=url)
         message = Message(self.redact(made.title), self.redact(made.body))
         cursor = await self._kept(replace(cursor, note={**note, "pending": seq}))
         problem = ""
@@ -202,3 +217,7 @@ class Follower:
         now_s = self.clock.now().timestamp()
         until = type(cursor.until).fromtimestamp(now_s + LEASE_S, cursor.until.tzinfo)
         return replace(cursor, until=until)
+
+
+def _wakes(notice: Notice) -> bool:
+    return notice.severity is Severity.CRITICAL

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.health import Severity
@@ -32,7 +33,10 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One thing to hear of: a headline, what is behind it, and the command to type next."""
+    """One thing to hear of: a headline, what is behind it, and the command to type next.
+
+    `page` is where it is shown in the web console.
+    """
 
     event: Event
     severity: Severity
@@ -40,6 +44,7 @@ class Notice:
     lines: tuple[str, ...]
     command: str
     at: datetime
+    page: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ def notice_of(entry: Entry, ticket: Ticket | None, approval: Approval | None) ->
         lines=tuple(lines),
         command=f"operator tickets show {ticket.id}",
         at=entry.at,
+        page=f"/tickets/{ticket.id}",
     )
 
 
@@ -102,16 +108,23 @@ def _asked(entry: Entry, ticket: Ticket | None, approval: Approval | None) -> No
         lines=tuple(lines),
         command=f"operator approvals approve {name}",
         at=entry.at,
+        page=f"/approvals/{quote(name, safe='')}",
     )
 
 
 def message_of(
-    notices: Sequence[Notice], *, again: bool = False, lost: int = 0, held: bool = False
+    notices: Sequence[Notice],
+    *,
+    again: bool = False,
+    lost: int = 0,
+    held: bool = False,
+    web_url: str = "",
 ) -> Message:
     """All of them in one message.
 
     `again` when it may have been sent before, `lost` notices could not be delivered, and `held`
-    when they had to wait because too many messages were sent within the hour.
+    when they had to wait because too many messages were sent within the hour. `web_url` is where
+    the web console is, if anywhere.
     """
     parts = []
     if again:
@@ -121,13 +134,19 @@ def message_of(
     if held:
         parts.append("These were held back, because there were too many messages within the hour.")
     parts += [
-        "\n  ".join([_clean(one.headline), *map(_clean, one.lines), one.command])
+        "\n  ".join(
+            [_clean(one.headline), *map(_clean, one.lines), one.command, *_link(one, web_url)]
+        )
         for one in notices[:SHOWN_MAX]
     ]
     if len(notices) > SHOWN_MAX:
         parts.append(f"and {len(notices) - SHOWN_MAX} more: operator tickets list")
     title = f"{'[again] ' if again else ''}Operator: {_title(notices)}"
     return Message(title[:TITLE_CHARACTERS_MAX], "\n\n".join(parts))
+
+
+def _link(one: Notice, web_url: str) -> list[str]:
+    return [f"{web_url}{one.page}"] if web_url and one.page else []
 
 
 def _title(notices: Sequence[Notice]) -> str:

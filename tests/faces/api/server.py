@@ -67,13 +67,13 @@ class Desk:
         return self.warm.run(*words, cwd=self.folder, environ=self._environ)
 
     @contextmanager
-    def served(self, *words: str) -> Iterator[Server]:
-        """The API of this home, for the length of a `with`."""
+    def served(self, *words: str, verb: str = "serve") -> Iterator[Server]:
+        """The API of this home, or another face, for the length of a `with`."""
         secret = self.run("tokens", "create", "test", "--role", "admin", "--json").json["secret"]
         errors = self.folder / "serve.err"
         said = self.folder / "serve.out"
         with errors.open("wb") as error, said.open("wb") as out:
-            line = ("serve", "--port", "0", "--json", "--log-level", "info", *words)
+            line = (verb, "--port", "0", "--json", "--log-level", "info", *words)
             process = self.warm.start(
                 *line, cwd=self.folder, environ=self._environ, out=out.fileno(), err=error.fileno()
             )

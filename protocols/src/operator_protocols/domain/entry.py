@@ -79,6 +79,8 @@ class Kind(StrEnum):
     TOKEN_CREATED = "token_created"
     TOKEN_REVOKED = "token_revoked"
     ACCESS_REFUSED = "access_refused"
+    SIGNED_IN = "signed_in"
+    SIGNED_OUT = "signed_out"
     LISTENER_OPENED = "listener_opened"
     SECRET_CHANGED = "secret_changed"
     SECRET_LEASED = "secret_leased"

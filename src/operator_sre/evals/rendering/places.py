@@ -34,25 +34,30 @@ class Places(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Each has an address. Names stand behind the question mark, where any letter may stand."""
+    """Each has an address. Names stand behind the question mark, where any letter may stand.
+
+    `below` is where they begin, for whoever shows other things as well.
+    """
+
+    below: str = ""
 
     def campaigns(self) -> str:
         """The first page."""
-        return "/"
+        return self.below or "/"
 
     def campaign(self, name: str) -> str:
         """Its page."""
-        return f"/campaign?{_query(name=name)}"
+        return f"{self.below}/campaign?{_query(name=name)}"
 
     def trial(self, campaign: str, key: str) -> str:
         """Its page."""
-        return f"/trial?{_query(campaign=campaign, key=key)}"
+        return f"{self.below}/trial?{_query(campaign=campaign, key=key)}"
 
     def ledger(self, facts: TrialFacts) -> str:
         """A file to keep, where the trial has one."""
         if not facts.ledger:
             return ""
-        return f"/ledger?{_query(campaign=facts.campaign, key=facts.key)}"
+        return f"{self.below}/ledger?{_query(campaign=facts.campaign, key=facts.key)}"
 
 
 def _query(**names: str) -> str:

@@ -48,6 +48,7 @@ SENTENCES = {
     "redact": "Pass stdin on without secrets; with --json, only count them by kind.",
     "system": "What a command would find here.",
     "serve": "Answer programs by HTTP until stopped; see docs/api.md.",
+    "web": "Show everything in a browser, and let people answer there; see docs/web.md.",
     "mcp": "Answer other minds by MCP until stopped; they can propose, never approve or confirm.",
     "telemetry": "Traces for whoever collects them.",
     "tokens": "Let programs and browsers in.",

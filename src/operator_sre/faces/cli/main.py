@@ -68,6 +68,7 @@ NOUNS = {
     "redact": "operator_sre.faces.cli.redact",
     "system": "operator_sre.faces.cli.system",
     "serve": "operator_sre.faces.cli.serve",
+    "web": "operator_sre.faces.cli.web",
     "mcp": "operator_sre.faces.cli.mcp",
     "telemetry": "operator_sre.faces.cli.telemetry",
     "tokens": "operator_sre.faces.cli.tokens",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from operator_sre.app.wiring import App
 
-__all__ = ["application"]
+__all__ = ["application", "download"]
 
 CHUNK_BYTES = 64 * 1024
 NAME_CHARACTERS_MAX = 100
@@ -66,7 +66,7 @@ def application(
         return _page(key, trial_body(gallery.trial(campaign, key), PLACES))
 
     def ledger(campaign: str = "", key: str = "") -> Response:
-        return _download(gallery.bundle(campaign, key), f"{campaign}-{key}")
+        return download(gallery.bundle(campaign, key), f"{campaign}-{key}")
 
     routes = {"/": campaigns, "/campaign": campaign, "/trial": trial, "/ledger": ledger}
     for path, answer in routes.items():
@@ -91,7 +91,7 @@ def _page(title: str, body: Html, status: int = 200) -> Response:
     return HTMLResponse(text, status_code=status)
 
 
-def _download(bundle: Bundle, name: str) -> Response:
+def download(bundle: Bundle, name: str) -> Response:
     """A file to keep; its name is made of letters that mean nothing anywhere."""
     fit = _UNFIT.sub("-", name)[:NAME_CHARACTERS_MAX].strip("-") or "trial"
     headers = {

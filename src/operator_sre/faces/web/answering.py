@@ -1,0 +1,220 @@
+"""Answers: pages, parts of pages, and what follows a deed; errors are pages, too."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+
+from operator_protocols.domain.token import Role
+from operator_protocols.errors import (
+    AuthorityError,
+    ConflictError,
+    NotFoundError,
+    OperatorError,
+    PermitError,
+    UsageError,
+)
+from operator_sre.faces.web.rendering import guarded, rendered
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+    from operator_sre.faces.web.sessions import Session
+    from operator_sre.faces.web.stream import Hub
+
+__all__ = [
+    "Facts",
+    "Renderings",
+    "done",
+    "home_of",
+    "hub_of",
+    "is_part",
+    "page",
+    "part",
+    "problem",
+    "problem_of",
+    "session_of",
+]
+
+Facts = Callable[["App"], Mapping[str, Any]]
+# A rendering that is shared is at most so old, also where nothing was written to the ledger.
+FRESH_S = 1.0
+RENDERINGS_MAX = 256
+RENDERING_CHARACTERS_MAX = 200_000
+HEADER_CHARACTERS_MAX = 600
+_STATUSES: tuple[tuple[type[OperatorError], int], ...] = (
+    (NotFoundError, 404),
+    (ConflictError, 409),
+    (AuthorityError, 403),
+    (PermitError, 403),
+    (UsageError, 400),
+)
+_TITLES = {
+    400: "That does not work",
+    403: "You may not do this",
+    404: "There is nothing here",
+    405: "There is nothing here",
+    409: "It has changed meanwhile",
+    429: "Too much at once",
+}
+
+
+def home_of(request: Request) -> App:
+    """The operator home that is shown."""
+    return cast("App", request.app.state.home)
+
+
+def hub_of(request: Request) -> Hub:
+    """What follows the ledger for everybody."""
+    return cast("Hub", request.app.state.hub)
+
+
+def session_of(request: Request) -> Session:
+    """Who asks; there is somebody wherever a door was passed."""
+    return cast("Session", request.scope["session"])
+
+
+def is_part(request: Request) -> bool:
+    """Whether our script asks, for a part of a page that is there already."""
+    return request.headers.get("hx-request", "") == "true"
+
+
+async def page(
+    request: Request,
+    template: str,
+    facts: Facts,
+    *,
+    title: str,
+    status: int = 200,
+) -> Response:
+    """A whole page. `facts` are asked beside the loop, so that nobody waits for a long answer."""
+    hub, session = hub_of(request), session_of(request)
+    await hub.look()
+    layout = _layout(request, session, title)
+    text = await asyncio.to_thread(_whole, home_of(request), template, facts, layout)
+    return HTMLResponse(guarded(text, session), status)
+
+
+async def part(request: Request, template: str, facts: Facts) -> Response:
+    """A part of a page, rendered once for all who look at the same with the same role.
+
+    So `facts` may depend on the address and on the role, and on nothing else of who asks.
+    """
+    session = session_of(request)
+    renderings: Renderings = request.app.state.renderings
+    hub = hub_of(request)
+    if not hub.followed:
+        await hub.look()
+    key = f"{session.role} {template} {request.url.path}?{request.url.query}"
+    base = {"role": session.role, "may": session.role.may, "Role": Role}
+    home = home_of(request)
+    text = await renderings.get(key, hub.head, lambda: rendered(template, {**base, **facts(home)}))
+    return HTMLResponse(guarded(text, session))
+
+
+def done(request: Request, words: str, *, to: str, bad: bool = False) -> Response:
+    """After a deed: the page `to`, and a sentence about what was done.
+
+    A form that our script sent stays where it is and shows the sentence.
+    """
+    if is_part(request):
+        return Response(status_code=204, headers=_toast(words, bad=bad))
+    session_of(request).say(words, bad=bad)
+    return Response(status_code=303, headers={"location": to})
+
+
+async def problem(request: Request, status: int, words: str, next_step: str = "") -> Response:
+    """What went wrong, in one sentence, and the next step; for whom it may concern."""
+    if is_part(request):
+        told = f"{words} {next_step}".strip()
+        return Response(status_code=status, headers={**_toast(told, bad=True)})
+    facts = {"words": words, "next_step": next_step, "status": status}
+    title = _TITLES.get(status, "Something went wrong")
+    session: Session | None = request.scope.get("session")
+    if session is not None:
+        # What every page shows is asked of the store, which may be what went wrong.
+        with suppress(OperatorError):
+            return await page(request, "problem.html", lambda _: facts, title=title, status=status)
+    text = rendered("problem_bare.html", {"title": title, **facts})
+    return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
+
+
+async def problem_of(request: Request, error: OperatorError) -> Response:
+    """An error of the app, as a page."""
+    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 503)
+    return await problem(request, status, error.message, error.next_step)
+
+
+def _layout(request: Request, session: Session, title: str) -> dict[str, Any]:
+    return {
+        "title": title,
+        "session": session,
+        "role": session.role,
+        "may": session.role.may,
+        "Role": Role,
+        "path": request.url.path,
+        "seq": hub_of(request).head,
+        "toasts": session.said(),
+        "server_now": home_of(request).clock.now().isoformat(),
+    }
+
+
+def _whole(home: App, template: str, facts: Facts, layout: Mapping[str, Any]) -> str:
+    from operator_sre.faces.web.standing import standing_of
+
+    return rendered(template, {**layout, **standing_of(home), **facts(home)})
+
+
+def _toast(words: str, *, bad: bool) -> dict[str, str]:
+    told = {"toast": {"text": words[:HEADER_CHARACTERS_MAX], "bad": bad}}
+    return {"hx-trigger": json.dumps(told), "hx-reswap": "none"}
+
+
+@dataclass(slots=True)
+class _Rendering:
+    head: int
+    made_s: float
+    text: asyncio.Future[str]
+
+
+@dataclass(slots=True)
+class Renderings:
+    """Parts that many look at: made once for each state of the ledger, however many ask."""
+
+    made: int = 0
+    _kept: OrderedDict[str, _Rendering] = field(default_factory=OrderedDict, init=False)
+
+    async def get(self, key: str, head: int, make: Callable[[], str]) -> str:
+        """The rendering of this state, or a new one; those who ask meanwhile wait for the same."""
+        now = time.monotonic()
+        known = self._kept.get(key)
+        if known is None or known.head < head or now - known.made_s > FRESH_S:
+            self.made += 1
+            text = asyncio.ensure_future(asyncio.to_thread(make))
+            known = _Rendering(head, now, text)
+            self._kept[key] = known
+            self._kept.move_to_end(key)
+            if len(self._kept) > RENDERINGS_MAX:
+                self._kept.popitem(last=False)
+        try:
+            return await asyncio.shield(known.text)
+        finally:
+            if self._kept.get(key) is known and _unfit(known.text):
+                del self._kept[key]
+
+
+def _unfit(text: asyncio.Future[str]) -> bool:
+    """Whether it is not kept: it failed, or is larger than many of them may be."""
+    if not text.done():
+        return False
+    if text.cancelled() or text.exception() is not None:
+        return True
+    return len(text.result()) > RENDERING_CHARACTERS_MAX

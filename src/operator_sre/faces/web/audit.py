@@ -1,0 +1,196 @@
+"""The ledger: every entry, found by any words, walked through, and taken along."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import IO, TYPE_CHECKING, Annotated, Any, cast
+
+from fastapi import Path, Query, Request, Response
+
+from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.token import Role
+from operator_protocols.errors import UsageError
+from operator_sre.app.audit import Filter, export_bundle, export_text, show_entry, tail
+from operator_sre.app.history import search_entries
+from operator_sre.app.pages import EntryPages
+from operator_sre.app.story import lines_of
+from operator_sre.codec import to_json
+from operator_sre.faces.web.answering import done, home_of, page, part, session_of
+from operator_sre.faces.web.doors import does, router_of, shows
+from operator_sre.faces.web.downloads import download
+from operator_sre.faces.web.paging import SEQ_MAX, pages_of
+from operator_sre.faces.web.walking import Walk
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = ["router"]
+
+ENTRIES_MAX = 60
+CHUNK_BYTES = 64 * 1024
+PLACE = "/audit"
+BUNDLE = "bundle"
+MEDIA = {
+    BUNDLE: "application/zip",
+    "jsonl": "application/x-ndjson",
+    "csv": "text/csv; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+}
+router = router_of()
+Seq = Annotated[int, Path(ge=1, le=SEQ_MAX)]
+Text = Annotated[str, Query(max_length=500)]
+Run = Annotated[str, Query(max_length=100)]
+Number = Annotated[str, Query(pattern=r"^\d{0,18}$")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What somebody looks for; the same words make the address of the next page."""
+
+    q: str = ""
+    ticket: str = ""
+    run: str = ""
+    before: str = ""
+
+    @property
+    def number(self) -> int | None:
+        """The ticket that is meant."""
+        return int(self.ticket) if self.ticket else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """An entry, and what it says as a sentence."""
+
+    entry: Entry
+    text: str
+    tone: str
+
+
+@shows(router, PLACE)
+async def audit(
+    request: Request, q: Text = "", ticket: Number = "", run: Run = "", before: Number = ""
+) -> Response:
+    """Entries, the newest first."""
+    home, asked = home_of(request), _Asked(q, ticket, run, before)
+    behind = 0
+    if q.strip():
+        place = int(before) if before else None
+        searched = await search_entries(
+            home, q, limit=ENTRIES_MAX + 1, before=place, ticket=asked.number, run=run
+        )
+        entries, behind = list(searched.entries), searched.behind
+    else:
+        pages = EntryPages(home, asked.number, run)
+        read = asyncio.to_thread(pages.older, int(before or 0), limit=ENTRIES_MAX + 1)
+        entries = list(await read)
+    shown, older = pages_of(PLACE, asked, entries, ENTRIES_MAX)
+    facts = {
+        "asked": asked,
+        "rows": [_row(one) for one in shown],
+        "older": older,
+        "behind": behind,
+        "live": asked == _Asked(),
+        "kinds": sorted(Kind),
+        "styles": list(MEDIA),
+        "walk": _walk_of(request),
+    }
+    return await page(request, "audit.html", lambda _: facts, title="Audit")
+
+
+@shows(router, "/parts/audit")
+async def newest(request: Request) -> Response:
+    """The end of the ledger, as it grows."""
+    return await part(request, "parts/audit_rows.html", _newest)
+
+
+@shows(router, "/parts/audit/walk")
+async def walk(request: Request) -> Response:
+    """How far the walk through the chain is."""
+    return await part(request, "parts/audit_walk.html", lambda _: {"walk": _walk_of(request)})
+
+
+@does(router, f"{PLACE}/verify", role=Role.VIEWER)
+async def verify(request: Request) -> Response:
+    """Begin to walk through the whole chain."""
+    begun = _walk_of(request).begin(home_of(request), session_of(request).who)
+    words = "The whole chain is being checked." if begun else "It is being checked already."
+    return done(request, words, to=PLACE)
+
+
+@shows(router, f"{PLACE}/export")
+async def export(
+    request: Request,
+    style: Annotated[str, Query(max_length=20)] = BUNDLE,
+    ticket: Number = "",
+    run: Run = "",
+    kind: Annotated[str, Query(max_length=60)] = "",
+) -> Response:
+    """Entries to take along: a bundle that verifies by itself, or a text for people."""
+    if kind and kind not in set(Kind):
+        raise UsageError(f"There is no kind {kind!r}.", next_step="Choose one of the list.")
+    if style not in MEDIA:
+        raise UsageError(
+            f"There is no format {style!r}.", next_step=f"Formats: {', '.join(MEDIA)}."
+        )
+    wanted = Filter(run=run, ticket=int(ticket) if ticket else None, kind=kind)
+    home = home_of(request)
+    if style == BUNDLE:
+        return download(await _bundle(home, wanted), "ledger.zip", MEDIA[style])
+    lines = export_text(home, style, wanted)
+    text = (f"{line}\n".encode("utf-8", "backslashreplace") for line in lines)
+    return download(text, f"ledger.{style}", MEDIA[style])
+
+
+@shows(router, f"{PLACE}/{{seq}}")
+async def entry(request: Request, seq: Seq) -> Response:
+    """One entry: what it says, its bytes, and how it is chained."""
+    return await page(
+        request, "audit_entry.html", lambda home: _entry(home, seq), title=f"Entry {seq}"
+    )
+
+
+def _walk_of(request: Request) -> Walk:
+    """The walk of this console, which all its viewers share."""
+    state = request.app.state
+    if not hasattr(state, "walk"):
+        state.walk = Walk()
+    return cast("Walk", state.walk)
+
+
+async def _bundle(home: App, wanted: Filter) -> Iterator[bytes]:
+    """A bundle, which has no name any more while it is read."""
+    file = tempfile.NamedTemporaryFile(prefix="operator-ledger-")  # noqa: SIM115 - read later
+    try:
+        await asyncio.to_thread(export_bundle, home, FilePath(file.name), wanted)
+    except BaseException:
+        file.close()
+        raise
+    return _read(file)
+
+
+def _read(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
+
+
+def _newest(home: App) -> Mapping[str, Any]:
+    return {"rows": [_row(one) for one in EntryPages(home).older(0, limit=ENTRIES_MAX)]}
+
+
+def _row(entry: Entry) -> _Row:
+    line = next(iter(lines_of(entry)), None)
+    return _Row(entry, line.text if line else "", line.tone if line else "")
+
+
+def _entry(home: App, seq: int) -> Mapping[str, Any]:
+    found = show_entry(home, seq)
+    head = tail(home, count=1)[0].seq
+    payload = json.dumps(to_json(found.payload), indent=2, ensure_ascii=False)
+    return {"row": _row(found), "payload": payload, "next": seq + 1 if seq < head else 0}

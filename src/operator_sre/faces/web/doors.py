@@ -1,0 +1,137 @@
+"""Doors: who may see a page, who may do a deed; asked on this side for every single request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+
+from operator_protocols.domain.token import Role
+from operator_protocols.errors import OperatorError
+from operator_sre.app.acting import acting_as
+from operator_sre.faces.web.answering import hub_of, is_part, problem, problem_of
+from operator_sre.faces.web.forms import form_of
+from operator_sre.faces.web.sessions import Session
+
+__all__ = ["Door", "does", "role_of", "router_of", "shows"]
+
+ROLE, ONCE = "x-required-role", "x-once"
+SEAL = "x-seal"
+Endpoint = Callable[..., Coroutine[Any, Any, Response]]
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+def router_of(prefix: str = "") -> APIRouter:
+    """A router, all of whose routes are doors."""
+    return APIRouter(route_class=Door, prefix=prefix)
+
+
+def shows(
+    router: APIRouter, path: str, *, role: Role = Role.VIEWER
+) -> Callable[[Endpoint], Endpoint]:
+    """A page or a part of one. It changes nothing."""
+
+    def of(endpoint: Endpoint) -> Endpoint:
+        extra = {ROLE: role.value}
+        router.add_api_route(
+            path, endpoint, methods=["GET"], response_model=None, openapi_extra=extra
+        )
+        return endpoint
+
+    return of
+
+
+def does(
+    router: APIRouter, path: str, *, role: Role, once: bool = True
+) -> Callable[[Endpoint], Endpoint]:
+    """A deed. Its form has a token of the session, and a seal that is good `once`.
+
+    Without `once` it may be sent again, as what is asked while somebody types.
+    """
+
+    def of(endpoint: Endpoint) -> Endpoint:
+        extra = {ROLE: role.value, ONCE: once}
+        router.add_api_route(
+            path, endpoint, methods=["POST"], response_model=None, openapi_extra=extra
+        )
+        return endpoint
+
+    return of
+
+
+def role_of(route: APIRoute) -> Role:
+    """Who may use a route; nobody but an admin where it does not say."""
+    return Role((route.openapi_extra or {}).get(ROLE, Role.ADMIN))
+
+
+class Door(APIRoute):
+    """A route for whoever has the role, in the name of the person their token stands for."""
+
+    def get_route_handler(self) -> Handler:
+        """What answers a request of a session."""
+        inner = super().get_route_handler()
+        role, posts = role_of(self), "POST" in (self.methods or ())
+        once = (self.openapi_extra or {}).get(ONCE, True)
+
+        async def guarded(request: Request) -> Response:
+            session: Session = request.scope["session"]
+            refusals = request.app.state.refusals
+            with acting_as(session.who, role=session.role.value, refusals=refusals):
+                try:
+                    response = await _refused(request, session, role, posts=posts, once=once)
+                    if response is None:
+                        response = await inner(request)
+                except RequestValidationError:
+                    response = await problem(request, 404, "There is nothing at this address.")
+                except OperatorError as error:
+                    response = await problem_of(request, error)
+                if posts:
+                    await hub_of(request).look()
+            if posts and once and is_part(request):
+                # Its form stays on the screen, and its seal is used up.
+                response.headers[SEAL] = session.seal()
+            return response
+
+        return guarded
+
+
+async def _refused(
+    request: Request, session: Session, role: Role, *, posts: bool, once: bool
+) -> Response | None:
+    """Why not; None when they may. A deed is asked of the token as it is at this moment."""
+    if posts:
+        why = await _unsound(request, session, once=once)
+        if why:
+            await _tell(request, session, why)
+            words = _WORDS.get(why, "This form was not made for your session.")
+            return await problem(
+                request, 403, words, "Load the page again, and look before you act."
+            )
+    if (posts or role is not Role.VIEWER) and not request.app.state.sessions.renew(session):
+        return await problem(request, 403, "Your token counts no more.", "Sign in with another.")
+    if not session.role.may(role):
+        await _tell(request, session, "role")
+        words = f"A token of the role {session.role} may not do this; {role} is needed."
+        return await problem(request, 403, words, "Ask somebody who has it.")
+    return None
+
+
+async def _unsound(request: Request, session: Session, *, once: bool) -> str:
+    form = await form_of(request)
+    told = request.headers.get("x-csrf", "") or form.fields.get("csrf", "")
+    if not session.knows(told):
+        return "csrf"
+    return session.use(form.fields.get("seal", "")) if once else ""
+
+
+async def _tell(request: Request, session: Session, why: str) -> None:
+    await request.app.state.refusals.refused(request.scope["source"], why, token=session.token.id)
+
+
+_WORDS = {
+    "replayed form": "This form was sent already; nothing was done again.",
+    "too many forms": "This session has sent too many forms: sign out, and sign in again.",
+}

@@ -1,0 +1,183 @@
+"""The history of commands: every one that ran or was refused, found again by any words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Path, Query, Request, Response
+
+from operator_protocols.domain.command import OUTCOMES, CommandFilter
+from operator_protocols.domain.verdict import Level
+from operator_protocols.errors import NotFoundError
+from operator_sre.app.history import (
+    FoundCommands,
+    failures,
+    list_commands,
+    search_commands,
+    show_command,
+    show_output,
+    statistics,
+    wanted,
+)
+from operator_sre.app.patterns import list_patterns
+from operator_sre.faces.web.answering import home_of, page, part
+from operator_sre.faces.web.doors import router_of, shows
+from operator_sre.faces.web.downloads import download
+from operator_sre.faces.web.paging import SEQ_MAX, address, pages_of
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = ["router"]
+
+COMMANDS_MAX = 50
+ROWS_MAX = 40
+OUTPUT_BYTES_MAX = 64 * 1024 * 1024
+PLACE = "/history"
+PERIODS = ("1h", "24h", "7d", "30d")
+router = router_of()
+Seq = Annotated[int, Path(ge=1, le=SEQ_MAX)]
+Word = Annotated[str, Query(max_length=200)]
+Text = Annotated[str, Query(max_length=500)]
+Number = Annotated[str, Query(pattern=r"^\d{0,18}$")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What somebody looks for; the same words make the address of the next page."""
+
+    q: str = ""
+    target: str = ""
+    level: str = ""
+    outcome: str = ""
+    since: str = ""
+    ticket: str = ""
+    before: str = ""
+
+    def where(self, home: App) -> CommandFilter:
+        """The filter. UsageError names what there is."""
+        return wanted(
+            home,
+            ticket=int(self.ticket) if self.ticket else None,
+            target=self.target,
+            level=self.level,
+            outcome=self.outcome,
+            since=self.since,
+        )
+
+
+@shows(router, PLACE)
+async def history(
+    request: Request,
+    q: Text = "",
+    target: Word = "",
+    level: Word = "",
+    outcome: Word = "",
+    since: Word = "",
+    ticket: Number = "",
+    before: Number = "",
+) -> Response:
+    """Commands, the newest first."""
+    asked = _Asked(q, target, level, outcome, since, ticket, before)
+    found = await _found(home_of(request), asked)
+    return await page(request, "history.html", lambda _: _facts(asked, found), title="History")
+
+
+@shows(router, "/parts/history")
+async def newest(request: Request) -> Response:
+    """The newest commands, as they come."""
+    return await part(request, "parts/history_rows.html", _newest)
+
+
+@shows(router, f"{PLACE}/statistics")
+async def figures(request: Request, since: Word = "") -> Response:
+    """How often commands ran, how often that went well, and what fails again and again."""
+    return await page(
+        request, "history_statistics.html", lambda home: _figures(home, since), title="Statistics"
+    )
+
+
+@shows(router, f"{PLACE}/{{seq}}")
+async def command(request: Request, seq: Seq) -> Response:
+    """One command: who wanted it, who let it, what it said."""
+    return await page(
+        request, "history_command.html", lambda home: _command(home, seq), title=f"Command {seq}"
+    )
+
+
+@shows(router, f"{PLACE}/{{seq}}/output")
+async def output(request: Request, seq: Seq) -> Response:
+    """All that it said, without secrets, as a file."""
+    text = await asyncio.to_thread(_output, home_of(request), seq)
+    return download(text, f"command-{seq}.txt", "text/plain; charset=utf-8")
+
+
+async def _found(home: App, asked: _Asked) -> FoundCommands:
+    before = int(asked.before) if asked.before else None
+    where = asked.where(home)
+    if asked.q.strip():
+        return await search_commands(home, asked.q, where, limit=COMMANDS_MAX + 1, before=before)
+    return await asyncio.to_thread(
+        list_commands, home, where, limit=COMMANDS_MAX + 1, before=before
+    )
+
+
+def _facts(asked: _Asked, found: FoundCommands) -> Mapping[str, Any]:
+    shown, older = pages_of(PLACE, asked, found.commands, COMMANDS_MAX)
+    return {
+        "asked": asked,
+        "commands": shown,
+        "older": older,
+        "behind": found.behind,
+        # Whoever looks for nothing in particular sees what comes.
+        "live": asked == _Asked(),
+        "levels": list(Level),
+        "outcomes": OUTCOMES,
+        "periods": PERIODS,
+    }
+
+
+def _newest(home: App) -> Mapping[str, Any]:
+    found = list_commands(home, wanted(home), limit=COMMANDS_MAX)
+    return {"commands": found.commands}
+
+
+def _figures(home: App, since: str) -> Mapping[str, Any]:
+    where = wanted(home, since=since)
+    known = statistics(home, where)
+    return {
+        "since": since,
+        "periods": PERIODS,
+        "figures": known,
+        "tallies": known.commands[:ROWS_MAX],
+        "groups": failures(home, where).by_category,
+        "patterns": list_patterns(home)[:ROWS_MAX],
+        "address": address,
+    }
+
+
+def _command(home: App, seq: int) -> Mapping[str, Any]:
+    view = show_command(home, seq)
+    return {"command": view.command, "kept": bool(view.stdout_file or view.stderr_file)}
+
+
+def _output(home: App, seq: int) -> bytes:
+    """So much of it as a page may hold; the rest is on the machine where it ran."""
+    kept: list[bytes] = []
+    size = 0
+
+    def take(stream: int, chunk: bytes) -> bool:
+        nonlocal size
+        kept.append(chunk[: OUTPUT_BYTES_MAX - size])
+        size += len(kept[-1])
+        return size < OUTPUT_BYTES_MAX
+
+    with contextlib.suppress(BrokenPipeError):
+        show_output(home, seq, take)
+    if not kept:
+        raise NotFoundError(f"Command {seq} said nothing.", next_step="Look at how it ended.")
+    return b"".join(kept)

@@ -1,0 +1,31 @@
+"""Where one can go from every page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["PLACES", "Place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A page of the first level: its name, its address, and the key that leads to it after `g`."""
+
+    name: str
+    path: str
+    key: str
+
+
+# In the order in which they are shown.
+PLACES = (
+    Place("Overview", "/", "o"),
+    Place("Tickets", "/tickets", "t"),
+    Place("Approvals", "/approvals", "a"),
+    Place("Terminal", "/terminal", "r"),
+    Place("History", "/history", "h"),
+    Place("Audit", "/audit", "u"),
+    Place("Policy", "/policy", "p"),
+    Place("Subjects", "/subjects", "s"),
+    Place("Evals", "/evals", "e"),
+    Place("Settings", "/settings", "n"),
+)

@@ -1,0 +1,153 @@
+"""The policy: every rule with its examples, what it says of a command, and changes asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Path, Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from operator_protocols.domain.confirmation import Confirmation, ConfirmationState
+from operator_protocols.domain.token import Role
+from operator_protocols.domain.verdict import Level
+from operator_sre.app import confirmations
+from operator_sre.app.policy import explain_policy, rule_fields, shown_policy
+from operator_sre.app.tokens import role_in_force
+from operator_sre.codec import to_json
+from operator_sre.faces.web.answering import done, home_of, page, part, session_of
+from operator_sre.faces.web.doors import does, router_of, shows
+from operator_sre.faces.web.forms import form_of
+from operator_sre.faces.web.rendering import guarded, rendered
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = ["router"]
+
+PLACE = "/policy"
+ASKED = "/confirmations"
+RULES_MAX = 60
+CONFIRMATIONS_MAX = 50
+COMMAND_MAX = 4000
+router = router_of()
+Id = Annotated[str, Path(min_length=1, max_length=80)]
+Text = Annotated[str, Query(max_length=200)]
+Number = Annotated[str, Query(pattern=r"^\d{0,6}$")]
+
+
+@shows(router, PLACE)
+async def policy(request: Request, q: Text = "", level: Text = "", at: Number = "") -> Response:
+    """Rules in their order, and the changes that somebody asked for."""
+    asked = {"q": q, "level": level, "at": int(at or 0)}
+    return await page(request, "policy.html", lambda home: _facts(home, asked), title="Policy")
+
+
+@shows(router, "/parts/confirmations")
+async def waiting(request: Request) -> Response:
+    """Changes that wait for a yes or a no."""
+    return await part(request, "parts/confirmations.html", _waiting)
+
+
+@does(router, f"{PLACE}/explain", role=Role.VIEWER, once=False)
+async def explain(request: Request) -> Response:
+    """What the policy says of a command or a rule; nothing is run."""
+    what = (await form_of(request)).text("what", most=COMMAND_MAX)
+    home = home_of(request)
+    facts = await asyncio.to_thread(_explained, home, what)
+    text = rendered("parts/policy_explained.html", facts)
+    return HTMLResponse(guarded(text, session_of(request)))
+
+
+@shows(router, f"{ASKED}/{{confirmation}}")
+async def asked_for(request: Request, confirmation: Id) -> Response:
+    """One change: what a yes does, in full."""
+    return await page(
+        request,
+        "confirmation.html",
+        lambda home: _confirmation(home, confirmation),
+        title="A change",
+    )
+
+
+@does(router, f"{ASKED}/{{confirmation}}/approve", role=Role.APPROVER)
+async def confirm(request: Request, confirmation: Id) -> Response:
+    """Say yes to exactly what was shown, and make the change."""
+    home, form = home_of(request), await form_of(request)
+    decided = await confirmations.approve(
+        home,
+        confirmation,
+        reason=form.text("reason"),
+        digest=form.text("digest", needed=True),
+        role=_role(request, home).value,
+    )
+    words = decided.outcome or "It was confirmed."
+    return done(request, words, to=f"{ASKED}/{confirmation}", bad=not decided.applied)
+
+
+@does(router, f"{ASKED}/{{confirmation}}/decline", role=Role.APPROVER)
+async def decline(request: Request, confirmation: Id) -> Response:
+    """Say no; nobody can say yes to it any more."""
+    home, form = home_of(request), await form_of(request)
+    reason = form.text("reason", needed=True)
+    await confirmations.decline(home, confirmation, reason=reason, role=_role(request, home).value)
+    return done(request, "It was declined; nothing was changed.", to=f"{ASKED}/{confirmation}")
+
+
+def _role(request: Request, home: App) -> Role:
+    """What the token may at this moment, whatever it could when the session began."""
+    return role_in_force(home, session_of(request).token)
+
+
+def _facts(home: App, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    file, digest, said = shown_policy(home.config)
+    word, level = asked["q"].lower(), asked["level"]
+    rules = [
+        rule
+        for rule in said["rules"]
+        if (not level or rule["level"] == level) and (not word or word in json.dumps(rule).lower())
+    ]
+    first = asked["at"] if asked["at"] < len(rules) else 0
+    return {
+        **_waiting(home),
+        "asked": asked,
+        "file": file,
+        "digest": digest,
+        "rules": rules[first : first + RULES_MAX],
+        "found": len(rules),
+        "rules_max": RULES_MAX,
+        "levels": list(Level),
+    }
+
+
+def _waiting(home: App) -> Mapping[str, Any]:
+    found = confirmations.page(home, pending_only=True, limit=CONFIRMATIONS_MAX)
+    return {"waiting": found}
+
+
+def _explained(home: App, what: str) -> Mapping[str, Any]:
+    if not what.strip():
+        return {"what": "", "explained": None, "rule": None, "parts": ()}
+    explained = explain_policy(home.config, what)
+    rule = rule_fields(explained.rule) if explained.rule is not None else None
+    parts = [(name, [rule_fields(one) for one in rules]) for name, rules in explained.parts]
+    return {"what": what, "explained": explained, "rule": rule, "parts": parts}
+
+
+def _confirmation(home: App, confirmation: str) -> Mapping[str, Any]:
+    found = confirmations.get(home, confirmation)
+    return {
+        "one": found,
+        "patch": str(found.change.get("patch", "")),
+        "change": json.dumps(to_json(_rest(found)), indent=2, ensure_ascii=False),
+        "left": confirmations.left_of(home, found),
+        "is_pending": found.state is ConfirmationState.PENDING,
+        "is_late": found.expires_at <= home.clock.now(),
+    }
+
+
+def _rest(found: Confirmation) -> Mapping[str, Any]:
+    """What a patch does not show already."""
+    return {name: value for name, value in found.change.items() if name != "patch"}

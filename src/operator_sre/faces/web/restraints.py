@@ -1,0 +1,73 @@
+"""The kill switch, on a page of its own: nobody turns it by accident, either way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Request, Response
+
+from operator_protocols.domain.token import Role
+from operator_protocols.errors import UsageError
+from operator_sre.app.confirmations import cross
+from operator_sre.app.loosening import switch_asked
+from operator_sre.app.switch import Stopped, switch_on, switch_state
+from operator_sre.faces.web.answering import done, home_of, page
+from operator_sre.faces.web.doors import does, router_of, shows
+from operator_sre.faces.web.forms import form_of
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = ["WORD", "router"]
+
+# What is typed by nobody who does not mean it.
+WORD = "stop"
+PLACE = "/kill-switch"
+router = router_of()
+
+
+@shows(router, PLACE)
+async def kill_switch(request: Request) -> Response:
+    """How it stands, and the form that turns it."""
+    return await page(request, "kill_switch.html", _facts, title="Kill switch")
+
+
+@does(router, f"{PLACE}/engage", role=Role.APPROVER)
+async def engage(request: Request) -> Response:
+    """End what runs, cancel what waits, permit nothing."""
+    form = await form_of(request)
+    reason = form.text("reason", needed=True)
+    if form.text("word", most=16).lower() != WORD:
+        raise UsageError(
+            "Nothing was stopped.", next_step=f"Type {WORD!r} to say that you mean it."
+        )
+    stopped = await switch_on(home_of(request), reason=reason)
+    return done(request, _told(stopped), to=PLACE)
+
+
+@does(router, f"{PLACE}/release", role=Role.ADMIN)
+async def release(request: Request) -> Response:
+    """Let permits be given again; where nobody may confirm their own, another has to."""
+    home, form = home_of(request), await form_of(request)
+    asked = switch_asked(home, reason=form.text("reason", needed=True))
+    if asked is None:
+        return done(request, "The kill switch was off already.", to=PLACE)
+    confirmation = await cross(home, asked, sure=True)
+    if switch_state(home).on:
+        words = f"Somebody else has to confirm it: {confirmation.id}. It is still on."
+        return done(request, words, to=PLACE, bad=True)
+    return done(request, "The kill switch is off: agents act as their mode says.", to=PLACE)
+
+
+def _facts(home: App) -> Mapping[str, Any]:
+    return {"switch": switch_state(home), "word": WORD}
+
+
+def _told(stopped: Stopped) -> str:
+    ended, cancelled = len(stopped.processes), len(stopped.pending_proposals)
+    partly = f" {len(stopped.partly_run)} may have partly run." if stopped.partly_run else ""
+    return (
+        f"The kill switch is on, after {stopped.took_s:.2f} s: {ended} processes ended,"
+        f" {cancelled} requests cancelled.{partly}"
+    )

@@ -1,0 +1,65 @@
+"""Serving the console until somebody says stop, and telling what happens to whoever looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from operator_protocols.errors import MissingExtraError
+from operator_sre.app.tokens import record_listener
+from operator_sre.faces.listening.serving import address_of, bound, bounded_server, work
+
+if TYPE_CHECKING:
+    from operator_sre.app.listening import Listener
+    from operator_sre.app.wiring import App
+    from operator_sre.faces.listening.connections import BoundedServer
+    from operator_sre.faces.web.application import Console
+
+__all__ = ["serve"]
+
+CONNECTIONS_MAX = 512
+
+
+class _Follower(Protocol):
+    async def run(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) -> None:
+    """Show everything until cancelled; `ready` is told where."""
+    with bound(listener) as place:
+        console, server = _server(home, listener)
+        address = address_of(place)
+        await record_listener(home, address=address, tls=listener.tls, public=listener.public)
+        url = f"{listener.scheme}://{address}"
+        pages, api = console.pages.state, console.api.state
+        following = (_follow(pages.hub), _follow(api.feed))
+        try:
+            await work(server, place, *following, ready=lambda: ready(url))
+        finally:
+            await pages.jobs.end()
+            await pages.refusals.flush()
+            await api.refusals.flush()
+
+
+def _server(home: App, listener: Listener) -> tuple[Console, BoundedServer]:
+    """The application, and what holds its connections."""
+    try:
+        from operator_sre.faces.web.application import application
+        from operator_sre.faces.web.overview import warm
+
+        warm(home)
+        hosts = (*listener.hosts, listener.bind)
+        console = application(home, hosts=hosts, rate=listener.rate, tls=listener.tls)
+        return console, bounded_server(console, listener, connections_max=CONNECTIONS_MAX)
+    except ImportError as error:
+        raise MissingExtraError("web", needed_for="The web console") from error
+
+
+async def _follow(one: _Follower) -> None:
+    try:
+        await one.run()
+    finally:
+        # Streams have no end of their own, and serving waits for them.
+        one.close()

@@ -1,0 +1,187 @@
+"""Sessions: who is signed in, for how long, and which of their forms were used already."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from operator_protocols.domain.token import Role, Token
+from operator_sre.app.tokens import find, role_in_force
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = [
+    "ABSOLUTE_S_MAX",
+    "DEEDS_MAX",
+    "IDLE_S_MAX",
+    "OF_TOKEN_MAX",
+    "SESSIONS_MAX",
+    "Session",
+    "Sessions",
+    "Toast",
+]
+
+IDLE_S_MAX = 30 * 60.0
+ABSOLUTE_S_MAX = 12 * 3600.0
+SESSIONS_MAX = 256
+# No token keeps all others from being signed in.
+OF_TOKEN_MAX = 32
+# So many forms can be sent in one session. Each is remembered, so that none is taken twice.
+DEEDS_MAX = 5000
+TOASTS_MAX = 5
+# How long a session that only looks goes on after its token was revoked, at most.
+ASK_AGAIN_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Toast:
+    """A sentence for a person, about what they just did."""
+
+    text: str
+    bad: bool = False
+
+
+@dataclass(slots=True)
+class Session:
+    """One browser that is signed in. `token` and `role` are as they were when last asked.
+
+    `id` is a hash of its cookie, and so it lets nobody in.
+    """
+
+    id: str
+    token: Token
+    role: Role
+    source: str
+    begun_s: float
+    seen_s: float
+    asked_s: float
+    csrf: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    toasts: list[Toast] = field(default_factory=list)
+    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    _used: set[str] = field(default_factory=set)
+
+    @property
+    def who(self) -> str:
+        """In whose name it acts."""
+        return self.token.created_by
+
+    def knows(self, csrf: str) -> bool:
+        """Whether a form was made for this session."""
+        return hmac.compare_digest(csrf.encode(), self.csrf.encode())
+
+    def seal(self) -> str:
+        """What makes a form good for one deed."""
+        nonce = secrets.token_urlsafe(12)
+        return f"{nonce}.{self._sign(nonce)}"
+
+    def use(self, seal: str) -> str:
+        """Use a seal up; why that cannot be, or empty."""
+        nonce, _, signed = seal.partition(".")
+        if not hmac.compare_digest(signed.encode(), self._sign(nonce).encode()):
+            return "seal"
+        if nonce in self._used:
+            return "replayed form"
+        if len(self._used) >= DEEDS_MAX:
+            return "too many forms"
+        self._used.add(nonce)
+        return ""
+
+    def say(self, text: str, *, bad: bool = False) -> None:
+        """Tell it on the next page."""
+        self.toasts = [*self.toasts, Toast(text, bad)][-TOASTS_MAX:]
+
+    def said(self) -> list[Toast]:
+        """What is to be told now, once."""
+        told, self.toasts = self.toasts, []
+        return told
+
+    def _sign(self, nonce: str) -> str:
+        return hmac.new(self._key, nonce.encode(), hashlib.sha256).hexdigest()[:32]
+
+
+@dataclass(slots=True)
+class Sessions:
+    """All of them, in memory: whoever starts the console anew signs in anew.
+
+    They are found by a hash, so that looking one up tells nothing about those there are.
+    """
+
+    home: App
+    now: Callable[[], float]
+    _known: OrderedDict[str, Session] = field(default_factory=OrderedDict, init=False)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def begin(self, token: Token, source: str) -> tuple[Session, str]:
+        """A new one, never one that was there before, and the secret of its cookie."""
+        now, secret = self.now(), secrets.token_urlsafe(32)
+        self._sweep(now)
+        mine = [name for name, one in self._known.items() if one.token.id == token.id]
+        for name in mine[: max(0, len(mine) - OF_TOKEN_MAX + 1)]:
+            del self._known[name]
+        while len(self._known) >= SESSIONS_MAX:
+            self._known.popitem(last=False)
+        role = role_in_force(self.home, token)
+        name = _name(secret)
+        session = Session(name, token, role, source, now, now, now)
+        self._known[name] = session
+        return session, secret
+
+    def of(self, secret: str, *, touch: bool = True) -> Session | None:
+        """The session of a cookie, as long as it and its token count.
+
+        What a page does by itself must not `touch` it: nobody sits in front of that.
+        """
+        session = self._known.get(_name(secret)) if secret else None
+        if session is None:
+            return None
+        now = self.now()
+        if _is_over(session, now) or not self._counts(session, now):
+            del self._known[_name(secret)]
+            return None
+        if touch:
+            session.seen_s = now
+            self._known.move_to_end(_name(secret))
+        return session
+
+    def renew(self, session: Session) -> bool:
+        """Ask for its token and role as they are at this moment; False when it does not count."""
+        now = self.home.clock.now()
+        token = next((one for one in find(self.home) if one.id == session.token.id), None)
+        if token is None or token.refusal(now):
+            return False
+        session.token, session.role = token, role_in_force(self.home, token)
+        session.asked_s = self.now()
+        return True
+
+    def end(self, session: Session) -> None:
+        """It lets nobody in any more."""
+        self._known.pop(session.id, None)
+
+    def lives(self, session: Session) -> bool:
+        """Whether it would be let in now, without being touched."""
+        now = self.now()
+        there = self._known.get(session.id) is session
+        return there and not _is_over(session, now) and self._counts(session, now)
+
+    def _counts(self, session: Session, now: float) -> bool:
+        return now - session.asked_s < ASK_AGAIN_S or self.renew(session)
+
+    def _sweep(self, now: float) -> None:
+        for name in [name for name, one in self._known.items() if _is_over(one, now)]:
+            del self._known[name]
+
+
+def _is_over(session: Session, now: float) -> bool:
+    return now - session.seen_s > IDLE_S_MAX or now - session.begun_s > ABSOLUTE_S_MAX
+
+
+def _name(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,75 @@
+"""Settings: who is let in, who is told, which minds there are, and secrets by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Request, Response
+
+from operator_protocols.domain.token import Role
+from operator_protocols.errors import OperatorError
+from operator_sre.app.models import list_models, try_model
+from operator_sre.app.notices import notify_status, send_test
+from operator_sre.app.secrets import list_secrets
+from operator_sre.app.tokens import find
+from operator_sre.faces.web.answering import done, home_of, page
+from operator_sre.faces.web.doors import does, router_of, shows
+from operator_sre.faces.web.forms import form_of
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = ["router"]
+
+PLACE = "/settings"
+TOKENS_MAX = 100
+router = router_of()
+
+
+@shows(router, PLACE)
+async def settings(request: Request) -> Response:
+    """All of it; no secret is ever on this page."""
+    return await page(request, "settings.html", _facts, title="Settings")
+
+
+@does(router, f"{PLACE}/notify", role=Role.APPROVER)
+async def notify(request: Request) -> Response:
+    """A test message to everybody who is to be told."""
+    tried = await send_test(home_of(request))
+    failed = [f"{one.name}: {one.problem}" for one in tried if one.problem]
+    words = (
+        f"Not everybody was reached: {'; '.join(failed)}" if failed else "Everybody was reached."
+    )
+    return done(request, words, to=PLACE, bad=bool(failed))
+
+
+@does(router, f"{PLACE}/model", role=Role.ADMIN)
+async def model(request: Request) -> Response:
+    """One small question to a model; it may cost a little."""
+    form = await form_of(request)
+    tried = await try_model(home_of(request), form.text("model", needed=True, most=200))
+    if tried.problem:
+        return done(request, f"{tried.name}: {tried.problem}", to=PLACE, bad=True)
+    words = f"{tried.name} answered in {tried.seconds:.1f} s, for {tried.spent.usd:.4f} USD."
+    return done(request, words, to=PLACE)
+
+
+def _facts(home: App) -> Mapping[str, Any]:
+    return {
+        "tokens": find(home)[:TOKENS_MAX],
+        "now": home.clock.now(),
+        **_told(home),
+        "models": list_models(home),
+        "secrets": list_secrets(home),
+        "home_folder": str(home.config.home),
+        "file": str(home.config.file or ""),
+    }
+
+
+def _told(home: App) -> Mapping[str, Any]:
+    """Who is told; a file of addresses that cannot be read is a sentence, not the end of a page."""
+    try:
+        return {"channels": notify_status(home), "channels_problem": ""}
+    except OperatorError as error:
+        return {"channels": (), "channels_problem": f"{error.message} {error.next_step}".strip()}

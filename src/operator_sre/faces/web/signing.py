@@ -1,0 +1,96 @@
+"""Signing in and out: by a token in a form, never in an address; both are in the ledger."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
+
+from operator_protocols.errors import OperatorError
+from operator_sre.app.tokens import check, record_sign_in, record_sign_out
+from operator_sre.faces.web.admission import SIGN_IN, cookie_name, path_within
+from operator_sre.faces.web.answering import home_of
+from operator_sre.faces.web.forms import form_of
+from operator_sre.faces.web.rendering import rendered
+from operator_sre.faces.web.sessions import ABSOLUTE_S_MAX, Session
+
+__all__ = ["ATTEMPTS_BURST", "ATTEMPTS_PER_S", "router"]
+
+# So often may somebody try to sign in from one place.
+ATTEMPTS_PER_S = 0.1
+ATTEMPTS_BURST = 10.0
+router = APIRouter()
+_WHY = {
+    "expired": "That token has expired.",
+    "revoked": "That token was revoked.",
+}
+
+
+@router.get(SIGN_IN, response_model=None)
+async def sign_in_page(request: Request, next: str = "/") -> Response:
+    """The form; whoever is signed in already goes on."""
+    wanted = path_within(next)
+    if request.scope.get("session") is not None:
+        return Response(status_code=303, headers={"location": wanted})
+    return _page(wanted)
+
+
+@router.post(SIGN_IN, response_model=None)
+async def sign_in(request: Request) -> Response:
+    """A new session for whoever has a token that counts."""
+    home, state, source = home_of(request), request.app.state, request.scope["source"]
+    try:
+        form = await form_of(request)
+        wanted, secret = path_within(form.fields.get("next", "/")), form.text("token", most=200)
+        if wait_s := state.attempts.wait_s(source):
+            await state.refusals.refused(source, "too many sign-ins")
+            words = f"Too many attempts: try again in {wait_s} s."
+            return _page(wanted, words, status=429)
+        token = check(home, secret)
+        why = token.refusal(home.clock.now()) if token else "unknown token"
+        if token is None or why:
+            await state.refusals.refused(source, why, token=token.id if token else "")
+            return _page(wanted, _WHY.get(why, "There is no such token."), status=401)
+        # What was there before is not used on: nobody can have put their own session under it.
+        before: Session | None = request.scope.get("session")
+        if before is not None:
+            state.sessions.end(before)
+        await record_sign_in(home, token, source=source)
+        _, cookie = state.sessions.begin(token, source)
+    except OperatorError as error:
+        return _page("/", str(error), status=400)
+    response = Response(status_code=303, headers={"location": wanted})
+    _set(response, cookie, seconds=int(ABSOLUTE_S_MAX), tls=state.tls)
+    return response
+
+
+@router.post("/sign-out", response_model=None)
+async def sign_out(request: Request) -> Response:
+    """This session is over. A form of another page cannot do it."""
+    session: Session = request.scope["session"]
+    state = request.app.state
+    form = await form_of(request)
+    if not session.knows(form.fields.get("csrf", "")):
+        await state.refusals.refused(request.scope["source"], "csrf", token=session.token.id)
+        return Response(status_code=303, headers={"location": "/"})
+    state.sessions.end(session)
+    await record_sign_out(home_of(request), session.token, source=request.scope["source"])
+    response = Response(status_code=303, headers={"location": SIGN_IN})
+    _set(response, "", seconds=0, tls=state.tls)
+    return response
+
+
+def _set(response: Response, value: str, *, seconds: int, tls: bool) -> None:
+    response.set_cookie(
+        cookie_name(tls=tls),
+        value,
+        max_age=seconds,
+        path="/",
+        secure=tls,
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def _page(wanted: str, words: str = "", *, status: int = 200) -> Response:
+    facts = {"title": "Sign in", "next": wanted, "words": words}
+    return HTMLResponse(rendered("sign_in.html", facts), status)

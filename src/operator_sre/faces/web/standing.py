@@ -1,0 +1,33 @@
+"""What every page shows at its top: how many answers are wanted, and whether all is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Request, Response
+
+from operator_sre.app.approvals import page_of_approvals
+from operator_sre.app.switch import switch_state
+from operator_sre.faces.web.answering import part
+from operator_sre.faces.web.doors import router_of, shows
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = ["router", "standing_of"]
+
+PENDING_MAX = 100
+router = router_of()
+
+
+def standing_of(home: App) -> Mapping[str, Any]:
+    """Facts of the top of a page."""
+    pending = page_of_approvals(home, pending_only=True, limit=PENDING_MAX)
+    return {"pending_count": len(pending), "switch": switch_state(home)}
+
+
+@shows(router, "/parts/standing")
+async def standing(request: Request) -> Response:
+    """The top of a page, when it changes."""
+    return await part(request, "parts/standing.html", standing_of)

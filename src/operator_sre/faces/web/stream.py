@@ -1,0 +1,248 @@
+"""The stream: one follower of the ledger tells everybody who looks, and nobody waits for another.
+
+Each event says which entry came and which parts of pages it concerns; a page asks for those anew.
+Whoever comes back names the last entry that they saw, and hears of every one behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fastapi import Request, Response
+
+from operator_protocols.domain.entry import Entry
+from operator_protocols.errors import OperatorError
+from operator_sre.app.audit import behind, tail
+from operator_sre.faces.api.doors import ask
+from operator_sre.faces.web.answering import hub_of, session_of
+from operator_sre.faces.web.doors import router_of, shows
+from operator_sre.faces.web.topics import note_of, topics_of
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from operator_sre.app.wiring import App
+    from operator_sre.faces.web.sessions import Session, Sessions
+
+__all__ = ["Hub", "Viewer", "event_of", "router"]
+
+POLL_S = 0.04
+# Nobody listens: whoever asks for a page looks anew.
+IDLE_POLL_S = 0.5
+PAGE = 500
+# What is kept for those who come back soon; who comes later than that looks at everything anew.
+RECENT_MAX = 2000
+QUEUE_MAX = 256
+VIEWERS_MAX = 256
+VIEWERS_OF_SESSION_MAX = 128
+BEAT_S = 15.0
+ASK_AGAIN_S = 1.0
+SEND_S_MAX = 20.0
+STREAM_S_MAX = 3600.0
+router = router_of()
+log = logging.getLogger(__name__)
+
+
+def event_of(entry: Entry) -> bytes:
+    """One entry as it is sent: what it is and whom it concerns, not what it holds."""
+    told = {
+        "seq": entry.seq,
+        "kind": entry.kind.value,
+        "ticket": entry.ticket,
+        "topics": topics_of(entry),
+        **note_of(entry),
+    }
+    return b"id: %d\ndata: %s\n\n" % (entry.seq, json.dumps(told).encode())
+
+
+@dataclass(eq=False, slots=True)
+class Viewer:
+    """One open page. What it does not take in time is not kept for it."""
+
+    session: Session
+    after: int
+    queue: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(QUEUE_MAX))
+    dropped: bool = False
+
+
+@dataclass(slots=True)
+class Hub:
+    """Follows the ledger once for all viewers."""
+
+    home: App
+    sessions: Sessions
+    head: int = 0
+    closing: bool = False
+    _viewers: set[Viewer] = field(default_factory=set, init=False)
+    _recent: deque[tuple[int, bytes]] = field(
+        default_factory=lambda: deque(maxlen=RECENT_MAX), init=False
+    )
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _begun: bool = field(default=False, init=False)
+
+    @property
+    def followed(self) -> bool:
+        """Whether anybody listens, so that the head is as new as it can be."""
+        return bool(self._viewers)
+
+    def __len__(self) -> int:
+        return len(self._viewers)
+
+    async def run(self) -> None:
+        """Look for what is new until cancelled."""
+        try:
+            while True:
+                await self.look()
+                await asyncio.sleep(POLL_S if self._viewers else IDLE_POLL_S)
+        finally:
+            self.close()
+
+    async def look(self) -> None:
+        """Take what was written since, and tell everybody who listens."""
+        async with self._looking:
+            try:
+                while found := await self._ask():
+                    self._tell(found)
+                    if len(found) < PAGE:
+                        break
+            except OperatorError as error:
+                # Those who listen hear the heartbeat, and what is missing comes later.
+                log.warning("cannot follow the ledger: %s", error)
+
+    async def _ask(self) -> Sequence[Entry]:
+        if not self._begun:
+            newest = await ask(self.home, tail, count=1)
+            self.head, self._begun = (newest[-1].seq if newest else 0), True
+            return ()
+        return await ask(self.home, behind, self.head, limit=PAGE)
+
+    def _tell(self, found: Sequence[Entry]) -> None:
+        self.head = found[-1].seq
+        for entry in found:
+            self._recent.append((entry.seq, event_of(entry)))
+        for viewer in list(self._viewers):
+            news = [data for seq, data in self._since(viewer.after)]
+            viewer.after = self.head
+            self._give(viewer, b"".join(news))
+
+    def _since(self, after: int) -> list[tuple[int, bytes]]:
+        found = []
+        for one in reversed(self._recent):
+            if one[0] <= after:
+                break
+            found.append(one)
+        return found[::-1]
+
+    def _give(self, viewer: Viewer, data: bytes) -> None:
+        try:
+            viewer.queue.put_nowait(data)
+        except asyncio.QueueFull:
+            # It comes back with the last entry that it took.
+            viewer.dropped = True
+            self._viewers.discard(viewer)
+
+    def join(self, session: Session, after: int | None) -> Viewer | None:
+        """One more looks, behind this entry or from now on; None when there are too many."""
+        mine = sum(one.session is session for one in self._viewers)
+        if mine >= VIEWERS_OF_SESSION_MAX or len(self._viewers) >= VIEWERS_MAX:
+            return None
+        viewer = Viewer(session, self.head)
+        if after is not None and after < self.head:
+            oldest = self._recent[0][0] if self._recent else self.head + 1
+            if after + 1 >= oldest:
+                viewer.queue.put_nowait(b"".join(data for _, data in self._since(after)))
+            else:
+                # Longer away than anybody remembers: everything on the page is asked for anew.
+                told = json.dumps({"seq": self.head, "kind": "anew", "topics": ["*"]})
+                viewer.queue.put_nowait(b"id: %d\ndata: %s\n\n" % (self.head, told.encode()))
+        self._viewers.add(viewer)
+        return viewer
+
+    def leave(self, viewer: Viewer) -> None:
+        """It is gone."""
+        self._viewers.discard(viewer)
+
+    def close(self) -> None:
+        """End every stream."""
+        self.closing = True
+        for viewer in list(self._viewers):
+            self._give(viewer, b"")
+
+
+class _Stream(Response):
+    """What one viewer is sent until it is gone, cut off, or signed out."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, hub: Hub, viewer: Viewer) -> None:
+        super().__init__(None, 200, {"x-accel-buffering": "no"})
+        self._hub = hub
+        self._viewer = viewer
+        # Starlette counts an empty body; a stream has no length.
+        self.raw_headers = [one for one in self.raw_headers if one[0] != b"content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send what comes."""
+        headers = self.raw_headers
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        gone = asyncio.ensure_future(_gone(receive))
+        telling = asyncio.ensure_future(self._tell(send))
+        try:
+            await asyncio.wait([gone, telling], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._hub.leave(self._viewer)
+            for task in (gone, telling):
+                task.cancel()
+            await asyncio.gather(gone, telling, return_exceptions=True)
+
+    async def _tell(self, send: Send) -> None:
+        hub, viewer, loop = self._hub, self._viewer, asyncio.get_running_loop()
+        spoke_s = loop.time()
+        ends_s = spoke_s + STREAM_S_MAX
+        await _send(send, b"retry: 1000\n: here\n\n")
+        while not hub.closing and not viewer.dropped and loop.time() < ends_s:
+            try:
+                async with asyncio.timeout(ASK_AGAIN_S):
+                    data = await viewer.queue.get()
+            except TimeoutError:
+                data = b""
+                if not hub.sessions.lives(viewer.session):
+                    break
+            if not data and loop.time() - spoke_s >= BEAT_S:
+                data = b": still here\n\n"
+            if data:
+                await _send(send, data)
+                spoke_s = loop.time()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@shows(router, "/stream")
+async def stream(request: Request) -> Response:
+    """What happens from now on, or behind an entry."""
+    hub = hub_of(request)
+    await hub.look()
+    viewer = hub.join(session_of(request), _after(request))
+    if viewer is None:
+        return Response("Too many pages are open.\n", 429, {"retry-after": "30"})
+    return _Stream(hub, viewer)
+
+
+def _after(request: Request) -> int | None:
+    told = request.headers.get("last-event-id", "") or request.query_params.get("after", "")
+    return int(told) if told.isascii() and told.isdigit() and len(told) < 19 else None
+
+
+async def _send(send: Send, data: bytes) -> None:
+    async with asyncio.timeout(SEND_S_MAX):
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,192 @@
+"""Subjects: how each is, what must hold of it, how that was lately, and what is kept quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Path, Query, Request, Response
+from markupsafe import Markup
+
+from operator_protocols.domain.token import Role
+from operator_sre.app.health import show_health
+from operator_sre.app.silences import add_silence, end_silence, list_silences
+from operator_sre.app.subject_history import Point as Seen
+from operator_sre.app.subject_history import Series, replay_history, subject_history
+from operator_sre.app.subjects import list_subjects, show_subject
+from operator_sre.drawing import Chart, Point, Tick, charts
+from operator_sre.faces.web.answering import done, home_of, page, part
+from operator_sre.faces.web.bars import bar
+from operator_sre.faces.web.doors import does, router_of, shows
+from operator_sre.faces.web.forms import form_of
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = ["router"]
+
+PLACE = "/subjects"
+PERIODS = ("15m", "1h", "6h", "24h")
+CHARTS_MAX = 12
+POINTS_MAX = 240
+SPELLS_MAX = 50
+router = router_of()
+Name = Annotated[str, Path(max_length=200)]
+Pattern = Annotated[str, Query(max_length=100)]
+Period = Annotated[str, Query(pattern=f"^({'|'.join(PERIODS)})$")]
+
+
+@shows(router, PLACE)
+async def subjects(request: Request) -> Response:
+    """All subjects, and what is kept quiet."""
+    return await page(request, "subjects.html", _everything, title="Subjects")
+
+
+@shows(router, "/parts/subjects")
+async def rows(request: Request) -> Response:
+    """The list, as it is now."""
+    return await part(request, "parts/subjects_rows.html", _rows)
+
+
+@shows(router, "/parts/silences")
+async def quiet(request: Request) -> Response:
+    """What opens no tickets now."""
+    return await part(request, "parts/silences.html", _silences)
+
+
+@shows(router, f"{PLACE}/{{name}}")
+async def subject(
+    request: Request,
+    name: Name,
+    since: Period = "1h",
+    target: Pattern = "*",
+    reading: Pattern = "*",
+) -> Response:
+    """One subject: its health, its invariants and readings over time, what can be done to it."""
+    return await page(
+        request,
+        "subject.html",
+        lambda home: _subject(home, name, since, target or "*", reading or "*"),
+        title=name,
+    )
+
+
+@shows(router, f"/parts{PLACE}/{{name}}/health")
+async def health(request: Request, name: Name) -> Response:
+    """How it is now."""
+    return await part(request, "parts/subject_health.html", lambda home: _health(home, name))
+
+
+@does(router, "/silences/add", role=Role.ADMIN)
+async def add(request: Request) -> Response:
+    """Open no tickets for what matches, for a while."""
+    form = await form_of(request)
+    silence = await add_silence(
+        home_of(request),
+        subject=form.text("subject") or "*",
+        target=form.text("target") or "*",
+        invariant=form.text("invariant") or "*",
+        until="",
+        for_=form.text("for", needed=True),
+        reason=form.text("reason", needed=True),
+    )
+    return done(request, f"It is quiet until {silence.until:%Y-%m-%d %H:%M} UTC.", to=PLACE)
+
+
+@does(router, "/silences/end", role=Role.APPROVER)
+async def end(request: Request) -> Response:
+    """What is still broken opens its ticket at the next look."""
+    form = await form_of(request)
+    silence = await end_silence(
+        home_of(request), form.text("silence", needed=True), reason=form.text("reason")
+    )
+    return done(request, f"The silence {silence.id} is over.", to=PLACE)
+
+
+def _everything(home: App) -> Mapping[str, Any]:
+    windows = [(one.name, window) for one in home.config.subjects for window in one.windows]
+    return {**_rows(home), **_silences(home), "windows": windows}
+
+
+def _rows(home: App) -> Mapping[str, Any]:
+    return {"subjects": list_subjects(home)}
+
+
+def _silences(home: App) -> Mapping[str, Any]:
+    return {"silences": list_silences(home, every=False)}
+
+
+def _health(home: App, name: str) -> Mapping[str, Any]:
+    shown = next((one for one in show_health(home).subjects if one.subject == name), None)
+    return {"health": shown}
+
+
+def _subject(home: App, name: str, since: str, target: str, reading: str) -> Mapping[str, Any]:
+    view = show_subject(home, name)
+    replayed = replay_history(home, name, target=target, since=since)
+    history = subject_history(home, name, target=target, reading=reading, since=since)
+    ends = (replayed.since, replayed.until)
+    looked = [point.at for one in history.series for point in one.points]
+    seen = (min(looked), max(looked)) if looked else None
+    bars = {
+        one.name: bar(
+            one.name,
+            [(it.since, it.until) for it in replayed.spells if it.invariant == one.name],
+            ends,
+            seen,
+        )
+        for one in view.invariants
+    }
+    spells = sorted(replayed.spells, key=lambda one: one.since, reverse=True)[:SPELLS_MAX]
+    moved = [one for one in history.series if _moves(one)]
+    return {
+        **_health(home, name),
+        "subject": view,
+        "bars": bars,
+        "spells": spells,
+        "looks": history.looks,
+        "pictures": _pictures(moved[:CHARTS_MAX], ends),
+        "left_out": max(0, len(moved) - CHARTS_MAX) + history.left_out,
+        "since": since,
+        "target": target,
+        "reading": reading,
+        "periods": PERIODS,
+    }
+
+
+def _moves(series: Series) -> bool:
+    """Whether there is anything to see in a picture of it."""
+    values = {one.value for one in series.points if isinstance(one.value, int | float)}
+    return len(values) > 1
+
+
+def _pictures(some: Sequence[Series], ends: tuple[datetime, datetime]) -> Markup:
+    if not some:
+        return Markup("")
+    begin = ends[0]
+    drawn = charts(
+        [_chart(one, begin) for one in some],
+        [],
+        spans=(0.0, max(1.0, (ends[1] - begin).total_seconds())),
+        broken=None,
+        tick=Tick(f"{begin:%H:%M} UTC", f"{ends[1]:%H:%M} UTC"),
+        legend={},
+    )
+    return Markup(drawn)  # noqa: S704 - drawn by us, where all names are escaped
+
+
+def _chart(series: Series, begin: datetime) -> Chart:
+    points = [
+        Point((one.at - begin).total_seconds(), one.value, one.problem)
+        for one in _thinned(series.points)
+    ]
+    return Chart(f"{series.target}: {series.reading}", tuple(points))
+
+
+def _thinned(points: Sequence[Seen]) -> Sequence[Seen]:
+    """Few enough for a picture; the first and the last stay."""
+    if len(points) <= POINTS_MAX:
+        return points
+    step = (len(points) - 1) / (POINTS_MAX - 1)
+    return [points[round(at * step)] for at in range(POINTS_MAX)]
