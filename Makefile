@@ -82,8 +82,14 @@ test-system: lint
 	else \
 		echo 'Not root, or no apt-get: nothing is installed, skips are failures all the same.'; \
 	fi
+	@.venv/bin/python -m tests.engines.compose
 	@echo '== tests, no skips' \
 		&& OPERATOR_FORBID_SKIPS=1 .venv/bin/python -m pytest -q $(spread) tests $(ARGS)
+ifeq ($(ARGS),)
+	@if .venv/bin/python -m tests.tools.pd; then echo '== with the real PD' \
+		&& .venv/bin/python -m pytest -q -m slow tests/subjects/tikv/test_pd_contract.py \
+			tests/subjects/tikv/test_real_pd.py; fi
+endif
 
 test-crash: lint
 	@echo '== rough treatment' \

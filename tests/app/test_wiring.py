@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from operator_protocols.domain.action import Action
+from operator_protocols.domain.rig import RigSpec
+from operator_protocols.domain.target import Process
 from operator_protocols.domain.verdict import Level, Mode
 from operator_protocols.errors import (
     ConfigError,
@@ -20,6 +23,7 @@ from operator_sre.app.gate import check_command
 from operator_sre.app.wiring import App
 from operator_sre.config import load_config
 from operator_sre.gate import Profile
+from operator_sre.lab.manifest import Manifest, write_manifest
 from tests.app.home import SUBJECTS, opened
 
 TWO = SUBJECTS + SUBJECTS.replace("shop", "bank")
@@ -54,6 +58,19 @@ def test_a_choice_that_makes_no_sense_is_refused_with_the_next_step(
         with pytest.raises(error) as caught:
             app.choose(named)
         assert words in caught.value.next_step
+
+
+def test_a_subject_is_given_the_options_of_its_settings_or_of_its_rig(tmp_path: Path) -> None:
+    chosen = f"{SUBJECTS}[subjects.shop.options]\ncolour = 'red'\n"
+    with opened(tmp_path, chosen) as app:
+        rig = RigSpec("etcd", (), options={"pace": 2.5})
+        for name in ("etcd", "shop"):
+            directory = app.rig_directory(name)
+            directory.mkdir(parents=True)
+            write_manifest(directory, Manifest(rig, datetime.now(UTC), Process(1, 1.0)))
+        assert app.settings_of("etcd", tuple).options == {"pace": 2.5}
+        assert app.settings_of("shop", tuple).options == {"colour": "red"}
+        assert app.settings_of("postgres", tuple).options == {}
 
 
 def test_a_configured_subject_is_under_the_standard_policy(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from operator_protocols.domain.tool import ToolSpec, ToolState
 from operator_protocols.domain.verdict import Level, Mode, Risk, Rule
 from operator_protocols.domain.workflow import WorkflowRecord
 from operator_sre.app import (
+    deploying,
     describing,
     doctor,
     health,
@@ -42,6 +43,7 @@ from operator_sre.app import (
     notices,
     packing,
     policy,
+    porter,
     project,
     redaction,
     reports,
@@ -186,11 +188,14 @@ DOCUMENTS: dict[str, Shape] = {
     "eval replay": {"replayed": replays.Replayed},
     "explain-failure": messages.ExplainFailureResponse,
     "explain-denial": messages.ExplainPolicyDenialResponse,
+    "porter test": {"porter": porter.Behind},
     "recommend-patch": messages.RecommendPolicyPatchResponse,
     "timeline": messages.GetRunTimelineResponse,
     "next-action": messages.NextActionResponse,
     **dict.fromkeys(("agent start", "monitor run", "notify run", "up", "workers run"), _ENTRY),
-    **dict.fromkeys(("alerts serve", "eval viewer", "mcp", "serve", "web"), _LISTENING),
+    **dict.fromkeys(
+        ("alerts serve", "eval viewer", "mcp", "porter serve", "serve", "web"), _LISTENING
+    ),
     "alerts list": {"alerts": list[Alert]},
     "approvals approve": {
         "approval": Approval,
@@ -285,6 +290,16 @@ DOCUMENTS: dict[str, Shape] = {
     "history venv": {"violations": list[VenvViolation]},
     "hub approve": {"approval": Approval},
     "hub listen": {"message": hub.Message},
+    "deploy local down": {
+        "subject": str,
+        "project": str | None,
+        "down": bool,
+        "volumes": bool,
+    },
+    "deploy local logs": {"subject": str, "lines": list[str]},
+    "deploy local restart": {"deployment": deploying.DeploymentView},
+    "deploy local status": {"deployment": deploying.DeploymentView},
+    "deploy local up": {"deployment": deploying.DeploymentView},
     "hub pending": {"actions": list[hub.PendingAction]},
     "hub request": {"action": str},
     "hub result": {"result": hub.ActionResult},

@@ -1,5 +1,7 @@
 """Keeps a Docker engine: `python -m tests.engines.docker_keeper FOLDER`, first in its namespaces.
 
+With `--publishing` ports of containers are published on the loopback of its network namespace.
+
 It says "ready" when the engine answers, and for each line it reads: "kill" ends the engine as a
 crash would and leaves its containers, "start" starts it again. When its input ends, which happens
 however its parent comes to its end, it ends every process of its namespace and cleans up.
@@ -8,12 +10,14 @@ however its parent comes to its end, it ends every process of its namespace and 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
 import json
 import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -23,6 +27,8 @@ __all__ = ["Asking", "cgroup_of"]
 
 START_S_MAX = 30.0
 POLL_S = 0.02
+PUBLISHING = "--publishing"
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
 # What a private engine never needs; without them it starts in a fifth of a second.
 DISABLED = (
     *("io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"),
@@ -64,6 +70,7 @@ def _containerd(folder: Path) -> list[str]:
 
 
 def _dockerd(folder: Path) -> list[str]:
+    publishing = "true" if PUBLISHING in sys.argv else "false"
     (folder / "docker.json").write_text("{}")
     return [
         *("dockerd", "--config-file", str(folder / "docker.json")),
@@ -71,7 +78,8 @@ def _dockerd(folder: Path) -> list[str]:
         *("--host", f"unix://{folder / 'docker.sock'}"),
         *("--data-root", str(folder / "data"), "--exec-root", str(folder / "exec")),
         *("--pidfile", str(folder / "docker.pid"), "--cgroup-parent", cgroup_of(folder)),
-        *("--iptables=false", "--ip6tables=false", "--ip-masq=false", "--userland-proxy=false"),
+        *("--iptables=false", "--ip6tables=false", "--ip-masq=false"),
+        f"--userland-proxy={publishing}",
     ]
 
 
@@ -105,6 +113,14 @@ def _started(folder: Path) -> subprocess.Popen[bytes]:
             _say(f"dockerd does not start: {lines[-1][:300]}")
             raise SystemExit(1)
     return engine
+
+
+def _loopback_up() -> None:
+    """A network namespace begins with a loopback that is down."""
+    with socket.socket() as any_socket:
+        asked = struct.pack("16sH14x", b"lo", 0)
+        flags = struct.unpack("16sH14x", fcntl.ioctl(any_socket, _GET_FLAGS, asked))[1]
+        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH14x", b"lo", flags | _UP))
 
 
 def _say(line: str) -> None:
@@ -147,6 +163,8 @@ def _main(folder: Path) -> None:
     assert os.getpid() == 1, "only in a pid namespace of its own: it ends every process it sees"
     if Path("/etc/docker").is_dir():  # it keeps a key there
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/etc/docker"], check=False)
+    if PUBLISHING in sys.argv:
+        _loopback_up()
     try:
         _keep(folder)
     finally:

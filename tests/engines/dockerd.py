@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import itertools
 import json
@@ -22,7 +23,15 @@ import pytest
 
 from tests.engines.docker_keeper import Asking
 
-__all__ = ["BUSYBOX", "Engine", "EngineError", "PrivateEngine", "docker_engine", "private_engine"]
+__all__ = [
+    "BUSYBOX",
+    "USERS",
+    "Engine",
+    "EngineError",
+    "PrivateEngine",
+    "docker_engine",
+    "private_engine",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_SOCKET = "/var/run/docker.sock"
@@ -31,6 +40,7 @@ BUSYBOX = "operator-tests/busybox"
 NEEDED = ("dockerd", "containerd", "runc", "unshare")
 USERS = "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
 LABEL = "operator-tests"
+CLONE_NEWNET = 0x40000000
 
 
 class EngineError(AssertionError):
@@ -52,9 +62,22 @@ class Engine:
         """What `DOCKER_HOST` is for this engine."""
         return f"unix://{self.socket}"
 
-    def ask(self, method: str, path: str, body: object = None, *, raw: bytes = b"") -> Any:
+    @property
+    def labels(self) -> dict[str, str]:
+        """What every container carries that is removed after a test."""
+        return {LABEL: self._mine}
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        raw: bytes = b"",
+        timeout_s: float = 60.0,
+    ) -> Any:
         """What the engine answers, decoded; raises EngineError when it refuses."""
-        asking = Asking(self.socket)
+        asking = Asking(self.socket, timeout_s=timeout_s)
         try:
             sent = raw or (None if body is None else json.dumps(body).encode())
             kind = "application/x-tar" if raw else "application/json"
@@ -74,7 +97,7 @@ class Engine:
 
     def create(self, *argv: str, name: str = "", **settings: object) -> str:
         """The id of a new container; `settings` are those of the API, like HostConfig."""
-        body = {"Image": self.image, "Cmd": list(argv), "Labels": {LABEL: self._mine}, **settings}
+        body = {"Image": self.image, "Cmd": list(argv), "Labels": self.labels, **settings}
         made = self.ask("POST", f"/containers/create?name={quote(name or self.name())}", body)
         return str(made["Id"])
 
@@ -115,7 +138,7 @@ class Engine:
     def network(self, name: str = "") -> str:
         """The name of a new network that leads nowhere."""
         wanted = name or self.name()
-        body = {"Name": wanted, "Internal": True, "Labels": {LABEL: self._mine}}
+        body = {"Name": wanted, "Internal": True, "Labels": self.labels}
         self.ask("POST", "/networks/create", body)
         return wanted
 
@@ -148,7 +171,7 @@ class Engine:
 class PrivateEngine(Engine):
     """An engine in namespaces and a folder of its own, which end with whoever started it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, publishing: bool = False) -> None:
         # A short path, because that of a Unix socket may have 107 bytes.
         self._folder = Path(tempfile.mkdtemp(prefix="operator-docker-"))
         super().__init__(str(self._folder / "docker.sock"))
@@ -157,6 +180,7 @@ class PrivateEngine(Engine):
                 *("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"),
                 *("--propagation", "slave", "--mount-proc"),
                 *(sys.executable, "-m", "tests.engines.docker_keeper", str(self._folder)),
+                *(("--publishing",) if publishing else ()),
             ],
             cwd=ROOT,
             stdin=subprocess.PIPE,
@@ -169,6 +193,19 @@ class PrivateEngine(Engine):
             self.end()
         else:
             self.load()
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Be in the network of the engine, where its published ports are; this thread only."""
+        with (
+            open("/proc/thread-self/ns/net", "rb") as before,  # noqa: PTH123 - handles are needed
+            open(f"/proc/{self._keeper.pid}/ns/net", "rb") as there,  # noqa: PTH123
+        ):
+            _enter(there.fileno())
+            try:
+                yield
+            finally:
+                _enter(before.fileno())
 
     def kill(self) -> None:
         """End the engine as a crash would."""
@@ -198,6 +235,11 @@ class PrivateEngine(Engine):
         assert self._keeper.stdout is not None
         line = self._keeper.stdout.readline().strip()
         return "" if line == "ready" else line or "no namespaces can be made for a Docker engine"
+
+
+def _enter(namespace: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 def _busybox() -> bytes:
@@ -271,10 +313,10 @@ def docker_engine(config: pytest.Config) -> Engine:
     return engine
 
 
-def private_engine() -> PrivateEngine:
+def private_engine(*, publishing: bool = False) -> PrivateEngine:
     """An engine of one test, which may kill it and has to end it."""
     lacking = _lacking() or ("" if shutil.which("busybox") else "needs busybox")
-    engine = None if lacking else PrivateEngine()
+    engine = None if lacking else PrivateEngine(publishing=publishing)
     if engine is None or engine.problem:
         pytest.skip(lacking or (engine.problem if engine else ""))
     return engine

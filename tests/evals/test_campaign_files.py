@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
-from operator_protocols.errors import OperatorError
+from operator_protocols.errors import MissingProgramError, OperatorError
 from operator_sre.app.evals.campaigns import (
     Wanted,
     campaign_from_file,
@@ -30,14 +31,30 @@ from operator_sre.evals.variants import (
     variant_from,
     variant_named,
 )
-from operator_sre.plugins import plugin_names
+from operator_sre.plugins import find_plugin, plugin_names
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_reference_campaign_has_what_it_promises() -> None:
+@pytest.fixture
+def embedded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
+    """The subjects whose rigs come with the extra `lab`, where there are no other servers."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("TIUP_HOME", str(tmp_path))
+    found = set()
+    for name in plugin_names():
+        brought = find_plugin(name).rig
+        with contextlib.suppress(MissingProgramError):
+            if brought is not None:
+                brought()
+                found.add(name)
+    return found
+
+
+def test_the_reference_campaign_has_what_it_promises(embedded: set[str]) -> None:
     found = read_campaign(ROOT / "evals" / "reference.toml")
-    rigs = {name for name in plugin_names() if scenarios_of(name)}
+    rigs = embedded
+    assert len(rigs) >= 3
     assert {one.subject for one in found.scenarios} == rigs
     assert {one.subject for one in found.scenarios if one.fault == Control.NOTHING} == rigs
     assert {one.fault for one in found.scenarios if one.is_control} == {*Control}
@@ -51,12 +68,25 @@ def test_the_reference_campaign_has_what_it_promises() -> None:
     assert len(planned(found)) == len(found.scenarios) * 13
 
 
-def test_the_smoke_campaign_touches_every_subject_and_every_built_in_mind() -> None:
+def test_the_smoke_campaign_touches_every_embedded_subject_and_mind(embedded: set[str]) -> None:
     found = read_campaign(ROOT / "evals" / "smoke.toml")
-    assert {one.subject for one in found.scenarios} == {
-        name for name in plugin_names() if scenarios_of(name)
-    }
+    assert {one.subject for one in found.scenarios} == embedded
     assert {one.name for one in found.variants} == set(BUILT_IN)
+
+
+def test_what_is_not_embedded_has_a_campaign_of_its_own_with_all_its_faults(
+    embedded: set[str],
+) -> None:
+    others = {name for name in plugin_names() if find_plugin(name).rig and name not in embedded}
+    assert others
+    for name in others:
+        found = read_campaign(ROOT / "evals" / f"{name}.toml")
+        assert found.scenarios == scenarios_of(name)
+        assert {one.fault for one in found.scenarios if one.is_control} == {*Control}
+        faults = [one for one in found.scenarios if not one.is_control]
+        assert len(faults) >= 15
+        assert 0.25 <= sum(one.apart for one in faults) / len(faults) <= 0.45
+        assert {one.name for one in found.variants} == set(BUILT_IN)
 
 
 def test_a_campaign_says_the_same_in_toml_and_yaml(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_a_manifest_survives_the_file(tmp_path: Path) -> None:
     )
     spec = rig_spec(2, load=_LOAD)
     manifest = Manifest(
-        spec=replace(spec, processes=(*spec.processes, whole)),
+        spec=replace(spec, processes=(*spec.processes, whole), options={"grace": 0.5, "by": "x"}),
         created=_MADE,
         maker=Process(1, 2.5),
         ports={"store": 20_001, "whole": 1, "whole:peer": 2},

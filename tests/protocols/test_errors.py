@@ -26,6 +26,7 @@ EXPECTED = {
     "ConflictError": (1, "harness_health_failed", "ask_user"),
     "LedgerDamagedError": (1, "harness_health_failed", "export_audit"),
     "RigError": (1, "harness_health_failed", "rerun"),
+    "MissingProgramError": (1, "dependency_conflict", "install_dependency"),
     "PortTakenError": (1, "harness_health_failed", "rerun"),
     "PermitError": (3, "policy_denied", "review_policy_patch"),
     "AuthorityError": (3, "policy_denied", "ask_user"),

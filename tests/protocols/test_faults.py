@@ -40,8 +40,9 @@ class Pretended:
     cannot: dict[Ability, str] = field(default_factory=dict)
     able: frozenset[str] = frozenset()
 
-    def unable(self, target: str, ability: Ability) -> str:
-        return "" if target in self.able else self.cannot.get(ability, "")
+    def unable(self, target: str, ability: Ability, others: tuple[str, ...] = ()) -> str:
+        able = target in self.able or (others and self.able.issuperset(others))
+        return "" if able else self.cannot.get(ability, "")
 
     def hurt(self, target: str) -> frozenset[Ability]:
         return frozenset(self.hurts.get(target, ()))

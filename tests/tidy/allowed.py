@@ -88,8 +88,13 @@ SLEEPS: dict[str, str] = {
     "tests/crash/test_workers.py:_treat_roughly": "the moment of each blow is the input",
     "tests/e2e/waiting.py:eventually": "polls a condition until its deadline",
     "tests/engines/floor.py:Mend.call": "a repair that takes a while is the input",
+    "tests/engines/tikv/consensus.py:Consensus.change": "the pace of a server is its own",
+    "tests/engines/tikv/pd.py:Member._introduce": "the pace of a server is its own",
+    "tests/engines/tikv/pd.py:Member._lead": "the pace of a server is its own",
     "tests/executor/transports/sshd.py:_await_banner": "polls a condition until its deadline",
     "tests/faces/tui/test_terminal.py:_interrupted": "the moment of the key is the input",
+    "tests/lab/stacks/test_labs.py:_until": "the pace of a monitor, until its deadline",
+    "tests/lab/stacks/test_town.py:Town.until": "the pace of a monitor, until its deadline",
     "tests/lab/matrix/stage.py:Stage.until_healthy": "the pace of a monitor, until its deadline",
     "tests/lab/matrix/stage.py:Stage.until_violated": "the pace of a monitor, until its deadline",
     "tests/processes/runners.py:end_runner": "polls a condition until its deadline",
@@ -98,7 +103,12 @@ SLEEPS: dict[str, str] = {
     "tests/services/test_ratelimiter_window.py:Round._call": "the pace of a caller is the input",
     "tests/services/test_ratelimiter_window.py:Round._kill": "the moment of death is the input",
     "tests/subjects/etcd/looks.py:Watch.until": "polls a condition until its deadline",
+    "tests/subjects/tikv/test_tikv_mending.py:until": "polls a condition until its deadline",
     "tests/subjects/postgres/watching.py:eventually": "polls a condition until its deadline",
+    "tests/subjects/tikv/test_real_pd.py:_grown": "polls a condition until its deadline",
+    "tests/subjects/tikv/test_real_pd.py:_until_broken": "polls a condition until its deadline",
+    "tests/subjects/tikv/test_real_pd.py:_until_led": "polls a condition until its deadline",
+    "tests/subjects/tikv/test_pd_contract.py:until": "polls a condition until its deadline",
 }
 
 # `path` -> why it may hold a word that is otherwise kept out of committed files.

@@ -10,6 +10,7 @@ OperatorError                      one sentence, the next step, a category, an e
 │   ├── ConflictError              somebody else was first; nothing was written
 │   └── LedgerDamagedError         the chain does not verify; the message names the entry
 ├── RigError                       the lab cannot start, reach or end a rig
+│   ├── MissingProgramError        a program that a rig runs is not on this machine
 │   └── PortTakenError             another process took the port first; choosing anew may help
 ├── ModelError                     a mind does not answer, or not in a way that can be used
 ├── ExecutorError                  what starts commands, or where they run, cannot be reached
@@ -32,6 +33,7 @@ __all__ = [
     "LedgerDamagedError",
     "MissingExtraError",
     "MissingPluginError",
+    "MissingProgramError",
     "ModelError",
     "NotFoundError",
     "ObservationError",
@@ -117,6 +119,17 @@ class RigError(OperatorError):
 
     category = ErrorCategory.HARNESS_HEALTH_FAILED
     next_action = NextAction.RERUN
+
+
+class MissingProgramError(RigError):
+    """A program that a rig runs is not on this machine, and none of our extras brings it."""
+
+    category = ErrorCategory.DEPENDENCY_CONFLICT
+    next_action = NextAction.INSTALL_DEPENDENCY
+
+    def __init__(self, program: str, *, needed_for: str, next_step: str) -> None:
+        message = f"{needed_for} needs {program}, which cannot be found on this machine."
+        super().__init__(message, next_step=next_step)
 
 
 class PortTakenError(RigError):

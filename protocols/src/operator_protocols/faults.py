@@ -264,10 +264,7 @@ def _needs_peers(ability: Ability, kinds: tuple[str, ...]) -> Unavailable:
         peers = _peers(scene, kinds)
         if kinds and not peers:
             return f"there is nothing else of kind {' or '.join(map(repr, kinds))}"
-        why = _cannot(scene, ability)
-        # What lies between two is enough, whichever of them it belongs to.
-        between = [scene.rig.unable(peer, ability) for peer in peers]
-        return why if why and (not between or any(between)) else ""
+        return scene.rig.unable(scene.target.name, ability, peers)
 
     return unavailable
 

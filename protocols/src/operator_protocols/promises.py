@@ -19,7 +19,7 @@ from operator_protocols.domain.action import Result
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation, Seen
 from operator_protocols.domain.target import Target
-from operator_protocols.errors import ObservationError
+from operator_protocols.errors import MissingProgramError, ObservationError
 from operator_protocols.ports import (
     Depot,
     Invariant,
@@ -76,9 +76,16 @@ class _Trial:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of targets that it knows by its rig, and one that nobody knows."""
+        """The kinds of targets that it knows by its rig, and one that nobody knows.
+
+        Where the programs of its rig are missing, those of its faults are all that can be known.
+        """
         rig = self.plugin.rig
-        return [*(sorted({one.kind for one in rig().processes}) if rig else []), "odd"]
+        try:
+            known = {one.kind for one in rig().processes} if rig else set()
+        except MissingProgramError:
+            known = {fault.kind for fault in self.plugin.faults}
+        return [*sorted(known), "odd"]
 
 
 async def broken_promises(

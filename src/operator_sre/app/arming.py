@@ -34,13 +34,13 @@ Targets = Callable[[], Sequence[Target]]
 
 def hands_of(app: App, name: str) -> Hands:
     """What acts for a subject that is configured or has a rig, or for MACHINE."""
-    from operator_sre.lab.rig import Rig
+    from operator_sre.lab.rigs import attach
     from operator_sre.lab.tools import rig_tools
 
     told = app.is_alerted(name)
     if name == MACHINE or told or any(one.name == name for one in app.config.subjects):
         return _hands(app, name, lambda: app.targets_of(name), None, (), Profile.STANDARD)
-    rig = Rig.attach(app.rig_directory(name))
+    rig = attach(app.rig_directory(name))
     return _hands(app, name, rig.targets, rig, rig_tools(rig), Profile.LAB)
 
 

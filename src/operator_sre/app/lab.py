@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 
 from operator_protocols.domain.target import Target
-from operator_protocols.errors import MissingExtraError, NotFoundError, RigError, UsageError
+from operator_protocols.errors import NotFoundError, RigError, UsageError
 from operator_protocols.ports import Fault, Plugin, RightEnd
+from operator_sre.app.rig_makes import no_rig, raise_rig, rigs_there_are
 from operator_sre.app.wiring import App
 from operator_sre.app.wiring.engines import desk_of
 from operator_sre.lab import faults
 from operator_sre.lab.load_stats import Latency, LoadStats, read_load
-from operator_sre.lab.rig import Rig
+from operator_sre.lab.rigs import AnyRig, attach, retire_any
 from operator_sre.plugins import find_plugin, plugin_names
 
 __all__ = [
@@ -98,35 +99,23 @@ class RigView:
     broken: tuple[BrokenView, ...] = ()
 
 
-async def rig_up(app: App, subject: str | None) -> RigView:
+async def rig_up(app: App, subject: str | None, *, make: str | None = None) -> RigView:
     """Bring the rig of a subject to life under this home; it runs until it is taken down."""
     if subject is None:
-        raise UsageError("Name a subject.", next_step=_rigs())
-    await _raise(app, subject, owned=False)
+        raise UsageError("Name a subject.", next_step=rigs_there_are())
+    await raise_rig(subject, app.rig_directory(subject), make=make, owned=False)
     return rig_status(app, subject)
 
 
-async def own_rig(app: App, subject: str) -> Rig:
+async def own_rig(app: App, subject: str) -> AnyRig:
     """A rig that ends with this process at the latest; the caller holds it and takes it down."""
-    return await _raise(app, subject, owned=True)
-
-
-async def _raise(app: App, subject: str, *, owned: bool) -> Rig:
-    plugin = find_plugin(subject)
-    if plugin.rig is None:
-        raise UsageError(f"The subject {subject!r} has no rig.", next_step=_rigs())
-    return await Rig.up(plugin.rig(), app.rig_directory(subject), owned=owned)
-
-
-def _rigs() -> str:
-    able = [name for name in plugin_names() if find_plugin(name).rig is not None]
-    return f"Rigs: {', '.join(able) or 'none'}."
+    return await raise_rig(subject, app.rig_directory(subject), make=None, owned=True)
 
 
 async def rig_down(app: App, subject: str) -> None:
     """End everything of it and remove its directory; fine when there is nothing."""
     find_plugin(subject)
-    await Rig(app.rig_directory(subject)).down()
+    await retire_any(app.rig_directory(subject))
     if why := app.why_gone(subject):  # a configured subject of the same name has its own tickets
         await desk_of(app).retire(subject, why)
 
@@ -170,9 +159,9 @@ def choose_fault(app: App, words: Sequence[str]) -> tuple[str, str | None]:
 def rig_status(app: App, subject: str) -> RigView:
     """Every target as it is now."""
     plugin = find_plugin(subject)
-    rig = Rig.attach(app.rig_directory(subject))
+    rig = attach(app.rig_directory(subject))
     states = {process.name: process.state for process in rig.status().processes}
-    ports = rig.manifest().ports
+    ports = rig.own_ports()
     return RigView(
         subject=subject,
         directory=str(app.rig_directory(subject)),
@@ -188,12 +177,12 @@ def rig_status(app: App, subject: str) -> RigView:
 async def rig_report(app: App, subject: str) -> RigView:
     """The same, and of every fault in it what its oracle says."""
     view = rig_status(app, subject)
-    rig = Rig.attach(app.rig_directory(subject))
+    rig = attach(app.rig_directory(subject))
     asked = (_judged(rig, fault_of(subject, one.fault), one) for one in view.broken)
     return replace(view, broken=tuple(await asyncio.gather(*asked)))
 
 
-async def _judged(rig: Rig, fault: Fault, one: BrokenView) -> BrokenView:
+async def _judged(rig: AnyRig, fault: Fault, one: BrokenView) -> BrokenView:
     try:
         async with asyncio.timeout(ORACLE_S_MAX):
             still = await faults.is_over(rig, fault, target=one.target)
@@ -206,7 +195,7 @@ async def _judged(rig: Rig, fault: Fault, one: BrokenView) -> BrokenView:
 
 async def restart_rig(app: App, subject: str, *, target: str | None) -> tuple[str, ...]:
     """Start one target anew, or all, each after what it needs; returns their names."""
-    rig = Rig.attach(app.rig_directory(subject))
+    rig = attach(app.rig_directory(subject))
     if target is not None:
         await rig.restart(target)
         return (target,)
@@ -228,14 +217,14 @@ async def break_rig(
     if fault is None:
         raise UsageError("Name a fault.", next_step=_listed(find_plugin(subject)))
     found = fault_of(subject, fault)
-    rig = Rig.attach(app.rig_directory(subject))
+    rig = attach(app.rig_directory(subject))
     return await faults.inject(rig, found, target=target, rng=random.Random(seed))
 
 
 async def heal_rig(app: App, subject: str, fault: str, *, target: str | None) -> str:
     """Undo a fault; returns the target."""
     found = fault_of(subject, fault)
-    rig = Rig.attach(app.rig_directory(subject))
+    rig = attach(app.rig_directory(subject))
     return await faults.heal(rig, found, target=target)
 
 
@@ -244,9 +233,9 @@ async def heal_all(app: App, subject: str, *, target: str | None) -> tuple[Broke
 
     One that cannot be undone keeps none of the others from it.
     """
-    rig = Rig.attach(app.rig_directory(subject))
+    rig = attach(app.rig_directory(subject))
     if target is not None:
-        rig.manifest().process(target)  # NotFoundError names those there are
+        rig.require(target)  # NotFoundError names those there are
     healed, problems = [], []
     for one in reversed(faults.broken(rig)):
         if target not in (None, one.target):
@@ -286,9 +275,9 @@ def faults_of(app: App, subject: str | None) -> tuple[FaultView, ...]:
 def _faults(app: App, subject: str, plugin: Plugin) -> tuple[FaultView, ...]:
     rig, why_not = None, ""
     if subject in rigs_up(app):
-        rig = Rig.attach(app.rig_directory(subject))
+        rig = attach(app.rig_directory(subject))
     else:
-        why_not = _no_rig(plugin)
+        why_not = no_rig(plugin)
 
     def view(fault: Fault) -> FaultView:
         why = why_not if rig is None else faults.unavailable(rig, fault)
@@ -297,17 +286,6 @@ def _faults(app: App, subject: str, plugin: Plugin) -> tuple[FaultView, ...]:
         return FaultView(subject, *facts, available, why)
 
     return tuple(view(fault) for fault in plugin.faults)
-
-
-def _no_rig(plugin: Plugin) -> str:
-    """Why there cannot be a rig on this machine, or ""."""
-    if plugin.rig is None:
-        return "it has no rig"
-    try:
-        plugin.rig()
-    except MissingExtraError as problem:
-        return str(problem)
-    return ""
 
 
 def _view(target: Target, state: str, ports: Mapping[str, int]) -> TargetView:

@@ -8,10 +8,14 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_protocols.errors import NotFoundError
+from operator_protocols.errors import NotFoundError, UsageError
 from operator_sre.app.wiring import App
 from operator_sre.lab.layout import LOAD
 from operator_sre.lab.rig import Rig
+from operator_sre.lab.stacks.containers import at_once
+from operator_sre.lab.stacks.record import is_stack
+from operator_sre.lab.stacks.rig import StackRig
+from operator_sre.lab.stacks.target import ComposeTarget
 
 __all__ = ["LogView", "follow_logs", "read_logs"]
 
@@ -31,16 +35,33 @@ class LogView:
 
 def read_logs(app: App, subject: str, *, target: str | None, lines: int) -> tuple[LogView, ...]:
     """The last lines of one process of a rig, or of each."""
+    if is_stack(app.rig_directory(subject)):
+        return _of_containers(StackRig.attach(app.rig_directory(subject)), target, lines)
     return tuple(
         LogView(name, str(log), tuple(_last(log, lines)))
         for name, log in _logs(app, subject, target)
     )
 
 
+def _of_containers(rig: StackRig, target: str | None, lines: int) -> tuple[LogView, ...]:
+    """Containers have no files for what they say; the engine keeps it."""
+    told = at_once(ComposeTarget(rig.record(), rig.directory).logs(target, lines=lines))
+    said: dict[str, list[str]] = {}
+    for name, _, line in (each.partition(" | ") for each in told):
+        said.setdefault(name, []).append(line)
+    return tuple(LogView(name, "", tuple(found)) for name, found in sorted(said.items()))
+
+
 async def follow_logs(
     app: App, subject: str, *, target: str | None, lines: int
 ) -> AsyncIterator[LogView]:
     """The last lines, and then every line as it comes, until the caller has enough."""
+    if is_stack(app.rig_directory(subject)):
+        project = StackRig.attach(app.rig_directory(subject)).record().project
+        raise UsageError(
+            "What containers say is followed by Docker itself.",
+            next_step=f"Use: docker compose --project-name {project} logs --follow",
+        )
     tails = [_Tail(name, log) for name, log in _logs(app, subject, target)]
     for tail in tails:
         if known := _last(tail.log, lines, until=tail.at):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from operator_protocols.errors import NotFoundError, UsageError
+from operator_protocols.errors import MissingExtraError, NotFoundError, RigError, UsageError
 from operator_protocols.ports import Fault, Plugin
 from operator_sre.evals.campaign import Campaign, Control, Planned, Scenario
 from operator_sre.plugins import find_plugin, plugin_names
@@ -20,7 +20,7 @@ APART_EACH = 3
 def scenarios_of(subject: str) -> tuple[Scenario, ...]:
     """All scenarios of a subject, its controls last; none where it has no rig."""
     plugin = find_plugin(subject)
-    if plugin.rig is None:
+    if plugin.rig is None and plugin.stack is None:
         return ()
     ordered = sorted(plugin.faults, key=lambda fault: fault.name)
     broken = [_scenario(plugin, fault, number) for number, fault in enumerate(ordered)]
@@ -40,13 +40,29 @@ def _scenario(plugin: Plugin, fault: Fault, number: int) -> Scenario:
 
 
 def choose(words: Iterable[str]) -> tuple[Scenario, ...]:
-    """What words such as `SUBJECT` or `SUBJECT:FAULT` name, each once; all where none is given."""
-    wanted = list(words) or [name for name in plugin_names() if scenarios_of(name)]
+    """What words such as `SUBJECT` or `SUBJECT:FAULT` name, each once.
+
+    Where none is given, all whose processes can be had on this machine.
+    """
+    wanted = list(words) or [name for name in plugin_names() if _can_be_had(find_plugin(name))]
     found: dict[str, Scenario] = {}
     for word in wanted:
         subject, _, fault = word.partition(":")
         found |= {one.name: one for one in _named(subject, fault)}
     return tuple(found.values())
+
+
+def _can_be_had(plugin: Plugin) -> bool:
+    """Whether its processes can; an extra that is missing is told of, and not passed over."""
+    if plugin.rig is None:
+        return False
+    try:
+        plugin.rig()
+    except RigError:
+        return False
+    except MissingExtraError:
+        return True
+    return True
 
 
 def _named(subject: str, fault: str) -> Sequence[Scenario]:

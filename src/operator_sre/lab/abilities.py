@@ -142,12 +142,14 @@ class Breakable(Handle):
         )
         await self._tell_links()
 
-    def unable(self, target: str, ability: Ability) -> str:
+    def unable(self, target: str, ability: Ability, others: tuple[str, ...] = ()) -> str:
         """Why this cannot be done to that target here, or ""."""
         manifest = self.manifest()
         spec = manifest.process(target)
+        # What lies between two is enough, whichever of them it belongs to.
+        between = bool(others) and all(manifest.process(other).linked for other in others)
         match ability:
-            case Ability.CUT | Ability.SLOW if not spec.linked:
+            case Ability.CUT | Ability.SLOW if not spec.linked and not between:
                 return f"{target!r} has no link"
             case Ability.FILL if not spec.volume_mb:
                 return f"{target!r} has no volume of its own size"

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from operator_protocols.errors import RigError
+from operator_sre.lab.stacks.command import engine_variables
 from operator_sre.processes.control import Control, Launched, base_environment, launch, reap
 from operator_sre.processes.identity import alive
 from operator_sre.processes.supervision import (
@@ -92,7 +93,9 @@ class Crew:
         `files` are what they find where they are started: name -> text.
         """
         _make(directory, files or {})
-        surroundings = {**base_environment(os.environ), "PYTHONUNBUFFERED": "1", **env}
+        # Where they look after containers, they have to find the same engine as we do.
+        found = {**base_environment(os.environ), **engine_variables(os.environ)}
+        surroundings = {**found, "PYTHONUNBUFFERED": "1", **env}
         orders = [
             Supervised(
                 name=name,

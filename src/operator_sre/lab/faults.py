@@ -13,7 +13,8 @@ from pathlib import Path
 
 from operator_protocols.errors import NotFoundError, OperatorError, RigError
 from operator_protocols.ports import Ability, Fault, Scene
-from operator_sre.lab.rig import Rig, RunState
+from operator_sre.lab.handle import RunState
+from operator_sre.lab.rigs import AnyRig
 from operator_sre.processes.files import write_atomically
 
 __all__ = ["Broken", "broken", "heal", "inject", "is_over", "unavailable"]
@@ -34,7 +35,7 @@ class Broken:
         return (self.fault, self.target) == (other.fault, other.target)
 
 
-def broken(rig: Rig) -> tuple[Broken, ...]:
+def broken(rig: AnyRig) -> tuple[Broken, ...]:
     """What was broken and not healed, oldest first."""
     try:
         records = json.loads(_file(rig).read_text(encoding="utf-8"))
@@ -45,7 +46,7 @@ def broken(rig: Rig) -> tuple[Broken, ...]:
         raise RigError(f"The faults of the rig cannot be read: {problem}.") from problem
 
 
-def unavailable(rig: Rig, fault: Fault) -> str:
+def unavailable(rig: AnyRig, fault: Fault) -> str:
     """Why a fault cannot be done to anything in this rig, or ""."""
     reasons = [fault.unavailable(_scene(rig, name)) for name in _of_kind(rig, fault)]
     if not reasons:
@@ -53,7 +54,7 @@ def unavailable(rig: Rig, fault: Fault) -> str:
     return "" if "" in reasons else reasons[0]
 
 
-async def inject(rig: Rig, fault: Fault, *, target: str | None, rng: random.Random) -> str:
+async def inject(rig: AnyRig, fault: Fault, *, target: str | None, rng: random.Random) -> str:
     """Do the fault to a target of its kind, chosen by `rng` when none is named; return the name."""
     name = _named(rig, fault, target) if target is not None else _picked(rig, fault, rng)
     scene = _scene(rig, name)
@@ -80,7 +81,7 @@ async def inject(rig: Rig, fault: Fault, *, target: str | None, rng: random.Rand
     return name
 
 
-async def heal(rig: Rig, fault: Fault, *, target: str | None = None) -> str:
+async def heal(rig: AnyRig, fault: Fault, *, target: str | None = None) -> str:
     """Undo the fault at a target, or where it was injected last; return the name.
 
     A target that somebody has mended in the meantime is left as it is.
@@ -91,13 +92,13 @@ async def heal(rig: Rig, fault: Fault, *, target: str | None = None) -> str:
     return one.target
 
 
-async def is_over(rig: Rig, fault: Fault, *, target: str | None = None) -> str:
+async def is_over(rig: AnyRig, fault: Fault, *, target: str | None = None) -> str:
     """What is still wrong by the fault's own oracle, or "" when its cause is gone."""
     one = _done(rig, fault, target)
     return await fault.oracle(_scene(rig, one.target, one.notes))
 
 
-def _scene(rig: Rig, name: str, notes: Mapping[str, str] | None = None) -> Scene:
+def _scene(rig: AnyRig, name: str, notes: Mapping[str, str] | None = None) -> Scene:
     targets = rig.targets()
     target = next(each for each in targets if each.name == name)
     return Scene(target, targets, rig, notes or {})
@@ -107,7 +108,7 @@ def _hurts(scene: Scene) -> dict[str, frozenset[Ability]]:
     return {each.name: scene.rig.hurt(each.name) for each in scene.targets}
 
 
-def _named(rig: Rig, fault: Fault, target: str) -> str:
+def _named(rig: AnyRig, fault: Fault, target: str) -> str:
     valid = _of_kind(rig, fault)
     if target not in valid:
         raise NotFoundError(
@@ -117,7 +118,7 @@ def _named(rig: Rig, fault: Fault, target: str) -> str:
     return target
 
 
-def _picked(rig: Rig, fault: Fault, rng: random.Random) -> str:
+def _picked(rig: AnyRig, fault: Fault, rng: random.Random) -> str:
     valid = _of_kind(rig, fault)
     if not valid:
         raise NotFoundError(
@@ -138,7 +139,7 @@ def _picked(rig: Rig, fault: Fault, rng: random.Random) -> str:
     return rng.choice(able or fit or running)
 
 
-def _done(rig: Rig, fault: Fault, target: str | None) -> Broken:
+def _done(rig: AnyRig, fault: Fault, target: str | None) -> Broken:
     """Where the fault was injected last, or at this target."""
     if target is not None:
         _named(rig, fault, target)
@@ -152,11 +153,11 @@ def _done(rig: Rig, fault: Fault, target: str | None) -> Broken:
     )
 
 
-def _of_kind(rig: Rig, fault: Fault) -> list[str]:
+def _of_kind(rig: AnyRig, fault: Fault) -> list[str]:
     return sorted(target.name for target in rig.targets() if target.kind == fault.kind)
 
 
-def _change(rig: Rig, change: Callable[[Sequence[Broken]], Sequence[Broken]]) -> None:
+def _change(rig: AnyRig, change: Callable[[Sequence[Broken]], Sequence[Broken]]) -> None:
     """Write down what is broken now; two who do this at the same time do not undo each other."""
     with _alone(rig):
         faults = change(broken(rig))
@@ -164,7 +165,7 @@ def _change(rig: Rig, change: Callable[[Sequence[Broken]], Sequence[Broken]]) ->
 
 
 @contextlib.contextmanager
-def _alone(rig: Rig) -> Iterator[None]:
+def _alone(rig: AnyRig) -> Iterator[None]:
     """Be alone with the record for a moment, without leaving a file."""
     handle = os.open(rig.directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -174,5 +175,5 @@ def _alone(rig: Rig) -> Iterator[None]:
         os.close(handle)
 
 
-def _file(rig: Rig) -> Path:
+def _file(rig: AnyRig) -> Path:
     return rig.directory / FAULTS_FILE

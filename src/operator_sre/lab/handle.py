@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -84,6 +84,14 @@ class Handle:
             _target(layout, spec, children.get(spec.name))
             for spec in layout.manifest.spec.processes
         )
+
+    def own_ports(self) -> Mapping[str, int]:
+        """The ports that its parts listen on themselves, by `NAME` and `NAME:PORT`."""
+        return self.manifest().ports
+
+    def require(self, target: str) -> None:
+        """NotFoundError where it has no such part."""
+        self.manifest().process(target)
 
     def status(self) -> RigStatus:
         """Every process with its state, the load and the links among them."""

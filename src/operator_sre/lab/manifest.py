@@ -80,7 +80,13 @@ def read_manifest(directory: Path) -> Manifest | None:
     """The rig of a directory; None when there is none, RigError when it cannot be read."""
     path = directory / MANIFEST_FILE
     try:
-        return _manifest(json.loads(path.read_text(encoding="utf-8")))
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if "rig" in record:
+            raise RigError(
+                f"The rig in {str(directory)!r} is one of containers.",
+                next_step="End it first with: operator lab down",
+            )
+        return _manifest(record)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, TypeError, KeyError) as problem:
@@ -111,6 +117,7 @@ def _spec(record: Mapping[str, Any]) -> RigSpec:
         subject=record["subject"],
         processes=tuple(_process(each) for each in record["processes"]),
         load=None if load is None else LoadSpec(**{**load, "shape": LoadShape(load["shape"])}),
+        options=record.get("options", {}),
     )
 
 

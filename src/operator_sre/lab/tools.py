@@ -13,7 +13,7 @@ from operator_protocols.domain.tool import Parameter, ToolSource, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import NotFoundError, OperatorError
 from operator_protocols.ports import Job, Tool
-from operator_sre.lab.rig import Rig
+from operator_sre.lab.rigs import AnyRig
 
 __all__ = ["RESTART_NODE", "RESUME_NODE", "rig_tools"]
 
@@ -72,7 +72,7 @@ class _RigTool:
         )
 
 
-def rig_tools(rig: Rig) -> tuple[Tool, ...]:
+def rig_tools(rig: AnyRig) -> tuple[Tool, ...]:
     """All tools of one rig."""
     return (
         _RigTool(RESTART_NODE, "restarted", rig.restart),

@@ -40,7 +40,7 @@ class World:
     def targets(self) -> tuple[Target, ...]:
         return PARTS
 
-    def unable(self, target: str, ability: str) -> str:
+    def unable(self, target: str, ability: str, others: tuple[str, ...] = ()) -> str:
         return ""
 
     async def pause(self, target: str) -> None:

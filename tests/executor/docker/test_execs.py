@@ -73,6 +73,24 @@ async def test_an_end_that_the_engine_knows_is_believed_over_an_open_stream() ->
     assert (result.exit_code, result.stdout) == (5, "said")
 
 
+async def test_what_is_said_late_is_heard_all_the_same() -> None:
+    async def late(request: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(RAW)
+        await writer.drain()
+        await looked.wait()  # it has ended, and what it said is still on its way
+        writer.write(b"\x01\0\0\0" + (4).to_bytes(4, "big") + b"late")
+
+    async def script(request: str, writer: asyncio.StreamWriter) -> None:
+        if request.startswith("GET /exec/"):
+            looked.set()
+        await _lying(late, OVER)(request, writer)
+
+    looked = asyncio.Event()
+    async with listening(script) as path:
+        result = await run_inside(Engine(Address(socket=path)), _inside(), Job(timeout_s=30.0))
+    assert (result.exit_code, result.stdout) == (5, "late")
+
+
 async def test_a_refusal_before_the_start_is_a_failure_and_not_unknown() -> None:
     refused = answer(b'{"message":"is paused"}', status="409 Conflict")
     async with listening(_lying(says(), RUNS, made=refused)) as path:

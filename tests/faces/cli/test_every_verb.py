@@ -22,7 +22,7 @@ VERBS = verbs()
 # These go on until they are stopped, so that only what cannot be parsed ends them.
 RUNNING = (
     *("agent start", "alerts serve", "eval viewer", "hub listen", "mcp", "monitor run"),
-    *("serve", "up", "web", "workers run"),
+    *("porter serve", "serve", "up", "web", "workers run"),
 )
 # What is searched for may well begin with dashes.
 ANY_WORDS = ("history search",)

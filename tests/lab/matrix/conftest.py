@@ -1,12 +1,14 @@
-"""Every fault of every subject: three of them in every run, all of them with `-m slow`."""
+"""Every fault of every subject: some of them in every run, all of them with `-m slow`."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
+from tests.engines.tikv.standin import install
 from tests.lab.matrix.stage import Stages
 
 __all__ = ["stages"]
@@ -14,7 +16,13 @@ __all__ = ["stages"]
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def stages(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stages]:
-    """The rigs of this process, one for each subject, brought up when they are first needed."""
+    """The rigs of this process, one for each subject, brought up when they are first needed.
+
+    TiKV and PD are the stand-ins, wherever this runs, so that every machine breaks the same.
+    """
     stages = Stages(tmp_path_factory.mktemp("rigs"))
-    yield stages
-    await stages.close()
+    programs = install(tmp_path_factory.mktemp("programs"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(programs), prepend=os.pathsep)
+        yield stages
+        await stages.close()

@@ -57,8 +57,9 @@ class Stage:
     def __init__(self, plugin: Plugin, rig: Rig, store: Store) -> None:
         self.rig = rig
         clock = SystemClock()
+        options = rig.manifest().spec.options
         settings = SubjectSettings(
-            plugin.name, rig.targets, clock, TIMEOUT_S, {}, secret=read_secret, life=rig
+            plugin.name, rig.targets, clock, TIMEOUT_S, options, secret=read_secret, life=rig
         )
         self.subject: Subject = plugin.subject(settings)
         self._store = store

@@ -73,8 +73,13 @@ class LoadSpec:
 
 @dataclass(frozen=True, slots=True)
 class RigSpec:
-    """Everything the lab needs to bring a copy of a Subject to life."""
+    """Everything the lab needs to bring a copy of a Subject to life.
+
+    `options` are given to the subject that looks at it, as those of the configuration are to one
+    that is configured: a copy may live faster than what it is a copy of.
+    """
 
     subject: str
     processes: tuple[ProcessSpec, ...]
     load: LoadSpec | None = None
+    options: Mapping[str, str | int | float | bool] = field(default_factory=dict)

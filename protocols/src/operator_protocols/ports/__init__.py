@@ -21,6 +21,7 @@ from operator_protocols.ports.breaking import (
     Slow,
 )
 from operator_protocols.ports.confirmed import Confirmations
+from operator_protocols.ports.deploying import Deploying, DeploymentTarget, Tending
 from operator_protocols.ports.engines import Backlog, Engine, Workers
 from operator_protocols.ports.reported import Alerts, Cursors
 from operator_protocols.ports.scheduled import WorkflowClaims, Workflows
@@ -93,6 +94,8 @@ __all__ = [
     "Confirmations",
     "Cursors",
     "Cut",
+    "Deploying",
+    "DeploymentTarget",
     "Depot",
     "Engine",
     "Entries",
@@ -135,6 +138,7 @@ __all__ = [
     "Subject",
     "SubjectSettings",
     "Switch",
+    "Tending",
     "TicketMoves",
     "Tickets",
     "Tokens",

@@ -139,8 +139,8 @@ class Occupy(Protocol):
 class Abilities(Kill, Pause, Cut, Slow, Fill, Limit, Occupy, Protocol):
     """All that can be done to a rig."""
 
-    def unable(self, target: str, ability: Ability) -> str:
-        """Why this cannot be done to that target here, or ""."""
+    def unable(self, target: str, ability: Ability, others: tuple[str, ...] = ()) -> str:
+        """Why this cannot be done to that target (between it and these others) here, or ""."""
         ...
 
     def hurt(self, target: str) -> frozenset[Ability]:

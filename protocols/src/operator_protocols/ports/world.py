@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from operator_protocols.domain.permit import Approval
     from operator_protocols.domain.rig import RigSpec
     from operator_protocols.domain.run import Answer, Ask
+    from operator_protocols.domain.stack import StackSpec
     from operator_protocols.domain.target import Process, Target
     from operator_protocols.domain.tool import Prepared, ToolSpec
     from operator_protocols.domain.verdict import Verdict
@@ -294,7 +295,8 @@ class Plugin:
     `targets` reads the parts of a subject from its options, for a plug-in whose targets are not
     listed in operator.toml. `tools` are its own; only the executor calls them. `truths` say of each
     fault which causes rightly explain it, as `cause@hit` (the target that was hit) or `cause@any`.
-    `depot` is for a subject that promises to keep what it has acknowledged.
+    `depot` is for a subject that promises to keep what it has acknowledged. `stack` is a copy of it
+    in containers, for who has Docker.
     """
 
     name: str
@@ -308,3 +310,4 @@ class Plugin:
     tools: Callable[[SubjectSettings], Sequence[Tool]] | None = None
     targets: Callable[[Mapping[str, Any]], Sequence[Target]] | None = None
     depot: Callable[[SubjectSettings], Depot] | None = None
+    stack: Callable[[], StackSpec] | None = None

@@ -25,10 +25,11 @@ from operator_sre.app.demo.events import (
     Told,
 )
 from operator_sre.app.lab import TargetView, break_rig, fault_of, own_rig, rig_status
+from operator_sre.app.rig_makes import parts_of
 from operator_sre.app.story import Line, lines_of
 from operator_sre.app.wiring import App
 from operator_sre.lab.crew import Crew
-from operator_sre.lab.rig import Rig
+from operator_sre.lab.rigs import AnyRig
 from operator_sre.plugins import find_plugin
 
 __all__ = ["Cue", "Plan", "choose_fault", "play", "sentence_of", "straight_on"]
@@ -66,7 +67,7 @@ async def straight_on(chapter: int) -> None:
 def choose_fault(subject: str, fault: str | None) -> str:
     """The fault that was named, or one that every subject should have, or its first."""
     plugin = find_plugin(subject)
-    if plugin.rig is None or not plugin.faults:
+    if not (plugin.rig or plugin.stack) or not plugin.faults:
         raise UsageError(
             f"There is no rig of {subject!r} that could be broken.",
             next_step="See which there are with: operator lab faults",
@@ -115,7 +116,7 @@ class _Director:
         self._is_asked = False
 
     async def run(self) -> None:
-        rig: Rig | None = None
+        rig: AnyRig | None = None
         crew: Crew | None = None
         beside: list[asyncio.Task[None]] = []
         try:
@@ -151,14 +152,15 @@ class _Director:
         self._tell(self._ending())
         await self._cue(len(CHAPTERS) + 1)
 
-    async def _cluster(self) -> Rig:
+    async def _cluster(self) -> AnyRig:
         app, subject = self._app, self._plan.subject
         self._tell(Begun(1))
         self._say("rig", f"starting a real {subject} on private ports ...")
         self._tell(Picture(self._look, _coming(subject), None))
         rig = await own_rig(app, subject)
         for target in rig_status(app, subject).targets:
-            where = f"{target.name:8} {target.kind:6} pid {target.pid} port {target.port}"
+            process = f"pid {target.pid}" if target.pid else "container"
+            where = f"{target.name:8} {target.kind:6} {process} port {target.port}"
             self._say("rig", where, kind="rig_up")
         return rig
 
@@ -309,8 +311,7 @@ async def _first_of(main: Awaitable[None], *beside: asyncio.Task[None]) -> None:
 
 def _coming(subject: str) -> tuple[TargetView, ...]:
     """The parts of a rig that is being started, by their names."""
-    plugin = find_plugin(subject)
-    parts = () if plugin.rig is None else plugin.rig().processes
+    parts = parts_of(find_plugin(subject))
     return tuple(
         TargetView(one.name, one.kind, "starting", None, "", None, "", "") for one in parts
     )

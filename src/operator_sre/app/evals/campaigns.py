@@ -15,13 +15,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from operator_protocols.domain.action import digest_of
-from operator_protocols.errors import ConfigError, ConflictError, MissingExtraError, UsageError
+from operator_protocols.errors import (
+    ConfigError,
+    ConflictError,
+    MissingExtraError,
+    RigError,
+    UsageError,
+)
 from operator_sre import __version__
 from operator_sre.app.demo.crew import crew_files
 from operator_sre.app.evals.children import Children
 from operator_sre.app.evals.job import Job
 from operator_sre.app.evals.revision import code_revision
 from operator_sre.app.models import is_offline, key_state
+from operator_sre.app.rig_makes import check_rig
 from operator_sre.clock import SystemClock
 from operator_sre.config import Config
 from operator_sre.evals.campaign import Campaign, Mind, Planned, Variant
@@ -126,11 +133,9 @@ def check_campaign(config: Config, campaign: Campaign) -> tuple[Planned, ...]:
 
 
 def _check_rig(subject: str) -> None:
-    plugin = find_plugin(subject)
     try:
-        if plugin.rig is not None:
-            plugin.rig()
-    except MissingExtraError as error:
+        check_rig(find_plugin(subject))
+    except (MissingExtraError, RigError) as error:
         raise UsageError(
             f"There can be no rig of {subject!r} here: {error.message}", next_step=error.next_step
         ) from error

@@ -16,7 +16,7 @@ from operator_sre.app.wiring import App
 from operator_sre.evals.campaign import Planned
 from operator_sre.evals.facts import Reading, Snapshot
 from operator_sre.lab import faults
-from operator_sre.lab.rig import Rig
+from operator_sre.lab.rigs import AnyRig
 from operator_sre.pipeline import Care, Pipeline
 
 __all__ = ["FaultOfTrial", "RigOfTrial", "readings_of", "snapshot_of"]
@@ -33,12 +33,12 @@ class RigOfTrial:
     def __init__(self, app: App, subject: str) -> None:
         self._app = app
         self._subject = subject
-        self._rig: Rig | None = None
+        self._rig: AnyRig | None = None
         self._pipeline: Pipeline | None = None
         self._care: Care | None = None
 
     @property
-    def rig(self) -> Rig:
+    def rig(self) -> AnyRig:
         """The rig, which is up; RigError before."""
         if self._rig is None:
             raise RigError("The rig of the trial is not up.")

@@ -16,6 +16,7 @@ from operator_protocols.errors import NotFoundError, OperatorError, UsageError
 from operator_protocols.ports import Plugin, RightEnd
 from operator_sre.app.evals.campaigns import ledger_folder
 from operator_sre.app.redaction import open_redactor
+from operator_sre.app.rig_makes import parts_of
 from operator_sre.app.toolbox import registry_of
 from operator_sre.app.wiring import notes_of
 from operator_sre.chain import entry_from
@@ -185,10 +186,9 @@ def _targets(app: App, subject: str, plugin: Plugin) -> tuple[Target, ...]:
     try:
         return tuple(app.targets_of(subject))
     except OperatorError:
-        if plugin.rig is None:
+        if not (plugin.rig or plugin.stack):
             raise
-    processes = plugin.rig().processes
-    return tuple(Target(one.name, one.kind, depends_on=one.depends_on) for one in processes)
+    return parts_of(plugin)
 
 
 def record_from(

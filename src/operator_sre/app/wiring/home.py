@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.target import Doer, Process
@@ -176,7 +176,7 @@ class App:
 
     def targets_of(self, subject: str) -> Sequence[Target]:
         """Its parts, as they are configured or as its rig tells."""
-        from operator_sre.lab.rig import Rig
+        from operator_sre.lab.rigs import attach
 
         for one in self.config.subjects:
             if one.name == subject:
@@ -184,7 +184,7 @@ class App:
                 return one.targets if read is None else read(one.options)
         if subject == MACHINE or self.is_alerted(subject):
             return ()
-        return Rig.attach(self.rig_directory(subject)).targets()
+        return attach(self.rig_directory(subject)).targets()
 
     def limits_of(self, targets: int, *, rig: bool) -> Limits:
         """How much may be changed about a subject with so many targets."""
@@ -258,18 +258,28 @@ class App:
         from operator_sre.app.describing import judging
         from operator_sre.app.secrets import secret_reader
 
-        options = {one.name: one.options for one in self.config.subjects}
+        configured = {one.name: one.options for one in self.config.subjects}
+        options = configured.get(name)
         return SubjectSettings(
             name,
             targets,
             self.clock,
             self.config.number("timeout_s"),
-            options.get(name, {}),
+            self._rig_options(name) if options is None else options,
             secret_reader(self.config, name),
             shell,
             life,
             judging(self.rules),
         )
+
+    def _rig_options(self, name: str) -> Mapping[str, Any]:
+        from operator_sre.lab.manifest import read_manifest
+        from operator_sre.lab.stacks.record import is_stack, read_record
+
+        directory = self.rig_directory(name)
+        read = read_record if is_stack(directory) else read_manifest
+        found = read(directory)
+        return {} if found is None else found.spec.options
 
     def hands(self, name: str) -> Hands:
         """What acts for a subject, or for MACHINE."""

@@ -42,6 +42,7 @@ class State(msgspec.Struct, rename="pascal"):
     finished_at: str = ""
     oom_killed: bool = msgspec.field(default=False, name="OOMKilled")
     health: Health | None = None
+    pid: int = 0
 
 
 class Configuration(msgspec.Struct, rename="pascal"):

@@ -24,6 +24,8 @@ OUTPUT_BYTES_MAX = 64 * 1024
 # How long nothing is said before the engine is asked whether the program still runs: a child that
 # keeps its output open must not keep us.
 QUIET_S = 0.5
+# How long after its end something may still be on its way: a proxy or a busy machine is slow.
+LATE_S = 1.0
 EXIT_TIMED_OUT, EXIT_CANNOT_RUN, EXIT_NOT_FOUND = 124, 126, 127
 _NOT_FOUND = re.compile(r"executable file not found|no such file or directory|not a directory")
 _OCI = re.compile(r"^OCI runtime exec failed: .*$", re.MULTILINE)
@@ -98,12 +100,14 @@ class _Running:
                 raise EngineError(f"Docker did not start it: status {status}.")
             self.is_started = True
             pieces = _Pieces(chunks)
+            is_over = False
             try:
                 while time.monotonic() < ends:
-                    wait_s = min(QUIET_S, ends - time.monotonic())
+                    wait_s = min(LATE_S if is_over else QUIET_S, ends - time.monotonic())
                     chunk = await pieces.next(wait_s)
-                    if chunk == b"" or (chunk is None and not (await self._look()).running):
+                    if chunk == b"" or (chunk is None and is_over):
                         return await self._exit_code()
+                    is_over = chunk is None and not (await self._look()).running
                     for number, piece in frames.feed(chunk or b""):
                         self._hear(number, piece)
             finally:

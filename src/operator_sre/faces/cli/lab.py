@@ -37,13 +37,16 @@ WordsArgument = Annotated[
 def up(
     context: typer.Context,
     subject: Annotated[str | None, typer.Argument(help="A copy of what.")] = None,
+    rig: Annotated[
+        str | None, typer.Option(help="Made of what: processes, or containers by compose.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Start a disposable copy of a subject on private ports. It runs until `lab down`."""
     from operator_sre.app.lab import rig_up
 
     with opened(context) as app, waiting("starting the rig"):
-        view = run_until_stopped(rig_up(app, subject))
+        view = run_until_stopped(rig_up(app, subject, make=rig))
     _show(view, context.obj.home, as_json=as_json)
 
 

@@ -7,6 +7,7 @@ from operator_sre.subjects.ratelimiter.causes import CAUSES
 from operator_sre.subjects.ratelimiter.faults import FAULTS
 from operator_sre.subjects.ratelimiter.notes import NOTES
 from operator_sre.subjects.ratelimiter.rig import rig
+from operator_sre.subjects.ratelimiter.stack import stack
 from operator_sre.subjects.ratelimiter.subject import RateLimiter
 from operator_sre.subjects.ratelimiter.tools import tools
 from operator_sre.subjects.ratelimiter.truths import TRUTHS
@@ -23,4 +24,5 @@ plugin = Plugin(
     truths=TRUTHS,
     notes=NOTES,
     tools=tools,
+    stack=stack,
 )

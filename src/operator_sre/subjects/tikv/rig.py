@@ -1,0 +1,156 @@
+"""A disposable TiKV: three PD members and three stores, from programs of this machine. Data."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from operator_protocols.domain.rig import ProcessSpec, RigSpec
+from operator_protocols.errors import MissingProgramError
+from operator_sre.subjects.tikv.kinds import PD, STORE
+
+__all__ = ["rig", "servers"]
+
+MEMBERS = ("pd-1", "pd-2", "pd-3")
+STORES = ("store-1", "store-2", "store-3")
+PD_VOLUME_MB, STORE_VOLUME_MB = 512, 1024
+READY_S_MAX = 40.0
+PD_FILE, STORE_FILE = "pd.toml", "tikv.toml"
+PROGRAMS = {"pd": "pd-server", "tikv": "tikv-server"}
+
+# A store that is silent counts as down soon, so that nobody waits half an hour for it.
+PD_CONFIG = """\
+lease = 5
+tick-interval = "1s"
+election-interval = "5s"
+
+[log]
+level = "info"
+
+[schedule]
+max-store-down-time = "30s"
+
+[replication]
+max-replicas = 3
+"""
+
+# Ticks are short, so that leaders are elected and PD is told within seconds. Nothing is reserved
+# on the disk, because a volume of the lab is small.
+STORE_CONFIG = """\
+[log]
+level = "info"
+
+[storage]
+reserve-space = "0MB"
+reserve-raft-space = "0MB"
+
+[storage.block-cache]
+capacity = "64MB"
+
+[raftstore]
+raft-base-tick-interval = "250ms"
+raft-heartbeat-ticks = 2
+raft-election-timeout-ticks = 16
+pd-heartbeat-tick-interval = "1s"
+pd-store-heartbeat-tick-interval = "1s"
+max-peer-down-duration = "5s"
+"""
+
+# In a cluster that lives this fast, what may last for minutes elsewhere lasts for seconds. PD lets
+# the counts of leaders differ by ten. A busy machine must not look like a slow cluster.
+OPTIONS: Mapping[str, str | int | float | bool] = {
+    "append_log_ms_max": 2000.0,
+    "grace_ratio": 0.03,
+    "leader_spread_min": 15,
+    "log_bytes_max": 16 << 20,
+    "operator_s_max": 12.0,
+    "p99_ms_max": 2000.0,
+    "settle_s": 5.0,
+}
+
+
+def rig() -> RigSpec:
+    """Members and stores that know each other. MissingProgramError without their programs."""
+    pd, tikv = servers()
+    members = tuple(_member(name, pd) for name in MEMBERS)
+    stores = tuple(_store(name, tikv) for name in STORES)
+    return RigSpec("tikv", (*members, *stores), options=OPTIONS)
+
+
+def servers() -> tuple[str, str]:
+    """`pd-server` and `tikv-server`: those on PATH, else the newest that tiup has fetched."""
+    found = {part: shutil.which(name) or _of_tiup(part) for part, name in PROGRAMS.items()}
+    missing = [PROGRAMS[part] for part, place in found.items() if not place]
+    if missing:
+        raise MissingProgramError(
+            " and ".join(missing),
+            needed_for="The rig of 'tikv'",
+            next_step="Put them on PATH, or fetch them with: tiup install pd tikv",
+        )
+    return found["pd"], found["tikv"]
+
+
+def _of_tiup(part: str) -> str:
+    home = Path(os.environ.get("TIUP_HOME") or Path.home() / ".tiup")
+    places = [*(home / "components" / part).glob(f"v*/{PROGRAMS[part]}")]
+    able = [place for place in places if os.access(place, os.X_OK)]
+    return str(max(able, key=_version)) if able else ""
+
+
+def _version(place: Path) -> tuple[tuple[int, ...], bool]:
+    """The order of folders such as `v8.5.5` and `v8.5.0-rc.1`, which comes before `v8.5.0`."""
+    number, _, early = place.parent.name.partition("-")
+    return tuple(int(one) for one in re.findall(r"\d+", number)), not early
+
+
+def _member(name: str, program: str) -> ProcessSpec:
+    cluster = ",".join(f"{each}=http://127.0.0.1:{{{each}.port:peer}}" for each in MEMBERS)
+    words = {
+        "name": name,
+        "client-urls": "http://127.0.0.1:{port}",
+        "advertise-client-urls": f"http://127.0.0.1:{{{name}.port}}",
+        "peer-urls": "http://127.0.0.1:{port:peer}",
+        "advertise-peer-urls": f"http://127.0.0.1:{{{name}.port:peer}}",
+        "initial-cluster": cluster,
+        "data-dir": "{volume}/data",
+        "config": f"{{dir}}/{PD_FILE}",
+    }
+    return ProcessSpec(
+        name=name,
+        kind=PD,
+        argv=(program, *_flags(words)),
+        files={PD_FILE: PD_CONFIG},
+        ports=("peer",),
+        linked=True,
+        volume_mb=PD_VOLUME_MB,
+        ready_s_max=READY_S_MAX,
+    )
+
+
+def _store(name: str, program: str) -> ProcessSpec:
+    words = {
+        "addr": "127.0.0.1:{port}",
+        "advertise-addr": f"127.0.0.1:{{{name}.port}}",
+        "status-addr": "127.0.0.1:{port:status}",
+        "advertise-status-addr": f"127.0.0.1:{{{name}.port:status}}",
+        "pd-endpoints": ",".join(f"127.0.0.1:{{{each}.port}}" for each in MEMBERS),
+        "data-dir": "{volume}/data",
+        "config": f"{{dir}}/{STORE_FILE}",
+    }
+    return ProcessSpec(
+        name=name,
+        kind=STORE,
+        argv=(program, *_flags(words)),
+        files={STORE_FILE: STORE_CONFIG},
+        ports=("status",),
+        linked=True,
+        volume_mb=STORE_VOLUME_MB,
+        ready_s_max=READY_S_MAX,
+    )
+
+
+def _flags(words: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(word for name, value in words.items() for word in (f"--{name}", value))

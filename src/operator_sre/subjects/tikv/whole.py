@@ -1,0 +1,191 @@
+"""What is seen of the cluster as a whole, from what PD and its stores say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import fmean
+
+from operator_protocols.domain.observation import Value
+from operator_sre.subjects.tikv.facts import Facts
+from operator_sre.subjects.tikv.heat import Hot
+from operator_sre.subjects.tikv.options import Options
+from operator_sre.subjects.tikv.screening import CHECKS
+from operator_sre.subjects.tikv.state import Store
+
+__all__ = [
+    "Whole",
+    "balance_of",
+    "hot_readings",
+    "led",
+    "operator_readings",
+    "region_readings",
+]
+
+BALANCING = ("balance-leader-scheduler", "balance-region-scheduler", "balance-hot-region-scheduler")
+STRAYS = ("grant-leader-", "grant-hot-region-", "shuffle-", "scatter-range", "random-merge-")
+OPERATORS_TOLD = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What one look has to say of the cluster; `names` are the targets of the stores, by their id.
+
+    `settled`: the leader of PD has had the time to hear of every region. Who is `away` does not
+    answer us, whatever PD still believes.
+    """
+
+    stores: Sequence[Store]
+    names: Mapping[int, str]
+    facts: Facts
+    options: Options
+    now: datetime
+    settled: bool = True
+    away: frozenset[int] = frozenset()
+
+    def readings(self) -> dict[str, Value]:
+        """All that PD's leader tells."""
+        evicting = self.facts.evicting
+        told = _told(self.names, evicting or ())
+        serving = [one for one in self.stores if not one.planned]
+        silent = [one for one in serving if one.silent]
+        found: dict[str, Value] = {
+            "stores": len(serving),
+            "stores_up": len(serving) - len(silent),
+            "stores_silent": _told(self.names, [one.id for one in silent]),
+            "evicting": None if evicting is None else told,
+        }
+        found |= region_readings(self.stores, self.facts, settled=self.settled)
+        found |= operator_readings(self.facts, self.now, self.options.operator_s_max)
+        found |= self._schedulers()
+        found |= balance_of(
+            self.stores, self.names, self.away | (evicting or frozenset()), self.options
+        )
+        return found | hot_readings(self.facts, self.stores, self.names, self.options)
+
+    def _schedulers(self) -> dict[str, Value]:
+        known = self.facts.schedulers
+        if known is None:
+            return {}
+        paused = [one for one in BALANCING if known.get(one) is False]
+        missing = [one for one in BALANCING if one not in known]
+        stray = [one for one in sorted(known) if one.startswith(STRAYS)]
+        return {
+            "schedulers": ", ".join(sorted(known)),
+            "balance_paused": next(iter(paused), None),
+            "balance_is_paused": bool(paused),
+            "balance_missing": next(iter(missing), None),
+            "balance_is_missing": bool(missing),
+            "scheduler_stray": next(iter(stray), None),
+            "scheduler_is_stray": bool(stray),
+        }
+
+
+def region_readings(stores: Sequence[Store], facts: Facts, *, settled: bool) -> dict[str, Value]:
+    """How many regions lack a leader, and how many copies are missing, down or out of reach."""
+    found: dict[str, Value] = {"regions": facts.count, "leaders": led(stores)}
+    # A silent store leads nothing, whatever PD heard of it last.
+    lost = sum(one.leader_count for one in stores if one.silent)
+    if facts.leaderless is not None or lost:
+        found["regions_without_leader"] = max(facts.leaderless or 0, lost)
+    peers_silent = sum(one.region_count for one in stores if one.silent)
+    found["peers_silent"] = peers_silent
+    for kind in CHECKS:
+        count = facts.checks.get(kind)
+        # Who has just begun to lead has not heard of every region yet.
+        unheard = not settled and not count
+        found[kind.replace("-", "_")] = None if unheard else count
+        if facts.samples.get(kind):
+            ids = ", ".join(str(one) for one in facts.samples[kind])
+            found[f"{kind.replace('-', '_')}_regions"] = ids
+    missing, down = facts.checks.get("miss-peer"), facts.checks.get("down-peer")
+    lacking = (missing or 0) + max(down or 0, peers_silent)
+    if lacking or (settled and missing is not None and down is not None):
+        found["under_replicated"] = lacking
+    return found
+
+
+def led(stores: Sequence[Store]) -> int:
+    """How many regions have a leader that PD hears."""
+    return sum(one.leader_count for one in stores if not one.silent)
+
+
+def operator_readings(facts: Facts, now: datetime, s_max: float) -> dict[str, Value]:
+    """How many operators run, and how long the oldest has."""
+    if facts.operators is None:
+        return {}
+    ages = [(age, one) for one in facts.operators if (age := one.age_s(now)) is not None]
+    stuck = [pair for pair in ages if pair[0] > s_max]
+    found: dict[str, Value] = {
+        "operators": len(facts.operators),
+        "operators_stuck": len(stuck),
+        "operator_is_stuck": bool(stuck),
+    }
+    if ages:
+        age, oldest = max(ages, key=lambda pair: pair[0])
+        found["operator_oldest_s"] = round(age, 1)
+        found["operator_oldest"] = f"{oldest.desc} {{{oldest.brief}}}"[:OPERATORS_TOLD]
+        found["operator_region"] = oldest.region
+    return found
+
+
+def balance_of(
+    stores: Sequence[Store], names: Mapping[int, str], without: frozenset[int], options: Options
+) -> dict[str, Value]:
+    """How evenly the leaders lie on the stores that are to have some; not on those `without`."""
+    fit = [
+        one
+        for one in stores
+        if one.state == "Up" and one.leads and one.leader_weight > 0 and one.id not in without
+    ]
+    if not fit:
+        return {}
+    scores = {one.id: one.leader_count / one.leader_weight for one in fit}
+    most, least = max(fit, key=lambda one: scores[one.id]), min(fit, key=lambda one: scores[one.id])
+    spread, mean = scores[most.id] - scores[least.id], fmean(scores.values())
+    away = max(scores[most.id] - mean, mean - scores[least.id])
+    uneven = spread > options.leader_spread_min and away > options.leader_ratio_max * mean
+    return {
+        "leader_most": names.get(most.id, str(most.id)),
+        "leader_least": names.get(least.id, str(least.id)),
+        "leader_spread": round(spread, 1),
+        "leaders_uneven": uneven,
+        "leaders_told": f"{most.leader_count} and {least.leader_count} leaders",
+    }
+
+
+def hot_readings(
+    facts: Facts, stores: Sequence[Store], names: Mapping[int, str], options: Options
+) -> dict[str, Value]:
+    """The hottest region, the store that leads it, and who could lead it instead."""
+    if not facts.hot:
+        return {}
+    hottest = facts.hottest
+    if hottest is None:
+        return {"hot": False}
+    heir = _heir(hottest, stores)
+    hot = hottest.ratio > options.hot_ratio_max and hottest.bytes_per_s > options.hot_bytes_min
+    return {
+        "hot": hot,
+        "hot_kind": hottest.kind,
+        "hot_region": hottest.region,
+        "hot_store": names.get(hottest.store, str(hottest.store)),
+        "hot_ratio": hottest.ratio,
+        "hot_bytes": int(hottest.bytes_per_s),
+        "hot_heir": names.get(heir.id) if heir is not None else None,
+    }
+
+
+def _heir(hot: Hot, stores: Sequence[Store]) -> Store | None:
+    """The store with the fewest leaders among those that have a copy of it."""
+    fit = [
+        one
+        for one in stores
+        if one.id in hot.stores and one.id != hot.store and one.state == "Up" and one.leads
+    ]
+    return min(fit, key=lambda one: one.leader_count, default=None)
+
+
+def _told(names: Mapping[int, str], ids: Sequence[int] | frozenset[int] | tuple[int, ...]) -> str:
+    return ", ".join(sorted(names.get(id_, f"store {id_}") for id_ in ids))
