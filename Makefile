@@ -25,6 +25,9 @@ setup := .ci/setup_venv.py $(named)
 # Tests of one file share a rig, so that they are for one process; the long ones come first.
 spread = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# Who has no cache of types yet is not kept waiting for one; `make lint` writes it.
+once = $(if $(wildcard .mypy_cache),,--cache-dir=/dev/null)
+
 # $(call ready,LEVEL): milliseconds when .venv is in place, otherwise an install.
 ready = .venv/bin/python -E -S $(setup) --check $(1) 2>/dev/null \
 	|| { $(fit) && "$(PYTHON)" -E -s $(setup) $(1); }
@@ -72,7 +75,7 @@ check: lint
 
 test: style
 	@sh tests/tools/sshd.sh
-	@echo '== tests, and types beside them' && .venv/bin/python .ci/beside.py .venv/bin/mypy \
+	@echo '== tests, and types beside them' && .venv/bin/python .ci/beside.py .venv/bin/mypy $(once) \
 		-- sh .ci/tests.sh $(spread) tests $(ARGS)
 
 test-system: lint
