@@ -84,7 +84,6 @@ def _check_script(told: dict[str, Any]) -> str:
     return str(outcomes[0][0]) if outcomes else "not begun"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_an_operator_killed_while_a_script_runs_leaves_no_box(tmp_path: Path) -> None:
     told = {_check_script(one) for one in _rounds(tmp_path, 3, 3, "script")}

@@ -308,7 +308,7 @@ async def _die_again_and_again(shift: Shift, deaths: int) -> None:
 async def test_a_local_worker_that_is_killed_at_any_moment_repeats_nothing(
     shift: Callable[[str], Shift],
 ) -> None:
-    await _die_again_and_again(shift("local"), 3)
+    await _die_again_and_again(shift("local"), 5)
 
 
 @pytest.mark.slow

@@ -115,7 +115,6 @@ def _stop_at(folder: Path, moment_s: float, *, size: tuple[int, int]) -> bool:
         _close(screen, folder)
 
 
-@pytest.mark.slow
 def test_ctrl_c_gives_the_terminal_back_and_leaves_nothing(folder: Path) -> None:
     screen = _demo(folder, "--auto")
     try:

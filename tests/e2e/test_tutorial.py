@@ -44,7 +44,6 @@ def test_it_has_seven_steps_and_every_command_is_one_that_is_run() -> None:
     assert text.count("```") == 2 * text.count("```console")
 
 
-@pytest.mark.slow
 def test_the_tutorial_does_what_it_says(home: Home) -> None:
     names: dict[str, str] = {}
     running: Running | None = None

@@ -131,7 +131,6 @@ class Led:
             await asyncio.to_thread(queue.close)
 
 
-@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_two_machines_do_a_campaign_and_what_came_of_it_is_kept_where_it_is_led(
     fleet: Fleet,

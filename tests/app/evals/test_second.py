@@ -105,7 +105,6 @@ def test_each_question_is_asked_and_paid_for_once_and_changes_no_score(
     assert KEY not in told
 
 
-@pytest.mark.slow
 def test_another_model_under_the_same_name_is_asked_anew(tmp_path: Path, wire: WireServer) -> None:
     database = tmp_path / "eval.db"
     fill(database)
@@ -125,7 +124,6 @@ def test_another_model_under_the_same_name_is_asked_anew(tmp_path: Path, wire: W
     assert {one.by_model for one in newer.opinions} == {True}
 
 
-@pytest.mark.slow
 def test_what_fails_goes_on_where_it_stopped_and_nothing_is_spent_beyond_the_day(
     tmp_path: Path, wire: WireServer
 ) -> None:
@@ -192,7 +190,6 @@ def test_claims_are_the_last_words_of_faults_that_count(tmp_path: Path) -> None:
     assert claims_of(wordless) == []
 
 
-@pytest.mark.slow
 def test_answers_lie_beside_the_facts_word_for_word(tmp_path: Path, wire: WireServer) -> None:
     database = tmp_path / "eval.db"
     fill(database)

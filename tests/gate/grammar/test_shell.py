@@ -206,7 +206,7 @@ line = st.lists(command, min_size=1, max_size=3).flatmap(
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash on this machine")
 @settings(
-    max_examples=90,
+    max_examples=150,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -13,7 +13,7 @@ from tests.lab.matrix.stage import Case, Stage, Stages, cases
 
 CASES = cases()
 # The rate limiter is broken and healed by the tests of the command too.
-SMOKE = ("etcd-node_kill", "postgres-node_kill")
+SMOKE = ("etcd-node_kill", "postgres-node_kill", "tikv-pd_member_kill")
 OVER_S_MAX = 20.0
 
 
