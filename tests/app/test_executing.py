@@ -52,7 +52,7 @@ async def test_what_it_says_is_heard_while_it_runs_without_secrets(tmp_path: Pat
 
     with opened(tmp_path) as app:
         ran = await execute_command(
-            app, wanted, asked=_nobody, watch=watch, began=lambda: began.append(len(heard))
+            app, wanted, asked=_nobody, watch=watch, began=lambda _: began.append(len(heard))
         )
         command = app.store.commands.get(ran.command)
     said = b"".join(data for number, data in heard if number == 1)

@@ -24,7 +24,14 @@ from operator_sre.codec import to_json
 from operator_sre.gate import Way
 from operator_sre.pipeline import refused_payload
 
-__all__ = ["Executed", "Wanted", "execute_command", "foresee_command", "hands_for"]
+__all__ = [
+    "Executed",
+    "Wanted",
+    "begun_at",
+    "execute_command",
+    "foresee_command",
+    "hands_for",
+]
 
 NEVER, NOT_NOW, BROKEN_OFF = 3, 4, 1
 LOOK_AHEAD_MAX = 1_000
@@ -122,11 +129,12 @@ async def execute_command(
     *,
     asked: Callable[[Approval], None],
     watch: Watch | None = None,
-    began: Callable[[], None] = lambda: None,
+    began: Callable[[str], None] = lambda permit: None,
 ) -> Executed:
     """Judge it, have it permitted, run it. `asked` is told of a request that people wait for.
 
-    `watch` hears what it says as it comes, without secrets; `began` is told when it is permitted.
+    `watch` hears what it says as it comes, without secrets; `began` is told the fingerprint of its
+    permit.
     Whoever stops waiting takes the request back, because nobody would come for the answer.
     """
     subject, hands = hands_for(app, wanted)
@@ -149,7 +157,7 @@ async def execute_command(
         step = _next_step(app, subject) if way is Way.PROPOSES else ""
         code = NEVER if way is Way.NEVER else NOT_NOW
         return await _refused(app, verdict, permit, me, step=step, code=code)
-    began()
+    began(permit.fingerprint)
     newest = app.store.entries.newest(limit=1)
     result, entry = await _watched(app, hands, permit, watch)
     if entry is None:
@@ -157,7 +165,7 @@ async def execute_command(
     code = BROKEN_OFF if result.exit_code is None else result.exit_code
     if result.outcome is Outcome.REFUSED:
         code = NOT_NOW
-    begun = _begun(app, permit, after=newest[0].seq if newest else 0)
+    begun = begun_at(app, permit.fingerprint, after=newest[0].seq if newest else 0)
     return Executed(verdict, _shown(app, result), verdict.explanation, entry.seq, code, begun)
 
 
@@ -173,11 +181,11 @@ async def _watched(
         live.end()
 
 
-def _begun(app: App, permit: Permit, *, after: int) -> int:
-    """The entry that it began with, which is one of the first that were written since."""
+def begun_at(app: App, permit: str, *, after: int) -> int:
+    """The entry that a deed began with, by its permit, soon after an entry; 0 where none did."""
     for entry in app.store.entries.after(after, limit=LOOK_AHEAD_MAX):
         is_call = entry.kind is Kind.TOOL_CALL
-        if is_call and entry.payload.get("permit") == permit.fingerprint:
+        if is_call and entry.payload.get("permit") == permit:
             return entry.seq
     return 0
 

@@ -8,18 +8,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.permit import Approval
 from operator_protocols.errors import AuthorityError, ConflictError, NotFoundError, OperatorError
 from operator_sre.app.approvals import signed_in
-from operator_sre.app.executing import Executed, Wanted, execute_command, hands_for
+from operator_sre.app.executing import (
+    Executed,
+    Wanted,
+    begun_at,
+    execute_command,
+    hands_for,
+)
 from operator_sre.app.wiring import App
 
 __all__ = ["Job", "Jobs"]
 
 RUNNING_MAX = 16
 KEPT_MAX = 64
-LOOK_AHEAD_MAX = 1000
 
 
 @dataclass(slots=True)
@@ -32,7 +36,7 @@ class Job:
     at: datetime
     head: int
     approval: str = ""
-    permitted: bool = False
+    permit: str = ""
     executed: Executed | None = None
     problem: str = ""
     seq: int = 0
@@ -50,7 +54,7 @@ class Job:
             return self.problem
         if self.executed is not None:
             return self.executed.explanation if not self.executed.ran else "over"
-        if self.permitted:
+        if self.permit:
             return "runs"
         return "waits for an answer" if self.approval else "is judged"
 
@@ -85,8 +89,8 @@ class Jobs:
         """Those that were begun last, the newest first, each with its entry where it has one."""
         found = list(reversed(self._known.values()))[:limit]
         for one in found:
-            if not one.seq:
-                one.seq = self._begun(one)
+            if one.permit and not one.seq:
+                one.seq = begun_at(self.app, one.permit, after=one.head)
         return found
 
     def cancel(self, job: str, *, admin: bool) -> Job:
@@ -112,8 +116,8 @@ class Jobs:
         def asked(approval: Approval) -> None:
             job.approval = approval.id
 
-        def began() -> None:
-            job.permitted = True
+        def began(permit: str) -> None:
+            job.permit = permit
 
         try:
             executed = await execute_command(self.app, job.wanted, asked=asked, began=began)
@@ -124,13 +128,3 @@ class Jobs:
             raise
         except OperatorError as error:
             job.problem = f"{error.message} {error.next_step}".strip()
-
-    def _begun(self, job: Job) -> int:
-        """The entry that it began with; 0 before there is one."""
-        if not job.permitted:
-            return 0
-        for entry in self.app.store.entries.after(job.head, limit=LOOK_AHEAD_MAX):
-            ours = entry.kind is Kind.TOOL_CALL and entry.actor.id == job.by
-            if ours and entry.payload["action"]["arguments"] == dict(job.wanted.action.arguments):
-                return entry.seq
-        return 0

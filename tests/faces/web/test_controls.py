@@ -11,7 +11,8 @@ import pytest
 from operator_protocols.domain.entry import Kind
 from operator_protocols.errors import AuthorityError, NotFoundError
 from operator_sre.app.acting import acting_as
-from operator_sre.app.executing import Wanted
+from operator_sre.app.executing import Wanted, begun_at
+from operator_sre.app.history import show_command
 from operator_sre.app.policy import shown_policy
 from operator_sre.app.terminal import Job, Jobs
 from tests.faces.web.world import Web
@@ -100,7 +101,21 @@ def test_a_command_that_is_cancelled_ends_and_says_so(web: Web) -> None:
 
     job = _during(web, deed)
     assert job.state == "cancelled"
-    assert job.seq
+    # Not only nobody waits for it: it was ended, and that is on record.
+    assert show_command(web.app, job.seq).command.outcome == "cancelled"
+
+
+def test_two_who_are_alike_are_told_apart(web: Web) -> None:
+    async def deed(jobs: Jobs) -> Job:
+        two = [jobs.begin(Wanted("tail -f /dev/null")) for _ in range(2)]
+        await eventually(lambda: all(one.seq for one in jobs.newest(limit=2)))
+        seen = [one.seq for one in two]
+        await jobs.end()
+        assert len(set(seen)) == 2, "each has an entry of its own"
+        assert seen == [begun_at(web.app, one.permit, after=one.head) for one in two]
+        return two[0]
+
+    assert _during(web, deed).over
 
 
 def test_jobs_are_shown_with_what_became_of_them(web: Web) -> None:

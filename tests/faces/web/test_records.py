@@ -91,7 +91,8 @@ def test_the_chain_is_walked_once_for_all_who_ask(web: Web) -> None:
     asyncio.run(eventually(lambda: not walk.running))
     assert walk.report is not None
     assert walk.report.whole
-    assert walk.checked == walk.total or walk.report.entries >= walk.total
+    assert walk.checked >= walk.total > 0
+    assert walk.report.entries == walk.checked
     web.state.renderings._kept.clear()
     assert "Whole:" in person.part("/parts/audit/walk").text
 
@@ -133,3 +134,12 @@ def test_names_of_files_mean_nothing_anywhere() -> None:
     assert told.headers["content-disposition"] == 'attachment; filename="x-set-cookie-a-b.txt"'
     assert "set-cookie" not in told.headers
     assert address("/a", {"q": "x y&z", "level": "", "before": None}) == "/a?q=x+y%26z"
+
+
+def test_a_walk_ends_with_the_console(web: Web) -> None:
+    walk = Walk()
+    walk.close()
+    assert walk.begin(web.app, "ada")
+    asyncio.run(eventually(lambda: not walk.running))
+    assert walk.report is None
+    assert "stopped" in walk.problem

@@ -141,7 +141,7 @@ def execute(
     from operator_sre.app.executing import execute_command
     from operator_sre.app.wiring import open_app
 
-    began: list[bool] = []
+    began: list[str] = []
     works: list[asyncio.Task[Executed]] = []
 
     def gone() -> None:
@@ -158,7 +158,7 @@ def execute(
     async def work(app: App) -> Executed:
         watch = screen.show if live else None
         doing = execute_command(
-            app, wanted, asked=asked, watch=watch, began=lambda: began.append(True)
+            app, wanted, asked=asked, watch=watch, began=began.append
         )
         works.append(asyncio.ensure_future(doing))
         try:

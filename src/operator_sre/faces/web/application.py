@@ -39,6 +39,7 @@ from operator_sre.faces.web.answering import Renderings, problem, problem_of
 from operator_sre.faces.web.sessions import Sessions
 from operator_sre.faces.web.signing import ATTEMPTS_BURST, ATTEMPTS_PER_S
 from operator_sre.faces.web.stream import Hub
+from operator_sre.faces.web.walking import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,7 +119,7 @@ def application(
     state = pages.state
     state.home, state.refusals, state.sessions, state.tls = home, refusals, sessions, tls
     state.hub, state.renderings = Hub(home, sessions), Renderings()
-    state.jobs = Jobs(home)
+    state.jobs, state.walk = Jobs(home), Walk()
     state.attempts = Rates(ATTEMPTS_PER_S, ATTEMPTS_BURST, now)
     pages.add_middleware(
         cast("Any", Admission),

@@ -157,10 +157,7 @@ async def entry(request: Request, seq: Seq) -> Response:
 
 def _walk_of(request: Request) -> Walk:
     """The walk of this console, which all its viewers share."""
-    state = request.app.state
-    if not hasattr(state, "walk"):
-        state.walk = Walk()
-    return cast("Walk", state.walk)
+    return cast("Walk", request.app.state.walk)
 
 
 async def _bundle(home: App, wanted: Filter) -> Iterator[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -176,8 +175,7 @@ def _output(home: App, seq: int) -> bytes:
         size += len(kept[-1])
         return size < OUTPUT_BYTES_MAX
 
-    with contextlib.suppress(BrokenPipeError):
-        show_output(home, seq, take)
+    show_output(home, seq, take)
     if not kept:
         raise NotFoundError(f"Command {seq} said nothing.", next_step="Look at how it ended.")
     return b"".join(kept)

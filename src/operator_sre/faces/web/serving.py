@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -39,6 +40,7 @@ async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) 
             await work(server, place, *following, ready=lambda: ready(url))
         finally:
             await pages.jobs.end()
+            await asyncio.to_thread(pages.walk.close)
             await pages.refusals.flush()
             await api.refusals.flush()
 

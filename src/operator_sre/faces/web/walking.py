@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Walk"]
 
+CLOSE_S_MAX = 10.0
+
 
 @dataclass(slots=True)
 class Walk:
@@ -32,6 +34,7 @@ class Walk:
     report: Report | None = None
     problem: str = ""
     _held: threading.Lock = field(default_factory=threading.Lock)
+    _closing: bool = False
 
     @property
     def running(self) -> bool:
@@ -47,6 +50,12 @@ class Walk:
         threading.Thread(target=self._walk, args=(home,), name="walk", daemon=True).start()
         return True
 
+    def close(self) -> None:
+        """End a walk that is under way, before what it reads is closed."""
+        self._closing = True
+        if self._held.acquire(timeout=CLOSE_S_MAX):
+            self._held.release()
+
     def _walk(self, home: App) -> None:
         try:
             newest = tail(home, count=1)
@@ -60,3 +69,5 @@ class Walk:
 
     def _tell(self, seq: int) -> None:
         self.checked = seq
+        if self._closing:
+            raise OperatorError("The console was stopped.")
