@@ -157,9 +157,7 @@ def execute(
 
     async def work(app: App) -> Executed:
         watch = screen.show if live else None
-        doing = execute_command(
-            app, wanted, asked=asked, watch=watch, began=began.append
-        )
+        doing = execute_command(app, wanted, asked=asked, watch=watch, began=began.append)
         works.append(asyncio.ensure_future(doing))
         try:
             return await works[0]
