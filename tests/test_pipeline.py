@@ -300,6 +300,30 @@ async def test_a_ticket_that_grows_while_it_is_worked_on_must_hold_as_a_whole(sh
     assert len(ended.violations) == 2
 
 
+async def test_a_mind_is_told_when_its_ticket_grows(shop: Open) -> None:
+    one = shop(*[Answer("", (Action.shell("true"),))] * 2, Answer("", (Escalate("x"),)))
+    asked, model = _asked(one), one.model
+
+    class Growing:
+        name = "growing"
+
+        async def answer(self, ask: Ask) -> Answer:
+            if len(ask.turns) == 1:
+                await one.store.tickets.grow(ask.briefing.ticket, [violation("node-2", "up")])
+                one.plant.up["node-2"] = False
+            return await model.answer(ask)
+
+    await one.pipeline().watch("shop")
+    await replace(one.pipeline(), model=Growing()).work(await one.claim())
+    first, grown = {"shop/node-1/up"}, {"shop/node-1/up", "shop/node-2/up"}
+    assert [ask.briefing.broken for ask in asked] == [first, first, grown]
+    about = [{one.key for one in ask.briefing.ticket.violations} for ask in asked]
+    assert about == [first, first, grown]
+    # It may cite the look that shows it, and looks that show nothing new are not made.
+    assert asked[-1].briefing.observation_seq == one.entries(Kind.OBSERVED)[1].seq
+    assert len(one.entries(Kind.OBSERVED)) == 2
+
+
 async def test_a_worker_that_lost_its_claim_changes_nothing(shop: Open) -> None:
     one = shop(Answer("act", (DIAGNOSIS, MEND)), DONE)
     pipeline = one.pipeline()

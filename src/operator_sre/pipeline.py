@@ -216,7 +216,7 @@ class Pipeline:
         return Work(ticket, care, run, broken, recorded)
 
     async def _ask(self, want: Ask, work: Work) -> tuple[Answer | Stopped, int]:
-        if work.stale:
+        if work.stale or self._grown(work):
             briefing, _ = await self._brief(work.ticket, work.care)
             work.run.brief(briefing)
             work.stale = False
@@ -234,6 +234,10 @@ class Pipeline:
         seq = await self._remember(work, Kind.REASONING, answer_payload(answer))
         self._note(work, seq, answer.reasoning)
         return answer, seq
+
+    def _grown(self, work: Work) -> bool:
+        """Whether the ticket is about more than its mind was told."""
+        return _covers(self._fresh(work.ticket)) != _covers(work.run.briefing.ticket)
 
     async def _hear(self, work: Work) -> None:
         """Tell the mind what people have said of the ticket since it was briefed."""
@@ -384,6 +388,7 @@ class Pipeline:
             observation_seq=entry.seq,
             trends=context.trends,
             logs=context.logs,
+            broken=sighting.broken(),
             comments=care.comments(ticket),
         )
         await self._suspect(ticket, entry.seq, briefed(briefing))

@@ -110,6 +110,25 @@ async def test_what_a_look_does_not_show_is_not_believed() -> None:
     assert found.diagnosis.cause != "memory_full"
 
 
+async def test_what_is_broken_beside_the_ticket_tells_causes_apart() -> None:
+    drift = replace(REFUSES, invariant="drift")
+    full = replace(FULL, breaks=("refuses_writes", "drift"))
+    differs = Cause("differs", "it is set differently", 0.3, breaks=("drift",))
+    told = _brief(drift, tools=(*TOOLS, FREE), memory_full=True, held_bytes=4096)
+    told = replace(told, causes=(full, differs))
+    alone = (await _until_decided(replace(told, broken=frozenset({drift.key})), WELL)).calls
+    assert isinstance(alone[-1], Escalate)
+    # What refuses writes has its grace yet, so that it is no part of the ticket.
+    seen = replace(told, broken=frozenset({drift.key, REFUSES.key}))
+    found, action = (await _until_decided(seen, WELL)).calls
+    assert isinstance(found, Diagnose)
+    assert found.diagnosis.cause == "memory_full"
+    assert isinstance(action, Action)
+    # What is broken elsewhere tells nothing of it.
+    far = replace(told, broken=frozenset({drift.key, replace(REFUSES, target="node-1").key}))
+    assert isinstance((await _until_decided(far, WELL)).calls[-1], Escalate)
+
+
 async def test_a_remedy_whose_reading_is_missing_is_no_remedy() -> None:
     told = _brief(REFUSES, tools=(*TOOLS, FREE), memory_full=True)
     assert arguments_of(FULL.remedies[0], told, "store") is None

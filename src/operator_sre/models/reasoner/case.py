@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
-from operator_protocols.domain.observation import Seen, Violation
+from operator_protocols.domain.observation import Seen, Violation, key_of
 from operator_protocols.domain.run import Act, Ask, Briefing, Diagnose, Prove, Step
 from operator_protocols.domain.target import Target
 from operator_sre.models.reasoner.belief import Belief
@@ -120,9 +120,14 @@ def _still(briefing: Briefing) -> Sequence[Violation]:
 
 
 def _symptoms(briefing: Briefing) -> Symptoms:
+    """All that is broken now where the ticket is: what has its grace yet tells as much."""
+    subject = briefing.ticket.subject
+    known = {invariant for cause in briefing.causes for invariant in cause.breaks}
     broken: dict[str, set[str]] = {}
     for violation in _still(briefing):
         broken.setdefault(violation.target, set()).add(violation.invariant)
+    for target, names in broken.items():
+        names |= {name for name in known if key_of(subject, target, name) in briefing.broken}
     return Symptoms(
         {target: frozenset(names) for target, names in broken.items()},
         {seen.target: seen.readings for seen in briefing.observation.seen},
