@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +14,15 @@ import pytest
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import Permit
+from operator_protocols.domain.target import Doer, Process
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_protocols.ports import Job
 from operator_sre.executor import Executor
+from operator_sre.executor.execute import NOT_BEGUN
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
@@ -213,6 +216,55 @@ async def test_a_cancelled_tool_is_recorded_and_the_cancellation_goes_on(bench: 
         await running
     assert bench.outcome().payload["result"]["outcome"] == "cancelled"
     assert bench.told() == [Kind.TOOL_CALL, Kind.TOOL_RESULT]
+
+
+class _Slow:
+    """Intents that are written long before whoever waits for them hears of it."""
+
+    def __init__(self, bench: _Bench) -> None:
+        self.written, self.told, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._intents = bench.store.intents
+
+    async def begin(
+        self, permit: Permit, limits: Limits | None = None, *, doer: Doer | None = None
+    ) -> Entry:
+        intent = await self._intents.begin(permit, limits, doer=doer)
+        self.written.set()
+        await self.told.wait()
+        return intent
+
+    async def started(self, intent: Entry, process: Process) -> Entry:
+        return await self._intents.started(intent, process)
+
+    async def end(self, intent: Entry, result: Result) -> Entry:
+        entry = await self._intents.end(intent, result)
+        self.ended.set()
+        return entry
+
+    def open(self) -> Sequence[Entry]:
+        return self._intents.open()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_whoever_is_cancelled_while_it_begins_leaves_nothing_open(
+    bench: _Bench, times: int
+) -> None:
+    tool, intents = _Tool(), _Slow(bench)
+    permit = await bench.permit(Action("nudge", {}))
+    running = asyncio.ensure_future(replace(bench.executor(tool), intents=intents).execute(permit))
+    await intents.written.wait()
+    for _ in range(times):
+        running.cancel()
+        await asyncio.sleep(0)
+    intents.told.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await intents.ended.wait()
+    assert bench.told() == [Kind.TOOL_CALL, Kind.TOOL_RESULT]
+    ended = bench.outcome().payload["result"]
+    assert (ended["outcome"], ended["stderr"]) == ("cancelled", NOT_BEGUN)
+    assert tool.calls == []
+    assert (await bench.executor(tool).execute(permit))[0].outcome is Outcome.REFUSED
 
 
 async def test_a_cancelled_command_is_ended_and_recorded(bench: _Bench, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from operator_protocols.domain.rig import RigSpec
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import RigError
 from operator_protocols.ports import Ability
+from operator_sre.lab import volumes
 from operator_sre.lab.manifest import Manifest, Volumes, read_manifest
 from operator_sre.lab.ports import taken
 from operator_sre.lab.rig import Rig
@@ -232,16 +233,25 @@ def test_a_filler_shrinks_and_goes(tmp_path: Path) -> None:
 def test_whoever_takes_the_room_first_helps_to_fill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    figures = os.statvfs(tmp_path)
-    asked: list[int] = []
+    """Of a thousand pages that seem to be free another has a hundred, whenever they are taken."""
+    grow, page, filler = os.posix_fallocate, 4096, tmp_path / "scratch.bin"
 
-    def taken_meanwhile(file: int, start: int, size: int) -> None:
-        asked.append(size)
-        if len(asked) == 1:
+    def contended(file: int, start: int, size: int) -> None:
+        if start + size > 900 * page:
             raise OSError(errno.ENOSPC, "No space left on device")
+        grow(file, start, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", contended)
+    monkeypatch.setattr(volumes, "_free_bytes", lambda _: 1000 * page - filler.stat().st_size)
+    fill(tmp_path, left_bytes=0)
+    assert 890 * page < filler.stat().st_size <= 900 * page
+
+
+def test_what_is_not_about_room_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(file: int, start: int, size: int) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(os, "posix_fallocate", taken_meanwhile)
+    figures = os.statvfs(tmp_path)
+    monkeypatch.setattr(os, "posix_fallocate", refused)
     with pytest.raises(PermissionError):
         fill(tmp_path, left_bytes=figures.f_bavail * figures.f_frsize // 2)
-    assert len(asked) == 2, "it looked again"

@@ -28,6 +28,8 @@ FOLLOW_S = 0.25
 # What ends sooner is recorded with its process when it has ended.
 STARTED_AFTER_S = 0.05
 LATE_S_MAX = 2.0
+INTERRUPTED = "It was interrupted."
+NOT_BEGUN = "It was interrupted before it began."
 KILLED = "The kill switch ended it; it may have done a part."
 ELSEWHERE = "It was begun on another machine, which alone can tell. Look before you do it again."
 LOST = "The operator was interrupted while this ran. Look before you do it again."
@@ -70,7 +72,7 @@ class Executor:
         """
         generation = self.generation()
         try:
-            intent = await self.intents.begin(permit, self.limits(), doer=self.doer)
+            intent = await self._begun(permit)
         except PermitError as error:
             data = {BUSY: True} if error.busy else {}
             return Result(Outcome.REFUSED, stderr=str(error), data=data), None
@@ -80,7 +82,7 @@ class Executor:
             async with self._noting(intent, job) as noted:
                 result = await self._followed(self._run(action, noted), generation)
         except asyncio.CancelledError:
-            cancelled = Result(Outcome.CANCELLED, stderr="It was interrupted.")
+            cancelled = Result(Outcome.CANCELLED, stderr=INTERRUPTED)
             await asyncio.shield(self.intents.end(intent, cancelled))
             raise
         except Exception as error:  # noqa: BLE001  an intent without an end would stay open
@@ -89,6 +91,19 @@ class Executor:
             result = Result(Outcome.UNKNOWN, stderr=why)
         _tell(result, intent, action)
         return result, await self.intents.end(intent, result)
+
+    async def _begun(self, permit: Permit) -> Entry:
+        """A durable intent; whoever is stopped while it is written leaves none open."""
+        beginning = asyncio.ensure_future(self.intents.begin(permit, self.limits(), doer=self.doer))
+        try:
+            return await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._take_back(beginning))
+            raise
+
+    async def _take_back(self, beginning: Awaitable[Entry]) -> None:
+        with contextlib.suppress(OperatorError):  # where nothing was begun there is nothing to end
+            await self.intents.end(await beginning, Result(Outcome.CANCELLED, stderr=NOT_BEGUN))
 
     async def recover(self, intent: Entry) -> tuple[Result, Entry]:
         """Find out what became of an intent whose operator is gone, and record it.

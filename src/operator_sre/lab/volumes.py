@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from operator_sre.lab.layout import Layout
@@ -74,22 +72,24 @@ def fill(volume: Path, *, left_bytes: int) -> None:
             more = _free_bytes(volume) - left_bytes
             size = os.fstat(file.fileno()).st_size
             if more > 0:
-                with _room_may_be_taken():
-                    os.posix_fallocate(file.fileno(), size, more)
+                _take(file.fileno(), size, more)
             elif more < 0 < size:
                 file.truncate(max(0, size + more))
             else:
                 return
 
 
-@contextmanager
-def _room_may_be_taken() -> Iterator[None]:
-    """Somebody was faster with what was free a moment ago: that is no failure to fill it."""
-    try:
-        yield
-    except OSError as problem:
-        if problem.errno != errno.ENOSPC:
-            raise
+def _take(file: int, size: int, more: int) -> None:
+    """Grow by what is still there: others write meanwhile, and who asks for too much gets none."""
+    while more > 0:
+        try:
+            os.posix_fallocate(file, size, more)
+        except OSError as problem:
+            if problem.errno != errno.ENOSPC:
+                raise
+            more //= 2
+        else:
+            return
 
 
 def drain(volume: Path) -> None:
