@@ -50,6 +50,9 @@ async def test_pages_are_the_whole_in_order(home: Home, clock: HeldClock) -> Non
         assert [one.id for one in noun.page(**pending, after="b", limit=9)] == ["d", "a", "c"]
         with pytest.raises(UsageError, match="go on behind"):
             noun.page(after="nosuch", limit=9)
+    assert _all(store.approvals.page, newest=True) == ["c", "a", "d", "b", "e"]
+    waiting = {"states": [ApprovalState.PENDING], "alive_at": clock.now()}
+    assert _all(store.approvals.page, newest=True, **waiting) == ["c", "a", "e"]
 
 
 async def test_a_yes_is_unsettled_until_it_is_known_what_became_of_it(home: Home) -> None:

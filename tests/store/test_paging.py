@@ -77,6 +77,7 @@ async def test_a_page_of_very_many_is_no_more_work_than_one_of_a_few(tmp_path: P
                 costs.setdefault(count, []).extend(
                     (_steps(noun), _steps(noun, **waiting), _steps(noun, **waiting, **behind))
                 )
+            costs[count].append(_steps(store.approvals, newest=True))
         assert all(many <= 2 * few + STEP for few, many in zip(*costs.values(), strict=True)), costs
         rows = bodies_behind(
             store.approvals._reader, "approvals", states=(), alive_at=None, after="", limit=3

@@ -82,12 +82,14 @@ def list_approvals(app: App, *, pending_only: bool) -> Sequence[Approval]:
 
 
 def page_of_approvals(
-    app: App, *, pending_only: bool, after: str = "", limit: int
+    app: App, *, pending_only: bool, after: str = "", limit: int, newest: bool = False
 ) -> Sequence[Approval]:
-    """So many of them behind one of an id, oldest first. UsageError when there is none."""
+    """So many behind one of an id, oldest or newest first. UsageError when there is none."""
     states = [ApprovalState.PENDING] if pending_only else []
     alive_at = app.clock.now() if pending_only else None
-    return app.store.approvals.page(states=states, alive_at=alive_at, after=after, limit=limit)
+    return app.store.approvals.page(
+        states=states, alive_at=alive_at, after=after, limit=limit, newest=newest
+    )
 
 
 def show_approval(app: App, approval: str) -> ApprovalView:

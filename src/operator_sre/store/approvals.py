@@ -90,8 +90,9 @@ class StoredApprovals:
         alive_at: datetime | None = None,
         after: str = "",
         limit: int,
+        newest: bool = False,
     ) -> Sequence[Approval]:
-        """So many of them behind one, oldest first; those not expired by then. UsageError."""
+        """So many of them behind one, oldest or newest first; not expired by then. UsageError."""
         found = bodies_behind(
             self._reader,
             "approvals",
@@ -99,6 +100,7 @@ class StoredApprovals:
             alive_at=alive_at,
             after=after,
             limit=limit,
+            newest=newest,
         )
         return [from_json(Approval, json.loads(body)) for body in found]
 

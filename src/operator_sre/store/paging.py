@@ -21,20 +21,23 @@ def bodies_behind(
     alive_at: datetime | None,
     after: str,
     limit: int,
+    newest: bool = False,
 ) -> list[Any]:
-    """The bodies of so many rows behind the one of an id, oldest first. UsageError.
+    """The bodies of so many rows behind the one of an id, oldest or newest first. UsageError.
 
     Of these states, or of all where none is named, and not expired by then.
     """
     conditions, values = ["seq > ?"], [_place(reader, table, after) if after else 0]
+    if newest and after:
+        conditions = ["seq < ?"]
     if states:
         conditions.append(f"state IN ({', '.join('?' * len(states))})")
         values += states
     if alive_at is not None:
         conditions.append("expires_at > ?")
         values.append(alive_at.timestamp())
-    where = " AND ".join(conditions)
-    sql = f"SELECT body FROM {table} WHERE {where} ORDER BY seq LIMIT ?"  # noqa: S608
+    where, order = " AND ".join(conditions), "DESC" if newest else "ASC"
+    sql = f"SELECT body FROM {table} WHERE {where} ORDER BY seq {order} LIMIT ?"  # noqa: S608
     return [row[0] for row in reader.rows(sql, [*values, limit])]
 
 
