@@ -15,12 +15,14 @@ import pytest
 
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.observation import Observation, Seen
-from operator_protocols.errors import MissingExtraError, UsageError
+from operator_protocols.errors import MissingExtraError, OperatorError, UsageError
 from operator_sre.app.listening import Listener
 from operator_sre.app.overview import Change, changes_lately, live_tickets, sparks_of
+from operator_sre.faces.cli.listening import Serve, listens
 from operator_sre.faces.viewer.application import download
 from operator_sre.faces.web import assets, navigation, overview, restraints, stream
 from operator_sre.faces.web.answering import Renderings
+from operator_sre.faces.web.events import BEAT, Events, Say
 from operator_sre.faces.web.forms import Form
 from operator_sre.faces.web.rendering import guarded, rendered, templates, when
 from operator_sre.faces.web.serving import serve
@@ -30,7 +32,7 @@ from operator_sre.faces.web.standing import standing_of
 from operator_sre.faces.web.topics import TOPICS, note_of, topics_of
 from tests.evals.samples import fill, trials
 from tests.faces.web.browsing import opened, served
-from tests.faces.web.world import Web
+from tests.faces.web.world import ORIGIN, Web
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -75,6 +77,19 @@ def test_a_problem_is_a_page_with_a_way_back(web: Web) -> None:
         assert (answer.status_code, 'href="/"' in answer.text) == (status, True), path
         assert "Traceback" not in answer.text
     assert person.part("/nothing").headers["hx-trigger"]
+    page = f"{ORIGIN}/audit?q=a%22b"
+    for told, back in (
+        (page, "/audit?q=a%22b"),
+        (page.replace("http:", "https:"), "/audit?q=a%22b"),
+        ("http://evil.example/audit", ""),
+        (f"{ORIGIN}.evil.example/", ""),
+        (f"{ORIGIN}//evil.example", "/"),
+        ("javascript://localhost/", ""),
+    ):
+        answer = person.post("/audit/verify", headers={"referer": told})
+        assert (answer.status_code, "evil" in answer.text) == (403, False), told
+        link = f'href="{back}">Back to the page'
+        assert (link in answer.text) if back else ("Back to the page" not in answer.text), told
     assert web.stranger().get("/healthz").json()["status"] == "ok"
     assert web.stranger().get("/v1/tickets").status_code == 401
 
@@ -184,6 +199,54 @@ def test_whoever_listens_misses_nothing_and_keeps_nobody_waiting(
     asyncio.run(listen())
 
 
+class _Told(Events):
+    """Says what it was given, then fails as it was told to."""
+
+    def __init__(self, fails: Exception | None) -> None:
+        super().__init__()
+        self.fails, self.left = fails, 0
+
+    async def tell(self, say: Say, gone: asyncio.Future[None]) -> None:
+        await say(BEAT)
+        if self.fails is not None:
+            raise self.fails
+
+    def leave(self) -> None:
+        self.left += 1
+
+
+@pytest.mark.parametrize("fails", [None, OperatorError("The store is away."), TimeoutError()])
+def test_a_stream_cleans_up_however_it_ends(
+    fails: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    told = _Told(fails)
+    asyncio.run(told({"type": "http"}, receive, send))
+    assert told.left == 1
+    assert b"content-length" not in dict(sent[0]["headers"])
+    assert sent[1] == {"type": "http.response.body", "body": BEAT, "more_body": True}
+    assert (len(sent) == 3) is (fails is None), "what was cut off does not look whole"
+    assert ("ended early" in caplog.text) is (fails is not None)
+
+
+def test_a_name_that_no_browser_sends_is_no_name_of_ours() -> None:
+    def load() -> Serve:
+        return serve
+
+    verb = listens(load, "Tell.", what="a test", at=8442)
+    assert verb.__doc__ == "Tell."
+    for wrong in ("http://ops", "ops:8443", "ops/", "*", "a b", "-ops", "x" * 300):
+        with pytest.raises(UsageError, match=r"--host is .* has to be a name"):
+            verb(None, host=["fine.example.com.", wrong])
+
+
 def _entry(kind: Kind, payload: dict[str, Any], ticket: int | None = None) -> Entry:
     now = datetime(2026, 1, 2, tzinfo=UTC)
     return Entry(7, now, kind, payload, ticket, "r1" if ticket else "", Actor(), "", "")
@@ -200,6 +263,13 @@ def test_an_event_says_whom_it_concerns_and_not_what_it_holds() -> None:
     for kind in Kind:
         assert topics_of(_entry(kind, {}))[-1] == "ledger"
     assert note_of(_entry(Kind.OBSERVED, {})) == {}
+    action = {"tool": "shell", "arguments": {"command": "reboot"}}
+    asked = _entry(Kind.APPROVAL_REQUESTED, {"approval": {"id": "a/1", "action": action}}, 4)
+    note = note_of(asked)["note"]
+    assert (note["text"], note["place"]) == ("reboot", "/approvals/a%2F1")
+    change = {"id": "conf_1", "rationale": f"{HOSTILE} may run"}
+    note = note_of(_entry(Kind.CONFIRMATION_REQUESTED, {"confirmation": change}))["note"]
+    assert (note["place"], "\x1b" in note["text"]) == ("/confirmations/conf_1", False)
     kinds = [kind.value for kind in Kind]
     assert all(any(it.startswith(starts) for it in kinds) for starts in TOPICS.values())
 

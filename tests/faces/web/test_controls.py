@@ -8,14 +8,17 @@ from collections.abc import Awaitable, Callable
 import httpx2
 import pytest
 
-from operator_protocols.domain.entry import Kind
+from operator_protocols.domain.entry import Actor, Kind
+from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import AuthorityError, NotFoundError
 from operator_sre.app.acting import acting_as
+from operator_sre.app.confirmations import request
 from operator_sre.app.executing import Wanted, begun_at
 from operator_sre.app.history import show_command
+from operator_sre.app.modes import execute_asked
 from operator_sre.app.policy import shown_policy
 from operator_sre.app.terminal import Job, Jobs
-from tests.faces.web.world import Web
+from tests.faces.web.world import Web, fields_of
 from tests.processes.waiting import eventually
 
 
@@ -163,6 +166,35 @@ def test_a_command_and_a_rule_are_explained(web: Web) -> None:
     told = person.post("/policy/explain", person.guard() | {"what": rule})
     assert "origin" in told.text
     assert person.get("/confirmations/nothing").status_code == 404
+
+
+def test_a_change_that_is_asked_for_is_seen_everywhere_and_answered_once(web: Web) -> None:
+    """By a yes that is about what was shown, or by a no with its reason."""
+    admin, viewer = web.person("admin"), web.person("viewer")
+    for number, answer in enumerate(("approve", "decline")):
+        asked = execute_asked(web.app, Mode.EXECUTE, ["shop"], reason=f"test {number}")
+        assert asked is not None
+        one = asyncio.run(request(web.app, asked, by=Actor("bob", "user")))
+        place = f"/confirmations/{one.id}"
+        for page in ("/", "/policy"):
+            assert f'href="{place}"' in viewer.get(page).text
+        assert ">1 change<" in viewer.get("/parts/standing").text
+        assert "<form" not in viewer.part(f"/parts{place}").text
+        text = admin.get(place).text
+        assert 'href="/policy" data-go="p" aria-current="page"' in text
+        fields = fields_of(text, f"{place}/{answer}")
+        empty = {**admin.guard(), "reason": "", "digest": ""}
+        assert admin.post(f"{place}/{answer}", empty).status_code == 400
+        done = admin.post(f"{place}/{answer}", {**fields, "reason": "because"})
+        assert done.status_code == 303, done.text
+        assert done.headers["location"] == place
+        late = admin.post(f"{place}/decline", {**admin.guard(), "reason": "too late"})
+        assert late.status_code == 409
+        part = viewer.part(f"/parts{place}").text
+        assert ("The change is made" in part) is (answer == "approve")
+        assert ("Declined" in part) is (answer == "decline")
+        assert "change<" not in viewer.get("/parts/standing").text
+    asyncio.run(web.app.store.modes.reset("shop", by="ada", reason="over"))
 
 
 def test_settings_show_names_and_never_a_secret(web: Web) -> None:

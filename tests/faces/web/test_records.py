@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import zipfile
 
 import pytest
@@ -70,6 +71,16 @@ def test_the_ledger_is_paged_from_its_end_to_its_beginning(web: Web) -> None:
             break
         place = f"/audit?before={older.partition(chr(34))[0]}"
     assert seen >= set(range(1, head + 1))
+
+
+def test_every_entry_says_what_it_is_about(web: Web) -> None:
+    """Also those of which no story tells: a look, a permit, a token, a text."""
+    web.sign_in("viewer")
+    rows = re.findall(r"<tr>.*?</tr>", web.person("viewer").get("/audit").text, re.DOTALL)
+    assert len(rows) > 10
+    assert [row for row in rows if re.search(r'<td class="long[^"]*"></td>', row)] == []
+    (signed, *_) = [row for row in rows if "signed_in" in row]
+    assert "name: viewer, role: viewer" in signed
 
 
 def test_an_entry_shows_its_payload_and_its_place_in_the_chain(web: Web) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import re
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from operator_sre.faces.cli.confirming import crossed
-from operator_sre.faces.cli.options import opened
+from operator_protocols.errors import UsageError
+from operator_sre.faces.cli.confirming import (
+    ConfirmationOption,
+    ProposeOption,
+    YesOption,
+    crossed,
+)
+from operator_sre.faces.cli.options import JsonOption, opened
 from operator_sre.faces.cli.output import print_json, print_lines
 from operator_sre.faces.cli.running import run_until_stopped
 
@@ -23,9 +30,14 @@ __all__ = [
     "InsecureOption",
     "KeyOption",
     "RateOption",
+    "Serve",
     "listen",
+    "listens",
     "say_listening",
 ]
+
+NAME_CHARACTERS_MAX = 253
+_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?", re.IGNORECASE)
 
 CertificateOption = Annotated[
     Path | None, typer.Option("--tls-cert", help="A certificate, in PEM.")
@@ -42,16 +54,55 @@ InsecureOption = Annotated[
 ]
 
 
-class _Serve(Protocol):
+class Serve(Protocol):
+    """What listens until cancelled, and says where."""
+
     def __call__(
         self, home: App, listener: Listener, *, ready: Callable[[str], None]
     ) -> Coroutine[Any, Any, None]: ...
 
 
+def listens(load: Callable[[], Serve], sentence: str, *, what: str, at: int) -> Callable[..., None]:
+    """A verb that listens, with this sentence as its help; `load` brings what it needs to."""
+
+    def run(
+        context: typer.Context,
+        bind: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+        port: Annotated[int, typer.Option(min=0, max=65535, help="0 chooses a free one.")] = at,
+        tls_cert: CertificateOption = None,
+        tls_key: KeyOption = None,
+        host: HostsOption = None,
+        rate: RateOption = 100,
+        insecure_public: InsecureOption = False,
+        yes: YesOption = False,
+        propose: ProposeOption = False,
+        confirmation: ConfirmationOption = "",
+        as_json: JsonOption = False,
+    ) -> None:
+        from operator_sre.app.listening import Listener
+
+        listener = Listener(
+            bind, port, tls_cert, tls_key, tuple(host or ()), rate, insecure=insecure_public
+        )
+        listen(
+            context,
+            listener,
+            load(),
+            what=what,
+            yes=yes,
+            propose=propose,
+            given=confirmation,
+            as_json=as_json,
+        )
+
+    run.__doc__ = sentence
+    return run
+
+
 def listen(
     context: typer.Context,
     listener: Listener,
-    serve: _Serve,
+    serve: Serve,
     *,
     what: str,
     yes: bool,
@@ -62,12 +113,23 @@ def listen(
     """Serve until stopped; beyond this machine only when a person said yes to just this."""
     from operator_sre.app.listening import exposure_of
 
+    _must_be_names(listener.hosts)
     asked = exposure_of(listener, what)
     with opened(context) as home:
         crossed(home, asked, yes=yes, propose=propose, as_json=as_json, given=given)
         run_until_stopped(
             serve(home, listener, ready=lambda url: say_listening([url], as_json=as_json))
         )
+
+
+def _must_be_names(hosts: Sequence[str]) -> None:
+    """What is no name would be compared with what browsers send, and never be met."""
+    for one in hosts:
+        if len(one) > NAME_CHARACTERS_MAX or not _NAME.fullmatch(one):
+            raise UsageError(
+                f"--host is {one[:NAME_CHARACTERS_MAX]!r}, and has to be a name.",
+                next_step="Give it without scheme, port and path: --host ops.example.com",
+            )
 
 
 def say_listening(urls: list[str], *, as_json: bool) -> None:

@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from operator_sre.faces.cli.listening import listens
 
-from operator_sre.faces.cli.confirming import ConfirmationOption, ProposeOption, YesOption
-from operator_sre.faces.cli.listening import (
-    CertificateOption,
-    HostsOption,
-    InsecureOption,
-    KeyOption,
-    RateOption,
-    listen,
-)
-from operator_sre.faces.cli.options import JsonOption
+if TYPE_CHECKING:
+    from operator_sre.faces.cli.listening import Serve
 
 __all__ = ["serve"]
 
 
-def serve(
-    context: typer.Context,
-    bind: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 chooses a free one.")] = 8440,
-    tls_cert: CertificateOption = None,
-    tls_key: KeyOption = None,
-    host: HostsOption = None,
-    rate: RateOption = 100,
-    insecure_public: InsecureOption = False,
-    yes: YesOption = False,
-    propose: ProposeOption = False,
-    confirmation: ConfirmationOption = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Answer programs by HTTP until stopped; see docs/api.md."""
-    from operator_sre.app.listening import Listener
+def _load() -> Serve:
     from operator_sre.faces.api.serving import serve as serve_api
 
-    listener = Listener(
-        bind, port, tls_cert, tls_key, tuple(host or ()), rate, insecure=insecure_public
-    )
-    listen(
-        context,
-        listener,
-        serve_api,
-        what="the API",
-        yes=yes,
-        propose=propose,
-        given=confirmation,
-        as_json=as_json,
-    )
+    return serve_api
+
+
+serve = listens(
+    _load,
+    "Answer programs by HTTP until stopped; see docs/api.md.",
+    what="the API",
+    at=8440,
+)

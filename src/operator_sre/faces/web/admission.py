@@ -39,9 +39,15 @@ _BY_ITSELF = ("/parts/", "/stream")
 log = logging.getLogger("operator_sre.web")
 
 
-def cookie_name(*, tls: bool) -> str:
-    """How the cookie is called; under TLS no other page of this domain can set it."""
-    return "__Host-operator" if tls else "operator_session"
+def cookie_name(host: str = "", *, tls: bool) -> str:
+    """How the cookie is called; under TLS no other page of this domain can set it.
+
+    A browser keeps the ports of a host not apart, and two consoles may be reached by one name, as
+    through a tunnel: signing in to one must not sign out of the other.
+    """
+    port = host.rpartition(":")[2]
+    name = "__Host-operator" if tls else "operator_session"
+    return f"{name}-{port}" if port.isascii() and port.isdigit() else name
 
 
 def path_within(text: str) -> str:
@@ -111,7 +117,8 @@ class Admission:
         return None if path == SIGN_IN else await self._stranger(request)
 
     def _session(self, request: Request) -> Session | None:
-        secret = _cookie(request.headers.get("cookie", ""), cookie_name(tls=self.tls))
+        name = cookie_name(request.headers.get("host", ""), tls=self.tls)
+        secret = _cookie(request.headers.get("cookie", ""), name)
         by_itself = request.url.path.startswith(_BY_ITSELF)
         return self.sessions.of(secret, touch=not by_itself)
 
@@ -120,9 +127,8 @@ class Admission:
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         wanted = path_within(wanted) if request.method == "GET" else "/"
         place = f"{SIGN_IN}?next={quote(wanted, safe='/')}"
-        if request.headers.get("hx-request") == "true":
-            return Response(status_code=401, headers={"hx-redirect": SIGN_IN})
-        if request.url.path == "/stream":
+        if request.headers.get("hx-request") == "true" or request.url.path == "/stream":
+            # A page that is open already tells them itself, and loses nothing they have typed.
             return PlainTextResponse("Sign in first.\n", 401)
         if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
             # A browser keeps our cookie to itself when a page of others leads here. Whoever is
@@ -183,6 +189,8 @@ _HARDENED: list[tuple[bytes, bytes]] = [
 
 
 def _log(scope: Scope, status: int, took_s: float) -> None:
+    if status < 400 and scope["path"].startswith(f"{ASSETS}/"):
+        return  # a dozen for each page, and nobody's doing
     session: Session | None = scope.get("session")
     who = f"{session.token.id} ({session.who})" if session else "nobody"
     log.info(

@@ -23,6 +23,7 @@ from operator_protocols.errors import (
     PermitError,
     UsageError,
 )
+from operator_sre.faces.web.admission import path_within
 from operator_sre.faces.web.rendering import guarded, rendered
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ async def problem(request: Request, status: int, words: str, next_step: str = ""
     if is_part(request):
         told = f"{words} {next_step}".strip()
         return Response(status_code=status, headers={**_toast(told, bad=True)})
-    facts = {"words": words, "next_step": next_step, "status": status}
+    facts = {"words": words, "next_step": next_step, "status": status, "back": _came_from(request)}
     title = _TITLES.get(status, "Something went wrong")
     session: Session | None = request.scope.get("session")
     if session is not None:
@@ -171,6 +172,14 @@ def _whole(home: App, template: str, facts: Facts, layout: Mapping[str, Any]) ->
     from operator_sre.faces.web.standing import standing_of
 
     return rendered(template, {**layout, **standing_of(home), **facts(home)})
+
+
+def _came_from(request: Request) -> str:
+    """The page of ours whose form was sent, as it is now; "" where nobody tells."""
+    told, host = request.headers.get("referer", ""), request.headers.get("host", "")
+    scheme, _, rest = told.partition("://")
+    ours = request.method == "POST" and scheme in ("http", "https") and rest.startswith(f"{host}/")
+    return path_within(rest.removeprefix(host)) if ours else ""
 
 
 def _toast(words: str, *, bad: bool) -> dict[str, str]:

@@ -147,7 +147,9 @@ def _shown(home: App, approval: str) -> Mapping[str, Any]:
 
 
 def _queue(home: App, *, every: bool, after: str) -> Mapping[str, Any]:
-    found = page_of_approvals(home, pending_only=not every, after=after, limit=PAGE_MAX + 1)
+    found = page_of_approvals(
+        home, pending_only=not every, after=after, limit=PAGE_MAX + 1, newest=every
+    )
     shown = found[:PAGE_MAX]
     more = {"every": "true" if every else "", "after": shown[-1].id if shown else ""}
     following = address(PLACE, more) if len(found) > PAGE_MAX else ""

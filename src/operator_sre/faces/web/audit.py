@@ -18,7 +18,7 @@ from operator_protocols.errors import UsageError
 from operator_sre.app.audit import Filter, export_bundle, export_text, show_entry, tail
 from operator_sre.app.history import search_entries
 from operator_sre.app.pages import EntryPages
-from operator_sre.app.story import lines_of
+from operator_sre.app.story import brief_of, lines_of
 from operator_sre.codec import to_json
 from operator_sre.faces.web.answering import done, home_of, page, part, session_of
 from operator_sre.faces.web.doors import does, router_of, shows
@@ -33,6 +33,9 @@ __all__ = ["router"]
 
 ENTRIES_MAX = 60
 CHUNK_BYTES = 64 * 1024
+# A longer value is a digest or a document; the page of the entry has all of it.
+FACT_MAX = 60
+FACTS_MAX = 6
 PLACE = "/audit"
 BUNDLE = "bundle"
 MEDIA = {
@@ -65,11 +68,12 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An entry, and what it says as a sentence."""
+    """An entry, and what it says as a sentence; `quiet` is one of which no story tells."""
 
     entry: Entry
     text: str
-    tone: str
+    tone: str = ""
+    quiet: bool = False
 
 
 @shows(router, PLACE)
@@ -183,7 +187,35 @@ def _newest(home: App) -> Mapping[str, Any]:
 
 def _row(entry: Entry) -> _Row:
     line = next(iter(lines_of(entry)), None)
-    return _Row(entry, line.text if line else "", line.tone if line else "")
+    if line is not None:
+        return _Row(entry, line.text, line.tone)
+    return _Row(entry, _summed_up(entry), quiet=True)
+
+
+def _summed_up(entry: Entry) -> str:
+    """What an entry holds, in few words: its command, its text, or its short facts."""
+    held = entry.payload
+    action = held.get("action")
+    if isinstance(action, Mapping) and {"tool", "arguments"} <= action.keys():
+        return brief_of(action)
+    if isinstance(held.get("text"), str):
+        return str(held["text"])
+    if isinstance(held.get("findings"), list | tuple):
+        broken = sum(one.get("health") == "broken" for one in held["findings"])
+        return f"a look: {broken} of {len(held['findings'])} findings broken"
+    return ", ".join([*_facts(held)][:FACTS_MAX])
+
+
+def _facts(held: Mapping[str, Any], deep: int = 3) -> Iterator[str]:
+    """The short values of a document, down to so deep; no moments, and nothing empty."""
+    for name, value in held.items():
+        if isinstance(value, Mapping) and deep:
+            yield from _facts(value, deep - 1)
+        told = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        if not isinstance(told, str | int) or not told or name.endswith("_at"):
+            continue
+        if len(str(told)) <= FACT_MAX:
+            yield name if told is True else f"{name}: {told}"
 
 
 def _entry(home: App, seq: int) -> Mapping[str, Any]:

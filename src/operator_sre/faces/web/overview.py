@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import Request, Response
 
 from operator_protocols.errors import OperatorError
+from operator_sre.app import confirmations
 from operator_sre.app.approvals import page_of_approvals
 from operator_sre.app.health import show_health
 from operator_sre.app.modes import show_modes
@@ -31,7 +32,7 @@ TARGETS_MAX = 24
 TICKETS_MAX = 20
 APPROVALS_MAX = 10
 WORKERS_MAX = 20
-CHANGES_MAX = 30
+CHANGES_MAX = 15
 router = router_of()
 
 
@@ -104,7 +105,10 @@ def _tickets(home: App) -> Mapping[str, Any]:
 
 
 def _approvals(home: App) -> Mapping[str, Any]:
-    return {"waiting": page_of_approvals(home, pending_only=True, limit=APPROVALS_MAX)}
+    return {
+        "waiting": page_of_approvals(home, pending_only=True, limit=APPROVALS_MAX),
+        "asked_for": confirmations.page(home, pending_only=True, limit=APPROVALS_MAX),
+    }
 
 
 def _agents(home: App) -> Mapping[str, Any]:

@@ -72,6 +72,14 @@ async def asked_for(request: Request, confirmation: Id) -> Response:
     )
 
 
+@shows(router, f"/parts{ASKED}/{{confirmation}}")
+async def asked_now(request: Request, confirmation: Id) -> Response:
+    """The same, as it is now."""
+    return await part(
+        request, "parts/confirmation.html", lambda home: _confirmation(home, confirmation)
+    )
+
+
 @does(router, f"{ASKED}/{{confirmation}}/approve", role=Role.APPROVER)
 async def confirm(request: Request, confirmation: Id) -> Response:
     """Say yes to exactly what was shown, and make the change."""
@@ -83,8 +91,10 @@ async def confirm(request: Request, confirmation: Id) -> Response:
         digest=form.text("digest", needed=True),
         role=_role(request, home).value,
     )
-    words = decided.outcome or "It was confirmed."
-    return done(request, words, to=f"{ASKED}/{confirmation}", bad=not decided.applied)
+    failed = decided.outcome if not decided.applied else ""
+    made = "the change is made" if decided.applied else "whoever asked can go on"
+    words = f"Confirmed: {failed or made}."
+    return done(request, words, to=f"{ASKED}/{confirmation}", bad=bool(failed))
 
 
 @does(router, f"{ASKED}/{{confirmation}}/decline", role=Role.APPROVER)

@@ -26,12 +26,12 @@ _WHY = {
 
 
 @router.get(SIGN_IN, response_model=None)
-async def sign_in_page(request: Request, next: str = "/") -> Response:
-    """The form; whoever is signed in already goes on."""
+async def sign_in_page(request: Request, next: str = "/", over: str = "") -> Response:
+    """The form; whoever is signed in already goes on. `over`: their page found out by itself."""
     wanted = path_within(next)
     if request.scope.get("session") is not None:
         return Response(status_code=303, headers={"location": wanted})
-    return _page(wanted)
+    return _page(wanted, "Your session is over: sign in again." if over else "")
 
 
 @router.post(SIGN_IN, response_model=None)
@@ -59,7 +59,7 @@ async def sign_in(request: Request) -> Response:
     except OperatorError as error:
         return _page("/", str(error), status=400)
     response = Response(status_code=303, headers={"location": wanted})
-    _set(response, cookie, seconds=int(ABSOLUTE_S_MAX), tls=state.tls)
+    _set(request, response, cookie, seconds=int(ABSOLUTE_S_MAX))
     return response
 
 
@@ -75,13 +75,14 @@ async def sign_out(request: Request) -> Response:
     state.sessions.end(session)
     await record_sign_out(home_of(request), session.token, source=request.scope["source"])
     response = Response(status_code=303, headers={"location": SIGN_IN})
-    _set(response, "", seconds=0, tls=state.tls)
+    _set(request, response, "", seconds=0)
     return response
 
 
-def _set(response: Response, value: str, *, seconds: int, tls: bool) -> None:
+def _set(request: Request, response: Response, value: str, *, seconds: int) -> None:
+    tls = request.app.state.tls
     response.set_cookie(
-        cookie_name(tls=tls),
+        cookie_name(request.headers.get("host", ""), tls=tls),
         value,
         max_age=seconds,
         path="/",

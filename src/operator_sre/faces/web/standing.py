@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request, Response
 
+from operator_sre.app import confirmations
 from operator_sre.app.approvals import page_of_approvals
 from operator_sre.app.switch import switch_state
 from operator_sre.faces.web.answering import part
@@ -24,7 +25,12 @@ router = router_of()
 def standing_of(home: App) -> Mapping[str, Any]:
     """Facts of the top of a page."""
     pending = page_of_approvals(home, pending_only=True, limit=PENDING_MAX)
-    return {"pending_count": len(pending), "switch": switch_state(home)}
+    changes = confirmations.page(home, pending_only=True, limit=PENDING_MAX)
+    return {
+        "pending_count": len(pending),
+        "changes_count": len(changes),
+        "switch": switch_state(home),
+    }
 
 
 @shows(router, "/parts/standing")

@@ -22,11 +22,10 @@ from operator_sre.app.audit import behind, tail
 from operator_sre.faces.api.doors import ask
 from operator_sre.faces.web.answering import hub_of, session_of
 from operator_sre.faces.web.doors import router_of, shows
+from operator_sre.faces.web.events import BEAT, STREAM_S_MAX, Events, Say
 from operator_sre.faces.web.topics import note_of, topics_of
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
     from operator_sre.app.wiring import App
     from operator_sre.faces.web.sessions import Session, Sessions
 
@@ -43,8 +42,6 @@ VIEWERS_MAX = 256
 VIEWERS_OF_SESSION_MAX = 128
 BEAT_S = 15.0
 ASK_AGAIN_S = 1.0
-SEND_S_MAX = 20.0
-STREAM_S_MAX = 3600.0
 router = router_of()
 log = logging.getLogger(__name__)
 
@@ -165,8 +162,10 @@ class Hub:
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
-        """It is gone."""
+        """It is gone, and does not wait for what comes next."""
         self._viewers.discard(viewer)
+        viewer.dropped = True
+        self._give(viewer, b"")
 
     def close(self) -> None:
         """End every stream."""
@@ -175,37 +174,24 @@ class Hub:
             self._give(viewer, b"")
 
 
-class _Stream(Response):
+class _Stream(Events):
     """What one viewer is sent until it is gone, cut off, or signed out."""
 
-    media_type = "text/event-stream"
-
     def __init__(self, hub: Hub, viewer: Viewer) -> None:
-        super().__init__(None, 200, {"x-accel-buffering": "no"})
-        self._hub = hub
-        self._viewer = viewer
-        # Starlette counts an empty body; a stream has no length.
-        self.raw_headers = [one for one in self.raw_headers if one[0] != b"content-length"]
+        super().__init__()
+        self._hub, self._viewer = hub, viewer
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def leave(self) -> None:
+        """Nobody waits for it."""
+        self._hub.leave(self._viewer)
+
+    async def tell(self, say: Say, gone: asyncio.Future[None]) -> None:
         """Send what comes."""
-        headers = self.raw_headers
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        gone = asyncio.ensure_future(_gone(receive))
-        telling = asyncio.ensure_future(self._tell(send))
-        try:
-            await asyncio.wait([gone, telling], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._hub.leave(self._viewer)
-            for task in (gone, telling):
-                task.cancel()
-            await asyncio.gather(gone, telling, return_exceptions=True)
-
-    async def _tell(self, send: Send) -> None:
         hub, viewer, loop = self._hub, self._viewer, asyncio.get_running_loop()
+        gone.add_done_callback(lambda _: hub.leave(viewer))
         spoke_s = loop.time()
         ends_s = spoke_s + STREAM_S_MAX
-        await _send(send, b"retry: 1000\n: here\n\n")
+        await say(b"retry: 1000\n: here\n\n")
         while not hub.closing and not viewer.dropped and loop.time() < ends_s:
             try:
                 async with asyncio.timeout(ASK_AGAIN_S):
@@ -215,11 +201,10 @@ class _Stream(Response):
                 if not hub.sessions.lives(viewer.session):
                     break
             if not data and loop.time() - spoke_s >= BEAT_S:
-                data = b": still here\n\n"
+                data = BEAT
             if data:
-                await _send(send, data)
+                await say(data)
                 spoke_s = loop.time()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 @shows(router, "/stream")
@@ -236,13 +221,3 @@ async def stream(request: Request) -> Response:
 def _after(request: Request) -> int | None:
     told = request.headers.get("last-event-id", "") or request.query_params.get("after", "")
     return int(told) if told.isascii() and told.isdigit() and len(told) < 19 else None
-
-
-async def _send(send: Send, data: bytes) -> None:
-    async with asyncio.timeout(SEND_S_MAX):
-        await send({"type": "http.response.body", "body": data, "more_body": True})
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

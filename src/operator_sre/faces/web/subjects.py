@@ -143,6 +143,7 @@ def _subject(home: App, name: str, since: str, target: str, reading: str) -> Map
     return {
         **_health(home, name),
         "subject": view,
+        "at": ends[1],
         "bars": bars,
         "spells": spells,
         "looks": history.looks,

@@ -11,6 +11,7 @@ from fastapi import Path, Request, Response
 from fastapi.responses import HTMLResponse
 
 from operator_protocols.domain.token import Role
+from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.app.executing import Wanted, foresee_command
 from operator_sre.app.outlook import facts_of
@@ -95,7 +96,13 @@ def _wanted(form: Form) -> Wanted:
 
 def _facts(request: Request, home: App) -> Mapping[str, Any]:
     names = [one.name for one in list_subjects(home)]
-    return {"subjects": names, "seconds_max": SECONDS_MAX, **_jobs(request), **_nothing()}
+    return {
+        "subjects": names,
+        "seconds_max": SECONDS_MAX,
+        "observes": home.config.mode is Mode.OBSERVE,
+        **_jobs(request),
+        **_nothing(),
+    }
 
 
 def _jobs(request: Request) -> Mapping[str, Any]:
@@ -114,5 +121,6 @@ def _foreseen(home: App, wanted: Wanted) -> Mapping[str, Any]:
         outlook = foresee_command(home, wanted)
     except OperatorError as error:
         return {**_nothing(), "problem": f"{error.message} {error.next_step}".strip()}
-    facts = [(name, text) for name, text in facts_of(outlook) if text and name not in _LEFT_OUT]
+    left_out = _LEFT_OUT if wanted.target or wanted.subject else _LEFT_OUT | {"target"}
+    facts = [(name, text) for name, text in facts_of(outlook) if text and name not in left_out]
     return {"verdict": outlook.verdict, "facts": facts, "problem": ""}

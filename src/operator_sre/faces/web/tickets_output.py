@@ -18,11 +18,10 @@ from operator_sre.app.outputs import RunningOutput, running_output
 from operator_sre.drawing import span
 from operator_sre.faces.web.answering import home_of, hub_of, session_of
 from operator_sre.faces.web.doors import router_of, shows
+from operator_sre.faces.web.events import BEAT, STREAM_S_MAX, Events, Say
 from operator_sre.faces.web.paging import SEQ_MAX
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
     from operator_sre.app.wiring import App
     from operator_sre.faces.web.sessions import Session
     from operator_sre.faces.web.stream import Hub
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Said", "router"]
 
 PAUSE_S = 0.1
-SEND_S_MAX = 20.0
-STREAM_S_MAX = 3600.0
 ASK_AGAIN_S = 1.0
 BEAT_S = 10.0
 # So much of what comes at once is shown: its beginning and its end.
@@ -111,35 +108,24 @@ def _streams(request: Request) -> list[Session]:
     return found
 
 
-class _Output(Response):
+class _Output(Events):
     """One output, sent until it is over or nobody looks."""
-
-    media_type = "text/event-stream"
 
     def __init__(
         self, home: App, hub: Hub, seq: int, session: Session, streams: list[Session]
     ) -> None:
-        super().__init__(None, 200, {"x-accel-buffering": "no"})
-        self.raw_headers = [one for one in self.raw_headers if one[0] != b"content-length"]
+        super().__init__()
         self._home, self._hub, self._seq = home, hub, seq
         self._session, self._streams = session, streams
         self._said = Said()
+        self._streams.append(session)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def leave(self) -> None:
+        """There is room for another."""
+        self._streams.remove(self._session)
+
+    async def tell(self, say: Say, gone: asyncio.Future[None]) -> None:
         """Send what it says."""
-        self._streams.append(self._session)
-        gone = asyncio.ensure_future(_gone(receive))
-        try:
-            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-            await send(start)
-            await self._tell(send, gone)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            self._streams.remove(self._session)
-            gone.cancel()
-            await asyncio.gather(gone, return_exceptions=True)
-
-    async def _tell(self, send: Send, gone: asyncio.Future[None]) -> None:
         home, seq, loop = self._home, self._seq, asyncio.get_running_loop()
         following: RunningOutput | None = None
         asked_s = spoke_s = loop.time()
@@ -150,7 +136,7 @@ class _Output(Response):
                 head, asked_s = self._hub.head, loop.time()
                 command = (await asyncio.to_thread(show_command, home, seq)).command
                 if command.outcome:
-                    await self._end(send, command, following)
+                    await self._end(say, command, following)
                     return
                 if not self._hub.sessions.lives(self._session):
                     return
@@ -158,33 +144,33 @@ class _Output(Response):
                 following = await asyncio.to_thread(running_output, home, seq, self._said.feed)
             more = following is not None and await asyncio.to_thread(_advance, following)
             if told := self._said.take():
-                await _send(send, told)
+                await say(_event(told))
                 spoke_s = loop.time()
             elif loop.time() - spoke_s >= BEAT_S:
-                await _send(send, {})
+                await say(BEAT)
                 spoke_s = loop.time()
             if not more or told.get("cut"):
                 await asyncio.wait([gone], timeout=PAUSE_S)
 
-    async def _end(self, send: Send, command: Command, following: RunningOutput | None) -> None:
+    async def _end(self, say: Say, command: Command, following: RunningOutput | None) -> None:
         """The rest of what was followed, or all that is kept of what is over already."""
         if following is not None and following.is_there:
             while await asyncio.to_thread(_advance, following):
-                await _send(send, self._said.take())
+                await say(_event(self._said.take()))
             following.end()
         else:
             if self._said.size_bytes:
                 # The end of it was put away before we came to it: the record has all of it.
-                await _send(send, {"anew": True})
+                await say(_event({"anew": True}))
                 self._said, following = Said(), None
             await asyncio.to_thread(_recorded, self._home, command, self._said)
-        await _send(send, self._said.take())
+        await say(_event(self._said.take()))
         code = f"exit {command.exit_code}" if command.outcome == "ran" else command.outcome
         took = span(command.duration_s)
         most = LIVE_BYTES_MAX if following is not None else WHOLE_BYTES_MAX
         note = f"; only the first {most // 1_000_000} MB are shown"
         more = note if self._said.size_bytes >= most else ""
-        await _send(send, {"over": f"{code.replace('_', ' ')} after {took}{more}"})
+        await say(_event({"over": f"{code.replace('_', ' ')} after {took}{more}"}))
 
 
 def _advance(following: RunningOutput) -> bool:
@@ -202,12 +188,5 @@ def _recorded(home: App, command: Command, said: Said) -> None:
         said.feed(1, one.encode("utf-8", "backslashreplace"))
 
 
-async def _send(send: Send, told: dict[str, Any]) -> None:
-    data = f"data: {json.dumps(told)}\n\n" if told else ": still here\n\n"
-    async with asyncio.timeout(SEND_S_MAX):
-        await send({"type": "http.response.body", "body": data.encode(), "more_body": True})
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def _event(told: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(told)}\n\n".encode() if told else BEAT

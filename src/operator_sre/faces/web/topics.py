@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from operator_protocols.domain.entry import Entry, Kind
 from operator_sre.app.story import brief_of
@@ -44,7 +45,12 @@ def note_of(entry: Entry) -> dict[str, Any]:
     place = f"/tickets/{entry.ticket}" if entry.ticket is not None else "/"
     match entry.kind:
         case Kind.APPROVAL_REQUESTED:
-            return _note("Approval needed", _wanted(entry), "/approvals")
+            asked = _held(entry, "approval")
+            return _note("Approval needed", _wanted(asked), _place_of("/approvals", asked))
+        case Kind.CONFIRMATION_REQUESTED:
+            asked = _held(entry, "confirmation")
+            text = visible(str(asked.get("rationale", ""))[:WORDS_MAX])
+            return _note("A change is asked for", text, _place_of("/confirmations", asked))
         case Kind.TICKET_OPENED:
             return _note(f"Ticket {entry.ticket}", _text(entry, "summary"), place)
         case Kind.TICKET_ESCALATED:
@@ -55,10 +61,21 @@ def note_of(entry: Entry) -> dict[str, Any]:
             return {}
 
 
-def _wanted(entry: Entry) -> str:
+def _held(entry: Entry, name: str) -> Mapping[str, Any]:
+    """A document that an entry holds; empty where it was purged."""
+    found = entry.payload.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _place_of(place: str, asked: Mapping[str, Any]) -> str:
+    """Where it is answered."""
+    name = str(asked.get("id", ""))
+    return f"{place}/{quote(name, safe='')}" if name else place
+
+
+def _wanted(approval: Mapping[str, Any]) -> str:
     """What waits for an answer; in the ledger it is redacted already."""
-    approval = entry.payload.get("approval")
-    action = approval.get("action") if isinstance(approval, Mapping) else None
+    action = approval.get("action")
     brief = brief_of(action) if isinstance(action, Mapping) else ""
     return visible(brief[:WORDS_MAX]) or "A command waits for an answer."
 

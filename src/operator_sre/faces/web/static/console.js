@@ -29,6 +29,17 @@
       // What is of today needs no date.
       else put(one, (style === "clock" || day.format(at) === day.format(now()) ? clock : whole).format(at));
     }
+    // Pictures have the time of day in UTC, and the day beside them.
+    for (const one of all("[data-utc] text.tick", where)) {
+      const found = /^(\d\d):(\d\d)(:\d\d)?( UTC)?(.*)$/.exec(one.textContent);
+      if (one.dataset.told || !found) continue;
+      const at = new Date(one.closest("[data-utc]").dataset.utc);
+      at.setUTCHours(Number(found[1]), Number(found[2]), Number((found[3] || ":0").slice(1)));
+      const utc = document.createElementNS(one.namespaceURI, "title");
+      utc.textContent = `${found[1]}:${found[2]}${found[3] || ""} UTC`;
+      one.dataset.told = "yes";
+      one.replaceChildren(clock.format(at) + found[5], utc);
+    }
     for (const one of all("[data-until]", where)) {
       const left = (new Date(one.dataset.until) - now()) / SECOND;
       const total = Math.max(0, Math.ceil(left));
@@ -42,8 +53,7 @@
   // How many answers are wanted stands in the title, so that it is seen from another tab.
   const title = document.title;
   const badge = () => {
-    const one = document.querySelector("[data-pending]");
-    const count = one ? Number(one.dataset.pending) : 0;
+    const count = all("[data-pending]").reduce((sum, one) => sum + Number(one.dataset.pending), 0);
     document.title = count ? `(${count}) ${title}` : title;
   };
 
@@ -60,11 +70,44 @@
   };
   document.addEventListener("toast", (event) => toast(event.detail.text, event.detail.bad));
 
+  // A session that is over shows nothing any more, unless words that somebody typed would be lost.
+  const isTyped = (one) => one.value !== one.defaultValue;
+  const signedOut = () => {
+    const here = location.pathname + location.search;
+    const link = document.getElementById("signed-out");
+    link.href = `/sign-in?over=yes&next=${encodeURIComponent(here)}`;
+    if (all("main input[type=text], main input:not([type]), main textarea").some(isTyped)) link.hidden = false;
+    else location.replace(link.href);
+  };
+
   // Parts of the page that came anew.
   const opened = new WeakMap();
+  // Whoever moves by the keyboard stays where they are: on the same link, or the same button of the
+  // same form. What is not there any more has no successor, so that nobody presses something else.
+  const focused = new WeakMap();
+  const placeOf = (one) => {
+    if (one.id) return () => document.getElementById(one.id);
+    if (one.matches("a[href]")) {
+      const link = `a[href="${CSS.escape(one.getAttribute("href"))}"]`;
+      return (where) => where.querySelector(link);
+    }
+    if (one.matches("details[id] > summary")) {
+      return () => document.getElementById(one.parentElement.id)?.firstElementChild;
+    }
+    if (!one.form) return () => null;
+    const form = `form[action="${CSS.escape(one.form.getAttribute("action"))}"]`;
+    const text = one.textContent, at = [...one.form.elements].indexOf(one);
+    const within = one.closest("details[id]")?.id;
+    return (where) => {
+      const next = (within ? document.getElementById(within) : where)?.querySelector(form)?.elements[at];
+      return next && next.textContent === text ? next : null;
+    };
+  };
   document.addEventListener("htmx:beforeSwap", (event) => {
-    const target = event.detail.target;
-    opened.set(target, all("details[open][id]", target).map((one) => one.id));
+    const target = event.detail.target, one = document.activeElement;
+    opened.set(target, all("details[open][id]", target).map((it) => it.id));
+    if (target !== one && target.contains(one)) focused.set(target, placeOf(one));
+    else focused.delete(target);
   });
   document.addEventListener("htmx:afterSwap", (event) => {
     const target = event.detail.target;
@@ -72,6 +115,8 @@
       const one = document.getElementById(id);
       if (one) one.open = true;
     }
+    const find = focused.get(target), next = find && find(target);
+    if (next && next !== document.activeElement) next.focus({ preventScroll: true });
     tell(target);
     badge();
   });
@@ -83,7 +128,8 @@
   });
   document.addEventListener("htmx:responseError", (event) => {
     const { xhr } = event.detail;
-    if (!xhr.getResponseHeader("hx-trigger") && xhr.status !== 401) {
+    if (xhr.status === 401) signedOut();
+    else if (!xhr.getResponseHeader("hx-trigger")) {
       toast(xhr.status === 429 ? "Too much at once; wait a moment." : "That did not work.", true);
     }
   });
@@ -105,6 +151,13 @@
     if (next) next.focus();
   };
   document.addEventListener("keydown", (event) => {
+    const menu = event.key === "Escape" && document.querySelector("details.menu[open]");
+    if (menu) { menu.open = false; menu.firstElementChild.focus(); return; }
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) {
+      event.preventDefault();
+      event.target.form?.requestSubmit();
+      return;
+    }
     const typing = event.target.closest("input, textarea, select, [contenteditable], .xterm");
     if (event.ctrlKey || event.metaKey || event.altKey || typing || !keysOn()) return;
     const key = event.key;
@@ -141,6 +194,10 @@
   });
 
   const begin = () => {
+    // On a phone the list of pages is wider than the screen.
+    const here = document.querySelector(".places [aria-current]");
+    const list = here && here.closest("ul");
+    if (list) list.scrollLeft = here.offsetLeft - (list.clientWidth - here.offsetWidth) / 2;
     tell();
     badge();
     setInterval(tell, SECOND);
@@ -151,6 +208,6 @@
       box.addEventListener("change", () => localStorage.setItem("keys", box.checked ? "on" : "off"));
     }
   };
-  window.operatorConsole = { toast, tell };
+  window.operatorConsole = { toast, tell, signedOut };
   begin();
 })();

@@ -51,7 +51,22 @@
     recent.push(event);
     if (recent.length > RECENT_MAX) recent.shift();
   };
-  const shown = (on) => { const link = document.getElementById("link"); if (link) link.hidden = on; };
+  const shown = (on) => {
+    document.getElementById("link").hidden = on;
+    if (on) document.getElementById("signed-out").hidden = true;
+    if (leads) channel?.postMessage({ shown: on });
+  };
+  const signedOut = () => {
+    if (leads) channel?.postMessage({ out: true });
+    window.operatorConsole.signedOut();
+  };
+  // An EventSource does not say why it was refused; whoever is signed out is told by another answer.
+  const asked = async () => {
+    try {
+      const answer = await fetch("/parts/standing", { headers: { "hx-request": "true" } });
+      if (answer.status === 401) signedOut();
+    } catch { /* nobody is there; the next attempt tells */ }
+  };
   const listen = () => {
     leads = true;
     let source, retry = 500;
@@ -67,6 +82,7 @@
       source.onerror = () => {
         shown(false);
         if (source.readyState !== EventSource.CLOSED) return; // it comes back by itself
+        asked();
         setTimeout(open, retry + Math.random() * retry);
         retry = Math.min(15000, retry * 2);
       };
@@ -78,6 +94,8 @@
   if (channel) {
     channel.onmessage = ({ data }) => {
       if (data.event) hear(data.event);
+      else if (data.shown !== undefined) shown(data.shown);
+      else if (data.out) signedOut();
       else if (data.since !== undefined && leads) {
         for (const event of recent) if (event.seq > data.since) channel.postMessage({ event });
       }
