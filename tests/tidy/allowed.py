@@ -103,11 +103,11 @@ SLEEPS: dict[str, str] = {
     "tests/services/test_ratelimiter_window.py:Round._call": "the pace of a caller is the input",
     "tests/services/test_ratelimiter_window.py:Round._kill": "the moment of death is the input",
     "tests/subjects/etcd/looks.py:Watch.until": "polls a condition until its deadline",
+    "tests/subjects/tikv/test_tikv_mending.py:_slow.carry": "a way that takes longer, on purpose",
     "tests/subjects/tikv/test_tikv_mending.py:until": "polls a condition until its deadline",
     "tests/subjects/postgres/watching.py:eventually": "polls a condition until its deadline",
     "tests/subjects/tikv/test_real_pd.py:_grown": "polls a condition until its deadline",
     "tests/subjects/tikv/test_real_pd.py:_until_broken": "polls a condition until its deadline",
-    "tests/subjects/tikv/test_real_pd.py:_until_led": "polls a condition until its deadline",
     "tests/subjects/tikv/test_pd_contract.py:until": "polls a condition until its deadline",
 }
 

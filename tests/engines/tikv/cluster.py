@@ -89,12 +89,12 @@ class Cluster:
     def take(self, document: dict[str, Any], hearsay: dict[str, Any]) -> None:
         """Go on with what the leader before knew.
 
-        PD writes down only now and then when it heard of a store. So a new leader takes all of them
-        for silent, until the next word of each.
+        PD writes down only now and then when it heard of a store, and not what. So a new leader
+        takes all of them for silent, and knows no size of their disks, until the next word of each.
         """
         self.document = document
         self.beats = {
-            sid: {**beat, "at": beat["at"] - PERSISTED_S}
+            sid: {"at": beat["at"] - PERSISTED_S, "start": beat.get("start", 0.0)}
             for sid, beat in hearsay.get("beats", {}).items()
         }
         self.regions = {int(rid): region for rid, region in hearsay.get("regions", {}).items()}
@@ -215,8 +215,9 @@ class Cluster:
             "region_weight": weights[1],
             "region_score": sum(one["size"] for one in held),
             "region_size": sum(one["size"] for one in held),
-            "slow_score": 1,
         }
+        if "capacity" in beat:
+            status["slow_score"] = 1
         if beat.get("start"):
             status["start_ts"] = rfc3339(beat["start"])
         if beat.get("at"):

@@ -55,6 +55,7 @@ class StoreSaid:
     state: str = "Up"
     silent_s: float = 1.0
     version: str = "8.1.0"
+    capacity: str = "100GiB"
     available: str = "60GiB"
     leaders: int = 40
     regions: int = 120
@@ -195,7 +196,7 @@ class Recorded:
                 "labels": [{"key": key, "value": value} for key, value in said.labels],
             },
             "status": {
-                "capacity": "100GiB",
+                "capacity": said.capacity,
                 "available": said.available,
                 "leader_count": said.leaders,
                 "leader_weight": 1,

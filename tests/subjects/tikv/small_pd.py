@@ -44,6 +44,7 @@ class SmallPd:
     commands: list[tuple[str, ...]] = field(default_factory=list)
     says: Result = field(default_factory=lambda: Result(Outcome.RAN, exit_code=0))
     options: dict[str, Any] = field(default_factory=dict)
+    hot: dict[str, Any] = field(default_factory=dict)
     runs_at: str = ""
     lives: bool = True
     timeout_s: float = 60.0
@@ -96,6 +97,8 @@ class SmallPd:
             case "/pd/api/v1/leader":
                 url = f"http://127.0.0.1:{self.port}"
                 return Reply.of({"name": "pd-1", "member_id": 1, "client_urls": [url]})
+            case "/pd/api/v1/hotspot/regions/write":
+                return Reply.of({"as_leader": self.hot})
         if request.path.startswith(f"{PREFIX}region/key/"):
             return Reply.of(self._holding(request.path.rpartition("/")[2]))
         reply = await self.pages.answer(request)

@@ -145,22 +145,6 @@ async def _grown(rig: Rig) -> None:
         await asyncio.sleep(POLL_S)
 
 
-async def _leader(ward: Ward, *, but: str = "") -> str:
-    """Who leads PD, by the word of one that is not `but`."""
-    asked = next(one for one in ward.rig.targets() if one.kind == "pd" and one.name != but)
-    url = f"http://127.0.0.1:{asked.port}/pd/api/v1/members"
-    told = (await ask(url, timeout_s=WITHIN_S)).json()
-    leader = told.get("leader") if isinstance(told, dict) else None
-    return str(leader["name"]) if isinstance(leader, dict) else ""
-
-
-async def _until_led(ward: Ward, *, but: str) -> None:
-    ends = time.monotonic() + WITHIN_S
-    while await _leader(ward, but=but) in ("", but):
-        assert time.monotonic() < ends, "nobody leads PD"
-        await asyncio.sleep(POLL_S)
-
-
 async def _until_broken(ward: Ward, *names: str) -> None:
     ends, missing = time.monotonic() + WITHIN_S, set(names)
     while missing:
@@ -202,31 +186,3 @@ async def test_invariants_break_by_what_a_store_says_and_recover(
         settings.write_text(before, encoding="utf-8")
         await ward.rig.restart(STORE)
     await ward.healthy()
-
-
-@pytest.mark.slow
-@pytest.mark.asyncio
-@pytest.mark.timeout(900)
-@pytest.mark.xdist_group("real-pd")
-async def test_a_leader_of_pd_that_dies_with_a_ticket_open_changes_nothing_else(
-    rig_directory: Path,
-) -> None:
-    ward = Ward(Rig.attach(rig_directory))
-    await ward.healthy()
-    old = await _leader(ward)
-
-    async with ward.hurt(FAULTS["node_kill"]) as hit:
-        try:
-            broken = await ward.incident(FAULTS["node_kill"])
-            await ward.rig.kill(old)
-            await _until_led(ward, but=old)
-            conclusion = await ward.mend(broken)
-            assert conclusion.proof is not None, conclusion
-            assert conclusion.proof.held, conclusion
-            assert [(one.tool, one.target) for one in ward.changes] == [("restart_store", hit.name)]
-            assert {one.cause for one in ward.diagnoses} == {"process_dead"}
-            left = ward.broken(await ward.look())
-            assert old in {one.target for one in left if one.invariant == "pd_member_down"}
-            assert {one.target for one in left} <= {old, "cluster"}
-        finally:
-            await ward.rig.restart(old)

@@ -51,6 +51,7 @@ PD_DOWN: Readings = {**PD_UP, "reachable": False}
 WHOLE: Readings = {
     "quorum": True,
     "has_leader": True,
+    "settled": True,
     "stores_silent": "",
     "hot": False,
     "leaders_uneven": False,
@@ -59,6 +60,8 @@ WHOLE: Readings = {
     "scheduler_is_stray": False,
     "operator_is_stuck": False,
 }
+ASKED_BY_TURNS = ("hot", "operator_is_stuck")
+UNASKED: Readings = {name: one for name, one in WHOLE.items() if name not in ASKED_BY_TURNS}
 GONE = {"process": "dead", "port": "refused"}
 MUTE = {"process": "alive", "port": "silent"}
 WELL = {"process": "alive", "port": "answers", "log": "quiet"}
@@ -208,6 +211,8 @@ CASES: list[Case] = [
         {},
     ),
     ("region_hot", CLUSTER, {CLUSTER: {"hot_region"}}, {CLUSTER: {**WHOLE, "hot": True}}, {}),
+    # A first look does not tell what is hot.
+    ("region_hot", CLUSTER, {CLUSTER: {"hot_region"}}, {CLUSTER: UNASKED}, {}),
     (
         "prometheus_gone",
         "m1",
@@ -252,6 +257,39 @@ def test_the_cause_is_told_from_all_others(
     ranked = [(one.cause.name, one.target, round(p, 3)) for one, p in belief.ranked()[:4]]
     assert (leader.cause.name, leader.target) == (cause, where), ranked
     assert chance >= SURE, ranked
+
+
+def test_who_fell_silent_a_moment_ago_and_takes_in_what_comes_is_not_restarted() -> None:
+    """For a while nobody knows whether PD still hears it."""
+    silent = {name: one for name, one in DOWN.items() if name != "heard"}
+    broken = {"s2": frozenset({"store_unreachable"})}
+    readings: dict[str, Readings] = {"s2": silent, CLUSTER: WHOLE}
+    belief = first_belief(["s2"], _targets(readings), EVERY, Symptoms(broken, readings))
+    for probe, outcome in {**MUTE, "sockets": "listening", "limits": "room"}.items():
+        belief = belief.after(probe, "s2", outcome)
+    leader, _ = belief.ranked()[0]
+    assert (leader.cause.name, leader.target) == ("cut_off", "s2")
+    assert sum(p for one, p in belief.ranked() if one.cause.remedies) < 0.2
+
+
+def test_no_copies_are_called_lost_while_the_leader_of_pd_is_new() -> None:
+    """A store that died before PD's leader did, by a look at the new one, or at nobody."""
+    looks: list[tuple[tuple[str, ...], Readings]] = [
+        (("s1",), {"stores_silent": "s1"}),
+        ((), {"settled": False}),
+    ]
+    for away, told in looks:
+        gone: Readings = {"kind": STORE, "reachable": False, "state": "Unheard"}
+        readings: dict[str, Readings] = {CLUSTER: {"quorum": True, **told}, "s1": gone}
+        broken = {CLUSTER: frozenset({"under_replicated"}), "s1": frozenset({"store_down"})}
+        parts = [Target("s1", STORE), Target(CLUSTER, CLUSTER, depends_on=away)]
+        belief = first_belief(list(broken), parts, EVERY, Symptoms(broken, readings))
+        for probe, outcome in GONE.items():
+            belief = belief.after(probe, "s1", outcome)
+        leader, _ = belief.ranked()[0]
+        assert (leader.cause.name, leader.target) == ("process_dead", "s1"), told
+        lost = sum(p for one, p in belief.ranked() if one.cause.name == "copies_lost")
+        assert lost < 0.02, told
 
 
 def test_every_cause_is_tried_above_and_names_what_exists() -> None:

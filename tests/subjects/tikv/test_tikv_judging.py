@@ -187,6 +187,16 @@ def test_pds_are_enough_when_more_than_half_answer() -> None:
     assert (found["pds_up"], found["quorum"], found["has_leader"]) == (1, False, True)
     assert not leads(Leading())
     assert needed(seen) == {"c"}
+    stores: dict[str, dict[str, Value]] = {
+        "gone": {"state": "Down"},
+        "lost": {"state": "Unheard", "reachable": False},
+        "apart": {"state": "Up", "reachable": True, "cut_from_peers": True},
+        "new": {"state": "Unheard", "reachable": True},
+        "mute": {"state": "Up", "reachable": False},
+        "up": {"state": "Up", "reachable": True},
+    }
+    told = [Seen(name, {"kind": STORE, **one}) for name, one in stores.items()]
+    assert needed(told) == {"gone", "lost", "apart", "mute"}
     assert all(callable(one) for one in (find_leader, ask_leader, scrape))
 
 
@@ -198,6 +208,27 @@ def test_a_store_is_judged_by_its_limits() -> None:
     assert (found["eviction_left"], found["log_grown"]) == (False, False)
     assert judged({"evicting": True, "state": "Up"}, Options())["eviction_left"] is True
     assert judged({}, Options()) == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "age_s", "reachable", "heard"),
+    [
+        ("Up", 9.0, True, True),
+        ("Up", 9.0, None, True),
+        ("Up", 1.0, False, True),
+        # It may have fallen silent for both of us at once.
+        ("Up", 9.0, False, None),
+        ("Up", 21.0, True, False),
+        ("Disconnected", 9.0, True, False),
+        ("Unheard", 400.0, True, None),
+        ("Up", None, True, True),
+    ],
+)
+def test_who_is_heard_by_pd(
+    state: str, age_s: float | None, reachable: bool | None, heard: bool | None
+) -> None:
+    readings = {"state": state, "heartbeat_age_s": age_s, "reachable": reachable}
+    assert judged(readings, Options()).get("heard") is heard
 
 
 def test_a_store_that_does_not_show_how_long_requests_take_is_not_called_quick() -> None:

@@ -134,6 +134,54 @@ async def test_a_new_leader_of_pd_changes_nothing_but_whom_we_ask() -> None:
         assert _unwell(found) == {}
 
 
+async def test_what_a_new_leader_of_pd_has_not_heard_itself_is_not_believed() -> None:
+    """Not even by somebody who looks for the first time, and knows of no leader before."""
+    async with recorded() as cluster:
+        for store in cluster.stores:
+            store.state, store.silent_s, store.capacity = "Down", 400.0, "0B"
+            store.leaders = 0
+        subject = cluster.subject(settle_s=10.0)
+        seen, found = await cluster.look(subject, 3)
+        assert not [key for key, one in found.items() if one.health is Health.BROKEN]
+        assert "yet to hear" in found["store_down", STORE].detail
+        assert "heard" not in seen.of(STORE).readings
+        told = seen.of("cluster").readings
+        assert (told["settled"], told["stores_silent"]) == (False, "")
+        assert subject.targets()[-1].depends_on == ()
+        # Whom neither PD nor we hear of is away, whatever the leader before wrote down.
+        for store in cluster.stores[1:]:
+            store.state, store.silent_s, store.capacity = "Up", 1.0, "100GiB"
+            store.leaders = 60
+        cluster.stores[0].up = False
+        for hearsay in ("Up", "Disconnected", "Down"):
+            cluster.stores[0].state = hearsay
+            seen, found = await cluster.look(subject)
+            assert found["store_down", STORE].health is Health.UNKNOWN
+            assert found["store_unreachable", STORE].health is Health.UNKNOWN
+            told = seen.of("cluster").readings
+            assert (told["settled"], told["stores_silent"]) == (True, STORE)
+            assert subject.targets()[-1].depends_on == (STORE,)
+        # In the long run its word counts: it will not hear of that one any more.
+        _, found = await cluster.look(subject, 6)
+        assert found["store_down", STORE].health is Health.BROKEN
+        cluster.stores[0].up, cluster.stores[0].capacity = True, "100GiB"
+        cluster.stores[0].state, cluster.stores[0].silent_s = "Up", 1.0
+        for store in cluster.stores:
+            store.leaders = 40
+        _, found = await cluster.look(subject, ALL)
+        assert _unwell(found) == {}
+
+
+async def test_who_does_not_answer_is_needed_while_pd_has_no_leader() -> None:
+    async with recorded() as cluster:
+        subject = cluster.subject()
+        await cluster.look(subject, 2)
+        cluster.leader, cluster.stores[0].up = None, False
+        seen, _ = await cluster.look(subject, 2)
+        assert subject.targets()[-1].depends_on == (STORE,)
+        assert seen.of("cluster").readings["settled"] is False
+
+
 async def test_pds_that_follow_nobody_have_no_leader() -> None:
     async with recorded() as cluster:
         subject = cluster.subject()
@@ -304,6 +352,14 @@ async def test_what_changes_something_is_never_sent_to_a_second_one() -> None:
             assert (await pd.ask("operators")).ok
             assert len(cluster.asked) == 1
         assert Answer().ok
+        # Who knows of no leader does nothing: the next one is asked, and all of them again.
+        cluster.pds[0].hangs, cluster.leader = False, None
+        async with Pd(cluster.settings(timeout_s=0.2)) as pd:
+            answer = await pd.ask("operators", method="POST", body={"name": "x"})
+            assert (answer.untaken, pd.requests) == (True, 3)
+        taken = Answer(error="it answered 503: busy", status=503), Answer(error="x", reached=False)
+        assert not any(one.untaken for one in taken)
+        assert Answer(error="127.0.0.1:1: connection refused", reached=False).untaken
 
 
 async def test_secrets_are_sent_in_a_header_and_shown_nowhere() -> None:

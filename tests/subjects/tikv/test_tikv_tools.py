@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -46,7 +47,7 @@ def test_the_tools_are_described() -> None:
 @pytest.mark.asyncio
 async def test_what_makes_no_sense_is_a_result() -> None:
     calls: list[tuple[str, dict[str, Argument], FailureCategory]] = [
-        ("transfer_leader", {}, FailureCategory.SYNTAX),
+        ("transfer_peer", {}, FailureCategory.SYNTAX),
         ("transfer_leader", {"region": "100", "to": "store-1"}, FailureCategory.SYNTAX),
         ("transfer_leader", {"region": 0, "to": "store-1"}, FailureCategory.SYNTAX),
         ("transfer_leader", {"region": True, "to": "store-1"}, FailureCategory.SYNTAX),
@@ -88,6 +89,26 @@ async def test_a_leader_moves_and_can_be_moved_back() -> None:
         back = await pd.use(result.undo.tool, **result.undo.arguments)
         assert back.ok, back.stderr
         assert pd.cluster.regions[100]["leader"] == 4
+
+
+@pytest.mark.asyncio
+async def test_the_hottest_region_is_meant_where_none_is_named() -> None:
+    async with small_pd() as pd:
+        cold = await pd.use("transfer_leader")
+        assert "PD calls no region hot" in cold.stderr
+        assert (await pd.use("split_region")).category is FailureCategory.NOT_FOUND
+        told = {"region_id": 100, "flow_bytes": 9e6, "hot_degree": 9, "stores": [4, 5, 6]}
+        pd.hot = {"4": {"store_bytes": 1e7, "statistics": [told]}}
+        pd.cluster.regions[102]["leader"] = 5  # and the other one has fewer
+        moved = await pd.use("transfer_leader")
+        assert moved.ok, moved.stderr
+        assert pd.cluster.regions[100]["leader"] == 6
+        split = await pd.use("split_region")
+        assert (split.ok, split.data["region"]) == (True, 100)
+        pd.evict(4, 5)
+        assert "No other store could lead" in (await pd.use("transfer_leader")).stderr
+        told["flow_bytes"] = 1e3
+        assert "PD calls no region hot" in (await pd.use("transfer_leader")).stderr
 
 
 @pytest.mark.asyncio
@@ -287,6 +308,24 @@ async def test_a_store_that_serves_is_drained_before_its_restart_and_leads_after
         assert "wants it to leave" in (await pd.use("restart_store", target="store-3")).stderr
         alone = await pd.use("restart_pd", target="pd-1")
         assert "no majority" in alone.stderr
+
+
+@pytest.mark.asyncio
+async def test_a_new_leader_of_pd_is_given_the_time_to_hear_of_stores_that_answer() -> None:
+    async with small_pd() as pd:
+        hearsay = {"at": time.time() - 7200.0, "start": 1.0}
+        pd.cluster.beats["4"] = hearsay
+        asyncio.get_running_loop().call_later(0.3, pd.beat, 4)
+        result = await pd.use("drain_store", target="store-2")
+        assert result.ok, result.stderr
+        assert (await pd.use("undrain_store", target="store-2")).ok
+        # Nobody waits for one that does not answer: it is away, and can be started again.
+        pd.cluster.beats["5"] = hearsay
+        refused = await pd.use("restart_store", target="store-1")
+        assert "has not heard of store-2, and one store at a time" in refused.stderr
+        result = await pd.use("restart_store", target="store-2")
+        assert result.ok, result.stderr
+        assert pd.restarts == ["store-2"]
 
 
 @pytest.mark.asyncio

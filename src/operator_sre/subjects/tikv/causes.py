@@ -392,7 +392,7 @@ _CLUSTER: tuple[Cause, ...] = (
         "regions have too few copies, and no store is away that could bring them back",
         0.2,
         breaks=("under_replicated", "regions_without_leader"),
-        shows={"quorum": True, "stores_silent": ""},
+        shows={"settled": True, "stores_silent": ""},
     ),
 )
 

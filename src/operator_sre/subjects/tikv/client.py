@@ -64,6 +64,12 @@ class Answer:
         """It did what it was asked."""
         return not self.error
 
+    @property
+    def untaken(self) -> bool:
+        """Nobody took it, so that it can be sent again: nobody listens, or knows of a leader."""
+        leaderless = self.status == 503 and "no leader" in self.error
+        return leaderless or (not self.reached and self.error.endswith("refused"))
+
 
 class Pd:
     """One pool of connections to everybody, for one look or one deed.
@@ -111,9 +117,9 @@ class Pd:
             )
             if answer.ok:
                 self._leader = target.name
-            if answer.reached and answer.status != 503:  # 503: it knows of no leader
+            if answer.reached and answer.status != 503:
                 return answer
-            if method != "GET" and not answer.error.endswith("refused"):
+            if method != "GET" and not answer.untaken:
                 return answer  # it may have been heard
         return answer
 

@@ -14,10 +14,11 @@ from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, T
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Job, SubjectSettings
 from operator_sre.subjects.tikv.client import Answer, Pd
+from operator_sre.subjects.tikv.kinds import STORE, found_at, shared_access
 from operator_sre.subjects.tikv.live import GRANT_LEADER, Live, live_from
 from operator_sre.subjects.tikv.options import Options, options_from
 from operator_sre.subjects.tikv.region import Region, region_from
-from operator_sre.subjects.tikv.state import EVICT_LEADER
+from operator_sre.subjects.tikv.state import EVICT_LEADER, UNHEARD, Store
 
 __all__ = ["NO_PD", "Deed", "Done", "Refusal", "TikvTool"]
 
@@ -94,12 +95,41 @@ class Deed:
         raise Refusal(f"There is no {kind} {name[:60]!r}; there are: {names}.", _NOT_FOUND)
 
     async def look(self) -> Live:
-        """The cluster as PD knows it now; Refusal where no PD speaks for it."""
+        """The cluster as PD knows it now; Refusal where no PD speaks for it.
+
+        A new leader of PD is given the time to hear of every store that answers us.
+        """
+        ends_s = self.left_s - min(PATIENCE_S, self.left_s / 2)
+        while True:
+            live = await self._live()
+            if self.left_s <= ends_s or not await self._unheard(live):
+                return live
+            await asyncio.sleep(POLL_S)
+
+    async def _unheard(self, live: Live) -> bool:
+        unheard = [one for one in live.stores.items() if one[1].state == UNHEARD]
+        answers = await asyncio.gather(*(self.answers(*one) for one in unheard))
+        return any(answers)
+
+    async def answers(self, name: str, store: Store) -> bool:
+        """Whether anything answers at its status address."""
+        target = self.part(name, store)
+        place = store.status_address or store.address
+        return (await self.pd.get(target, [*target.endpoints, place], "/status")).reached
+
+    def part(self, name: str, store: Store) -> Target:
+        """The target of a store; one that nobody listed is where PD says."""
+        targets = self.settings.targets()
+        listed = next((one for one in targets if one.name == name and one.kind == STORE), None)
+        found = found_at(name, STORE, store.address, (), shared_access(targets))
+        return listed if listed is not None else found
+
+    async def _live(self) -> Live:
         stores, operators, schedulers, paused = await asyncio.gather(
-            self._told("stores"),
-            self._told("operators"),
-            self._told("schedulers"),
-            self._told("schedulers?status=paused"),
+            self.told("stores"),
+            self.told("operators"),
+            self.told("schedulers"),
+            self.told("schedulers?status=paused"),
         )
         for answer in (stores, operators, schedulers):
             _must(answer, "PD did not tell how the cluster is")
@@ -116,7 +146,7 @@ class Deed:
             raise Refusal("What answers there does not speak as PD does; nothing was changed.")
         return live
 
-    async def _told(self, path: str) -> Answer:
+    async def told(self, path: str) -> Answer:
         """What PD says; one that is about to elect a leader is given the time to do so."""
         ends_s = self.left_s - min(PATIENCE_S, self.left_s / 2)
         while True:
@@ -134,7 +164,7 @@ class Deed:
 
     async def region(self, id_: int) -> Region | None:
         """One region as it is now; None where there is none of that id."""
-        answer = await self._told(f"region/id/{id_}")
+        answer = await self.told(f"region/id/{id_}")
         if answer.status == 404:
             return None
         _must(answer, f"PD did not tell how region {id_} is")
@@ -143,9 +173,27 @@ class Deed:
     async def ask(self, path: str, *, method: str, body: Mapping[str, object] | None = None) -> str:
         """Have PD do something; what it said. Refusal with its own words when it does not."""
         self.begin()
-        answer = await self.pd.ask(path, method=method, body=body, timeout_s=self.left_s)
+        patience_s = min(PATIENCE_S, self.left_s / 2)
+        answer = await self.send(path, method=method, body=body, patience_s=patience_s)
         _must(answer, "PD did not do it")
         return answer.body if isinstance(answer.body, str) else ""
+
+    async def send(
+        self,
+        path: str,
+        *,
+        method: str,
+        body: Mapping[str, object] | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> Answer:
+        """Have PD do something, once; while there is nobody to take it, it is sent again."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + patience_s
+        while True:
+            answer = await self.pd.ask(path, method=method, body=body, timeout_s=patience_s)
+            if not answer.untaken or loop.time() >= ends_at:
+                return answer
+            await asyncio.sleep(POLL_S)
 
     def begin(self) -> None:
         """Every deed says so before it changes anything, when all that may refuse it has spoken."""

@@ -30,6 +30,10 @@ class Hot:
     degree: int
     stores: tuple[int, ...] = ()
 
+    def beyond(self, *, ratio_max: float, bytes_min: float) -> bool:
+        """It takes more than its share, and more than is worth a word."""
+        return self.ratio > ratio_max and self.bytes_per_s > bytes_min
+
 
 def hottest_from(body: Any, kind: str) -> Hot | None:
     """The hottest region of an answer to `hotspot/regions/KIND`; None where nothing is hot."""

@@ -19,6 +19,7 @@ from operator_sre.subjects.tikv.judging import (
 )
 from operator_sre.subjects.tikv.kinds import PD, STORE
 from operator_sre.subjects.tikv.options import Options
+from operator_sre.subjects.tikv.state import UNHEARD
 
 __all__ = ["invariants_of"]
 
@@ -26,6 +27,7 @@ GB, MB = 1 << 30, 1 << 20
 GRACE_S_MAX = 3_599.0
 NOT_HEARD = unknown("PD cannot be asked about it")
 NOT_YET = unknown("PD has not heard of it yet")
+NEW_LEADER = unknown("the leader of PD is new and has yet to hear of it")
 NOT_LOOKED_AT = unknown("it was not looked at yet")
 
 
@@ -173,6 +175,8 @@ def _serving(seen: Seen) -> Opinion | None:
         return NOT_HEARD
     if not seen.readings["known"]:
         return unknown("PD knows of no store at its address")
+    if seen.readings.get("state") == UNHEARD:
+        return NEW_LEADER
     return WELL if seen.readings.get("planned") else None
 
 

@@ -116,7 +116,7 @@ def _led(seen: Seen) -> Opinion:
 def _even(seen: Seen) -> Opinion:
     uneven = seen.readings.get("leaders_uneven")
     if uneven is None:
-        return unknown("there is no store that could lead")
+        return unknown("PD has not told yet who could lead")
     if not uneven:
         return WELL
     most, least = seen.readings.get("leader_most"), seen.readings.get("leader_least")

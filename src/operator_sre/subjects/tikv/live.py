@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator_protocols.domain.target import Target
 from operator_sre.subjects.tikv.state import (
     EVICT_LEADER,
+    UNHEARD,
     Operator,
     Store,
     evicting_from,
@@ -61,6 +62,8 @@ class Live:
         for name, store in self.stores.items():
             if store.id == but:
                 continue
+            if store.state == UNHEARD:
+                return f"the leader of PD has not heard of {name}"
             if store.state != UP:
                 return f"{name} is {store.state}"
             if store.id in self.evicting:

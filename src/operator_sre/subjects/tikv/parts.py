@@ -96,12 +96,12 @@ def compared(seen: Sequence[Seen], offsets: Mapping[str, float], skew_s_max: flo
 
 
 def needed(seen: Sequence[Seen]) -> frozenset[str]:
-    """Parts without which the cluster is not what it should be: gone, or emptied."""
+    """Parts without which the cluster is not what it should be: gone, emptied, or cut off."""
     found = set()
     for one in seen:
         kind, state = one.readings.get("kind"), one.readings.get("state")
-        gone = kind == PD and one.readings.get("reachable") is False
+        gone = kind in (PD, STORE) and one.readings.get("reachable") is False
         silent = kind == STORE and state in ("Disconnected", "Down")
-        if gone or silent or one.readings.get("evicting"):
+        if gone or silent or one.readings.get("evicting") or one.readings.get("cut_from_peers"):
             found.add(one.target)
     return frozenset(found)

@@ -100,14 +100,12 @@ MOVE_HOT = _remedy(
     "requests for that region wait for a moment",
     Risk.MEDIUM,
     reversible=True,
-    arguments={"region": "{hot_region}", "to": "{hot_heir}"},
 )
 SPLIT_HOT = _remedy(
     "split_region",
     "split the hot region, so that its halves can be led by different stores",
     "there is one region more, and what is hot may be a single key",
     Risk.MEDIUM,
-    arguments={"region": "{hot_region}"},
 )
 ROTATE = _remedy(
     "rotate_log",

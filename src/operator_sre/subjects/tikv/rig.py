@@ -19,9 +19,11 @@ STORES = ("store-1", "store-2", "store-3")
 PD_VOLUME_MB, STORE_VOLUME_MB = 512, 1024
 READY_S_MAX = 40.0
 PD_FILE, STORE_FILE = "pd.toml", "tikv.toml"
+READY = "/pd/api/v1/leader"  # only with a leader does it answer well
 PROGRAMS = {"pd": "pd-server", "tikv": "tikv-server"}
 
-# A store that is silent counts as down soon, so that nobody waits half an hour for it.
+# A store that is silent counts as down soon, so that nobody waits half an hour for it. Copies may
+# be made as fast as they can be: a new cluster has all of them soon.
 PD_CONFIG = """\
 lease = 5
 tick-interval = "1s"
@@ -32,6 +34,7 @@ level = "info"
 
 [schedule]
 max-store-down-time = "30s"
+store-balance-rate = 600.0
 
 [replication]
 max-replicas = 3
@@ -60,13 +63,14 @@ max-peer-down-duration = "5s"
 """
 
 # In a cluster that lives this fast, what may last for minutes elsewhere lasts for seconds. PD lets
-# the counts of leaders differ by ten. A busy machine must not look like a slow cluster.
+# the counts of leaders differ by ten, and has regions wait up to 20 s for a store before it says
+# that it is gone. A busy machine must not look like a slow cluster.
 OPTIONS: Mapping[str, str | int | float | bool] = {
     "append_log_ms_max": 2000.0,
     "grace_ratio": 0.03,
     "leader_spread_min": 15,
     "log_bytes_max": 16 << 20,
-    "operator_s_max": 12.0,
+    "operator_s_max": 16.0,
     "p99_ms_max": 2000.0,
     "settle_s": 5.0,
 }
@@ -126,6 +130,7 @@ def _member(name: str, program: str) -> ProcessSpec:
         ports=("peer",),
         linked=True,
         volume_mb=PD_VOLUME_MB,
+        ready_path=READY,
         ready_s_max=READY_S_MAX,
     )
 

@@ -30,6 +30,14 @@ _STORE = Parameter("target", "the store", infers="target")
 _REGION = Parameter(
     "region", "the id of the region", ParameterType.INTEGER, minimum=1, maximum=ID_MAX
 )
+_HOTTEST = Parameter(
+    "region",
+    "the id of the region; the one that is hottest now when it is not named",
+    ParameterType.INTEGER,
+    required=False,
+    minimum=1,
+    maximum=ID_MAX,
+)
 _SCHEDULER = Parameter("name", "the name of the scheduler, as PD lists it")
 
 
@@ -40,7 +48,15 @@ def _store(name: str, sentence: str) -> Parameter:
 TRANSFER_LEADER = ToolSpec(
     name="transfer_leader",
     sentence="Let the copy of one region on another store lead it.",
-    parameters=(_REGION, _store("to", "the store that is to lead it")),
+    parameters=(
+        _HOTTEST,
+        Parameter(
+            "to",
+            "the store that is to lead it: its name, or its id in digits; of those that can, the"
+            " one with the fewest leaders when it is not named",
+            required=False,
+        ),
+    ),
     source=ToolSource.SUBJECT,
     risk=Risk.MEDIUM,
     changes=True,
@@ -108,7 +124,7 @@ SPLIT_REGION = ToolSpec(
     name="split_region",
     sentence="Split one region into two of about the same size, which PD can move apart.",
     parameters=(
-        _REGION,
+        _HOTTEST,
         Parameter(
             "policy",
             "approximate by what is known of its files, or scan all of its keys",

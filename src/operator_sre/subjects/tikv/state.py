@@ -12,6 +12,8 @@ from operator_sre.subjects.tikv.kinds import address_of
 
 __all__ = [
     "EVICT_LEADER",
+    "SILENT",
+    "UNHEARD",
     "Member",
     "Members",
     "Operator",
@@ -35,6 +37,9 @@ TEXT_MAX = 4_000
 SAMPLE = 5
 PLANNED = ("Offline", "Tombstone")
 SILENT = ("Disconnected", "Down")
+# A new leader of PD only knows what the one before it wrote down, minutes ago, of a store that it
+# has yet to hear of: how large its disk is comes with its first heartbeat.
+UNHEARD = "Unheard"
 _SIZE = re.compile(r"\s*(\d{1,20}(?:\.\d{1,9})?)\s*([kmgtpe]?)(i?)b?\s*", re.IGNORECASE)
 _COUNT = re.compile(rb'\s*\{\s*"count"\s*:\s*(\d{1,18})\b')
 _REGION = re.compile(rb'\{\s*"id"\s*:\s*(\d{1,20})\s*,\s*"start_key"')
@@ -47,7 +52,10 @@ _DESC = re.compile(r"([\w.-]{1,100}) \{(.{0,500}?)\} \(kind:([\w,-]{1,100}), reg
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One store as PD knows it; `state` is PD's own opinion of it."""
+    """One store as PD knows it; `state` is PD's own opinion of it.
+
+    Of one that is Unheard, `hearsay` is what the leader of PD has of the one before it.
+    """
 
     id: int
     address: str
@@ -64,6 +72,7 @@ class Store:
     busy: bool = False
     started: datetime | None = None
     heartbeat: datetime | None = None
+    hearsay: str = ""
 
     @property
     def planned(self) -> bool:
@@ -140,14 +149,16 @@ def _store(entry: Any) -> Store | None:
     id_, address = whole_from(meta.get("id")), meta.get("address")
     if not id_ or not isinstance(address, str):
         return None
+    state, capacity = _text(meta, "state_name") or "Up", status.get("capacity")
+    unheard = capacity is not None and not bytes_from(capacity) and state not in PLANNED
     return Store(
         id=id_,
         address=address,
         status_address=_text(meta, "status_address"),
-        state=_text(meta, "state_name") or "Up",
+        state=UNHEARD if unheard else state,
         version=_text(meta, "version").removeprefix("v"),
         labels=_labels(meta.get("labels")),
-        capacity_bytes=bytes_from(status.get("capacity")),
+        capacity_bytes=bytes_from(capacity),
         available_bytes=bytes_from(status.get("available")),
         leader_count=whole_from(status.get("leader_count")),
         leader_weight=_weight(status.get("leader_weight", 1.0)),
@@ -156,6 +167,7 @@ def _store(entry: Any) -> Store | None:
         busy=status.get("is_busy") is True,
         started=time_from(status.get("start_ts")),
         heartbeat=time_from(status.get("last_heartbeat_ts")),
+        hearsay=state if unheard else "",
     )
 
 

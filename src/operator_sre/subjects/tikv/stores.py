@@ -10,11 +10,12 @@ from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target
 from operator_sre.subjects.tikv.kinds import STORE, address_of, addresses_of, host_of
 from operator_sre.subjects.tikv.options import Options
-from operator_sre.subjects.tikv.state import Store
+from operator_sre.subjects.tikv.state import SILENT, UNHEARD, Store
 
 __all__ = ["cut_apart", "heard_readings", "judged", "names_of", "places_of"]
 
 HEARD_S_MAX = 20.0  # after so long a silence PD calls a store disconnected
+FRESH_S = 3.0
 
 
 def names_of(stores: Sequence[Store], targets: Sequence[Target]) -> dict[int, str]:
@@ -66,7 +67,6 @@ def heard_readings(
         "slow_score": store.slow_score,
         "busy": store.busy,
         "heartbeat_age_s": None if age_s is None else round(max(0.0, age_s), 1),
-        "heard": not store.silent and (age_s is None or age_s <= HEARD_S_MAX),
     }
     if store.capacity_bytes:
         found["free_ratio"] = round(store.available_bytes / store.capacity_bytes, 4)
@@ -96,6 +96,9 @@ def cut_apart(missed: Mapping[int, frozenset[int]]) -> dict[int, frozenset[int]]
 def judged(readings: Mapping[str, Value], options: Options) -> dict[str, Value]:
     """The same as yes or no, for whoever compares causes."""
     found: dict[str, Value] = {}
+    heard = _heard(readings)
+    if heard is not None:
+        found["heard"] = heard
     p99, append = _number(readings, "p99_ms"), _number(readings, "append_log_p99_ms")
     if readings.get("qps") is not None:
         found["late"] = p99 is not None and p99 > options.p99_ms_max
@@ -115,6 +118,20 @@ def judged(readings: Mapping[str, Value], options: Options) -> dict[str, Value]:
         well = readings.get("state") == "Up" and not found.get("disk_slow")
         found["eviction_left"] = bool(readings["evicting"]) and well
     return found
+
+
+def _heard(readings: Mapping[str, Value]) -> bool | None:
+    """Whether PD hears it; None where that cannot be told.
+
+    Who does not answer us may have fallen silent for PD as well, which takes a while to say so.
+    """
+    state, age_s = readings.get("state"), _number(readings, "heartbeat_age_s")
+    if state in (None, UNHEARD):
+        return None
+    if state in SILENT or (age_s is not None and age_s > HEARD_S_MAX):
+        return False
+    unsure = readings.get("reachable") is False and age_s is not None and age_s > FRESH_S
+    return None if unsure else True
 
 
 def _number(readings: Mapping[str, Value], name: str) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from operator_protocols.domain.observation import Observation, Seen, Value
@@ -44,7 +45,7 @@ from operator_sre.subjects.tikv.parts import (
 from operator_sre.subjects.tikv.place import local_readings
 from operator_sre.subjects.tikv.prometheus import Scraped, readings_at
 from operator_sre.subjects.tikv.showing import Showing
-from operator_sre.subjects.tikv.state import Store
+from operator_sre.subjects.tikv.state import UNHEARD, Store
 from operator_sre.subjects.tikv.stores import heard_readings, judged, names_of, places_of
 from operator_sre.subjects.tikv.turns import Turns
 from operator_sre.subjects.tikv.whole import Whole
@@ -71,6 +72,7 @@ class TikvCluster:
         self._looks = 0
         self._leader = self._trusted = ""
         self._led_since: float | None = None
+        self._unheard_since: dict[tuple[str, int], float] = {}
         self._stores: tuple[Store, ...] = ()
         self._found: tuple[Target, ...] = ()
         self._glimpses: dict[str, PdGlimpse] = {}
@@ -127,7 +129,7 @@ class TikvCluster:
         # Where the leader did not answer us, everybody is asked again who leads.
         self._trusted = leader if found.via is None else ""
         if found.stores is not None:
-            self._stores = found.stores
+            self._stores = self._heard(found.stores)
         if found.prometheus is not None or found.prometheus_error:
             self._scraped = found.prometheus
         given = tuple(self._settings.targets())
@@ -141,6 +143,18 @@ class TikvCluster:
         here = {one.name for one in parts}
         self._glimpses = {name: one for name, one in self._glimpses.items() if name in here}
         return parts, names
+
+    def _heard(self, stores: Sequence[Store]) -> tuple[Store, ...]:
+        """The same; whom a leader of PD has not heard of in `settle_s` it will not hear of soon."""
+        now, known = self._settings.clock.monotonic(), self._unheard_since
+        unheard = {(self._leader, one.id) for one in stores if one.state == UNHEARD}
+        self._unheard_since = {one: known.get(one, now) for one in unheard}
+        over = {
+            id_
+            for (_, id_), since in self._unheard_since.items()
+            if now - since >= self._options.settle_s
+        }
+        return tuple(replace(one, state=one.hearsay) if one.id in over else one for one in stores)
 
     def _discovered(
         self, given: Sequence[Target], names: dict[int, str], found: Leading
@@ -246,15 +260,26 @@ class TikvCluster:
         readings: dict[str, Value] = {"kind": CLUSTER, "requests": requests}
         readings |= pds_together(seen, found, self._leader)
         if found.stores is None:
+            readings["settled"] = False
             return {**readings, "error": found.error} if found.error else readings
-        since, now = self._led_since, self._settings.clock.monotonic()
-        settled = since is None or now - since >= self._options.settle_s
         deaf = {one.target for one in seen if one.readings.get("reachable") is False}
         away = frozenset(id_ for id_, name in names.items() if name in deaf)
         whole = Whole(
-            self._stores, names, self._facts, self._options, self._pd_time(), settled, away
+            self._stores,
+            names,
+            self._facts,
+            self._options,
+            self._pd_time(),
+            self._settled(away),
+            away,
         )
         return readings | whole.readings()
+
+    def _settled(self, away: frozenset[int]) -> bool:
+        """The leader of PD is not new, by what we saw and by whom it has heard of."""
+        since, now = self._led_since, self._settings.clock.monotonic()
+        waits = any(one.state == UNHEARD and one.id not in away for one in self._stores)
+        return not waits and (since is None or now - since >= self._options.settle_s)
 
     def _pd_time(self) -> datetime:
         """What time it is for the leader of PD, who says when it heard of whom."""

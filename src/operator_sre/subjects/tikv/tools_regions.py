@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator_protocols.domain.action import Action, Argument
 from operator_protocols.domain.category import FailureCategory
 from operator_sre.subjects.tikv.deed import Deed, Done, Refusal
+from operator_sre.subjects.tikv.heat import hottest_from
 from operator_sre.subjects.tikv.live import GRANT_LEADER, UP, Live
 from operator_sre.subjects.tikv.region import Region
 from operator_sre.subjects.tikv.state import Operator, Store
@@ -22,13 +23,15 @@ __all__ = [
 FREE_RATIO_MIN = 0.2
 MERGED_MB_MAX = 144  # larger ones are split again at once
 BRIEF_MAX = 120
+HOT = ("write", "read")
 
 
 async def transfer_leader(deed: Deed) -> Done:
     """Only to a copy that has all that the others have, and that PD would leave there."""
     live = await deed.look()
-    region = await _region(deed, live, deed.integer("region"))
-    store = store_named(live, deed.text("to"))
+    region = await _region(deed, deed.integer("region") or await _hottest(deed))
+    named = deed.text("to")
+    store = store_named(live, named) if named else _heir(live, region)
     name = live.name_of(store.id)
     if region.leader == store.id:
         told = f"Region {region.id} is led by {name} already."
@@ -64,7 +67,7 @@ async def transfer_leader(deed: Deed) -> Done:
 async def transfer_peer(deed: Deed) -> Done:
     """The new copy is whole before the old one goes, and every other copy is sound meanwhile."""
     live = await deed.look()
-    region = await _region(deed, live, deed.integer("region"))
+    region = await _region(deed, deed.integer("region"))
     source, store = (store_named(live, deed.text(name)) for name in ("source", "to"))
     old, new = live.name_of(source.id), live.name_of(store.id)
     if region.peer_on(source.id) is None:
@@ -106,7 +109,7 @@ async def transfer_peer(deed: Deed) -> Done:
 async def split_region(deed: Deed) -> Done:
     """In the middle, as its leader finds it; refused for what has nothing to split."""
     live = await deed.look()
-    region = await _region(deed, live, deed.integer("region"))
+    region = await _region(deed, deed.integer("region") or await _hottest(deed))
     _free(live, region.id)
     if not region.leader:
         raise Refusal(f"Region {region.id} has no leader that could split it.", _RESOURCE)
@@ -134,8 +137,8 @@ async def split_region(deed: Deed) -> Done:
 async def merge_region(deed: Deed) -> Done:
     """Only of neighbours that are sound, and together no larger than what would be split again."""
     live = await deed.look()
-    gone = await _region(deed, live, deed.integer("source"))
-    stays = await _region(deed, live, deed.integer("into"))
+    gone = await _region(deed, deed.integer("source"))
+    stays = await _region(deed, deed.integer("into"))
     if gone.id == stays.id or not gone.touches(stays):
         raise Refusal(f"Regions {gone.id} and {stays.id} do not lie beside each other.")
     for region in (gone, stays):
@@ -203,11 +206,38 @@ def _up(live: Live, store: Store) -> None:
         raise Refusal(f"{live.name_of(store.id)} is {store.state}, so it gets nothing.", _RESOURCE)
 
 
-async def _region(deed: Deed, live: Live, id_: int) -> Region:
+async def _region(deed: Deed, id_: int) -> Region:
     region = await deed.region(id_)
     if region is None:
         raise Refusal(f"PD knows no region {id_}.", _NOT_FOUND)
     return region
+
+
+async def _hottest(deed: Deed) -> int:
+    """The region that does most of the work now; Refusal where none does."""
+    answers = {kind: await deed.told(f"hotspot/regions/{kind}") for kind in HOT}
+    found = [hottest_from(one.body, kind) for kind, one in answers.items() if one.ok]
+    limits = deed.options
+    ranked = sorted(
+        (one for one in found if one is not None), key=lambda one: one.ratio, reverse=True
+    )
+    for one in ranked:
+        if one.beyond(ratio_max=limits.hot_ratio_max, bytes_min=limits.hot_bytes_min):
+            return one.region
+    raise Refusal("PD calls no region hot now; name the one that is meant.", _NOT_FOUND)
+
+
+def _heir(live: Live, region: Region) -> Store:
+    """The store with the fewest leaders that could lead it; Refusal where there is none."""
+    sound = {peer.store for peer in region.peers if peer.sound and peer.store != region.leader}
+    fit = [
+        one
+        for one in live.stores.values()
+        if one.id in sound and one.state == UP and one.leads and one.id not in live.evicting
+    ]
+    if not fit:
+        raise Refusal(f"No other store could lead region {region.id}.", _RESOURCE)
+    return min(fit, key=lambda one: one.leader_count)
 
 
 def _free(live: Live, region: int) -> None:

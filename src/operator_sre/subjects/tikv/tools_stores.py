@@ -11,7 +11,6 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.target import Target
 from operator_sre.subjects.tikv.control import Command, restart_command, run, words_of
 from operator_sre.subjects.tikv.deed import Deed, Done, Refusal
-from operator_sre.subjects.tikv.kinds import STORE, found_at, shared_access
 from operator_sre.subjects.tikv.live import GRANT_LEADER, UP, Live
 from operator_sre.subjects.tikv.state import EVICT_LEADER, Store
 from operator_sre.subjects.tikv.tools_regions import store_named
@@ -73,7 +72,7 @@ async def compact_store(deed: Deed) -> Done:
     live = await deed.look()
     store = store_named(live, deed.text("target"))
     name = live.name_of(store.id)
-    target = _part(deed, live, store)
+    target = deed.part(name, store)
     if store.state != UP:
         raise Refusal(f"{name} is {store.state}.", FailureCategory.RESOURCE)
     alone(live, store, "is compacted")
@@ -109,10 +108,10 @@ async def restart_store(deed: Deed) -> Done:
     live = await deed.look()
     store = store_named(live, deed.text("target"))
     name = live.name_of(store.id)
-    target = _part(deed, live, store)
+    target = deed.part(name, store)
     if store.planned:
         raise Refusal(f"{name} is {store.state}: somebody wants it to leave.")
-    answers = await _answers(deed, target, store)
+    answers = await deed.answers(name, store)
     if answers or store.state == UP:
         # Its peers may still hear it: with another one away, that would be too many.
         alone(live, store, "is restarted")
@@ -192,7 +191,7 @@ async def _evict(deed: Deed, live: Live, store: Store) -> None:
 async def _let_lead(deed: Deed, live: Live, store: Store) -> None:
     """Take back what this deed began; not what somebody else had begun before it."""
     if store.id not in live.evicting:
-        await deed.pd.ask(f"schedulers/{EVICT_LEADER}-{store.id}", method="DELETE")
+        await deed.send(f"schedulers/{EVICT_LEADER}-{store.id}", method="DELETE")
 
 
 async def _drained(deed: Deed, store: Store, *, within_s: float) -> int:
@@ -208,19 +207,6 @@ async def _drained(deed: Deed, store: Store, *, within_s: float) -> int:
         if not leaders or left_s <= ends or moved_at - left_s > MOVING_S:
             return leaders
     return fewest
-
-
-def _part(deed: Deed, live: Live, store: Store) -> Target:
-    """The target of a store; one that nobody listed is where PD says."""
-    name, targets = live.name_of(store.id), deed.settings.targets()
-    listed = next((one for one in targets if one.name == name and one.kind == STORE), None)
-    found = found_at(name, STORE, store.address, (), shared_access(targets))
-    return listed if listed is not None else found
-
-
-async def _answers(deed: Deed, target: Target, store: Store) -> bool:
-    place = store.status_address or store.address
-    return (await deed.pd.get(target, [*target.endpoints, place], "/status")).reached
 
 
 async def _back(deed: Deed, store: Store, name: str) -> None:

@@ -43,10 +43,11 @@ def wanted(screen: Screen, schedulers: Sequence[str], *, prometheus: bool) -> li
     Where PD's metrics say that there is nothing, nobody needs to be asked for a list of it.
     """
     found = [EVICTING] if any(one.startswith(EVICT_LEADER) for one in schedulers) else []
-    found += [OPERATORS, COUNT]
+    unwell = [CHECKED[kind] for kind in CHECKS if screen.regions.get(kind, 1)]
+    # Who has begun to lead a moment ago shows no numbers yet, and may lack copies.
+    found += [OPERATORS, COUNT, *unwell] if screen.told else [*unwell, OPERATORS, COUNT]
     if not screen.schedulers:
         found += [SCHEDULERS, PAUSED]
-    found += [CHECKED[kind] for kind in CHECKS if screen.regions.get(kind, 1)]
     found += [HOT[kind] for kind in HOT if not screen.told or screen.hot.get(kind, 0)]
     found += [UP] if prometheus else []
     return [*found, MEMBERS]

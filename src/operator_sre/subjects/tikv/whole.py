@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import fmean
 
@@ -12,7 +12,7 @@ from operator_sre.subjects.tikv.facts import Facts
 from operator_sre.subjects.tikv.heat import Hot
 from operator_sre.subjects.tikv.options import Options
 from operator_sre.subjects.tikv.screening import CHECKS
-from operator_sre.subjects.tikv.state import Store
+from operator_sre.subjects.tikv.state import UNHEARD, Store
 
 __all__ = [
     "Whole",
@@ -32,8 +32,8 @@ OPERATORS_TOLD = 160
 class Whole:
     """What one look has to say of the cluster; `names` are the targets of the stores, by their id.
 
-    `settled`: the leader of PD has had the time to hear of every region. Who is `away` does not
-    answer us, whatever PD still believes.
+    `settled`: the leader of PD has had the time to hear of every store and region. Who is `away`
+    does not answer us, whatever PD still believes.
     """
 
     stores: Sequence[Store]
@@ -48,21 +48,28 @@ class Whole:
         """All that PD's leader tells."""
         evicting = self.facts.evicting
         told = _told(self.names, evicting or ())
-        serving = [one for one in self.stores if not one.planned]
+        stores = [self._believed(one) for one in self.stores]
+        serving = [one for one in stores if not one.planned]
         silent = [one for one in serving if one.silent]
         found: dict[str, Value] = {
             "stores": len(serving),
             "stores_up": len(serving) - len(silent),
             "stores_silent": _told(self.names, [one.id for one in silent]),
             "evicting": None if evicting is None else told,
+            "settled": self.settled,
         }
-        found |= region_readings(self.stores, self.facts, settled=self.settled)
+        found |= region_readings(stores, self.facts, settled=self.settled)
         found |= operator_readings(self.facts, self.now, self.options.operator_s_max)
         found |= self._schedulers()
-        found |= balance_of(
-            self.stores, self.names, self.away | (evicting or frozenset()), self.options
-        )
-        return found | hot_readings(self.facts, self.stores, self.names, self.options)
+        if self.settled:
+            without = self.away | (evicting or frozenset())
+            found |= balance_of(stores, self.names, without, self.options)
+        return found | hot_readings(self.facts, stores, self.names, self.options)
+
+    def _believed(self, store: Store) -> Store:
+        """Who is heard of by nobody, neither by the leader of PD nor by us, is silent."""
+        lost = store.state == UNHEARD and store.id in self.away
+        return replace(store, state="Disconnected") if lost else store
 
     def _schedulers(self) -> dict[str, Value]:
         known = self.facts.schedulers
@@ -87,7 +94,7 @@ def region_readings(stores: Sequence[Store], facts: Facts, *, settled: bool) -> 
     found: dict[str, Value] = {"regions": facts.count, "leaders": led(stores)}
     # A silent store leads nothing, whatever PD heard of it last.
     lost = sum(one.leader_count for one in stores if one.silent)
-    if facts.leaderless is not None or lost:
+    if lost or (settled and facts.leaderless is not None):
         found["regions_without_leader"] = max(facts.leaderless or 0, lost)
     peers_silent = sum(one.region_count for one in stores if one.silent)
     found["peers_silent"] = peers_silent
@@ -165,9 +172,8 @@ def hot_readings(
     if hottest is None:
         return {"hot": False}
     heir = _heir(hottest, stores)
-    hot = hottest.ratio > options.hot_ratio_max and hottest.bytes_per_s > options.hot_bytes_min
     return {
-        "hot": hot,
+        "hot": hottest.beyond(ratio_max=options.hot_ratio_max, bytes_min=options.hot_bytes_min),
         "hot_kind": hottest.kind,
         "hot_region": hottest.region,
         "hot_store": names.get(hottest.store, str(hottest.store)),

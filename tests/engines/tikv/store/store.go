@@ -49,7 +49,7 @@ func newStore(o options, conf settings, log *unified) *store {
 		pd:        newPlacement(o.endpoints),
 		measure:   newMeasures(),
 		started:   time.Now(),
-		calls:     &http.Client{Timeout: conf.election / 2},
+		calls:     &http.Client{Timeout: conf.election},
 		kept:      kept{Regions: map[uint64]*replica{}, Gone: map[uint64]*metapb.RegionEpoch{}},
 		addresses: map[uint64]string{},
 		busy:      map[uint64]bool{},
