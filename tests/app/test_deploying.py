@@ -6,7 +6,9 @@ says where something is missing.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from operator_sre.app.deploying import (
 )
 from operator_sre.app.rig_makes import check_rig, no_rig, parts_of, raise_rig, rigs_there_are
 from operator_sre.app.wiring import App
+from operator_sre.executor.docker import EngineError
 from operator_sre.lab.ports import choose_ports
 from operator_sre.lab.rigs import Make, attach
 from operator_sre.lab.stacks.command import (
@@ -47,10 +50,13 @@ from operator_sre.plugins import find_plugin
 from operator_sre.processes.run import Finished
 from tests.app.home import opened
 from tests.contract.servers import closes, serving
+from tests.executor.docker.impostor import answer, listening, says
+from tests.processes.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
 
 SECRET = "hunter2-of-the-shell"
+SLEEP = shutil.which("sleep")  # where it is before a test changes the PATH
 
 
 @pytest.fixture
@@ -161,13 +167,62 @@ async def test_what_is_not_deployed_is_not_found_and_is_down(app: App) -> None:
             await asked
 
 
-async def test_a_failure_is_told_in_the_words_of_compose(app: App, programs: Programs) -> None:
+def _free_ports() -> dict[str, int]:
+    stack = find_plugin("ratelimiter").stack
+    assert stack is not None
+    return dict(choose_ports(list(stack().ports)))
+
+
+async def test_without_an_engine_nothing_is_written(app: App, programs: Programs) -> None:
+    programs(docker="echo 2.40.3")
+    given = [f"{name}={port}" for name, port in _free_ports().items()]
+    with pytest.raises(EngineError, match="No Docker engine answers at"):
+        await deploy_up(app, "ratelimiter", given=given)
+    assert await deploy_down(app, "ratelimiter") is None
+    with pytest.raises(EngineError, match="No Docker engine answers at"):
+        await raise_rig("tikv", app.rig_directory("tikv"), make="compose", owned=False)
+    assert not list((app.config.home / "deployments").glob("*"))
+    assert not app.rig_directory("tikv").exists()
+
+
+async def test_what_is_broken_off_leaves_nothing(
+    app: App, programs: Programs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("operator_sre.lab.stacks.target.QUIET_S", 0.01)
+    said = tmp_path / "said"
+    script = f'case "$*" in *version*) echo 2.40.3;; *" up "*) echo up >> {said}; exec {SLEEP} 60;;'
+    programs(docker=f"{script} *) echo $* >> {said};; esac")
+    given = [f"{name}={port}" for name, port in _free_ports().items()]
+    async with listening(says(answer(b"[]"))) as socket:
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{socket}")
+        for starting in (
+            deploy_up(app, "ratelimiter", given=given),
+            raise_rig("ratelimiter", app.rig_directory("ratelimiter"), make="compose", owned=False),
+        ):
+            said.write_text("")
+            work = asyncio.ensure_future(starting)
+            await eventually(lambda: "up" in said.read_text().split("\n"))
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+            assert " down " in said.read_text()
+    assert not list((app.config.home / "deployments").glob("*"))
+    assert not app.rig_directory("ratelimiter").exists()
+
+
+async def test_a_failure_is_told_in_the_words_of_compose(
+    app: App, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failing = "echo 'Error: manifest for x not found' >&2; exit 18"
-    ports = choose_ports(list(find_plugin("ratelimiter").stack().ports))  # type: ignore[misc]
+    ports = _free_ports()
     given = [f"{name}={port}" for name, port in ports.items()]
     programs(docker=f'[ "$2" = version ] && {{ echo 2.40.3; exit; }}; {failing}')
-    with pytest.raises(RigError, match="manifest for x not found"):
-        await deploy_up(app, "ratelimiter", project="mine", given=given)
+    async with listening(says(answer(b"[]"))) as socket:
+        with monkeypatch.context() as now:
+            now.setenv("DOCKER_HOST", f"unix://{socket}")
+            with pytest.raises(RigError, match="manifest for x not found") as told:
+                await deploy_up(app, "ratelimiter", project="mine", given=given)
+    assert "operator deploy local down ratelimiter --project mine" in told.value.next_step
     (directory,) = (app.config.home / "deployments").glob("*")
     assert is_stack(directory)
     kept = read_record(directory)

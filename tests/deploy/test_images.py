@@ -102,7 +102,7 @@ def test_images_begin_with_a_pinned_slim_python_and_end_as_a_user() -> None:
         "agent": "operator",
     }
     for name in ("operator", "agent"):
-        assert stages[name].last("USER") == "operator", name
+        assert stages[name].last("USER") == "sre", name
     assert "latest" not in (FOLDER / "Dockerfile").read_text()
     assert not [rest for word, rest in _instructions() if word == "ADD"]
 

@@ -1,6 +1,8 @@
 """Keeps a Docker engine: `python -m tests.engines.docker_keeper FOLDER`, first in its namespaces.
 
-With `--publishing` ports of containers are published on the loopback of its network namespace.
+With `--publishing` ports of containers are published on the loopback of its network namespace. With
+`--outward` it has the network of the machine instead of one of its own, and makes none: containers
+have that of the machine, or none.
 
 It says "ready" when the engine answers, and for each line it reads: "kill" ends the engine as a
 crash would and leaves its containers, "start" starts it again. When its input ends, which happens
@@ -27,7 +29,7 @@ __all__ = ["Asking", "cgroup_of"]
 
 START_S_MAX = 30.0
 POLL_S = 0.02
-PUBLISHING = "--publishing"
+PUBLISHING, OUTWARD = "--publishing", "--outward"
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
 # What a private engine never needs; without them it starts in a fifth of a second.
 DISABLED = (
@@ -80,6 +82,7 @@ def _dockerd(folder: Path) -> list[str]:
         *("--pidfile", str(folder / "docker.pid"), "--cgroup-parent", cgroup_of(folder)),
         *("--iptables=false", "--ip6tables=false", "--ip-masq=false"),
         f"--userland-proxy={publishing}",
+        *(("--bridge", "none") if OUTWARD in sys.argv else ()),
     ]
 
 

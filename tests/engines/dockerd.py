@@ -41,6 +41,8 @@ NEEDED = ("dockerd", "containerd", "runc", "unshare")
 USERS = "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
 LABEL = "operator-tests"
 CLONE_NEWNET = 0x40000000
+# Images take their time to be removed.
+END_S_MAX = 180.0
 
 
 class EngineError(AssertionError):
@@ -171,16 +173,18 @@ class Engine:
 class PrivateEngine(Engine):
     """An engine in namespaces and a folder of its own, which end with whoever started it."""
 
-    def __init__(self, *, publishing: bool = False) -> None:
+    def __init__(self, *, publishing: bool = False, outward: bool = False) -> None:
         # A short path, because that of a Unix socket may have 107 bytes.
         self._folder = Path(tempfile.mkdtemp(prefix="operator-docker-"))
         super().__init__(str(self._folder / "docker.sock"))
         self._keeper = subprocess.Popen(
             [
-                *("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"),
+                *("unshare", "--mount", "--pid", "--fork", "--kill-child"),
+                *(() if outward else ("--net",)),
                 *("--propagation", "slave", "--mount-proc"),
                 *(sys.executable, "-m", "tests.engines.docker_keeper", str(self._folder)),
                 *(("--publishing",) if publishing else ()),
+                *(("--outward",) if outward else ()),
             ],
             cwd=ROOT,
             stdin=subprocess.PIPE,
@@ -220,7 +224,7 @@ class PrivateEngine(Engine):
         assert self._keeper.stdin is not None
         assert self._keeper.stdout is not None
         self._keeper.stdin.close()
-        self._keeper.wait(30.0)
+        self._keeper.wait(END_S_MAX)
         self._keeper.stdout.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -313,10 +317,10 @@ def docker_engine(config: pytest.Config) -> Engine:
     return engine
 
 
-def private_engine(*, publishing: bool = False) -> PrivateEngine:
+def private_engine(*, publishing: bool = False, outward: bool = False) -> PrivateEngine:
     """An engine of one test, which may kill it and has to end it."""
     lacking = _lacking() or ("" if shutil.which("busybox") else "needs busybox")
-    engine = None if lacking else PrivateEngine(publishing=publishing)
+    engine = None if lacking else PrivateEngine(publishing=publishing, outward=outward)
     if engine is None or engine.problem:
         pytest.skip(lacking or (engine.problem if engine else ""))
     return engine

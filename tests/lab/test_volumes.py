@@ -110,10 +110,10 @@ asyncio.run(main())
 """
 
 
-def _maker(directory: Path, how: str) -> subprocess.Popen[bytes]:
+def _maker(directory: Path, how: str, *, script: str = _MAKER) -> subprocess.Popen[bytes]:
     root = str(Path(__file__).parents[2])
     return subprocess.Popen(
-        [sys.executable, "-c", _MAKER, str(directory), how],
+        [sys.executable, "-c", script, str(directory), how],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=root,
@@ -168,6 +168,43 @@ async def test_an_owner_who_was_killed_leaves_no_mount_and_no_home(tmp_path: Pat
     assert _nothing_is_left(manifest, directory, processes)
 
 
+_IMPATIENT = """
+import asyncio, sys
+from pathlib import Path
+from operator_protocols.errors import RigError
+from operator_sre.lab import raising
+from operator_sre.lab.rig import Rig
+from operator_sre.processes.control import Control
+from tests.lab.town import STORED as SPEC
+status = Control.status
+async def late(self):
+    await status(self)
+    raise RigError("It answered too late.")
+async def hang(directory):
+    print("retiring", flush=True)
+    await asyncio.Event().wait()
+Control.status, raising.retire = late, hang
+asyncio.run(Rig.up(SPEC, Path(sys.argv[1]), owned=True))
+"""
+
+
+@pytest.mark.asyncio
+async def test_who_gave_up_on_a_slow_start_and_was_killed_leaves_nothing(tmp_path: Path) -> None:
+    directory = tmp_path / "rig"
+    with _maker(directory, "owned", script=_IMPATIENT) as maker:
+        assert maker.stdout is not None
+        # What would have cleaned up after it is never done.
+        assert maker.stdout.readline() == b"retiring\n"
+        manifest = read_manifest(directory)
+        assert manifest is not None
+        maker.kill()
+    await eventually(lambda: processes_in(directory) == [])
+    await eventually(lambda: mounts_below(_homes(manifest, directory)) == [])
+    assert not any(Path(home).exists() for home in manifest.homes.values())
+    await Rig(directory).down()
+    assert _nothing_is_left(manifest, directory)
+
+
 @pytest.mark.asyncio
 async def test_without_root_a_volume_is_private_to_the_rig(
     up: Up, monkeypatch: pytest.MonkeyPatch
@@ -217,7 +254,7 @@ async def test_what_has_no_size_is_never_mounted(up: Up) -> None:
     spec = replace(town_node("ash"), prepare=(("touch", "{volume}/a"),))
     rig = await up(RigSpec("tiny", (spec,)))
     assert sized(rig.layout()) == ()
-    assert mount_volumes(rig.layout(), None) == (Volumes.PLAIN, "")
+    assert mount_volumes(rig.layout(), None, owned=True) == (Volumes.PLAIN, "")
     assert (Path(target_of(rig, "ash").data_dir) / "a").exists()
 
 

@@ -13,7 +13,7 @@ from operator_protocols.domain.cause import Cause, Remedy
 from operator_protocols.domain.target import Target
 from operator_sre.models.reasoner.belief import Belief, Suspect
 from operator_sre.models.reasoner.causes import GENERIC, UNEXPLAINED
-from operator_sre.models.reasoner.outcomes import HEALTHY, OUTCOMES, WORDS
+from operator_sre.models.reasoner.outcomes import HEALTHY, ISOLATED_SHARE, OUTCOMES, WORDS, chance
 from operator_sre.models.reasoner.prior import Symptoms, first_belief
 from operator_sre.models.reasoner.probes import PROBES
 
@@ -38,6 +38,17 @@ def test_every_table_is_a_distribution_over_the_known_outcomes(
         assert set(table) == set(OUTCOMES[probe])
         assert math.isclose(sum(table.values()), 1.0, abs_tol=1e-6)
         assert all(0.0 < chance < 1.0 for chance in table.values())
+
+
+def test_whoever_is_on_no_network_is_cut_off_and_nothing_else() -> None:
+    found = {
+        cause.name: chance(cause.predicts["process"], "process", "isolated") for cause in GENERIC
+    }
+    assert found.pop("cut_off") > 0.3
+    assert max(found.values()) <= ISOLATED_SHARE
+    silent = {"alive": 0.97, "dead": 0.01, "stopped": 0.01, "unknown": 0.01}
+    assert chance(silent, "process", "isolated") < ISOLATED_SHARE
+    assert chance(silent, "process", "alive") > 0.9
 
 
 def test_the_causes_have_names_of_their_own_and_possible_priors() -> None:

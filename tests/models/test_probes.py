@@ -141,6 +141,30 @@ def test_a_process_is_dead_only_when_that_was_really_said(
     assert PROCESS.read(_ran(stdout, code, stderr))[0] == outcome
 
 
+CONTAINERS = [
+    ({"status": "running", "running": True, "networks": "lab", "health": "healthy"}, "alive"),
+    ({"status": "running", "running": True, "networks": "lab", "health": ""}, "alive"),
+    ({"status": "running", "running": True, "networks": "lab", "health": "starting"}, "starting"),
+    ({"status": "restarting", "running": True, "networks": "lab", "health": ""}, "starting"),
+    ({"status": "running", "running": True, "networks": "", "health": "healthy"}, "isolated"),
+    ({"status": "paused", "running": True, "networks": "lab", "health": "healthy"}, "stopped"),
+    ({"status": "exited", "running": False, "networks": "lab", "exit_code": 137}, "dead"),
+]
+
+
+@pytest.mark.parametrize(("told", "outcome"), CONTAINERS)
+def test_an_engine_is_asked_for_what_runs_in_a_container(
+    told: dict[str, str | bool | int], outcome: str
+) -> None:
+    action = _ask(PROCESS, Target("store-1", "store", runs_at="docker://lab-store-1"))
+    assert (action.tool, action.arguments) == ("docker_inspect", {"container": "lab-store-1"})
+    assert PROCESS.mine(action)
+    assert PROCESS.read(Result(Outcome.RAN, 0, "{}", data=told))[0] == outcome
+    gone = _ran(code=1, stderr="Docker refused: No such container: lab-store-1")
+    assert PROCESS.read(gone)[0] == "dead"
+    assert PROCESS.read(_ran(code=1, stderr="No Docker engine answers."))[0] == "unknown"
+
+
 @pytest.mark.parametrize("outcome", [one for one in Outcome if one is not Outcome.RAN])
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
 def test_what_could_not_be_asked_is_unknown(probe: Probe, outcome: Outcome) -> None:

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from operator_sre.processes.mounts import enter_namespace, mount, mounts_below, unmount_below
+from operator_protocols.domain.target import Process
+from operator_sre.processes.identity import process_of
+from operator_sre.processes.mounts import (
+    enter_namespace,
+    mount,
+    mounts_below,
+    unmount_below,
+    unmount_orphans,
+)
 from operator_sre.processes.supervision import Volume, read_orders, write_orders
 
 _INSIDE = """
@@ -46,6 +54,19 @@ def test_a_mount_is_seen_by_all_and_unmounted_with_what_lies_below(tmp_path: Pat
     assert outer.stat().st_mode & 0o777 == 0o700
     unmount_below([tmp_path])
     assert mounts_below([tmp_path]) == []
+    unmount_below([tmp_path])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount for all to see")
+def test_what_belonged_to_somebody_who_is_gone_is_unmounted(tmp_path: Path) -> None:
+    me = process_of(os.getpid())
+    assert me is not None
+    owners = {"mine": me, "gone": Process(me.pid, me.started - 60.0), "nobody's": None}
+    for name, owner in owners.items():
+        (tmp_path / name).mkdir()
+        mount(Volume(str(tmp_path / name), 1 << 20), uid=0, gid=0, owner=owner)
+    unmount_orphans()
+    assert {place.name for place in mounts_below([tmp_path])} == {"mine", "nobody's"}
     unmount_below([tmp_path])
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from operator_protocols.domain.stack import ServiceStatus, StackSpec
-from operator_protocols.errors import NotFoundError, RigError, UsageError
+from operator_protocols.errors import NotFoundError, OperatorError, RigError, UsageError
 from operator_sre.app.wiring import App
 from operator_sre.lab.ports import taken
 from operator_sre.lab.stacks.command import find_compose
+from operator_sre.lab.stacks.containers import Containers
 from operator_sre.lab.stacks.record import SECRETS_FOLDER, Record, prepare, read_record, remove
 from operator_sre.lab.stacks.target import ComposeTarget
 from operator_sre.plugins import find_plugin, plugin_names
@@ -62,8 +65,9 @@ async def deploy_up(
     record = prepare(spec, directory, project=directory.name, ports=ports, given=wanted)
     target = ComposeTarget(record, directory, compose=compose)
     if before is None:
-        _be_free(record, directory)
-    return _view(target.record, directory, await target.up())
+        await _be_able(record, directory)
+    services = await _started(target, directory, fresh=before is None)
+    return _view(target.record, directory, services)
 
 
 async def deploy_down(
@@ -153,16 +157,47 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _be_free(record: Record, directory: Path) -> None:
-    """RigError where somebody else holds a port: compose would say so only after a while."""
-    held = [name for name in record.spec.ports if taken(int(record.values[name]))]
-    if held:
+async def _be_able(record: Record, directory: Path) -> None:
+    """OperatorError, and nothing stays written, where it cannot come up.
+
+    No engine answers, or somebody else holds a port: compose would say so only after a while.
+    """
+    try:
+        held = [name for name in record.spec.ports if taken(int(record.values[name]))]
+        if held:
+            told = ", ".join(f"{name} ({record.values[name]})" for name in held)
+            raise RigError(
+                f"Somebody else listens on what {record.project!r} needs: {told}.",
+                next_step=f"Give it another port with: --set {held[0]}=PORT",
+            )
+        await Containers(record.project).reach()
+    except OperatorError:
         remove(directory)
-        told = ", ".join(f"{name} ({record.values[name]})" for name in held)
-        raise RigError(
-            f"Somebody else listens on what {record.project!r} needs: {told}.",
-            next_step=f"Give it another port with: --set {held[0]}=PORT",
+        raise
+
+
+async def _started(
+    target: ComposeTarget, directory: Path, *, fresh: bool
+) -> Sequence[ServiceStatus]:
+    """Bring it up. What was never up and is broken off leaves nothing; what fails can be seen."""
+    subject, project = target.record.spec.subject, target.record.project
+    try:
+        return await target.up()
+    except asyncio.CancelledError:
+        if fresh:
+            with contextlib.suppress(OperatorError):
+                await target.clear()
+                remove(directory)
+        raise
+    except RigError as problem:
+        words = (
+            f"{subject}" if project == f"operator-{subject}" else f"{subject} --project {project}"
         )
+        raise RigError(
+            problem.message,
+            next_step=f"Look with: operator deploy local logs {words}"
+            f" - and end it with: operator deploy local down {words} --volumes",
+        ) from problem
 
 
 def _view(record: Record, directory: Path, services: Sequence[ServiceStatus]) -> DeploymentView:

@@ -10,7 +10,7 @@ from operator_protocols.ports import Plugin
 from operator_sre.lab.rig import Rig
 from operator_sre.lab.rigs import AnyRig, Make
 from operator_sre.lab.stacks.command import find_compose
-from operator_sre.lab.stacks.containers import at_once
+from operator_sre.lab.stacks.containers import Containers, at_once
 from operator_sre.lab.stacks.raising import raise_stack
 from operator_sre.plugins import find_plugin, plugin_names
 
@@ -53,6 +53,7 @@ def check_rig(plugin: Plugin) -> None:
         case Make.COMPOSE if plugin.stack is not None:
             plugin.stack()
             at_once(find_compose())
+            at_once(Containers("").reach())
         case _:
             raise UsageError(f"The subject {plugin.name!r} has no rig.")
 

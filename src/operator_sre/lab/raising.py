@@ -31,7 +31,7 @@ from operator_sre.lab.volumes import mount_volumes, sized
 from operator_sre.processes.control import Control, Launched, base_environment, launch, reap
 from operator_sre.processes.files import last_line
 from operator_sre.processes.identity import alive
-from operator_sre.processes.mounts import unmount_below
+from operator_sre.processes.mounts import unmount_below, unmount_orphans
 from operator_sre.processes.supervision import read_state, write_orders
 
 __all__ = ["raise_rig", "retire", "start_process"]
@@ -89,6 +89,7 @@ async def retire(directory: Path) -> None:
 
 async def _claim(spec: RigSpec, directory: Path) -> None:
     """Make the directory ours; RigError when it is in use, by a rig or by anybody else."""
+    unmount_orphans()
     directory.parent.mkdir(parents=True, exist_ok=True)
     async with alone_in(directory.parent):
         left_over = take(spec, directory)
@@ -122,7 +123,7 @@ async def _attempt(spec: RigSpec, directory: Path, *, owned: bool, choose: Choos
     write_manifest(directory, manifest)
     layout = Layout(directory, manifest)
     make_places(layout, user)
-    volumes, no_volumes = mount_volumes(layout, user)
+    volumes, no_volumes = mount_volumes(layout, user, owned=owned)
     orders = plan(layout, env=base_environment(os.environ), user=user)
     private = sized(layout) if volumes is Volumes.PRIVATE else ()
     write_orders(directory, orders, volumes=private, removes=list(homes.values()))

@@ -9,6 +9,7 @@ from pathlib import Path
 from operator_sre.lab.layout import Layout
 from operator_sre.lab.manifest import Volumes
 from operator_sre.lab.places import User
+from operator_sre.processes.identity import process_of
 from operator_sre.processes.mounts import mount
 from operator_sre.processes.supervision import Volume
 
@@ -29,7 +30,7 @@ def sized(layout: Layout) -> tuple[Volume, ...]:
     )
 
 
-def mount_volumes(layout: Layout, user: User | None) -> tuple[Volumes, str]:
+def mount_volumes(layout: Layout, user: User | None, *, owned: bool) -> tuple[Volumes, str]:
     """Mount them as root; how it was done, and why it was not. Others leave it to the supervisor.
 
     What was mounted when it fails half-way is unmounted with everything else of the rig.
@@ -50,6 +51,7 @@ def mount_volumes(layout: Layout, user: User | None) -> tuple[Volumes, str]:
                 volume,
                 uid=os.geteuid() if owner is None else owner.uid,
                 gid=os.getegid() if owner is None else owner.gid,
+                owner=process_of(os.getpid()) if owned else None,
             )
         except OSError as problem:
             return Volumes.PLAIN, f"nothing can be mounted here ({problem.strerror or problem})"

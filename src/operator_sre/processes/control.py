@@ -24,6 +24,7 @@ from operator_sre.processes.tree import Tree, send
 __all__ = ["Control", "Launched", "base_environment", "launch", "reap"]
 
 LAUNCH_S_MAX = 15.0
+LET_GO_S_MAX = 10.0
 ANSWER_S_MAX = 15.0
 START_S_MAX = PREPARE_S_MAX + ANSWER_S_MAX
 DOWN_S_MAX = 10.0
@@ -57,15 +58,8 @@ class Launched:
 
     async def gone(self, seconds: float) -> None:
         """Let an owned supervisor go and collect it, so that no zombie of it stays."""
-        if self.held is None:
-            return
-        if self.held.stdin is not None:
-            self.held.stdin.close()
-        ends = time.monotonic() + seconds
-        while self.held.poll() is None:
-            if time.monotonic() > ends:
-                return
-            await asyncio.sleep(POLL_S)
+        if self.held is not None:
+            await _released(self.held, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +140,35 @@ async def launch(directory: Path, *, owned: bool, passing: Sequence[str] = ()) -
     try:
         supervisor = await _answering(directory, popen, owned=owned)
     except (RigError, asyncio.CancelledError):
-        popen.kill()
+        await _let_go(popen)
         # Leaving the context closes its pipe and collects it.
         with popen:
             raise
     return Launched(supervisor, popen if owned else None)
+
+
+async def _let_go(popen: subprocess.Popen[bytes]) -> None:
+    """End a supervisor that did not answer in time, which may have started something by now.
+
+    An owned one cleans up by itself when its input ends, and does so even if we are killed at
+    this moment; only one that does not end is killed, and leaves the rest to us.
+    """
+    try:
+        if popen.stdin is not None:
+            await _released(popen, LET_GO_S_MAX)
+    finally:
+        popen.kill()
+
+
+async def _released(popen: subprocess.Popen[bytes], seconds: float) -> None:
+    """Return when a supervisor whose input has ended is gone, or the time is over."""
+    if popen.stdin is not None:
+        popen.stdin.close()
+    ends = time.monotonic() + seconds
+    while popen.poll() is None:
+        if time.monotonic() > ends:
+            return
+        await asyncio.sleep(POLL_S)
 
 
 def _popen(directory: Path, *, owned: bool, passing: Sequence[str]) -> subprocess.Popen[bytes]:

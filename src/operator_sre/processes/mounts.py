@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -9,9 +10,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from operator_protocols.domain.target import Process
+from operator_sre.processes.identity import alive
 from operator_sre.processes.supervision import Volume
 
-__all__ = ["enter_namespace", "mount", "mounts_below", "unmount_below"]
+__all__ = ["enter_namespace", "mount", "mounts_below", "unmount_below", "unmount_orphans"]
 
 CLONE_NEWNS = 0x0002_0000
 CLONE_NEWUSER = 0x1000_0000
@@ -22,14 +25,28 @@ MS_PRIVATE = 0x4_0000
 MNT_DETACH = 0x2
 _MOUNTS = Path("/proc/self/mounts")
 _ESCAPED = re.compile(r"\\([0-7]{3})")
+_OWNED = re.compile(r"volume:(\d+):([\d.]+)")
 
 
-def mount(volume: Volume, *, uid: int, gid: int) -> None:
-    """Mount a volume that belongs to this user; OSError says why not."""
+def mount(volume: Volume, *, uid: int, gid: int, owner: Process | None = None) -> None:
+    """Mount a volume that belongs to this user; OSError says why not.
+
+    With an `owner` it is known whose it was when that process is gone: see `unmount_orphans`.
+    """
     if sys.platform != "linux":
         raise OSError("only Linux has them")
     options = f"size={volume.size_bytes},mode=0700,uid={uid},gid={gid}"
-    _call("mount", b"volume", volume.path, b"tmpfs", MS_NOSUID | MS_NODEV, options.encode())
+    name = "volume" if owner is None else f"volume:{owner.pid}:{owner.started}"
+    _call("mount", name, volume.path, b"tmpfs", MS_NOSUID | MS_NODEV, options.encode())
+
+
+def unmount_orphans() -> None:
+    """Unmount every volume whose owner is gone, where this user may; nobody else would."""
+    for name, place in _table():
+        owner = _OWNED.fullmatch(name)
+        if owner is not None and not alive(Process(int(owner[1]), float(owner[2]))):
+            with contextlib.suppress(OSError):
+                _call("umount2", str(place), MNT_DETACH)
 
 
 def unmount_below(directories: Iterable[Path]) -> None:
@@ -41,14 +58,19 @@ def unmount_below(directories: Iterable[Path]) -> None:
 
 def mounts_below(directories: Iterable[Path]) -> list[Path]:
     """Where something is mounted at or below these directories, the deepest first."""
+    roots = [Path(os.path.realpath(each)) for each in directories]
+    found = [place for _, place in _table() if any(place.is_relative_to(root) for root in roots)]
+    return sorted(found, key=lambda place: len(place.parts), reverse=True)
+
+
+def _table() -> list[tuple[str, Path]]:
+    """What is mounted, and where."""
     try:
         lines = _MOUNTS.read_bytes().decode(errors="surrogateescape").splitlines()
     except OSError:
         return []
-    roots = [Path(os.path.realpath(each)) for each in directories]
-    places = [Path(_unescaped(line.split(" ")[1])) for line in lines]
-    found = [place for place in places if any(place.is_relative_to(root) for root in roots)]
-    return sorted(found, key=lambda place: len(place.parts), reverse=True)
+    rows = [line.split(" ") for line in lines]
+    return [(row[0], Path(_unescaped(row[1]))) for row in rows]
 
 
 def enter_namespace(volumes: Sequence[Volume]) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,10 @@ STACKS = _stacks()
 
 def _text(spec: StackSpec) -> str:
     return (Path(spec.folder) / "compose.yaml").read_text()
+
+
+def _bytes(size: str) -> int:
+    return int(size[:-1]) << {"m": 20, "g": 30}[size[-1]]
 
 
 def _services(spec: StackSpec) -> Mapping[str, Mapping[str, Any]]:
@@ -104,6 +109,10 @@ def test_what_the_subject_says_of_it_is_so(name: str) -> None:
         if each.disk:
             mounted = [word.partition(":")[2] for word in services[spec.keeper]["volumes"]]
             assert each.disk in mounted
+    if spec.keeper:
+        disks = [each.disk for each in spec.services if each.disk]
+        room = _bytes(known["DISKS_MEMORY"]) - len(disks) * _bytes(known["STORE_DISK"])
+        assert room >= 16 << 20, "what fills all of them would be more than its memory"
     helpers = set(services) - {each.name for each in spec.services}
     for helper in {*helpers, "prometheus"}:
         assert services[helper]["labels"] == {"operator-sre.part": "lab"}, helper
@@ -179,8 +188,19 @@ async def test_compose_accepts_every_file(pytestconfig: pytest.Config, tmp_path:
     for name, spec in STACKS.items():
         record = prepare(spec, tmp_path / name, project=f"operator-{name}", ports={})
         await ComposeTarget(record, tmp_path / name, compose=compose).check()
-    assert (PLAIN / "compose.yaml").exists()
-    assert (TOWN / "compose.yaml").exists()
+    own = [ROOT / "deploy/images", PLAIN, TOWN]
+    for folder in own:
+        file = folder / "compose.yaml"
+        # Every variable that has to be given; the most are names or places.
+        needed = set(re.findall(r"\$\{(\w+)(?::\?|\})", file.read_text()))
+        given = dict.fromkeys(needed, str(tmp_path)) | {"LAB": "lab", "TEST_IMAGE": "image:1"}
+        given |= {name: "8080" for name in needed if name.endswith(("PORT", "GID"))}
+        told = replace(compose, environment={**compose.environment, **given})
+        done = await told.run(["--file", str(file), "config", "--quiet"], timeout_s=60.0)
+        assert done.exit_code == 0, (file, done.stderr)
+    files = set(ROOT.glob("deploy/*/compose*.y*ml"))
+    folders = {Path(spec.folder).resolve() for spec in STACKS.values()} | set(own)
+    assert {path.parent.resolve() for path in files} <= folders, "one of them was not looked at"
 
 
 @pytest.mark.slow

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,3 +177,40 @@ async def test_tikv_is_a_rig_whose_store_is_killed_and_comes_back(
         finally:
             await rig_down(app, "tikv")
         assert engine.ask("GET", "/containers/json?all=true") == []
+
+
+# What each of them is done by: a signal, the freezer, the network of the engine, the relay, a file.
+TRIED = ("node_kill", "node_pause", "network_isolation", "latency", "disk_pressure")
+
+
+async def test_trials_on_it_come_to_their_right_ends_and_leave_nothing(
+    engine: PrivateEngine, tmp_path: Path
+) -> None:
+    programs = real_programs()
+    if isinstance(programs, str):
+        pytest.skip(programs)
+    _tikv_images(engine, programs)
+    before = {one["Id"] for one in engine.ask("GET", "/networks")}
+    wrong: dict[str, object] = {}
+    for fault in TRIED:
+        trial = _tried(tmp_path, fault)
+        score, facts = trial["score"], trial["facts"]
+        if facts["state"] != "done" or not score["ended_right"] or score["harm"]:
+            wrong[fault] = (facts["state"], facts["why"], facts["tickets"], score)
+        assert engine.ask("GET", "/containers/json?all=true") == []
+        assert not engine.ask("GET", "/volumes")["Volumes"]
+        assert {one["Id"] for one in engine.ask("GET", "/networks")} == before
+    assert not wrong
+
+
+def _tried(home: Path, fault: str) -> dict[str, Any]:
+    """One trial by the command that everybody has, in the network of the engine."""
+    operator = [str(Path(sys.executable).with_name("operator")), "--home", str(home)]
+    words = ["--subject", "tikv", "--fault", fault, "--name", fault]
+    subprocess.run([*operator, "eval", "run", *words], check=True, capture_output=True)
+    shown = subprocess.run(
+        [*operator, "eval", "show", fault, "--json"], check=True, capture_output=True
+    )
+    (trial,) = json.loads(shown.stdout)["trials"]
+    assert isinstance(trial, dict)
+    return trial

@@ -98,6 +98,18 @@ async def test_rules_hold_for_whom_they_name_and_end_when_they_are_gone(tmp_path
         assert await asyncio.to_thread(rules_of, wired.record, wired.directory) == ()
 
 
+async def test_what_follows_closely_is_as_late_as_the_first_and_no_later(tmp_path: Path) -> None:
+    async with _wired(tmp_path) as wired:
+        await wired.change(lambda rules: (RelayRule(HOST, "near", delay_s=SILENT_S),))
+        begun, later = time.monotonic(), asyncio.get_running_loop().call_later
+        for number, word in enumerate((b"a\n", b"b\n", b"c\n", b"d\n")):
+            # Each is sent before the one before it has come through.
+            later(number * SILENT_S / 8, wired.writer.write, word)
+        told = [(await wired.reader.readline()).strip() for _ in range(4)]
+        assert told == [b"aa", b"bb", b"cc", b"dd"]
+        assert 2 * SILENT_S <= time.monotonic() - begun < 4 * SILENT_S, "they went one by one"
+
+
 async def test_only_who_has_the_word_changes_rules(tmp_path: Path) -> None:
     async with _wired(tmp_path) as wired:
         (tmp_path / "secrets" / RELAY_SECRET).write_text("open")

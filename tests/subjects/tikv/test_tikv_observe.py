@@ -362,6 +362,28 @@ async def test_what_changes_something_is_never_sent_to_a_second_one() -> None:
         assert Answer(error="127.0.0.1:1: connection refused", reached=False).untaken
 
 
+async def test_another_name_that_nobody_knows_here_takes_no_time_from_who_answers_slowly() -> None:
+    left = asyncio.Event()
+
+    async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        said = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n[]"
+        # Longer than its share would be, were the time shared out.
+        asyncio.get_running_loop().call_later(0.3, writer.write, said)
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        left.set()
+
+    async with await asyncio.start_server(slowly, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        given = [Target("pd-1", "pd", port=port, endpoints=("relay.invalid:23791", "a.invalid:1"))]
+        async with Pd(SubjectSettings("tikv", lambda: given, SystemClock(), 0.8, {})) as pd:
+            answer = await pd.ask("operators")
+            assert (answer.ok, answer.body, pd.requests) == (True, [], 1)
+        await left.wait()
+
+
 async def test_secrets_are_sent_in_a_header_and_shown_nowhere() -> None:
     async with recorded() as cluster:
         access = Access(token_file="t")

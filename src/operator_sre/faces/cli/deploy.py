@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 LINES_MAX = 10_000
+BROKEN_OFF = "Stopped. What was not up before is gone again."
 app = typer.Typer(help="Whole systems in containers.", no_args_is_help=True)
 local = typer.Typer(help="On this machine, by Docker Compose.", no_args_is_help=True)
 app.add_typer(local, name="local")
@@ -42,7 +43,8 @@ def up(
     from operator_sre.app.deploying import deploy_up
 
     with opened(context) as app, waiting("starting the containers"):
-        view = run_until_stopped(deploy_up(app, subject, project=project, given=given or ()))
+        work = deploy_up(app, subject, project=project, given=given or ())
+        view = run_until_stopped(work, last=BROKEN_OFF)
     _show(view, as_json=as_json)
 
 

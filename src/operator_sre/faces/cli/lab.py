@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 LINES_MAX = 10_000
+BROKEN_OFF = "Stopped. Nothing of the rig is left."
 app = typer.Typer(help="Real systems to break.", no_args_is_help=True)
 TargetOption = Annotated[str | None, typer.Option(help="Which target; chosen if not named.")]
 SubjectArgument = Annotated[
@@ -46,7 +47,7 @@ def up(
     from operator_sre.app.lab import rig_up
 
     with opened(context) as app, waiting("starting the rig"):
-        view = run_until_stopped(rig_up(app, subject, make=rig))
+        view = run_until_stopped(rig_up(app, subject, make=rig), last=BROKEN_OFF)
     _show(view, context.obj.home, as_json=as_json)
 
 

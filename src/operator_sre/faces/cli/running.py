@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
@@ -16,12 +17,13 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_until_stopped(
-    work: Coroutine[Any, Any, T], *, stopping: Callable[[], None] = lambda: None
+    work: Coroutine[Any, Any, T], *, stopping: Callable[[], None] = lambda: None, last: str = ""
 ) -> T:
     """Its result. Ctrl-C, SIGTERM and SIGHUP cancel it, let it clean up, and set the exit code.
 
     From the first of them on the others are ignored: cleaning up is bounded, and is not to be
-    broken off by an impatient hand. `stopping` is called at that moment, whatever is being done.
+    broken off by an impatient hand. `stopping` is called at that moment, whatever is being done;
+    `last` is what a person is told when all of that is over.
     """
     import asyncio  # whoever only reads an answer starts without it
 
@@ -52,6 +54,8 @@ def run_until_stopped(
         with asyncio.Runner() as runner:
             return runner.run(main())
     except asyncio.CancelledError:
+        if last:
+            sys.stderr.write(f"operator: {last}\n")
         raise typer.Exit(128 + stopped_by[0] if stopped_by else 1) from None
     finally:
         for number, handler in before.items():

@@ -83,6 +83,10 @@ class Containers:
         self.project = project
         self.engine = engine or Engine()
 
+    async def reach(self) -> None:
+        """EngineError where no engine answers."""
+        await self.engine.ask("GET", "/_ping")
+
     async def rows(self) -> Mapping[str, Row]:
         """Every container of it, by its service; of two the one that runs."""
         labels = [f"{PROJECT_LABEL}={self.project}"]

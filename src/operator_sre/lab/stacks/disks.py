@@ -26,7 +26,8 @@ for round in 1 2 3; do
   f=$(df -Pk . | awk 'NR==2 {print $4}')
   more=$((f - $2))
   [ "$more" -gt 0 ] || break
-  dd if=/dev/zero bs=1024 count="$more" >> "$3" 2>/dev/null || true
+  dd if=/dev/zero bs=1048576 count="$((more / 1024))" >> "$3" 2>/dev/null || true
+  dd if=/dev/zero bs=1024 count="$((more % 1024))" >> "$3" 2>/dev/null || true
 done
 """
 

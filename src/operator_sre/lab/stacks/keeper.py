@@ -14,16 +14,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from operator_protocols.errors import RigError
+from operator_protocols.errors import OperatorError
 from operator_sre.lab.stacks.command import base_environment_of
-from operator_sre.lab.stacks.containers import Containers
 from operator_sre.lab.stacks.record import read_record, remove
 from operator_sre.lab.stacks.target import ComposeTarget
 
 __all__ = ["Kept", "keep", "main"]
 
 GONE_S_MAX = 200.0
-ROUNDS_MAX, QUIET_S = 5, 2.0
 
 
 class Kept:
@@ -64,18 +62,13 @@ def main(directory: Path) -> None:
 
 
 async def _end(directory: Path) -> None:
-    """Take it down until nothing comes any more: its owner may have died while it was starting."""
     record = read_record(directory)
     if record is None:
         return
-    containers = Containers(record.project)
-    for _ in range(ROUNDS_MAX):
-        with contextlib.suppress(RigError):
-            await ComposeTarget(record, directory).down(volumes=True)
-        await asyncio.sleep(QUIET_S)
-        if not await containers.rows():
-            break
-    remove(directory)
+    # What cannot be taken down stays written down, for whoever tries again.
+    with contextlib.suppress(OperatorError):
+        await ComposeTarget(record, directory).clear()
+        remove(directory)
 
 
 if __name__ == "__main__":

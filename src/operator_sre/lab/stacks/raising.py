@@ -12,8 +12,9 @@ from operator_protocols.errors import OperatorError, RigError
 from operator_sre.lab.manifest import MANIFEST_FILE
 from operator_sre.lab.ports import ChoosePorts, choose_ports
 from operator_sre.lab.stacks.command import find_compose
+from operator_sre.lab.stacks.containers import Containers
 from operator_sre.lab.stacks.keeper import Kept, keep
-from operator_sre.lab.stacks.record import prepare, read_record
+from operator_sre.lab.stacks.record import prepare, read_record, remove
 from operator_sre.lab.stacks.rig import StackRig
 from operator_sre.lab.stacks.target import ComposeTarget
 
@@ -55,17 +56,20 @@ async def raise_stack(
         )
     compose = await find_compose()  # before anything is written
     project = project_of(spec.subject, directory)
+    await Containers(project).reach()
     ports = choose(list(spec.ports))
     record = prepare(spec, directory, project=project, ports=ports, given=given)
     kept = keep(directory) if owned else None
+    target = ComposeTarget(record, directory, compose=compose)
     up = False
     try:
-        await ComposeTarget(record, directory, compose=compose).up()
+        await target.up()
         up = True
     finally:
         if not up:
             with contextlib.suppress(OperatorError):
-                await StackRig(directory).down()
+                await target.clear()
+                remove(directory)
             if kept is not None:
                 kept.release()
     if read_record(directory) is None:

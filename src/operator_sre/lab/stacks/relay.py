@@ -24,6 +24,8 @@ __all__ = ["EVERYBODY", "Relay", "RelayRule", "main", "parse_rules"]
 
 EVERYBODY = "*"
 CHUNK_BYTES = 1 << 16
+# What is on its way at the same time on one wire, in one direction; whoever sends more waits.
+CHUNKS_MAX = 64
 RULES_MAX = 100
 BODY_BYTES_MAX = 1 << 16
 DELAY_S_MAX = 60.0
@@ -115,15 +117,43 @@ class Relay:
     async def _pass(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, caller: str, to: str
     ) -> None:
-        """Everything from one to the other, each piece when it is due."""
-        with contextlib.suppress(OSError):
-            while chunk := await reader.read(CHUNK_BYTES):
-                due = time.monotonic() + (await self._allowed(caller, to))
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
-                await self._allowed(caller, to)
-                writer.write(chunk)
-                await writer.drain()
+        """Everything from one to the other, each piece when it is due.
+
+        What comes while another piece is under way is under way as well: a delay makes everything
+        late, and nothing later than that.
+        """
+        under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_MAX)
+        taking = asyncio.ensure_future(self._take(reader, under_way, caller, to))
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    due, chunk = await under_way.get()
+                    await asyncio.sleep(max(0.0, due - time.monotonic()))
+                    if not chunk:
+                        break
+                    await self._allowed(caller, to)
+                    writer.write(chunk)
+                    await writer.drain()
+        finally:
+            taking.cancel()
         writer.close()
+
+    async def _take(
+        self,
+        reader: asyncio.StreamReader,
+        under_way: asyncio.Queue[tuple[float, bytes]],
+        caller: str,
+        to: str,
+    ) -> None:
+        """Send everything on its way, at last the end, which is an empty piece."""
+        chunk = b"."
+        while chunk:
+            try:
+                chunk = await reader.read(CHUNK_BYTES)
+            except OSError:
+                chunk = b""
+            delay_s = await self._allowed(caller, to)
+            await under_way.put((time.monotonic() + delay_s, chunk))
 
     async def _allowed(self, caller: str, to: str) -> float:
         """Return when something may pass, with the seconds that it has to take."""

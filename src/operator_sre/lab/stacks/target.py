@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,6 +24,7 @@ STOP_S = "5"
 TOLD_MAX = 3
 _ILL = (ServiceState.EXITED, ServiceState.UNHEALTHY)
 LINES_MAX = 10_000
+ROUNDS_MAX, QUIET_S = 5, 2.0
 COMPOSE_FILE = "compose.yaml"
 _LINE = re.compile(r"(?P<service>[\w.-]+?)-\d+ +\| ?(?P<text>.*)")
 
@@ -57,6 +60,22 @@ class ComposeTarget:
         # Whose data goes as well need not put anything in order first.
         also = ("--timeout", "0", "--volumes") if volumes else ("--timeout", STOP_S)
         await self._run("down", "--remove-orphans", *also, timeout_s=DOWN_S_MAX)
+
+    async def clear(self) -> None:
+        """Take it down, with its data, until nothing comes any more.
+
+        Whoever brought it up may have been broken off, and the engine may still be at it.
+        """
+        for _ in range(ROUNDS_MAX):
+            with contextlib.suppress(RigError):
+                await self.down(volumes=True)
+            await asyncio.sleep(QUIET_S)
+            if not await self._containers.rows():
+                return
+        raise RigError(
+            f"The project {self.record.project!r} does not go down.",
+            next_step=f"Look with: docker compose --project-name {self.record.project} ps",
+        )
 
     async def status(self) -> Sequence[ServiceStatus]:
         """Every service as it is now, also those that are gone, in the order of their names."""
@@ -137,6 +156,8 @@ class ComposeTarget:
                 f"docker compose {words[0]} took longer than {timeout_s:g} s and was ended."
             )
         if finished.exit_code != 0:
-            said = Compose.told(finished).removesuffix(".")
-            raise RigError(f"docker compose {words[0]} failed: {said}.")
+            await self._containers.reach()  # an engine that is away is told as always
+            said = Compose.told(finished)
+            end = "" if said.endswith((".", "?", "!")) else "."
+            raise RigError(f"docker compose {words[0]} failed: {said}{end}")
         return finished.stdout.decode("utf-8", "replace")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from operator_protocols.domain.cause import Cause, Remedy
 from operator_protocols.domain.verdict import Risk
-from operator_sre.models.reasoner.outcomes import HEALTHY, OUTCOMES, WORDS
+from operator_sre.models.reasoner.outcomes import HEALTHY, ISOLATED_SHARE, OUTCOMES, WORDS
 
 __all__ = ["GENERIC", "NEEDS_OTHERS", "PATIENCE", "UNEXPLAINED", "VAGUE"]
 
@@ -22,9 +22,10 @@ VAGUE = frozenset({"wrong_answer"})
 
 def _table(probe: str, chances: Table) -> Table:
     """A whole table: what is not named shares what is left."""
-    rest = [outcome for outcome in OUTCOMES[probe] if outcome not in chances]
-    left = 1.0 - sum(chances.values())
-    return {**chances, **{outcome: left / len(rest) for outcome in rest}}
+    told = {"isolated": ISOLATED_SHARE, **chances} if probe == "process" else chances
+    rest = [outcome for outcome in OUTCOMES[probe] if outcome not in told]
+    left = 1.0 - sum(told.values())
+    return {**told, **{outcome: left / len(rest) for outcome in rest}}
 
 
 def _predicts(**tables: Table) -> Mapping[str, Table]:
@@ -142,7 +143,7 @@ GENERIC: tuple[Cause, ...] = (
         sentence="it runs and would serve, but nothing reaches it by its address",
         prior=0.06,
         predicts=_predicts(
-            process=_RUNS,
+            process={"alive": 0.6, "isolated": 0.34, "starting": 0.03},
             port={"silent": 0.9, "refused": 0.07},
             sockets={"listening": 0.94, "waiting": 0.02, "deaf": 0.01},
             limits={"room": 0.94, "unknown": 0.05},

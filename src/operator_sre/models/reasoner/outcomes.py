@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 __all__ = [
     "HEALTHY",
+    "ISOLATED_SHARE",
     "KINDS_OF",
     "OUTCOMES",
     "SUFFERING",
@@ -45,7 +46,7 @@ TROUBLES: Mapping[str, re.Pattern[str]] = {
 _IN_A_LOG = ("no_space", "files", "memory", "address", "credential", "dependency")
 
 OUTCOMES: Mapping[str, tuple[str, ...]] = {
-    "process": ("alive", "starting", "dead", "stopped", "unknown"),
+    "process": ("alive", "starting", "isolated", "dead", "stopped", "unknown"),
     "port": ("answers", "silent", "refused", "closed", "unknown"),
     "log": ("quiet", "errors", *_IN_A_LOG, "ended", "unknown"),
     "sockets": ("listening", "waiting", "deaf", "unknown"),
@@ -55,15 +56,22 @@ OUTCOMES: Mapping[str, tuple[str, ...]] = {
 }
 # An outcome that is one kind of another: who does not speak of it means the other.
 KINDS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "process": {"alive": ("starting",)},
+    "process": {"alive": ("starting", "isolated")},
     "log": {"errors": _IN_A_LOG},
 }
 KIND_SHARE = 0.05
+# Whoever is on no network was taken off it: who does not speak of that does not expect it.
+ISOLATED_SHARE = 0.0001
 RARE = 0.01
 
 # What a probe shows at a target that has nothing wrong of its own.
 HEALTHY: Mapping[str, Mapping[str, float]] = {
-    "process": {"alive": 0.94, "starting": 0.03, "dead": 0.01, "stopped": 0.01, "unknown": 0.01},
+    "process": {
+        "alive": 0.94 * (1.0 - ISOLATED_SHARE),
+        "starting": 0.03,
+        "isolated": 0.94 * ISOLATED_SHARE,
+        **dict.fromkeys(("dead", "stopped", "unknown"), 0.01),
+    },
     "port": {"answers": 0.90, "silent": 0.01, "refused": 0.01, "closed": 0.07, "unknown": 0.01},
     "log": {
         "quiet": 0.70,
@@ -107,10 +115,14 @@ def chance(table: Mapping[str, float], probe: str, outcome: str) -> float:
         if parent not in table or any(kind in table for kind in kinds):
             continue
         if outcome in kinds:
-            return table[parent] * KIND_SHARE
+            return table[parent] * _share(outcome)
         if outcome == parent:
-            return table[parent] * (1.0 - KIND_SHARE * len(kinds))
+            return table[parent] * (1.0 - sum(_share(kind) for kind in kinds))
     return table.get(outcome, RARE)
+
+
+def _share(kind: str) -> float:
+    return ISOLATED_SHARE if kind == "isolated" else KIND_SHARE
 
 
 def meaning(text: str, *, among: tuple[str, ...] = tuple(TROUBLES)) -> str:

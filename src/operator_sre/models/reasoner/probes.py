@@ -28,6 +28,9 @@ YOUNG_S = 10
 USED_UP = 0.95
 DISK_FULL_PERCENT = 99
 PORTS_MAX = 5
+# What runs in a container has no process that we could see: its engine is asked instead.
+_DOCKER = "docker://"
+_INSPECT, _NO_CONTAINER = "docker_inspect", "No such container"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,10 @@ def _shell(target: Target, command: str, why: str) -> Action:
 
 
 def _ask_process(target: Target) -> Action | None:
+    if target.runs_at.startswith(_DOCKER):
+        container = target.runs_at.removeprefix(_DOCKER)
+        why = f"Does the container of {target.name} run?"
+        return Action(_INSPECT, {"container": container}, target=target.name, reasoning=why)
     if target.process is None:
         return None
     pid = target.process.pid
@@ -58,6 +65,10 @@ def _ask_process(target: Target) -> Action | None:
 def _read_process(result: Result) -> tuple[str, str]:
     if result.outcome is not Outcome.RAN:
         return "unknown", "it could not be asked for its process"
+    if "running" in result.data:
+        return _read_container(result)
+    if _NO_CONTAINER in result.stderr:
+        return "dead", "there is no such container any more"
     # `ps` prints "pid stat seconds args", /proc prints "pid (name) stat ...".
     found = re.match(r"\s*\d+\s+(\(.*\)\s+)?([A-Za-z])\S*(?:\s+(\d+)\b)?", result.stdout)
     if found is None:
@@ -73,6 +84,20 @@ def _read_process(result: Result) -> tuple[str, str]:
     if age_s is not None and in_proc is None and int(age_s) < YOUNG_S:
         return "starting", f"its process is only {age_s} s old (state {state})"
     return "alive", f"its process is alive (state {state})"
+
+
+def _read_container(result: Result) -> tuple[str, str]:
+    """What the engine says of the container, in which its process is the first."""
+    told = result.data
+    if told.get("status") == "paused":
+        return "stopped", "its container is there but paused"
+    if not told["running"]:
+        return "dead", f"its container has ended, with exit code {told.get('exit_code')}"
+    if not told.get("networks"):
+        return "isolated", "its container runs and is on no network, so that nobody reaches it"
+    if told.get("health") == "starting" or told.get("status") == "restarting":
+        return "starting", "its container was started a moment ago"
+    return "alive", "its container runs"
 
 
 def _ask_port(target: Target) -> Action | None:
@@ -204,8 +229,11 @@ PROBES: tuple[Probe, ...] = (
         cost=1.0,
         ask=_ask_process,
         mine=lambda action: (
-            action.tool == SHELL
-            and re.match(r"ps -o |cat /proc/\d+/stat\Z", action.command) is not None
+            action.tool == _INSPECT
+            or (
+                action.tool == SHELL
+                and re.match(r"ps -o |cat /proc/\d+/stat\Z", action.command) is not None
+            )
         ),
         read=_read_process,
     ),

@@ -29,6 +29,7 @@ _SETTINGS = {
     "LOAD_PER_S": "30",
     "LOAD_SHAPE": "steady",
     "STORE_DISK": "64m",
+    "DISKS_MEMORY": "128m",
 }
 
 

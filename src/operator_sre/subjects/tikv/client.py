@@ -159,28 +159,39 @@ class Pd:
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Answer:
-        """Ask at the first of these addresses that answers, as the target wants to be asked."""
-        within_s = self._settings.timeout_s if timeout_s is None else timeout_s
+        """Ask at the first of these addresses that answers, as the target wants to be asked.
+
+        All of them lead to the same one: whoever lets us in has all the time that is left, and a
+        name that nobody knows here takes none of it away.
+        """
+        now = asyncio.get_running_loop().time
+        ends = now() + (self._settings.timeout_s if timeout_s is None else timeout_s)
         scheme = "https" if (target.access or OPEN).tls else "http"
         answer = Answer(error="it has no port to ask at", reached=False)
-        for address in addresses:
+        for untried, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            left_s = ends - now()
+            if left_s <= 0:
+                break
             answer = await self._bounded(
                 target.access or OPEN,
                 _Request(method, f"{scheme}://{address}{path}", body, headers or {}, reading),
-                within_s / len(addresses),
+                left_s,
+                connect_s=left_s / untried,
             )
             if answer.reached or (method != "GET" and not answer.error.endswith("refused")):
                 return answer
         return answer
 
-    async def _bounded(self, access: Access, request: _Request, timeout_s: float) -> Answer:
+    async def _bounded(
+        self, access: Access, request: _Request, timeout_s: float, *, connect_s: float
+    ) -> Answer:
         self.requests += 1
         loop = asyncio.get_running_loop()
         begun, at = loop.time(), self._settings.clock.now()
         try:
             # A client limits each read only; an answer that drips would never end.
             async with asyncio.timeout(timeout_s):
-                got = await self._send(access, request, timeout_s)
+                got = await self._send(access, request, _limits(timeout_s, connect_s))
         except (TimeoutError, httpx2.TimeoutException):
             return _lost(request.url, "it does not answer in time")
         except httpx2.TransportError as error:
@@ -198,7 +209,7 @@ class Pd:
         answer = _read(got.status, got.content, request.reading)
         return replace(answer, took_s=took_s, offset_s=offset_s)
 
-    async def _send(self, access: Access, request: _Request, timeout_s: float) -> _Got:
+    async def _send(self, access: Access, request: _Request, limits: httpx2.Timeout) -> _Got:
         most = {"json": JSON_BYTES_MAX, "text": TEXT_BYTES_MAX, "head": HEAD_BYTES}
         bytes_max = most[request.reading]
         parts: list[bytes] = []
@@ -210,7 +221,7 @@ class Pd:
             # Packing costs both sides more than the bytes do.
             headers={"accept-encoding": "identity", **request.headers, **self._claim(access)},
             extensions={"sni_hostname": access.server_name} if access.server_name else {},
-            timeout=timeout_s * EARLIER,
+            timeout=limits,
         ) as answer:
             async for part in answer.aiter_raw():
                 parts.append(part)
@@ -253,6 +264,10 @@ class _Got:
     content: bytes
     long: bool
     date: float | None
+
+
+def _limits(timeout_s: float, connect_s: float) -> httpx2.Timeout:
+    return httpx2.Timeout(timeout_s * EARLIER, connect=connect_s * EARLIER)
 
 
 def _context(access: Access) -> ssl.SSLContext:

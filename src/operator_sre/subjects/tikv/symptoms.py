@@ -85,6 +85,12 @@ _DEAF: Predicts = {
 # What reaches it is taken in, only that nothing does.
 UNREACHED: Predicts = {
     **_DEAF,
+    "process": {
+        "alive": 0.6,
+        "isolated": 0.34,
+        "starting": 0.03,
+        **dict.fromkeys(("dead", "stopped", "unknown"), 0.01),
+    },
     "sockets": {"listening": 0.94, "waiting": 0.03, "deaf": 0.01, "unknown": 0.02},
 }
 HUNG: Predicts = {

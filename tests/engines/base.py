@@ -1,0 +1,125 @@
+"""A stand-in for the base of our images: Debian's packages, and a Python 3.12 of this machine.
+
+The real one would have to be pulled. `python -m tests.engines.base` makes it and keeps it: a tar of
+a root file system that is made like the real one, with Python in /usr/local.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.engines.debian import CACHE, SUITE, mirror, unpack
+
+__all__ = ["base_or_why", "main"]
+
+# Another way to make it makes another one.
+_WAY = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+KEPT = CACHE / "base" / f"python-3.12-{SUITE}-{_WAY}.tar"
+MAKE_S_MAX = 900.0
+# What the real one has beside the smallest Debian: what Python needs, and whom to trust.
+PACKAGES = (
+    *("ca-certificates", "libbz2-1.0", "libffi8", "liblzma5", "libsqlite3-0", "libssl3t64"),
+    *("libuuid1", "netbase", "tzdata", "zlib1g"),
+)
+LEFT_OUT = ("test", "idlelib", "tkinter", "turtledemo", "lib2to3", "__pycache__")
+TRUSTED = "etc/ssl/certs/ca-certificates.crt"
+PIP = '#!/bin/sh\nexec /usr/local/bin/python3.12 -m pip "$@"\n'
+
+
+def base_or_why() -> tuple[Path | None, str]:
+    """The tar of it, made where it is not yet; or why it cannot be had."""
+    if KEPT.exists():
+        return KEPT, ""
+    if os.geteuid() != 0:
+        return None, "needs a base image, and only root can make one"
+    python = _python()
+    if python is None:
+        return None, "needs a base image, and there is no Python 3.12 that could be put into it"
+    if not mirror():
+        return None, "needs a base image, and apt knows no Debian here to make one from"
+    with tempfile.TemporaryDirectory(prefix="operator-base-") as folder:
+        why = _make(Path(folder), python)
+    return (None, why) if why else (KEPT, "")
+
+
+def _python() -> Path | None:
+    """The prefix of a Python 3.12 that lies in a folder of its own."""
+    places = sorted(Path.home().glob(".pyenv/versions/3.12.*/bin/python3.12"), reverse=True)
+    found = shutil.which("python3.12")
+    for place in (*([found] if found else []), *places):
+        told = subprocess.run(
+            [str(place), "-I", "-c", "import sys, pip; print(sys.base_prefix)"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if told.returncode == 0 and told.stdout.strip() != "/usr":
+            return Path(told.stdout.strip())
+    return None
+
+
+def _make(folder: Path, python: Path) -> str:
+    """Make it; "" when it is made, else why not."""
+    tools, root = folder / "tools", folder / "root"
+    tools.mkdir()
+    if not unpack("debootstrap", tools):
+        return "needs a base image, and Debian's packages cannot be fetched here"
+    made = subprocess.run(
+        [
+            *("unshare", "--mount", "sh", str(tools / "usr/sbin/debootstrap")),
+            *("--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(root), mirror()),
+        ],
+        env={**os.environ, "DEBOOTSTRAP_DIR": str(tools / "usr/share/debootstrap")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=MAKE_S_MAX,
+    )
+    if made.returncode != 0:
+        said = (made.stdout + made.stderr).strip().splitlines() or ["nothing"]
+        return f"needs a base image, and debootstrap said: {said[-1][:200]}"
+    _put_in(python, root)
+    KEPT.parent.mkdir(parents=True, exist_ok=True)
+    fresh = KEPT.with_name(f".{KEPT.name}.{os.getpid()}")
+    subprocess.run(
+        ["tar", "--numeric-owner", "--one-file-system", "-C", str(root), "-cf", str(fresh), "."],
+        check=True,
+    )
+    fresh.rename(KEPT)
+    return ""
+
+
+def _put_in(python: Path, root: Path) -> None:
+    local = root / "usr/local"
+    left_out = shutil.ignore_patterns(*LEFT_OUT, "config-*", "*.a")
+    shutil.copytree(python / "lib", local / "lib", ignore=left_out, dirs_exist_ok=True)
+    program = local / "bin/python3.12"
+    shutil.copy2(python / "bin/python3.12", program)
+    for name in ("python", "python3"):
+        (local / "bin" / name).symlink_to("python3.12")
+    (local / "bin/pip").write_text(PIP)
+    (local / "bin/pip").chmod(0o755)
+    # Whom this machine trusts: what is fetched during a build may come through somebody of ours.
+    shutil.copy2(f"/{TRUSTED}", root / TRUSTED)
+    subprocess.run(["chroot", str(root), "/sbin/ldconfig"], check=True)
+    shutil.rmtree(root / "var/cache/apt/archives", ignore_errors=True)
+    for one in (root / "var/lib/apt/lists").iterdir():
+        if one.is_file():
+            one.unlink()
+
+
+def main() -> int:
+    """Make it unless it is there; 1 where it cannot be had."""
+    found, why = base_or_why()
+    (sys.stderr if found is None else sys.stdout).write(f"{why or f'The base is {found}.'}\n")
+    return 1 if found is None else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
