@@ -109,7 +109,7 @@ async def run(
     except (OSError, ValueError) as problem:
         return _not_run(problem, argv, cwd=cwd, duration_s=time.monotonic() - begun)
     except asyncio.CancelledError:
-        await _take_back(spawning, Tree(None, mark=mark))
+        await _take_back(spawning, pipes, Tree(None, mark=mark))
         raise
     root = _root(transport.get_pid())
     tree = Tree(root, mark=mark)
@@ -152,16 +152,25 @@ async def _spawn(
     return transport
 
 
-async def _take_back(spawning: asyncio.Future[asyncio.SubprocessTransport], tree: Tree) -> None:
+async def _take_back(
+    spawning: asyncio.Future[asyncio.SubprocessTransport], pipes: _Pipes, tree: Tree
+) -> None:
     """End what nobody waits for any more, as soon as it has started."""
 
     def end(spawned: asyncio.Future[asyncio.SubprocessTransport]) -> None:
         tree.kill()
-        if not spawned.cancelled() and spawned.exception() is None:
+        if _has_started(spawned):
             spawned.result().close()
 
     spawning.add_done_callback(end)
     await asyncio.wait([spawning], timeout=START_S_MAX)
+    if spawning.done() and _has_started(spawning):
+        # Whoever is killed is gone in a moment, and is heard of a little later.
+        await _within(START_S_MAX, pipes.exited)
+
+
+def _has_started(spawned: asyncio.Future[asyncio.SubprocessTransport]) -> bool:
+    return not spawned.cancelled() and spawned.exception() is None
 
 
 def _root(pid: int) -> Process:
