@@ -1,6 +1,6 @@
 """What people see of the web console, in a real browser: new tickets, and much output.
 
-    .venv/bin/python benchmarks/web_screen.py [--pages 10] [--events 20] [--seconds 10]
+    .venv/bin/python benchmarks/web_screen.py [--pages 2] [--events 20] [--seconds 10]
 
 Promises: 95 of 100 changes are on the screen within 250 ms, and a command that says 5,000 lines a
 second keeps its page responsive. Needs Debian's chromium. A change is on the screen when the page's
@@ -176,7 +176,7 @@ def measure(app: App, folder: Path, told: argparse.Namespace) -> bool:
 def main() -> int:
     """Serve and measure; 1 when a promise is not kept."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--pages", type=int, default=10)
+    parser.add_argument("--pages", type=int, default=2)
     parser.add_argument("--events", type=int, default=20)
     parser.add_argument("--seconds", type=int, default=10)
     told = parser.parse_args()

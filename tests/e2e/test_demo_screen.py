@@ -116,7 +116,7 @@ def _stop_at(folder: Path, moment_s: float, *, size: tuple[int, int]) -> bool:
 
 
 def test_ctrl_c_gives_the_terminal_back_and_leaves_nothing(folder: Path) -> None:
-    screen = _demo(folder, "--auto")
+    screen = _demo(folder)  # it waits for SPACE
     try:
         screen.shows("SPACE ▸ The watch")
         screen.press("C-c")
