@@ -93,6 +93,24 @@ async def test_what_a_killed_supervisor_left_is_reaped(supervise: Supervise) -> 
 
 
 @pytest.mark.asyncio
+async def test_reaping_waits_for_a_supervisor_that_takes_its_time_to_die(
+    supervise: Supervise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = await supervise(a=SLEEP)
+    supervisor, asked = supervisor_of(control), 0
+
+    def late(process: Process) -> bool:
+        nonlocal asked
+        asked += process == supervisor
+        return asked < 3 or alive(process)
+
+    monkeypatch.setattr("operator_sre.processes.control.alive", late)
+    await reap(control.directory, grace_s=0.3)
+    assert asked >= 3
+    assert not alive(supervisor)
+
+
+@pytest.mark.asyncio
 async def test_reap_never_touches_a_stranger_with_an_old_pid(supervise: Supervise) -> None:
     control = await supervise(a=["true"])
     await exited(control, "a")

@@ -221,17 +221,17 @@ async def reap(directory: Path, *, grace_s: float = REAP_GRACE_S) -> None:
     trees.append(Tree(None, mark=f"{state.mark}.", known=known))
     await asyncio.gather(*(tree.end(grace_s=grace_s) for tree in trees))
     forget_socket(state.socket)
-    if not await _all_killed(trees):
+    if not await _all_killed(trees, state.supervisor):
         raise RigError(
             f"Some processes of {str(directory)!r} do not end, not even by SIGKILL.",
             next_step="Wait a moment and take the rig down again.",
         )
 
 
-async def _all_killed(trees: Sequence[Tree]) -> bool:
+async def _all_killed(trees: Sequence[Tree], supervisor: Process) -> bool:
     """A busy machine takes its time to let go of a process, even of one that was killed."""
     ends = time.monotonic() + DOWN_S_MAX
-    while [tree for tree in trees if not tree.kill()]:
+    while [tree for tree in trees if not tree.kill()] or alive(supervisor):
         if time.monotonic() > ends:
             return False
         await asyncio.sleep(POLL_S)
