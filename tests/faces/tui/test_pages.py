@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,20 @@ async def test_every_page_opens_by_its_key_and_says_what_is_so(
         await _counts_down(pilot)
         await pilot.press("down")
         await _shows(pilot, "policy_patch", "because", "bob (user)")
+
+
+async def test_a_look_that_ends_while_the_console_closes_breaks_nothing(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console_on(config_at(tmp_path)) as (console, pilot):
+        await _shows(pilot, "BROKEN")
+        monkeypatch.setattr(
+            console, "_screen_stacks", {mode: [] for mode in console._screen_stacks}
+        )
+        before = console.standing
+        console._show(replace(before, waiting=before.waiting + 1))
+        assert console.standing.waiting == before.waiting + 1
+        monkeypatch.undo()
 
 
 async def test_tickets_are_filtered_and_searched(app: App, tmp_path: Path) -> None:

@@ -182,8 +182,10 @@ class Console(TextualApp[int]):
 
     def _show(self, standing: Standing) -> None:
         self.standing = standing
-        if isinstance(self.screen, Page):
-            self.screen.stand()
+        # None is open any more when a look ends while the console closes.
+        for screen in self.screen_stack[-1:]:
+            if isinstance(screen, Page):
+                screen.stand()
 
 
 def _standing(app: App, home: str) -> Standing:
