@@ -12,8 +12,8 @@ DEBIAN_PACKAGES := bubblewrap busybox-static chromium docker.io fish openssh-cli
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint style test-system test-crash test-faults test-slow tables \
-	gallery lock clean
+.PHONY: help demo test check lint style test-system test-crash test-faults test-slow repeat \
+	tables gallery lock clean
 
 # Another project's Python settings must not reach into this one.
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -51,6 +51,7 @@ help:
 	@echo 'make test-crash   writers and operators killed 900 times (minutes)'
 	@echo 'make test-faults  every fault of every rig: it breaks what it says, and heals (minutes)'
 	@echo 'make test-slow    all that takes long, the two above among it (half an hour)'
+	@echo 'make repeat       make test on fresh clones: times and failures (ARGS="--runs 10 --load")'
 	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
 	@echo 'make gallery      take the pictures of the README and the docs anew, of a real incident'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
@@ -105,6 +106,9 @@ test-faults: lint
 test-slow: lint
 	@echo '== all that takes long' && .venv/bin/python -m pytest -q -n $(WORKERS) \
 		--dist loadgroup tests -m slow $(ARGS)
+
+repeat:
+	@"$(PYTHON)" .ci/repeat.py $(ARGS)
 
 tables:
 	@$(call ready,all)

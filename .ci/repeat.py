@@ -1,0 +1,138 @@
+"""Run `.ci/run` on fresh clones of this checkout's HEAD, several times and under load.
+
+    python3 .ci/repeat.py --runs 10                    ten runs on an idle machine
+    python3 .ci/repeat.py --runs 5 --load              a hogged core, and a process that writes
+    python3 .ci/repeat.py --python 3.12 --python 3.13  one run for each interpreter of pyenv
+
+Each run is one line with its time and every failed test; `--log FOLDER` keeps the whole output.
+The exit code is 0 only when every run was green.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Outcome", "main", "read_outcome", "under_load"]
+
+_ROOT = Path(__file__).resolve().parent.parent
+_RUN_S_MAX = 3600.0
+_WRITE_BYTES = 16 * 1024 * 1024
+
+_BURN = "while True: pass"
+_WRITE = """
+import os, sys
+block = os.urandom(1 << 20)
+while True:
+    with open(sys.argv[1], "wb") as file:
+        for _ in range(int(sys.argv[2]) // len(block)):
+            file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run printed about its tests."""
+
+    passed: int
+    skipped: int
+    failed: tuple[str, ...]
+
+
+def read_outcome(output: str) -> Outcome:
+    """The counts of pytest's closing line, and the tests named in its summary of failures."""
+    counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|skipped)\b", output)}
+    failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
+    return Outcome(counts.get("passed", 0), counts.get("skipped", 0), tuple(failed))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def under_load(folder: Path, *, is_loaded: bool) -> Iterator[None]:
+    """Keep one core and the disk busy, so that tests have to wait for both."""
+    if not is_loaded:
+        yield
+        return
+    core = min(os.sched_getaffinity(0))
+    hog = subprocess.Popen([sys.executable, "-c", _BURN])
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITE, str(folder / "written"), str(_WRITE_BYTES)]
+    )
+    os.sched_setaffinity(hog.pid, {core})
+    try:
+        yield
+    finally:
+        for process in (hog, writer):
+            process.kill()
+            process.wait()
+
+
+def _run(python: str, folder: Path, log: Path, *, is_loaded: bool) -> bool:
+    """One clone, one run, one line; whether it was green."""
+    clone = folder / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(_ROOT), str(clone)], check=True)
+    environ = {**os.environ, "CI": "true"}
+    if python:
+        environ |= {"PYTHON": python}
+    started = time.monotonic()
+    with under_load(folder, is_loaded=is_loaded), log.open("wb") as file:
+        done = subprocess.run(
+            ["bash", ".ci/run"],
+            cwd=clone,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            timeout=_RUN_S_MAX,
+            check=False,
+        )
+    took_s = time.monotonic() - started
+    outcome = read_outcome(log.read_text(errors="replace"))
+    words = [
+        "green" if done.returncode == 0 else f"exit {done.returncode}",
+        f"{int(took_s // 60)} min {int(took_s % 60):02} s",
+        f"{outcome.passed} passed, {len(outcome.failed)} failed, {outcome.skipped} skipped",
+        "loaded" if is_loaded else "idle",
+        *([python] if python else []),
+    ]
+    _say("\n".join(["  ".join(words), *(f"    {name}" for name in outcome.failed)]))
+    return done.returncode == 0
+
+
+def main(arguments: list[str]) -> int:
+    """Run all of it; the exit code is 0 when each run was green."""
+    parser = argparse.ArgumentParser(description="Run .ci/run on fresh clones, and count.")
+    parser.add_argument("--runs", type=int, default=1, help="runs for each interpreter")
+    parser.add_argument("--load", action="store_true", help="hog one core and the disk")
+    parser.add_argument("--python", action="append", default=[], help="an interpreter to run with")
+    parser.add_argument("--log", type=Path, help="a folder that keeps the output of each run")
+    options = parser.parse_args(arguments)
+    green = total = 0
+    with tempfile.TemporaryDirectory(prefix="repeat-") as scratch:
+        logs = options.log or Path(scratch)
+        logs.mkdir(parents=True, exist_ok=True)
+        for python in options.python or [""]:
+            for number in range(options.runs):
+                total += 1
+                log = logs / f"{Path(python).name or 'python'}-{number + 1}.log"
+                with tempfile.TemporaryDirectory(dir=scratch) as folder:
+                    green += _run(python, Path(folder), log, is_loaded=options.load)
+    _say(f"{green} of {total} runs were green")
+    return 0 if green == total else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,39 @@
+"""The suite measured on fresh clones: what it reads from a run, and the load that it makes."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from repeat import Outcome, read_outcome, under_load
+
+_RED = """\
+FAILED tests/gate/test_judge.py::test_words[a b] - AssertionError: no
+ERROR tests/lab/test_up.py::test_it_starts - RuntimeError
+2 failed, 31 passed, 4 skipped, 1 warning in 5.00s
+"""
+
+
+def test_every_failed_test_is_named() -> None:
+    failed = ("tests/gate/test_judge.py::test_words[a b]", "tests/lab/test_up.py::test_it_starts")
+    assert read_outcome(_RED) == Outcome(31, 4, failed)
+
+
+def test_a_run_without_tests_passed_none() -> None:
+    assert read_outcome("Set-up failed: the index was out of reach") == Outcome(0, 0, ())
+
+
+def _children() -> set[str]:
+    listed = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=True
+    )
+    return set(listed.stdout.split())
+
+
+def test_the_load_ends_with_its_run(tmp_path: Path) -> None:
+    before = _children()
+    with under_load(tmp_path, is_loaded=True):
+        during = _children() - before
+    assert len(during) >= 2
+    assert not _children() & during
+    with under_load(tmp_path, is_loaded=False):
+        assert not (_children() - before) & during
