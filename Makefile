@@ -22,8 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 named := $(if $(filter file,$(origin PYTHON)),,--python "$(PYTHON)")
 setup := .ci/setup_venv.py $(named)
 
-# Tests of one file share a rig, so that they are for one process; the long ones come first.
-spread = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+spread = --workers $(WORKERS)
 
 # Who has no cache of types yet is not kept waiting for one; `make lint` writes it.
 once = $(if $(wildcard .mypy_cache),,--cache-dir=/dev/null)
@@ -72,12 +71,12 @@ lint: style
 	@echo '== types' && .venv/bin/mypy
 
 check: lint
-	@echo '== tidiness' && .venv/bin/python -m pytest -q -n $(WORKERS) tests/tidy
+	@echo '== tidiness' && .venv/bin/python -m pytest -q $(spread) tests/tidy
 
 test: style
 	@sh tests/tools/sshd.sh
 	@echo '== tests, and types beside them' && .venv/bin/python .ci/beside.py .venv/bin/mypy $(once) \
-		-- sh .ci/tests.sh $(spread) tests $(ARGS)
+		-- .venv/bin/python -m pytest -q $(spread) tests $(ARGS)
 
 test-system: lint
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -97,15 +96,15 @@ endif
 
 test-crash: lint
 	@echo '== rough treatment' \
-		&& .venv/bin/python -m pytest -q -n $(WORKERS) tests/crash -m slow $(ARGS)
+		&& .venv/bin/python -m pytest -q $(spread) tests/crash -m slow $(ARGS)
 
 test-faults: lint
-	@echo '== every fault of every rig' && .venv/bin/python -m pytest -q -n $(WORKERS) \
-		--dist loadgroup tests/app tests/e2e tests/lab tests/services tests/subjects -m slow $(ARGS)
+	@echo '== every fault of every rig' && .venv/bin/python -m pytest -q $(spread) \
+		tests/app tests/e2e tests/lab tests/services tests/subjects -m slow $(ARGS)
 
 test-slow: lint
-	@echo '== all that takes long' && .venv/bin/python -m pytest -q -n $(WORKERS) \
-		--dist loadgroup tests -m slow $(ARGS)
+	@echo '== all that takes long' && .venv/bin/python -m pytest -q $(spread) \
+		tests -m slow $(ARGS)
 
 repeat:
 	@"$(PYTHON)" .ci/repeat.py $(ARGS)

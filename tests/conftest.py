@@ -4,7 +4,6 @@ import gc
 import os
 import shutil
 import socket
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -16,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from operator_sre.processes.runner import launching as _launching
+from tests.leaks import LeaksPlugin
+from tests.workers import WorkersPlugin
 
 # How long an example takes says more about the machine than about what is tested.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,7 +28,6 @@ _launching.IDLE_S = 2.0
 _FORBID_SKIPS = "OPERATOR_FORBID_SKIPS"
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES_MIN = 4 * 1024**3
-_MODULES_NOT_COMPILED_MAX = 50
 _WRITTEN = pytest.StashKey[Path]()
 
 # A user's settings and keys must not decide a test, and no test may spend a user's money.
@@ -61,7 +61,7 @@ if _is_roomy(_MEMORY, _free_bytes()):
 
 
 class _Skips:
-    """Collects why tests were skipped; under xdist the reports of all workers arrive here."""
+    """Collects why tests were skipped; the reports of all workers arrive here."""
 
     def __init__(self) -> None:
         self.reasons: Counter[str] = Counter()
@@ -117,13 +117,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = others
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--workers", type=int, default=1, help="run tests in N processes")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes minutes; runs with `-m slow` only")
-    # A worker of xdist sends its reports to the controller, which counts each once.
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Skips(), "operator-skips")
-        if config.getoption("numprocesses", None):
-            _compile_once(config)
+    config.addinivalue_line("markers", "group(name): runs in one worker with all of that name")
+    config.pluginmanager.register(_Skips(), "operator-skips")
+    config.pluginmanager.register(LeaksPlugin(), "operator-leaks")
+    if config.option.workers > 1:
+        config.pluginmanager.register(WorkersPlugin(config.option.workers), "operator-workers")
 
 
 @pytest.hookimpl(trylast=True)
@@ -136,29 +140,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
-    if exitstatus == 0 and config.option.basetemp is None and not hasattr(config, "workerinput"):
+    if exitstatus == 0 and config.option.basetemp is None:
         factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
         config.stash[_WRITTEN] = factory.getbasetemp()
-
-
-def _compile_once(config: pytest.Config) -> None:
-    """After a fresh checkout each process would prepare every module: let one do it before."""
-    asked = [Path(config.invocation_params.dir, word.partition("::")[0]) for word in config.args]
-    modules = [module for folder in asked for module in folder.rglob("test_*.py")]
-    if sum(not _is_compiled(module) for module in modules) > _MODULES_NOT_COMPILED_MAX:
-        words = [sys.executable, "-m", "pytest", "-qq", "--collect-only", *config.args]
-        # Whatever is wrong with a module will be told by those that run it.
-        subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-
-
-def _is_compiled(module: Path) -> bool:
-    """Whether pytest has written its byte code, for this Python and since the last change."""
-    name = f"{module.stem}.{sys.implementation.cache_tag}-pytest-{pytest.__version__}.pyc"
-    try:
-        written = (module.parent / "__pycache__" / name).stat().st_mtime
-    except OSError:
-        return sys.dont_write_bytecode
-    return written >= module.stat().st_mtime
 
 
 def _is_loopback(host: object) -> bool:

@@ -17,6 +17,7 @@ import pytest
 
 from operator_sre.store.places import database_at
 from tests.contract.stores import URL
+from tests.leaks import outlives_test
 
 if TYPE_CHECKING:
     import psycopg
@@ -83,7 +84,8 @@ class Server:
         import psycopg
 
         if self._session is None:
-            self._session = psycopg.connect(self.url("postgres"), autocommit=True)
+            with outlives_test():
+                self._session = psycopg.connect(self.url("postgres"), autocommit=True)
         try:
             self._session.execute(sql.encode())
         except psycopg.OperationalError:
@@ -133,7 +135,8 @@ def _name_in(url: str) -> str:
 
 @cache
 def _started() -> Server:
-    return Server()
+    with outlives_test():
+        return Server()
 
 
 @contextmanager

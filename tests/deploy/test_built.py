@@ -26,7 +26,7 @@ from tests.lab.stacks.engines import compose_for, engine_to_publish
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(3600),
-    pytest.mark.xdist_group("built"),
+    pytest.mark.group("built"),
 ]
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from operator_protocols.errors import StoreError
 from operator_sre.engine.watching import BEAT_S, Rounds
@@ -67,8 +68,8 @@ class _World:
 Watching = Callable[[Rounds, list[str]], "asyncio.Task[None]"]
 
 
-@pytest.fixture
-def watching() -> Iterator[Watching]:
+@pytest_asyncio.fixture
+async def watching() -> AsyncIterator[Watching]:
     """Start rounds; they end with the test."""
     tasks: list[asyncio.Task[None]] = []
 
@@ -79,6 +80,7 @@ def watching() -> Iterator[Watching]:
     yield start
     for task in tasks:
         task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_each_subject_has_an_interval_of_its_own(watching: Watching) -> None:

@@ -22,6 +22,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.engines.docker_keeper import Asking
+from tests.leaks import outlives_test
 
 __all__ = [
     "BUSYBOX",
@@ -302,7 +303,8 @@ def _started() -> Engine | str:
 
 
 def _private() -> Engine | str:
-    engine = PrivateEngine()
+    with outlives_test():
+        engine = PrivateEngine()
     return engine.problem or engine
 
 

@@ -21,6 +21,7 @@ import pytest
 import valkey
 
 from tests.e2e.warm import Forked, Warm
+from tests.leaks import outlives_test
 
 _SOURCE = Path(__file__).parents[2] / "services" / "ratelimiter" / "src"
 _ENVIRON = {"PATH": os.environ["PATH"], "PYTHONPATH": str(_SOURCE)}
@@ -262,9 +263,16 @@ def shared_store(
         yield rig, rig.store()
 
 
-@pytest.fixture(scope="session")
-def trio(shared_store: tuple[Rig, StoreServer]) -> list[NodeProcess]:
+@pytest.fixture
+def trio(shared_trio: list[NodeProcess]) -> Iterator[list[NodeProcess]]:
     """Three nodes on one store that tests share: use keys of your own and break nothing."""
+    with outlives_test():  # their connections are kept for the next test
+        yield shared_trio
+
+
+@pytest.fixture(scope="session")
+def shared_trio(shared_store: tuple[Rig, StoreServer]) -> list[NodeProcess]:
+    """The nodes behind `trio`."""
     rig, store = shared_store
     # A busy machine must not be taken for a store that is lost.
     return rig.nodes(store, 3, "--default-limit", "10", "--store-timeout-s", "0.9")

@@ -29,6 +29,7 @@ class _Desk:
 
     def __init__(self, path: Path) -> None:
         store = open_store(path, clock=HeldClock())
+        self.close = store.close
         self.writer, self.reader, self.entries = store.writer, store.reader, store.entries
         self.writer.inline_s_max = 0.0  # a change that waits here must not hold the loop
 
@@ -66,8 +67,7 @@ class _Desk:
 def desk(tmp_path: Path) -> Iterator[_Desk]:
     one = _Desk(tmp_path / "operator.db")
     yield one
-    one.writer.close()
-    one.reader.close()
+    one.close()
 
 
 def _append(number: int) -> Callable[[Transaction], Entry]:
@@ -151,7 +151,7 @@ async def test_closing_finishes_what_is_waiting(tmp_path: Path) -> None:
     await asyncio.to_thread(desk.writer.close)
     await asyncio.gather(*tasks)
     assert desk.numbers() == list(range(600))
-    desk.reader.close()
+    desk.close()
 
 
 def _itself(transaction: Transaction) -> Transaction:

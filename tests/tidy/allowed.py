@@ -27,6 +27,7 @@ BROAD_EXCEPTS: dict[str, str] = {
     ),
     "tests/every.py:_Cases.check": "whatever one case raises, all others are checked and named",
     "tests/crash/executing.py:forked": "a forked process must not run on as its parent",
+    "tests/workers.py:_run_worker": "a forked process must not run on as its parent",
     "src/operator_sre/app/workflows.py:_carried": (
         "one broken workflow must not end the agent; it is logged and has been failed"
     ),
@@ -93,6 +94,7 @@ SLEEPS: dict[str, str] = {
     "tests/engines/tikv/pd.py:Member._lead": "the pace of a server is its own",
     "tests/executor/transports/sshd.py:_await_banner": "polls a condition until its deadline",
     "tests/faces/tui/test_terminal.py:_interrupted": "the moment of the key is the input",
+    "tests/leaks.py:LeaksPlugin.pytest_runtest_teardown": "polls a condition until its deadline",
     "tests/lab/stacks/test_labs.py:_until": "the pace of a monitor, until its deadline",
     "tests/lab/stacks/test_town.py:Town.until": "the pace of a monitor, until its deadline",
     "tests/lab/matrix/stage.py:Stage.until_healthy": "the pace of a monitor, until its deadline",

@@ -41,6 +41,55 @@ def test_environment():
     assert "state" in os.environ["XDG_STATE_HOME"]
 """
 
+_MIXED = """
+import os, warnings, pytest
+from pathlib import Path
+def test_passes(tmp_path):
+    print("said by the one that passes")
+    Path(os.environ["SEEN"], str(os.getpid())).touch()
+def test_fails():
+    print("said by the one that fails")
+    warnings.warn("mind the gap", UserWarning)
+    assert 1 == 2, "one is not two"
+@pytest.fixture(scope="session")
+def shared():
+    yield
+    Path(os.environ["SEEN"], f"ended-{os.getpid()}").touch()
+def test_shares(shared): ...
+"""
+_DYING = """
+import os
+def test_before(): ...
+def test_dies(): os.kill(os.getpid(), 9)
+def test_behind(): ...
+"""
+_LEAKING = """
+import asyncio, socket, subprocess, threading
+import pytest
+kept, free = [], threading.Event()
+def test_socket(): kept.append(socket.socket())
+def test_garbage(): one = [socket.socket()]; one.append(one)
+def test_process(): kept.append(subprocess.Popen(["sleep", "60"]))
+def test_thread():
+    kept.append(threading.Thread(target=free.wait, name="left behind", daemon=True))
+    kept[-1].start()
+def test_task():
+    async def forget(): kept.append(asyncio.create_task(asyncio.sleep(60)))
+    asyncio.run(forget())
+def test_tidy():
+    with socket.socket(): ...
+    thread = threading.Thread(target=print); thread.start(); thread.join()
+    subprocess.run(["true"])
+    asyncio.run(asyncio.sleep(0))
+@pytest.fixture(scope="module")
+def shared():
+    found = []
+    yield found
+    for one in found: one.close()
+def test_shared(shared): shared.append(socket.socket())
+def test_end(): [one.kill() for one in kept if hasattr(one, "kill")]; free.set()
+"""
+
 
 def _run(
     folder: Path, *options: str, files: dict[str, str], **environ: str
@@ -52,19 +101,19 @@ def _run(
         (folder / name).write_text(text)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(folder)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder), *options],
         capture_output=True,
         text=True,
         check=False,
         cwd=folder,
-        env={**kept, **environ},
+        env={**kept, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environ},
     )
 
 
-_ALONE_AND_SPREAD = [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)]
+_ALONE_AND_SPREAD = [(), ("--workers", "2")]
 
 
-@pytest.mark.parametrize("options", _ALONE_AND_SPREAD, ids=["alone", "xdist"])
+@pytest.mark.parametrize("options", _ALONE_AND_SPREAD, ids=["alone", "workers"])
 def test_skips_are_listed_by_reason(tmp_path: Path, options: tuple[str, ...]) -> None:
     files = {"test_a.py": _SKIPPING, "test_b.py": _MODULE_SKIP}
     done = _run(tmp_path, *options, files=files, OPERATOR_FORBID_SKIPS="0")
@@ -77,7 +126,7 @@ def test_skips_are_listed_by_reason(tmp_path: Path, options: tuple[str, ...]) ->
     ]
 
 
-@pytest.mark.parametrize("options", _ALONE_AND_SPREAD, ids=["alone", "xdist"])
+@pytest.mark.parametrize("options", _ALONE_AND_SPREAD, ids=["alone", "workers"])
 def test_skips_can_be_forbidden(tmp_path: Path, options: tuple[str, ...]) -> None:
     done = _run(tmp_path, *options, files={"test_a.py": _SKIPPING}, OPERATOR_FORBID_SKIPS="1")
     assert done.returncode == 1, done.stdout
@@ -106,3 +155,47 @@ def test_tests_stay_on_loopback_and_know_no_user(tmp_path: Path) -> None:
     assert "ERROR test_a.py::test_near" not in done.stdout
     assert "tests stay on loopback, this one tried: socket.connect" in done.stdout
     assert "FAILED" not in done.stdout.replace("FAILED test_a.py::test_environment", "")
+
+
+def test_workers_report_as_one_process_would(tmp_path: Path) -> None:
+    (tmp_path / "seen").mkdir()
+    files = {f"test_{name}.py": _MIXED for name in "abcd"}
+    environ = {"SEEN": str(tmp_path / "seen")}
+    done = _run(tmp_path, "--workers", "2", "-rA", files=files, **environ)
+    assert done.returncode == 1, done.stdout
+    for name in "abcd":
+        assert f"PASSED test_{name}.py::test_passes" in done.stdout
+        assert f"FAILED test_{name}.py::test_fails - AssertionError: one is not two" in done.stdout
+    assert done.stdout.count("Captured stdout call") == 8
+    assert "UserWarning: mind the gap" in done.stdout
+    assert "4 failed, 8 passed, 4 warnings" in done.stdout
+    seen = {path.name for path in (tmp_path / "seen").iterdir()}
+    pids = {name for name in seen if name.isdigit()}
+    assert len(pids) == 2
+    assert seen - pids == {f"ended-{pid}" for pid in pids}, "a fixture was not torn down"
+
+
+def test_a_worker_that_dies_fails_its_tests_and_no_others(tmp_path: Path) -> None:
+    files = {"test_a.py": _DYING, "test_b.py": "def test_fine(): ...", "test_c.py": _DYING}
+    done = _run(tmp_path, "--workers", "2", files=files)
+    assert "FAILED test_a.py::test_dies - the worker died in this test (exit -9)" in done.stdout
+    assert "FAILED test_c.py::test_behind - not run: the worker died in" in done.stdout
+    assert "4 failed, 3 passed" in done.stdout
+
+
+def test_one_failure_may_end_the_run(tmp_path: Path) -> None:
+    files = {f"test_{number}.py": "def test_no(): assert False" for number in range(30)}
+    done = _run(tmp_path, "--workers", "2", "-x", files=files)
+    assert "stopping after 1 failures" in done.stdout
+    assert done.returncode == 1
+
+
+def test_what_a_test_leaves_open_fails_that_test(tmp_path: Path) -> None:
+    options = ("-rA", "-W", "error::pytest.PytestUnraisableExceptionWarning")
+    options += ("-W", "error::ResourceWarning")
+    done = _run(tmp_path, *options, files={"test_a.py": _LEAKING})
+    failed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("ERROR ")}
+    leaks = ("garbage", "process", "socket", "task", "thread")
+    assert failed == {f"test_a.py::test_{name}" for name in leaks}, done.stdout
+    assert "left open: thread left behind" in done.stdout
+    assert "(sleep 60)" in done.stdout

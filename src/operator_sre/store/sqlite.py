@@ -57,6 +57,16 @@ def scratch(*tables: str) -> Connection:
     return connection
 
 
+@contextmanager
+def _closed_on_error(connection: _Session) -> Iterator[_Session]:
+    """Prepare a session; one that cannot be prepared is closed and not left open."""
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
+
+
 class SqliteDatabase:
     """WAL, synchronous=FULL: readers never wait, and what is acknowledged is on the disk."""
 
@@ -142,16 +152,16 @@ class SqliteDatabase:
 
     def writer(self) -> _Session:
         """The session of a writer."""
-        connection = self._connect("rw")
-        connection.execute("PRAGMA journal_mode = WAL")  # a backup that was put here has none
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA busy_timeout = 0")  # `begin` waits, if anybody may wait at all
+        with _closed_on_error(self._connect("rw")) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")  # a backup that was put here has none
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA busy_timeout = 0")  # `begin` waits, if anybody may wait
         return connection
 
     def reader(self) -> Connection:
         """A session that only reads, and sees the index if there is one."""
-        connection = self._connect("ro")
-        self.words.show(connection)
+        with _closed_on_error(self._connect("ro")) as connection:
+            self.words.show(connection)
         return connection
 
     def indexer(self) -> Connection:
@@ -159,9 +169,9 @@ class SqliteDatabase:
 
         What it writes gets there when the log is moved into the file.
         """
-        connection = self.writer()
-        connection.execute("PRAGMA secure_delete = ON")  # an older store has words in its own file
-        _patiently(lambda: self.words.open(connection))
+        with _closed_on_error(self.writer()) as connection:
+            connection.execute("PRAGMA secure_delete = ON")  # an older store has words in its file
+            _patiently(lambda: self.words.open(connection))
         return connection
 
     def begin(self, connection: Connection, *, wait: bool = True) -> bool:

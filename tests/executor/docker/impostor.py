@@ -63,14 +63,15 @@ async def _pour(pieces: Iterable[bytes], writer: asyncio.StreamWriter) -> None:
 async def listening(script: Script, *, hangs: bool = False) -> AsyncIterator[str]:
     """The path of its socket; with `hangs` it never ends an answer by itself."""
     released = asyncio.Event()
+    serving: list[asyncio.Task[object] | None] = []
 
     async def met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
+        serving.append(asyncio.current_task())
+        with contextlib.suppress(ConnectionError), contextlib.closing(writer):
             head = await reader.readuntil(b"\r\n\r\n")
             await script(head.decode().split("\r\n")[0], writer)
             if hangs:
                 await released.wait()
-        writer.close()
 
     with tempfile.TemporaryDirectory(prefix="operator-") as folder:
         path = str(Path(folder) / "docker.sock")
@@ -81,3 +82,7 @@ async def listening(script: Script, *, hangs: bool = False) -> AsyncIterator[str
             released.set()
             server.close()
             await server.wait_closed()
+            tasks = [task for task in serving if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -20,7 +20,7 @@ OVER_S_MAX = 20.0
 def _parameters(wanted: tuple[str, ...] | None = None) -> list[object]:
     """The cases; those of one subject are for one process, so that they share its rig."""
     return [
-        pytest.param(one, id=one.id, marks=pytest.mark.xdist_group(one.subject))
+        pytest.param(one, id=one.id, marks=pytest.mark.group(one.subject))
         for one in CASES
         if wanted is None or one.id in wanted
     ]

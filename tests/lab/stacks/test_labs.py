@@ -39,7 +39,7 @@ pytestmark = [
     pytest.mark.asyncio,
     pytest.mark.slow,
     pytest.mark.timeout(1800),
-    pytest.mark.xdist_group("stacks"),
+    pytest.mark.group("stacks"),
 ]
 
 SEEN_S_MAX, LOOK_EVERY_S = 180.0, 1.0

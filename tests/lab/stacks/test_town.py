@@ -43,7 +43,7 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.xdist_group("stacks"),
+    pytest.mark.group("stacks"),
 ]
 
 NAME = "ratelimiter"

@@ -18,7 +18,7 @@ from tests.models.wire.server import Reply, WireServer, serving
 from tests.models.wire.words import claude, openai, tool
 from tests.models.world import briefing
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.xdist_group("remote models")]
+pytestmark = [pytest.mark.asyncio, pytest.mark.group("remote models")]
 
 ASK = Ask(briefing(), (), Budget())
 LOOK = tool("shell", command="ps aux", reasoning="What runs?")

@@ -34,7 +34,7 @@ from tests.models.wire.words import (
 )
 from tests.models.world import DEAD, WELL, World, briefing
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.xdist_group("remote models")]
+pytestmark = [pytest.mark.asyncio, pytest.mark.group("remote models")]
 
 KEY = "sk-ant-THE-KEY-OF-THIS-TEST"
 PRICES = Prices(3.0, 15.0, 0.3)

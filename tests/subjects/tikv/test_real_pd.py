@@ -158,7 +158,7 @@ async def _until_broken(ward: Ward, *names: str) -> None:
 @pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.timeout(900)
-@pytest.mark.xdist_group("real-pd")
+@pytest.mark.group("real-pd")
 @pytest.mark.parametrize("name", BREAKS)
 async def test_invariants_break_by_a_fault_and_recover(rig_directory: Path, name: str) -> None:
     ward = Ward(Rig.attach(rig_directory))
@@ -169,7 +169,7 @@ async def test_invariants_break_by_a_fault_and_recover(rig_directory: Path, name
 @pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.timeout(900)
-@pytest.mark.xdist_group("real-pd")
+@pytest.mark.group("real-pd")
 @pytest.mark.parametrize("name", SAYS)
 async def test_invariants_break_by_what_a_store_says_and_recover(
     rig_directory: Path, name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -140,7 +140,8 @@ class Engine:
                 )
                 response = await client.send(request, stream=True)
                 try:
-                    yield response.status_code, response.aiter_raw()
+                    async with aclosing(response.aiter_raw()) as chunks:
+                        yield response.status_code, chunks
                 finally:
                     await response.aclose()
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:

@@ -7,6 +7,7 @@ import base64
 import json
 import ssl
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -187,15 +188,18 @@ class Etcd:
         bytes_max = METRICS_BYTES_MAX if url.endswith("/metrics") else BODY_BYTES_MAX
         parts: list[bytes] = []
         size = 0
-        async with self._client(access).stream(
-            method,
-            url,
-            content=content,
-            headers=headers,
-            extensions=names,
-            timeout=timeout_s * EARLIER,
-        ) as answer:
-            async for part in answer.aiter_bytes():
+        async with (
+            self._client(access).stream(
+                method,
+                url,
+                content=content,
+                headers=headers,
+                extensions=names,
+                timeout=timeout_s * EARLIER,
+            ) as answer,
+            aclosing(answer.aiter_bytes()) as coming,
+        ):
+            async for part in coming:
                 parts.append(part)
                 size += len(part)
                 if size > bytes_max:

@@ -7,6 +7,7 @@ import base64
 import json
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,8 +184,11 @@ async def _get(
 ) -> tuple[int, bytes]:
     """The status and the body, of which no more is read than an answer can be long."""
     body = b""
-    async with client.stream("GET", url, headers=dict(headers)) as answer:
-        async for part in answer.aiter_bytes():
+    async with (
+        client.stream("GET", url, headers=dict(headers)) as answer,
+        aclosing(answer.aiter_bytes()) as parts,
+    ):
+        async for part in parts:
             body += part
             if len(body) > BODY_BYTES_MAX:
                 break

@@ -7,6 +7,7 @@ import base64
 import json
 import ssl
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -214,16 +215,19 @@ class Pd:
         bytes_max = most[request.reading]
         parts: list[bytes] = []
         size, long = 0, False
-        async with self._client(access).stream(
-            request.method,
-            request.url,
-            content=None if request.body is None else json.dumps(request.body).encode(),
-            # Packing costs both sides more than the bytes do.
-            headers={"accept-encoding": "identity", **request.headers, **self._claim(access)},
-            extensions={"sni_hostname": access.server_name} if access.server_name else {},
-            timeout=limits,
-        ) as answer:
-            async for part in answer.aiter_raw():
+        async with (
+            self._client(access).stream(
+                request.method,
+                request.url,
+                content=None if request.body is None else json.dumps(request.body).encode(),
+                # Packing costs both sides more than the bytes do.
+                headers={"accept-encoding": "identity", **request.headers, **self._claim(access)},
+                extensions={"sni_hostname": access.server_name} if access.server_name else {},
+                timeout=limits,
+            ) as answer,
+            aclosing(answer.aiter_raw()) as coming,
+        ):
+            async for part in coming:
                 parts.append(part)
                 size += len(part)
                 if size > bytes_max:
