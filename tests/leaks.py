@@ -17,6 +17,7 @@ from asyncio import runners
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.unraisableexception import collect_unraisable
@@ -94,14 +95,15 @@ class LeaksPlugin:
         self._before_file: _Open = frozenset()
         self._before_test: _Open = frozenset()
         sys.addaudithook(self._see)
-        cancel_all: Callable[[asyncio.AbstractEventLoop], None] = runners._cancel_all_tasks  # type: ignore[attr-defined]
+        closing: Any = runners
+        cancel_all: Callable[[asyncio.AbstractEventLoop], None] = closing._cancel_all_tasks
 
         def note_and_cancel_all(loop: asyncio.AbstractEventLoop) -> None:
             # Nobody waited for the tasks that still run when their loop is closed.
             self._tasks |= {f"task {task.get_coro()!r}" for task in asyncio.all_tasks(loop)}
             cancel_all(loop)
 
-        runners._cancel_all_tasks = note_and_cancel_all  # type: ignore[attr-defined]
+        closing._cancel_all_tasks = note_and_cancel_all
 
     def _see(self, event: str, _: tuple[object, ...]) -> None:
         if event in _OPENING:

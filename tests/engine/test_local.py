@@ -250,6 +250,35 @@ async def test_an_engine_that_is_stopped_parks_its_ticket_for_the_next(plant: Ma
     assert again.run == run
 
 
+async def test_a_ticket_is_given_back_however_often_the_engine_is_told_to_stop(
+    plant: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mind = _Hanging()
+    one = plant(mind)
+    await one.open()
+    engine = one.engine()
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    release = type(engine.leases).release
+
+    async def slow_release(*words: object, **more: object) -> None:
+        asked.set()
+        await go_on.wait()
+        await release(*words, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(engine.leases), "release", slow_release)
+    task = asyncio.ensure_future(engine.work_once())
+    await mind.begun.wait()
+    task.cancel()
+    await asked.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert one.ticket().state is TicketState.OPEN
+
+
 async def test_an_engine_stops_even_when_everything_is_stopped_at_once(plant: Make) -> None:
     """As at the end of an event loop, which cancels every task there is."""
     mind = _Hanging()

@@ -191,9 +191,9 @@ def test_one_failure_may_end_the_run(tmp_path: Path) -> None:
 
 
 def test_what_a_test_leaves_open_fails_that_test(tmp_path: Path) -> None:
-    options = ("-rA", "-W", "error::pytest.PytestUnraisableExceptionWarning")
-    options += ("-W", "error::ResourceWarning")
-    done = _run(tmp_path, *options, files={"test_a.py": _LEAKING})
+    kinds = ("pytest.PytestUnraisableExceptionWarning", "ResourceWarning")
+    options = [word for kind in kinds for word in ("-W", f"error::{kind}")]
+    done = _run(tmp_path, "-rA", *options, files={"test_a.py": _LEAKING})
     failed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("ERROR ")}
     leaks = ("garbage", "process", "socket", "task", "thread")
     assert failed == {f"test_a.py::test_{name}" for name in leaks}, done.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from operator_protocols.domain.category import ErrorCategory
@@ -225,13 +225,14 @@ class LocalEngine:
             log.error("it did not stop cleanly: %s", error, extra={"ticket": ticket.id})
         request = parking.request
         if request is None:
-            await asyncio.shield(self._release(ticket, "The agent was stopped.", parked=True))
+            release = self._release(ticket, "The agent was stopped.", parked=True)
+            await _to_its_end(release)
             return
         reason = f"It waits for an answer to request {request.id}."
         release = self.leases.release(
             ticket, reason=reason, wait_s=parking.wait_s(), counts=False, approval=request.id
         )
-        await asyncio.shield(_given_back(ticket, release))
+        await _to_its_end(_given_back(ticket, release))
 
     async def _release(
         self, ticket: Ticket, reason: str, *, parked: bool = False, category: str = ""
@@ -250,6 +251,16 @@ async def _given_back(ticket: Ticket, release: Awaitable[object]) -> None:
             await release
     except OperatorError as error:
         log.error("cannot release the ticket: %s", error, extra={"ticket": ticket.id})
+
+
+async def _to_its_end(work: Coroutine[object, object, None]) -> None:
+    """Wait for it although we are being cancelled, and although that is said more than once."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
 
 
 async def _ended(running: Mapping[asyncio.Task[None], Ticket]) -> None:

@@ -19,6 +19,7 @@ from operator_sre.faces.api import schema as api_schema
 from operator_sre.faces.api.schema import document_of
 from tests.every import expect_each
 from tests.faces.api.world import World, operations
+from tests.leaks import outlives_test
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "openapi.json"
 # A cursor that we did not give out, or a time that is none, fits every schema and makes no sense.
@@ -72,10 +73,11 @@ def _probe_all(world: World, examples: int) -> None:
         if mode is GenerationMode.POSITIVE or _has_parts(world, one)
     ]
     by_label = {one.label: one for one in found}
-    expect_each(
-        cases,
-        lambda label, mode: _probe(world, by_label[label], GenerationMode(mode), examples),
-    )
+    with outlives_test():  # Schemathesis keeps its client, with a thread, until the process ends
+        expect_each(
+            cases,
+            lambda label, mode: _probe(world, by_label[label], GenerationMode(mode), examples),
+        )
 
 
 def test_no_request_brings_forth_what_is_not_in_the_document(world: World) -> None:

@@ -160,7 +160,9 @@ class Engine:
 async def _client(address: Address) -> AsyncIterator[httpx2.AsyncClient]:
     import httpx2
 
-    transport = httpx2.AsyncHTTPTransport(
+    from operator_sre.transport import ClosingTransport
+
+    transport = ClosingTransport(
         uds=address.socket or None, verify=_trust(address), trust_env=False
     )
     async with httpx2.AsyncClient(

@@ -17,6 +17,7 @@ import httpx2
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import SubjectSettings
+from operator_sre.transport import ClosingTransport
 
 __all__ = ["Answer", "Etcd", "encoded", "number"]
 
@@ -228,7 +229,8 @@ class Etcd:
     def _client(self, access: Access) -> httpx2.AsyncClient:
         if access not in self._clients:
             trust = _context(access) if access.tls else NO_AUTHORITIES
-            self._clients[access] = httpx2.AsyncClient(trust_env=False, verify=trust)
+            transport = ClosingTransport(trust_env=False, verify=trust)
+            self._clients[access] = httpx2.AsyncClient(trust_env=False, transport=transport)
         return self._clients[access]
 
 

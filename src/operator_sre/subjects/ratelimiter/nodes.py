@@ -17,6 +17,7 @@ from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import OperatorError
 from operator_sre.subjects.ratelimiter.resp import addresses_of
+from operator_sre.transport import ClosingTransport
 
 __all__ = [
     "KeyTally",
@@ -208,8 +209,7 @@ def client_for(targets: tuple[Target, ...], timeout_s: float) -> httpx2.AsyncCli
     return httpx2.AsyncClient(
         timeout=httpx2.Timeout(timeout_s, connect=timeout_s / 2),
         trust_env=False,
-        verify=context,
-        limits=limits,
+        transport=ClosingTransport(trust_env=False, verify=context, limits=limits),
     )
 
 

@@ -19,6 +19,7 @@ from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import SubjectSettings
 from operator_sre.subjects.tikv.kinds import PD, address_of, addresses_of
+from operator_sre.transport import ClosingTransport
 
 __all__ = ["Answer", "Pd", "Reading"]
 
@@ -249,7 +250,8 @@ class Pd:
         if access not in self._clients:
             trust = _context(access) if access.tls else NO_AUTHORITIES
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=4)
-            self._clients[access] = httpx2.AsyncClient(trust_env=False, verify=trust, limits=limits)
+            transport = ClosingTransport(trust_env=False, verify=trust, limits=limits)
+            self._clients[access] = httpx2.AsyncClient(trust_env=False, transport=transport)
         return self._clients[access]
 
 
