@@ -17,6 +17,7 @@ from operator_sre.gate.grammar.reading import name_of, read
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.tables import tables
+from tests.flavours import flavours_of
 
 POLICY = Policy()
 STRACE = shutil.which("strace")
@@ -78,6 +79,23 @@ def installed(command: str) -> bool:
 HERE = [command for command in COMMANDS if installed(command)]
 
 
+def flavours(command: str, folder: Path) -> dict[str, Path]:
+    """Folders with the programs of the command: one as installed, one for each other flavour."""
+    programs = {
+        name: flavours_of(name, folder)
+        for name in programs_of(command)
+        if name not in BUILT_IN or shutil.which(name)
+    }
+    others = {flavour for name, found in programs.items() for flavour in found if flavour != name}
+    made = {}
+    for flavour in ("installed", *sorted(others)):
+        made[flavour] = folder / f"bin-{flavour}"
+        made[flavour].mkdir()
+        for name, found in programs.items():
+            (made[flavour] / name).symlink_to((found.get(flavour) or found[name]).resolve())
+    return made
+
+
 def test_enough_of_them_can_be_run_here() -> None:
     assert len(HERE) > len(COMMANDS) // 2
 
@@ -90,28 +108,26 @@ def test_each_of_them_is_safe(command: str) -> None:
 
 @pytest.mark.parametrize("command", HERE)
 def test_it_runs_where_nothing_can_be_written_or_reached(command: str, tmp_path: Path) -> None:
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for name in programs_of(command):
-        if found := shutil.which(name):
-            (tools / name).symlink_to(Path(found).resolve())
-    boxed = subprocess.run(
-        [
-            *(str(bwrap_path()), "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
-            # A folder of the tests may lie below /dev, where a box has its own.
-            *("--ro-bind", str(tools), "/mnt"),
-            *("--unshare-net", "--clearenv", "--setenv", "PATH", "/mnt"),
-            *("--setenv", "HOME", "/nonexistent", "--", "/bin/bash", "-c", command),
-        ],
-        capture_output=True,
-        timeout=30,
-        stdin=subprocess.DEVNULL,
-    )
-    if b"bwrap:" in boxed.stderr:
-        pytest.skip(f"no box can be made here: {boxed.stderr.decode()[:80]}")
-    assert boxed.returncode in (0, 1), boxed.stderr
-    assert b"Read-only file system" not in boxed.stderr
-    assert b"command not found" not in boxed.stderr
+    for flavour, tools in flavours(command, tmp_path).items():
+        boxed = subprocess.run(
+            [
+                *(str(bwrap_path()), "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+                # A folder of the tests may lie below /dev, where a box has its own.
+                *("--ro-bind", str(tools), "/mnt"),
+                *("--unshare-net", "--clearenv", "--setenv", "PATH", "/mnt"),
+                *("--setenv", "HOME", "/nonexistent", "--", "/bin/bash", "-c", command),
+            ],
+            capture_output=True,
+            timeout=30,
+            stdin=subprocess.DEVNULL,
+        )
+        if b"bwrap:" in boxed.stderr:
+            pytest.skip(f"no box can be made here: {boxed.stderr.decode()[:80]}")
+        # Toybox's timeout fails after a tool that is Toybox's too, and that did all it should.
+        ran = boxed.returncode in (0, 1) or (flavour == "toybox" and boxed.stdout)
+        assert ran, (flavour, boxed.returncode, boxed.stderr)
+        assert b"Read-only file system" not in boxed.stderr, flavour
+        assert b"command not found" not in boxed.stderr, flavour
 
 
 @pytest.mark.skipif(STRACE is None, reason="there is no strace on this machine")
@@ -122,27 +138,34 @@ def test_its_calls_to_the_system_show_no_more_than_the_verdict(
     assert STRACE is not None
     log = tmp_path / "calls"
     traced = "execve,open,openat,creat,connect,unlink,unlinkat,rename,renameat,renameat2,mkdir"
-    done = subprocess.run(
-        [STRACE, "-f", "-qq", "-e", f"trace={traced}", "-o", str(log), "/bin/bash", "-c", command],
-        capture_output=True,
-        timeout=60,
-        stdin=subprocess.DEVNULL,
-        cwd="/",
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "PAGER": "cat"},
-    )
-    if done.returncode and b"ptrace" in done.stderr:
-        pytest.skip("this machine lets nobody trace")
     names = programs_of(command) | {"bash"}
-    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
-        found = _CALL.match(line)
-        if found and not found[3].startswith(("-", "?")):
-            problem = _problem(found[1], found[2], names)
-            assert not problem, line
+    for flavour, tools in flavours(command, tmp_path).items():
+        path = f"{tools}:/usr/sbin:/usr/bin:/sbin:/bin"
+        done = subprocess.run(
+            [
+                *(STRACE, "-f", "-qq", "-e", f"trace={traced}", "-o", str(log)),
+                *("/bin/bash", "-c", command),
+            ],
+            capture_output=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+            cwd="/",
+            env={"PATH": path, "HOME": "/nonexistent", "PAGER": "cat"},
+        )
+        if done.returncode and b"ptrace" in done.stderr:
+            pytest.skip("this machine lets nobody trace")
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+            found = _CALL.match(line)
+            if found and not found[3].startswith(("-", "?")):
+                assert not _problem(found[1], found[2], names), (flavour, line)
 
 
 def _problem(call: str, arguments: str, names: set[str]) -> bool:
-    path = arguments.partition('"')[2].partition('"')[0]
+    quoted = arguments.split('"')
+    path = quoted[1] if len(quoted) > 1 else ""
     if call == "execve":
+        if path == "/proc/self/exe":  # one program that is many goes on as another of its tools
+            path = quoted[3]
         return _program(path) not in names | {_program(shutil.which(one) or "") for one in names}
     if call == "connect":
         return "AF_INET" in arguments

@@ -54,6 +54,8 @@ _BY_PROGRAM = {
     "scp": {LOST: _NETWORK},
     "sftp": {LOST: _NETWORK},
     "ssh": {LOST: _NETWORK},
+    # BusyBox's lets the signal show that ended the command, and so does GNU's when it had to kill.
+    "timeout": {BY_SIGNAL + signal.SIGKILL: _TIMEOUT, BY_SIGNAL + signal.SIGTERM: _TIMEOUT},
     "wget": {4: _NETWORK, 5: _NETWORK, 6: _PERMISSION},
 }
 # What programs say. Of several in a line the last one counts: a reason stands at the end.
@@ -88,7 +90,7 @@ _SAID = {
         *("no such file or directory", "command not found", "no such process", "not found"),
         *("does not exist", "no such device", "no such container", "no such image"),
         *("could not be found", "no module named", "not a directory", "no such user"),
-        *("cannot find module", "no such object", "no rule to make target"),
+        *("cannot find module", "no such object", "no rule to make target", "unknown user"),
     ),
     _SYNTAX: (
         *("syntax error", "syntaxerror", "unexpected eof", "unexpected end of file"),
@@ -96,9 +98,14 @@ _SAID = {
         *("exec format error", "cannot execute binary file", "invalid option"),
         *("unrecognized option", "unknown option", "unrecognized argument", "unknown flag"),
         *("unknown command", "invalid regular expression", "bad substitution"),
-        *("option requires an argument", "missing operand", "invalid choice", "no such option"),
+        *("requires an argument", "missing operand", "invalid choice", "no such option"),
         *("invalid expression", "unknown shorthand flag", "missing argument"),
-        *("unexpected token", "unknown switch", "missing destination", "missing }"),
+        *("unexpected token", "unknown switch", "missing destination", "missing }", "missing )"),
+        *("unexpected newline", "unexpected end of string", "runaway string constant"),
+        *("runaway regular expression", "nonterminated character class", "non-terminated string"),
+        *("in regular expression", "regular expression compile failed", "bad regex"),
+        *("bad pattern", "not an option:", "lacks argument", "unknown predicate", "unpaired"),
+        *("unknown gnu long option", "unexpected argument", "wasn't expected, or isn't valid"),
     ),
     _TIMEOUT: ("timed out", "timeout expired", "deadline exceeded", "timeouterror"),
 }
@@ -108,6 +115,11 @@ _TEXT = re.compile("|".join(sorted(map(re.escape, _CATEGORY_OF_TEXT), key=len, r
 _NUMBER = re.compile(r"\[errno (-?\d{1,4})\]|\(os error (\d{1,4})\)|\berrno[:= ]+(\d{1,4})\b")
 _SYMBOL = re.compile(r"\b(E[A-Z0-9]{3,12})\b")
 _CURL = re.compile(r"curl: \((\d{1,3})\)")
+# A program that is used wrongly shows its usage, or where to read it. Some do so after any failure,
+# but then another line says why, and the word stands alone on its own.
+_USAGE = re.compile(
+    r"""usage:\ \S | .*(?:\btry\ ['`"] | \(see\ ").{1,80}\ --help\b | .*\bneeds\ \d+\ arg""", re.X
+)
 _APART = re.compile(r"\|\||&&|[;|&\n]")
 _BEFORE = {"sudo", "env", "command", "exec", "nice", "nohup", "time", "builtin"}
 
@@ -155,6 +167,9 @@ def category_of(
     code = _as_shells_tell(exit_code)
     if not code:
         return None
+    by_program = _BY_PROGRAM.get(_last_program(command), {}).get(code)
+    if code > BY_SIGNAL and by_program is _TIMEOUT:
+        return by_program
     if code in _BY_EXIT:
         return _BY_EXIT[code]
     said = _category_said(stderr)
@@ -164,7 +179,7 @@ def category_of(
         return said if said in {_RESOURCE, _MISSING, _SYNTAX} else _PERMISSION
     if code not in _ALSO_SPEAKS and code > BY_SIGNAL and _signal_of(code):
         return _RUNTIME
-    return said or _BY_PROGRAM.get(_last_program(command), {}).get(code, _RUNTIME)
+    return said or by_program or _RUNTIME
 
 
 def named_exit(exit_code: int | None) -> str:
@@ -191,13 +206,14 @@ def _signal_of(code: int) -> signal.Signals | None:
 
 
 def _category_said(stderr: str) -> FailureCategory | None:
-    """By the last line that says why."""
+    """By the last line that says why, or because it only says how it wants to be used."""
     lines = stderr[-TEXT_CHARACTERS_MAX:].splitlines()[-LINES_MAX:]
     for line in reversed(lines):
         found = list(_found_in(line[-LINE_CHARACTERS_MAX:]))
         if found:
             return max(found)[1]
-    return None
+    used_wrongly = any(_USAGE.match(line[:LINE_CHARACTERS_MAX].lower()) for line in lines)
+    return _SYNTAX if used_wrongly else None
 
 
 def _found_in(line: str) -> Iterator[tuple[int, FailureCategory]]:

@@ -32,16 +32,14 @@ SHELLS = {
 }
 
 
-def _found() -> list[str]:
-    """Those that are here, each once: `sh` is often another name of one of them."""
-    programs = {name: shutil.which(words[0]) for name, words in SHELLS.items()}
-    unique = {
-        (Path(path).resolve(), SHELLS[name][1:]): name for name, path in programs.items() if path
-    }
-    return sorted(unique.values())
-
-
-FOUND = _found()
+# Those that are here, by where they are; the shells of PipeWire have a PATH of their own.
+HERE = {
+    name: (path, *words[1:]) for name, words in SHELLS.items() if (path := shutil.which(words[0]))
+}
+# Each once: `sh` is often another name of one of them.
+FOUND = sorted(
+    {(Path(path).resolve(), *words): name for name, (path, *words) in HERE.items()}.values()
+)
 # So much output takes long; one shell shows it, the others in long runs.
 ONE_SHELL = [FOUND[0], *(pytest.param(name, marks=pytest.mark.slow) for name in FOUND[1:])]
 
@@ -91,7 +89,7 @@ class PipeWire:
 
 @pytest.fixture(params=FOUND)
 def shell(request: pytest.FixtureRequest, tmp_path: Path) -> RemoteShell:
-    wire: Wire = PipeWire(SHELLS[request.param])
+    wire: Wire = PipeWire(HERE[request.param])
     return RemoteShell(wire, "here", Spool(tmp_path / "spool"))
 
 
@@ -148,7 +146,7 @@ async def test_who_has_no_secret_to_give_refuses(tmp_path: Path) -> None:
     def gives(action: Action) -> dict[str, str]:
         raise StoreError("The secret 'db' is not in the keyring any more.")
 
-    wire = PipeWire(SHELLS[FOUND[0]])
+    wire = PipeWire(HERE[FOUND[0]])
     shell = RemoteShell(wire, "here", Spool(tmp_path / "spool"), gives=gives)
     refused = await shell.run(Action.shell(f"touch {tmp_path}/made"), new_job())
     assert (refused.outcome, "keyring" in refused.stderr) == (Outcome.REFUSED, True)

@@ -121,7 +121,9 @@ class Runner:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._leave_soon)
         self._take_over()
-        server = await asyncio.start_unix_server(self._welcome, sock=listener, limit=LINE_BYTES_MAX)
+        # Not `start_unix_server`: since Python 3.13 it looks up the path the socket was bound to,
+        # and in a deep folder that path led through a descriptor that is closed by now.
+        server = await asyncio.start_server(self._welcome, sock=listener, limit=LINE_BYTES_MAX)
         idle = asyncio.create_task(self._leave_when_idle())
         await self._over.wait()
         server.close()

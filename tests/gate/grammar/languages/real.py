@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["leaves_everything_as_it_was", "tool"]
+from tests.flavours import flavours_of
+
+__all__ = ["every_flavour", "leaves_everything_as_it_was", "tool"]
 
 INPUT = '{"a": 1, "b": [{"name": "x", "n": 3}], "text": "root:x:0:0 80% error"}\n'
 
@@ -19,6 +21,16 @@ def tool(name: str) -> str:
     if found is None:
         pytest.skip(f"needs {name}")
     return found
+
+
+def every_flavour(name: str, factory: pytest.TempPathFactory) -> list[str]:
+    """Where every flavour of a tool is; skips the test where none is installed."""
+    folder = factory.getbasetemp() / "flavours"
+    folder.mkdir(exist_ok=True)
+    found = flavours_of(name, folder)
+    if not found:
+        pytest.skip(f"needs {name}")
+    return [str(program) for program in found.values()]
 
 
 def leaves_everything_as_it_was(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from operator_sre.gate.grammar.languages import find_commands
 from operator_sre.gate.grammar.languages.find import find
 from tests.every import every
-from tests.gate.grammar.languages.real import leaves_everything_as_it_was, tool
+from tests.gate.grammar.languages.real import every_flavour, leaves_everything_as_it_was
 
 READS = """
 .
@@ -128,5 +128,8 @@ def test_every_command_of_a_proven_search_is_shown(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("line", READS)
-def test_the_real_find_changes_nothing(line: str, tmp_path: Path) -> None:
-    leaves_everything_as_it_was(tmp_path, [tool("find"), *line.split()])
+def test_every_find_that_is_here_changes_nothing(
+    line: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for program in every_flavour("find", tmp_path_factory):
+        leaves_everything_as_it_was(tmp_path, [program, *line.split()])
