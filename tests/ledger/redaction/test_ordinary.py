@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from operator_sre.ledger.redaction import Redactor
+from tests.cases.corpora import commands_in
 from tests.every import every
 from tests.ledger.redaction.measuring import changed_lines
 from tests.ledger.redaction.ordinary import families, ordinary_lines
 
 HELD_OUT_SEED = 417_902
 CHANGED_MAX = 0.005
-CORPORA = Path(__file__).resolve().parents[4] / "shared" / "corpora"
 
 
 def test_there_are_many_kinds_of_ordinary_text() -> None:
@@ -38,12 +35,9 @@ def test_lines_together_change_no_more_than_each_alone(redactor: Redactor) -> No
     assert changed <= CHANGED_MAX * lines
 
 
-@pytest.mark.parametrize("name", ["benign.jsonl", "sensitive.jsonl"])
+@pytest.mark.parametrize("name", ["diagnostics", "secrets"])
 def test_commands_without_secrets_stay(redactor: Redactor, name: str) -> None:
-    file = CORPORA / name
-    if not file.is_file():
-        pytest.skip("the shared corpora of commands are not beside this checkout")
-    commands = [json.loads(line)["command"] for line in file.read_text().splitlines()]
+    commands = commands_in(name)
     changed = [command for command in commands if redactor.text(command) != command]
     assert len(changed) <= CHANGED_MAX * len(commands), changed[:5]
 
