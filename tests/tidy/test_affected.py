@@ -35,6 +35,7 @@ _XDIST = ("-p", "xdist.plugin")
 _ROOTS = ["src", ".ci", "."]
 _TREE = {
     ".ci/tool.py": "",
+    ".gitignore": "__pycache__/\n.pytest_cache/\n",
     "docs/cli.md": "How to type.",
     "pyproject.toml": f"tool.ruff.src = {_ROOTS}\ntool.pytest.ini_options.pythonpath = 'src'\n",
     "src/shop/app/__init__.py": "",
