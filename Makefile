@@ -7,13 +7,15 @@ ARGS ?=
 # What turns the pages of the demo; without it you do.
 AUTO ?= --auto
 WORKERS ?= 5
+# With what `make quick` compares the tree.
+BASE := HEAD
 DEBIAN_PACKAGES := bubblewrap busybox-static chromium docker.io fish openssh-client openssh-server \
 	procps strace tmux util-linux zsh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint style test-system test-crash test-faults test-slow repeat \
-	tables gallery lock clean
+.PHONY: help demo test quick check lint style test-system test-crash test-faults test-slow \
+	repeat tables gallery lock clean
 
 # Another project's Python settings must not reach into this one.
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -45,6 +47,7 @@ fit = { found=$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2
 help:
 	@echo 'make demo         a real cluster breaks; Operator finds, repairs, proves (ARGS=--plain)'
 	@echo 'make test         every check and every test (ARGS="-k ledger" chooses)'
+	@echo 'make quick        style, and the tests near what has changed (a minute; BASE=main)'
 	@echo 'make check        style, types, layers and tidiness only'
 	@echo 'make test-system  as root on Debian: install what tests could miss, then forbid skips'
 	@echo 'make test-crash   writers and operators killed 900 times (minutes)'
@@ -76,7 +79,17 @@ check: lint
 test: style
 	@sh tests/tools/sshd.sh
 	@echo '== tests, and types beside them' && .venv/bin/python .ci/beside.py .venv/bin/mypy $(once) \
-		-- .venv/bin/python -m pytest -q $(spread) tests $(ARGS)
+		-- .venv/bin/python -m pytest -q -p tests.durations $(spread) tests $(ARGS)
+
+# Types only with a cache of them: without, they alone take longer than all this is meant to.
+quick: style
+ifneq ($(wildcard .mypy_cache),)
+	@echo '== near tests, and types beside them' && .venv/bin/python .ci/beside.py .venv/bin/mypy \
+		-- .venv/bin/python .ci/affected.py --base "$(BASE)" $(ARGS)
+else
+	@echo '== near tests (no types: they are checked as well after a first `make lint`)' \
+		&& .venv/bin/python .ci/affected.py --base "$(BASE)" $(ARGS)
+endif
 
 test-system: lint
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, settings
 
 from operator_sre.processes.runner import launching as _launching
 from tests.leaks import LeaksPlugin
-from tests.workers import WorkersPlugin
+
+pytest_plugins = ["tests.workers"]
 
 # How long an example takes says more about the machine than about what is tested.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -117,17 +118,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = others
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--workers", type=int, default=1, help="run tests in N processes")
-
-
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes minutes; runs with `-m slow` only")
-    config.addinivalue_line("markers", "group(name): runs in one worker with all of that name")
     config.pluginmanager.register(_Skips(), "operator-skips")
     config.pluginmanager.register(LeaksPlugin(), "operator-leaks")
-    if config.option.workers > 1:
-        config.pluginmanager.register(WorkersPlugin(config.option.workers), "operator-workers")
 
 
 @pytest.hookimpl(trylast=True)

@@ -23,18 +23,22 @@ from typing import Any, NoReturn
 
 import pytest
 
-__all__ = ["WorkersPlugin", "is_worker"]
+__all__ = ["WorkersPlugin", "pytest_addoption", "pytest_configure"]
 
 _INDEX_BYTES = 4
 _LENGTH_BYTES = 8
 _READ_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 16
-_worker_key = pytest.StashKey[bool]()
 
 
-def is_worker(config: pytest.Config) -> bool:
-    """Whether this process is one of the forks, which report to the first process."""
-    return config.stash.get(_worker_key, False)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--workers", type=int, default=1, help="run tests in N processes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "group(name): runs in one worker with all of that name")
+    if config.option.workers > 1:
+        config.pluginmanager.register(WorkersPlugin(config.option.workers), "operator-workers")
 
 
 def _groups(items: list[pytest.Item]) -> list[list[pytest.Item]]:
@@ -89,7 +93,6 @@ def _run_worker(
 ) -> NoReturn:
     """Run groups until there are no more, and end without what belongs to the first process."""
     config = session.config
-    config.stash[_worker_key] = True
     reporter = _Reporter(config, pipe)
     for name in ("terminalreporter", "operator-skips", "operator-workers"):
         config.pluginmanager.unregister(name=name)

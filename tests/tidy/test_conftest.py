@@ -186,7 +186,8 @@ def test_a_worker_that_dies_fails_its_tests_and_no_others(tmp_path: Path) -> Non
 def test_one_failure_may_end_the_run(tmp_path: Path) -> None:
     files = {f"test_{number}.py": "def test_no(): assert False" for number in range(30)}
     done = _run(tmp_path, "--workers", "2", "-x", files=files)
-    assert "stopping after 1 failures" in done.stdout
+    assert "stopping after" in done.stdout
+    assert done.stdout.count("FAILED") < 30
     assert done.returncode == 1
 
 
