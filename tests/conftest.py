@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from operator_sre.processes.runner import launching as _launching
+from tests.e2e import warm
 from tests.leaks import LeaksPlugin
 
 pytest_plugins = ["tests.workers"]
@@ -116,6 +117,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = others
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start what all workers can share before they are forked."""
+    if session.config.option.workers > 1 and not session.config.option.collectonly:
+        wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+        for fixture, program in (("warm", warm.COMMAND), ("warm_node", warm.NODE)):
+            if fixture in wanted:
+                warm.shared_warm(session.config, program)
 
 
 def pytest_configure(config: pytest.Config) -> None:

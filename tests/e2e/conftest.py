@@ -8,17 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.home import Home
-from tests.e2e.warm import Warm
+from tests.e2e.warm import Warm, shared_warm
 
 __all__ = ["home", "rigged", "warm"]
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[Warm]:
+def warm(pytestconfig: pytest.Config) -> Warm:
     """The command in a process that is warm."""
-    warm = Warm()
-    yield warm
-    warm.close()
+    return shared_warm(pytestconfig)
 
 
 @pytest.fixture

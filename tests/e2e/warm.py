@@ -23,12 +23,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-__all__ = ["Done", "Forked", "Warm", "serve"]
+if TYPE_CHECKING:
+    import pytest
+
+__all__ = ["COMMAND", "NODE", "Done", "Forked", "Warm", "serve", "shared_warm"]
 
 OPERATOR = Path(sys.executable).with_name("operator")
 COMMAND = "operator_sre.faces.cli.main"
+NODE = "operator_ratelimiter.__main__"
 ANSWER_S_MAX = 60.0
 PACKET_BYTES_MAX = 150_000
 # What programs load when they are asked; the command also what is named after a noun.
@@ -40,7 +44,7 @@ LOADED = {
         "operator_sre.subjects.ratelimiter",
         "re2",
     ),
-    "operator_ratelimiter.__main__": (
+    NODE: (
         "operator_ratelimiter.app",
         "uvicorn.lifespan.on",
         "uvicorn.loops.auto",
@@ -155,6 +159,20 @@ class Warm:
         self._requests.close()
         with self._popen:
             self._popen.wait(ANSWER_S_MAX)
+
+
+_shared: dict[str, Warm] = {}
+
+
+def shared_warm(config: pytest.Config, program: str = COMMAND) -> Warm:
+    """The one warm process of a program: of all workers, when it was started before they were."""
+    if program not in _shared:
+        from tests.leaks import outlives_test
+
+        with outlives_test():
+            _shared[program] = Warm(program)
+        config.add_cleanup(_shared[program].close)
+    return _shared[program]
 
 
 def _hold_to_schema(words: Sequence[str], out: str) -> None:

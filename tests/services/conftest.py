@@ -20,7 +20,7 @@ import httpx2
 import pytest
 import valkey
 
-from tests.e2e.warm import Forked, Warm
+from tests.e2e.warm import NODE, Forked, Warm, shared_warm
 from tests.leaks import outlives_test
 
 _SOURCE = Path(__file__).parents[2] / "services" / "ratelimiter" / "src"
@@ -239,27 +239,25 @@ class Rig:
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[Warm]:
+def warm_node(pytestconfig: pytest.Config) -> Warm:
     """The program of a node in a process that is warm."""
-    warm = Warm("operator_ratelimiter.__main__")
-    yield warm
-    warm.close()
+    return shared_warm(pytestconfig, NODE)
 
 
 @pytest.fixture
-def rig(tmp_path: Path, warm: Warm) -> Iterator[Rig]:
+def rig(tmp_path: Path, warm_node: Warm) -> Iterator[Rig]:
     """A rig of the test's own, to be broken as it likes."""
     with ExitStack() as ends:
-        yield Rig(tmp_path, ends, warm)
+        yield Rig(tmp_path, ends, warm_node)
 
 
 @pytest.fixture(scope="session")
 def shared_store(
-    tmp_path_factory: pytest.TempPathFactory, warm: Warm
+    tmp_path_factory: pytest.TempPathFactory, warm_node: Warm
 ) -> Iterator[tuple[Rig, StoreServer]]:
     """The store behind `trio`."""
     with ExitStack() as ends:
-        rig = Rig(tmp_path_factory.mktemp("shared"), ends, warm)
+        rig = Rig(tmp_path_factory.mktemp("shared"), ends, warm_node)
         yield rig, rig.store()
 
 

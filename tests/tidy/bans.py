@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from tests.tidy.sources import Source, aliases, dotted, functions, imports
 
@@ -37,6 +38,7 @@ _PRINT_WORDS = re.compile(r"\bp?print\b")
 _SLEEP_WORDS = re.compile(r"\bsleep\b")
 
 
+@cache
 def banned(source: Source) -> list[str]:
     """Calls, imports and options that have a safer replacement."""
     if not _BANNED_WORDS.search(source.text):
@@ -81,11 +83,13 @@ def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[int, str, str]
             yield node.lineno, module, "`json`, with a dataclass at the edge"
 
 
+@cache
 def broad_excepts(source: Source) -> list[str]:
     """The places that catch any error at all and keep it, as `path:function`."""
     return places(source, _BROAD_WORDS, _is_broad)
 
 
+@cache
 def prints(source: Source) -> list[str]:
     """The places that print by themselves."""
     return places(
@@ -95,6 +99,7 @@ def prints(source: Source) -> list[str]:
     )
 
 
+@cache
 def sleeps(source: Source) -> list[str]:
     """The places that wait for time to pass; a sleep of zero only lets others run."""
     return places(

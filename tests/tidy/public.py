@@ -7,9 +7,17 @@ from functools import cache
 
 from tests.tidy.sources import Source, imports
 
-__all__ = ["bad_lists", "dead_modules", "module_name", "public_names", "untested_names"]
+__all__ = [
+    "bad_lists",
+    "dead_modules",
+    "mentioned_modules",
+    "module_name",
+    "public_names",
+    "untested_names",
+]
 
 
+@cache
 def public_names(source: Source) -> list[str] | None:
     """What `__all__` lists; None where a file has none that can be read."""
     for node in source.tree.body:
@@ -47,6 +55,7 @@ def _bound_names(source: Source) -> set[str]:
     return _defined_names(source) | imported
 
 
+@cache
 def bad_lists(source: Source) -> list[str]:
     """What is wrong with a file's `__all__`. Its order is ruff's business (RUF022)."""
     listed = public_names(source)
@@ -92,7 +101,7 @@ def _used_outside(files: Iterable[Source]) -> set[str]:
         folder = name if source.path.endswith("__init__.py") else name.rpartition(".")[0]
         used |= {
             found
-            for found in _mentioned_modules(source, name)
+            for found in mentioned_modules(source)
             if found.rpartition(".")[0].rpartition(".")[0] != folder
         }
     return used
@@ -110,7 +119,7 @@ def dead_modules(files: Iterable[Source], entries: Iterable[str]) -> list[str]:
     named = " ".join(entries)
     used = {name for name in by_name if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", named)}
     for name, source in by_name.items():
-        used |= {found for found in _mentioned_modules(source, name) if found != name}
+        used |= {found for found in mentioned_modules(source) if found != name}
     alive = {name for name in used if name in by_name}
     alive |= {above for name in used for above in _parents(name)}
     return [
@@ -126,9 +135,10 @@ def _parents(name: str) -> set[str]:
 
 
 @cache
-def _mentioned_modules(source: Source, name: str) -> frozenset[str]:
+def mentioned_modules(source: Source) -> frozenset[str]:
     """Full names of what a file imports, and of dotted names in its strings (lazy imports)."""
     found: set[str] = set()
+    name = module_name(source.path)
     package = name if source.path.endswith("__init__.py") else name.rpartition(".")[0]
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):

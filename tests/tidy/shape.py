@@ -1,11 +1,19 @@
 """It fits the eye: the sizes of functions, files and lines."""
 
 from collections.abc import Iterable
+from functools import cache
 from statistics import median
 
 from tests.tidy.sources import Source, functions
 
-__all__ = ["bad_names", "long_files", "long_functions", "long_lines", "median_function_lines"]
+__all__ = [
+    "bad_names",
+    "function_lines",
+    "long_files",
+    "long_functions",
+    "long_lines",
+    "median_function_lines",
+]
 
 _FUNCTION_LINES_MAX = 70
 _FILE_LINES_MAX = 500
@@ -19,19 +27,25 @@ _KITCHEN_SINKS = {
 }
 
 
+@cache
+def function_lines(source: Source) -> tuple[tuple[str, int], ...]:
+    """Where each function of a file is, and how many lines it has."""
+    return tuple((function.place, function.lines) for function in functions(source))
+
+
 def long_functions(files: Iterable[Source]) -> list[str]:
     """Functions of more lines than a screen shows."""
     return [
-        f"{function.place} has {function.lines} lines, at most {_FUNCTION_LINES_MAX}: split it"
+        f"{place} has {lines} lines, at most {_FUNCTION_LINES_MAX}: split it"
         for source in files
-        for function in functions(source)
-        if function.lines > _FUNCTION_LINES_MAX
+        for place, lines in function_lines(source)
+        if lines > _FUNCTION_LINES_MAX
     ]
 
 
 def median_function_lines(files: Iterable[Source]) -> float:
     """The median length of a function, over all the files."""
-    lengths = [function.lines for source in files for function in functions(source)]
+    lengths = [lines for source in files for _, lines in function_lines(source)]
     return median(lengths) if lengths else 0.0
 
 

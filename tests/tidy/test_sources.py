@@ -12,9 +12,23 @@ import pytest
 import operator_sre
 from tests.tidy import allowed, atlas, bans, public, shape
 from tests.tidy.findings import expect_none
-from tests.tidy.sources import Source, paths, product, sources, texts
+from tests.tidy.sources import PRODUCT, Source, paths, product, sources, texts
 
 _LISTED = ("src/operator_sre/", "protocols/src/operator_protocols/")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _read_once() -> None:
+    """Ask every rule about one file after the other: a file that is parsed once is forgotten."""
+    for source in sources():
+        for rule in (bans.banned, bans.broad_excepts, bans.sleeps, shape.function_lines):
+            rule(source)
+        if source.path.startswith(PRODUCT):
+            bans.prints(source)
+            public.public_names(source)
+            public.mentioned_modules(source)
+        if source.path.startswith(_LISTED):
+            public.bad_lists(source)
 
 
 def _listed() -> list[Source]:

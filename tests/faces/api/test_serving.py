@@ -29,7 +29,7 @@ from operator_sre.faces.api import doors
 from operator_sre.faces.api.serving import serve
 from operator_sre.faces.listening import connections
 from tests.e2e.waiting import eventually
-from tests.e2e.warm import Warm
+from tests.e2e.warm import shared_warm
 from tests.every import every
 from tests.faces.api.server import Desk, Server
 from tests.faces.api.world import World
@@ -71,10 +71,8 @@ BODIES = [
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    warm = Warm()
-    yield Desk(tmp_path_factory.mktemp("served"), warm)
-    warm.close()
+def desk(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Desk:
+    return Desk(tmp_path_factory.mktemp("served"), shared_warm(pytestconfig))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.ticket import TicketState
 from tests.e2e.home import Home
 from tests.e2e.waiting import eventually
-from tests.e2e.warm import Warm
+from tests.e2e.warm import Warm, shared_warm
 
 __all__ = ["home", "lived", "warm"]
 
@@ -21,11 +21,9 @@ SECRET = "sk-ant-never-show-me"
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[Warm]:
+def warm(pytestconfig: pytest.Config) -> Warm:
     """The command in a process that is warm."""
-    warm = Warm()
-    yield warm
-    warm.close()
+    return shared_warm(pytestconfig)
 
 
 @pytest.fixture
