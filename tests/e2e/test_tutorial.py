@@ -28,6 +28,7 @@ def test_what_is_compared_differs_in_nothing_but_times_ports_and_ids() -> None:
     assert fits([line], other)
     for wrong in ("resolved", "node-3", "warning"):
         assert not fits([line], other.replace("claimed", wrong).replace("node-2", wrong))
+    assert fits(["node-1  node  running  17740  21298"], "node-1  node  running  7   9429")
     assert fits(["a", "...", "z"], "a\nb\nc\nz\n")
     assert fits(["a", "...", "z"], "a\nz")
     assert not fits(["a", "...", "z"], "a\nb\n")

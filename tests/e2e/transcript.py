@@ -22,6 +22,7 @@ _MASKS = (
     (re.compile(r"\S+:\d{3,7}\b(?=$)", re.MULTILINE), "WHO"),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"\bpid \d+|-p \d+"), "PID"),
+    (re.compile(r"\brunning +\d+\b"), "running PID"),
     (re.compile(r"\b\d+\.\d+ s\b|\b\d+ (?:s|min)\b"), "SPAN"),
     (re.compile(r"\b\d+ entries, \d+ checkpoints"), "COUNTS"),
     (re.compile(r"\bseen in \d+ looks"), "LOOKS"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from operator_protocols.domain.action import Action
@@ -18,10 +16,10 @@ from operator_sre.gate.grammar.words import Simple, literal
 from tests.every import every
 from tests.gate.office import Office
 from tests.gate.policy.writing import book
+from tests.measuring import GROWTH_MAX, growth
 
 POLICY = Policy(mode=Mode.EXECUTE)
 ADA, PLANNER = Actor("ada", PERSON, "ada@host:1"), Actor("planner", "agent", "planner")
-HOSTILE_S_MAX = 0.05
 DECISIONS = [
     "confirmations approve c-1",
     "confirmations decline c-1 --reason no",
@@ -187,7 +185,7 @@ def test_what_is_known_to_only_read_is_not_looked_at() -> None:
     assert decides("cat x", script, [Finding(simple, "It is not known.")])
 
 
-def test_no_text_takes_long() -> None:
+def test_no_text_takes_longer_than_it_is_long() -> None:
     for hostile in (
         "operator -a b ",
         "operator ",
@@ -196,9 +194,11 @@ def test_no_text_takes_long() -> None:
         "operator tokens -a ",
         "[ ",
     ):
-        began = time.thread_time()
-        decides(f"operator {hostile * 4096}"[:16384], parse("`x`"), [])
-        assert time.thread_time() - began < HOSTILE_S_MAX, hostile
+
+        def read(size: int, hostile: str = hostile) -> None:
+            decides(f"operator {hostile * size}"[:size], parse("`x`"), [])
+
+        assert growth(read, 4096) <= GROWTH_MAX, hostile
 
 
 @pytest.mark.asyncio

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from operator_protocols.domain.entry import Draft, Kind
@@ -65,7 +66,7 @@ class Ledger:
 
     def row(self, seq: int) -> tuple[bytes, bytes, bytes, bytes]:
         """Body, digest, previous and hash of an entry."""
-        with sqlite3.connect(self.path) as connection:
+        with closing(sqlite3.connect(self.path)) as connection:
             row = connection.execute(
                 "SELECT body, digest, previous, hash FROM entries WHERE seq = ?", (seq,)
             ).fetchone()
@@ -73,9 +74,8 @@ class Ledger:
 
     def sql(self, statement: str, *values: object) -> None:
         """Change the file behind the operator's back."""
-        connection = sqlite3.connect(self.path, isolation_level=None)
-        assert connection.execute(statement, values).rowcount > 0, statement
-        connection.close()
+        with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
+            assert connection.execute(statement, values).rowcount > 0, statement
 
     def put(self, seq: int, body: bytes, *, rehash: bool, previous: bytes | None = None) -> bytes:
         """Write a body over an entry; with its hashes made to fit when `rehash`."""

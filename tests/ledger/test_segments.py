@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_damaged_rows_are_kept_as_they_were_found(ledger: Ledger) -> None:
     forged = ledger.forged(5)
     ledger.put(5, forged, rehash=False)
     _begin(ledger)
-    with sqlite3.connect(ledger.path) as connection:
+    with closing(sqlite3.connect(ledger.path)) as connection:
         kept = connection.execute("SELECT seq, body, damage FROM quarantine").fetchall()
     assert [(row[0], row[1]) for row in kept] == [(5, forged)]
     assert kept[0][2].startswith("edited: ")

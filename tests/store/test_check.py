@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from operator_protocols.errors import NotFoundError
+from operator_protocols.errors import NotFoundError, StoreError
 from operator_sre.store.check import CheckReport, check, wrong_columns
-from operator_sre.store.rebuild import Difference, RawRow, walk
+from operator_sre.store.rebuild import Difference, RawRow, rebuild, walk
+from operator_sre.store.sqlite import SqliteDatabase
 from tests.store.life import Estate, quietly
 
 MEDDLING = {
@@ -30,6 +32,13 @@ def test_a_store_that_is_as_it_was_written_is_sound(lived: Estate) -> None:
 def test_an_empty_store_is_sound(estate: Estate) -> None:
     estate.open().close()
     assert estate.upkeep.check(progress=quietly) == CheckReport(0, 0, (), ())
+
+
+def test_a_store_that_cannot_be_opened_is_told_in_a_sentence(tmp_path: Path) -> None:
+    gone = SqliteDatabase(tmp_path / "operator.db")
+    for act, sentence in ((check, "could not be checked"), (rebuild, "could not be rebuilt")):
+        with pytest.raises(StoreError, match=sentence):
+            act(gone, progress=quietly)
 
 
 def test_a_store_that_is_not_there_is_not_made_by_looking(estate: Estate) -> None:

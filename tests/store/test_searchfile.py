@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -227,6 +228,29 @@ def test_a_place_where_it_cannot_be_made_does_no_harm(
     SqliteDatabase(path).words.path.rmdir()
     store.indexer.advance(steps_max=9)
     assert _find(store, "apple") == [1]
+
+
+@pytest.mark.parametrize("wanted", ["indexer", "reader", "session", "writer"])
+def test_a_session_that_cannot_be_made_ready_is_closed(
+    wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, opened = SqliteDatabase(tmp_path / "operator.db"), list[sqlite3.Connection]()
+
+    class Broken(sqlite3.Connection):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            opened.append(self)
+
+        def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+            raise sqlite3.OperationalError("disk I/O error")
+
+    database.prepare()
+    monkeypatch.setattr(sqlite, "_Session", Broken)
+    with pytest.raises(sqlite3.OperationalError, match="disk I/O"):
+        getattr(database, wanted)()
+    (session,) = opened
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        session.cursor()
 
 
 def _close_elsewhere(path: Path) -> None:

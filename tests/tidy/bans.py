@@ -31,7 +31,7 @@ _BROAD = {"BaseException", "BaseExceptionGroup", "Exception", "ExceptionGroup"}
 # A file without these words cannot break the rule, by whatever names it imports them.
 _BANNED_WORDS = re.compile(
     rf"\b(?:{'|'.join(sorted({name.rpartition('.')[2] for name in _CALLS} | _MODULES))})\b"
-    r"|\bnow\b|\bpreexec_fn\b|\bshell\b"
+    r"|\bnow\b|\bpreexec_fn\b|\bshell\b|\bsqlite3\b"
 )
 _BROAD_WORDS = re.compile(r"\b(?:except|suppress)\b")
 _PRINT_WORDS = re.compile(r"\bp?print\b")
@@ -48,6 +48,13 @@ def banned(source: Source) -> list[str]:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Call):
             found += _calls(node, names)
+        for item in node.items if isinstance(node, ast.With) else ():
+            call = item.context_expr
+            if isinstance(call, ast.Call) and dotted(call.func, names) == "sqlite3.connect":
+                unclosed = "`with closing(sqlite3.connect(...)) as connection`"
+                found.append(
+                    (call.lineno, "sqlite3.connect in a `with` that only commits", unclosed)
+                )
     return [
         f"{source.path}:{line} uses {what}; instead: {instead}" for line, what, instead in found
     ]

@@ -223,6 +223,7 @@ def test_every_exception_has_a_reason() -> None:
         ("import datetime\ndatetime.datetime.utcnow()", "Clock"),
         ("from datetime import datetime as d\nd.utcfromtimestamp(1)", "UTC"),
         ("import tempfile\ntempfile.mktemp()", "mkstemp"),
+        ("import sqlite3 as s\nwith s.connect('x') as c:\n    c.commit()", "closing"),
     ],
 )
 def test_banned_call_is_reported_with_its_replacement(text: str, word: str) -> None:

@@ -173,7 +173,7 @@ def _message(kind: type[Message], parts: _Parts) -> Schema:
     told = {one.name: _of_message(hints[one.name], parts) for one in known}
     if "schema_version" in told:
         told["schema_version"] = VERSION
-    return _object(told, needed, (kind.__doc__ or "").strip())
+    return _object(told, needed, inspect.cleandoc(kind.__doc__ or ""))
 
 
 def _of_message(hint: Any, parts: _Parts) -> Schema:

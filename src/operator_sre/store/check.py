@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -35,19 +36,16 @@ class CheckReport:
 
 def check(database: Maintained, *, progress: Progress) -> CheckReport:
     """Look through everything, as it was at one moment; nobody waits and nothing is changed."""
-    rebuilt, connection = Rebuilt(), database.session()
     try:
-        problems = database.problems(connection)
-        database.snapshot(connection)
-        entries, purged = _follow(connection, rebuilt, problems, progress)
-        differences = rebuilt.differences(database, connection)
+        with closing(Rebuilt()) as rebuilt, closing(database.session()) as connection:
+            problems = database.problems(connection)
+            database.snapshot(connection)
+            entries, purged = _follow(connection, rebuilt, problems, progress)
+            differences = rebuilt.differences(database, connection)
     except database.failures as error:
         raise StoreError(
             f"The store could not be checked: {sentence(error)}.", next_step=database.remedy
         ) from error
-    finally:
-        rebuilt.close()
-        connection.close()
     return CheckReport(entries, purged, tuple(problems), differences)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -70,29 +71,26 @@ def purge(
 
     The projections without them are made beforehand, so that others wait only a moment.
     """
-    rebuilt, connection = Rebuilt(), database.session()
     try:
-        _follow(connection, rebuilt, plan)
-        database.begin(connection)
-        if plan_purge(connection, plan.before) != plan:
-            raise ConflictError(
-                "The store has changed since it was asked what would be purged.",
-                next_step="Look again, and confirm again.",
-            )
-        _follow(connection, rebuilt, plan)
-        _take_away(connection, plan, progress)
-        rebuilt.adopt(database, connection)
-        forget_index(database, connection)
-        entry = _record(Transaction(connection, rules), plan, by)
-        connection.execute("COMMIT")
-        database.settle(connection)
+        with closing(Rebuilt()) as rebuilt, closing(database.session()) as connection:
+            _follow(connection, rebuilt, plan)
+            database.begin(connection)
+            if plan_purge(connection, plan.before) != plan:
+                raise ConflictError(
+                    "The store has changed since it was asked what would be purged.",
+                    next_step="Look again, and confirm again.",
+                )
+            _follow(connection, rebuilt, plan)
+            _take_away(connection, plan, progress)
+            rebuilt.adopt(database, connection)
+            forget_index(database, connection)
+            entry = _record(Transaction(connection, rules), plan, by)
+            connection.execute("COMMIT")
+            database.settle(connection)
     except database.failures as error:
         raise StoreError(
             f"Nothing was purged: {sentence(error)}.", next_step=database.remedy
         ) from error
-    finally:
-        rebuilt.close()
-        connection.close()
     return entry
 
 

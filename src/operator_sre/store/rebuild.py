@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,28 +120,25 @@ def rebuild(database: Maintained, *, progress: Progress) -> tuple[Difference, ..
     The long part is done beforehand: others wait only while the last entries are followed and
     what differs is replaced.
     """
-    rebuilt, connection = Rebuilt(), database.session()
     try:
-        start = _head(connection)
-        for row in walk(connection):
-            rebuilt.take(row)
-            if row.seq % PAGE == 0:
-                progress(row.seq)
-        database.begin(connection)
-        _must_still_hold(connection, start)
-        for row in walk(connection, rebuilt.seq):
-            rebuilt.take(row)
-        found = rebuilt.adopt(database, connection)
-        if found:
-            forget_index(database, connection)  # it may have words of rows that are no more
-        connection.execute("COMMIT")
+        with closing(Rebuilt()) as rebuilt, closing(database.session()) as connection:
+            start = _head(connection)
+            for row in walk(connection):
+                rebuilt.take(row)
+                if row.seq % PAGE == 0:
+                    progress(row.seq)
+            database.begin(connection)
+            _must_still_hold(connection, start)
+            for row in walk(connection, rebuilt.seq):
+                rebuilt.take(row)
+            found = rebuilt.adopt(database, connection)
+            if found:
+                forget_index(database, connection)  # it may have words of rows that are no more
+            connection.execute("COMMIT")
     except database.failures as error:
         raise StoreError(
             f"The store could not be rebuilt: {sentence(error)}.", next_step=database.remedy
         ) from error
-    finally:
-        rebuilt.close()
-        connection.close()
     progress(rebuilt.seq)
     return found
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SearchFile", "is_damaged", "make_private", "with_companions"]
+__all__ = ["SearchFile", "closed_unless_ready", "is_damaged", "make_private", "with_companions"]
 
 LOG_PAGES = 4000
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -136,9 +136,20 @@ class SearchFile:
         connection = sqlite3.connect(
             f"{self.path.as_uri()}?mode=rw", uri=True, timeout=wait_s, isolation_level=None
         )
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA secure_delete = ON")
+        with closed_unless_ready(connection):
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")
         return connection
+
+
+@contextmanager
+def closed_unless_ready(connection: sqlite3.Connection) -> Iterator[None]:
+    """Close a session that cannot be made ready, so that it holds neither its file nor a lock."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _detach(connection: sqlite3.Connection) -> None:

@@ -14,7 +14,13 @@ from operator_protocols.errors import StoreError
 from operator_sre.store.database import Connection, plain, sentence
 from operator_sre.store.migrations import must_be_current
 from operator_sre.store.schema import SCHEMA_VERSION
-from operator_sre.store.searchfile import SearchFile, is_damaged, make_private, with_companions
+from operator_sre.store.searchfile import (
+    SearchFile,
+    closed_unless_ready,
+    is_damaged,
+    make_private,
+    with_companions,
+)
 from operator_sre.store.tables import LAYOUT, layout_of
 
 __all__ = ["APPLICATION_ID", "SqliteDatabase", "scratch"]
@@ -51,20 +57,11 @@ class _Session(sqlite3.Connection):
 def scratch(*tables: str) -> Connection:
     """These tables, empty, in a database that is gone when it is closed or its process ends."""
     connection = sqlite3.connect("", isolation_level=None, factory=_Session)
-    connection.execute("PRAGMA synchronous = OFF")
-    for statement in LAYOUT.statements(*tables):
-        connection.execute(statement.format(**_TYPES))
+    with closed_unless_ready(connection):
+        connection.execute("PRAGMA synchronous = OFF")
+        for statement in LAYOUT.statements(*tables):
+            connection.execute(statement.format(**_TYPES))
     return connection
-
-
-@contextmanager
-def _closed_on_error(connection: _Session) -> Iterator[_Session]:
-    """Prepare a session; one that cannot be prepared is closed and not left open."""
-    try:
-        yield connection
-    except BaseException:
-        connection.close()
-        raise
 
 
 class SqliteDatabase:
@@ -152,15 +149,18 @@ class SqliteDatabase:
 
     def writer(self) -> _Session:
         """The session of a writer."""
-        with _closed_on_error(self._connect("rw")) as connection:
+        connection = self._connect("rw")
+        with closed_unless_ready(connection):
             connection.execute("PRAGMA journal_mode = WAL")  # a backup that was put here has none
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA busy_timeout = 0")  # `begin` waits, if anybody may wait
+            # `begin` waits, if anybody may wait at all
+            connection.execute("PRAGMA busy_timeout = 0")
         return connection
 
     def reader(self) -> Connection:
         """A session that only reads, and sees the index if there is one."""
-        with _closed_on_error(self._connect("ro")) as connection:
+        connection = self._connect("ro")
+        with closed_unless_ready(connection):
             self.words.show(connection)
         return connection
 
@@ -169,8 +169,10 @@ class SqliteDatabase:
 
         What it writes gets there when the log is moved into the file.
         """
-        with _closed_on_error(self.writer()) as connection:
-            connection.execute("PRAGMA secure_delete = ON")  # an older store has words in its file
+        connection = self.writer()
+        with closed_unless_ready(connection):
+            # An older store has words in its own file.
+            connection.execute("PRAGMA secure_delete = ON")
             _patiently(lambda: self.words.open(connection))
         return connection
 
@@ -214,8 +216,9 @@ class SqliteDatabase:
     def session(self) -> Connection:
         """A session for long work; what it removes is overwritten."""
         connection = self.writer()
-        connection.execute(f"PRAGMA busy_timeout = {BUSY_S * 1000:.0f}")
-        connection.execute("PRAGMA secure_delete = ON")
+        with closed_unless_ready(connection):
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_S * 1000:.0f}")
+            connection.execute("PRAGMA secure_delete = ON")
         return connection
 
     def snapshot(self, connection: Connection) -> None:

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -123,11 +124,10 @@ def test_audit_verify_says_whole_or_names_the_damage(lived: Home, home: Home) ->
     home.path.mkdir()
     for file in lived.path.glob("*.*"):
         shutil.copy(file, home.path)
-    with sqlite3.connect(home.path / "operator.db") as database:
+    with closing(sqlite3.connect(home.path / "operator.db")) as database, database:
         body = database.execute("SELECT body FROM entries WHERE seq = 5").fetchone()[0]
         forged = bytes(body).replace(b"e", b"E", 1)
         database.execute("UPDATE entries SET body = ? WHERE seq = 5", (forged,))
-    database.close()
     damaged = home.run("audit", "verify")
     assert damaged.code == 1
     assert "5" in damaged.out

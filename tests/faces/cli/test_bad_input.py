@@ -7,6 +7,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -126,9 +127,8 @@ def test_an_empty_home_is_refused(warm: Warm, tmp_path: Path) -> None:
 
 
 def _database(file: Path) -> None:
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database:
         database.execute("CREATE TABLE notes (text)")
-    database.close()
 
 
 def _text(file: Path) -> None:

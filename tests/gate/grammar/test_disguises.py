@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -10,7 +12,7 @@ from operator_protocols.domain.action import Action
 from operator_protocols.domain.verdict import Level
 from operator_sre.gate import Policy, judge
 from tests.every import every
-from tests.measuring import cpu_s
+from tests.measuring import GROWTH_MAX, growth, times_as_long
 
 POLICY = Policy()
 PLACES = [
@@ -39,7 +41,8 @@ HARMLESS = [
     *('[ "$(nproc)" -gt 4 ]', 'test -n "$(ls)"', "git show stash@{0}", "TZ=Europe/Paris date"),
     *("pgrep java | xargs pwdx", "grep -r x /proc/sys/net", "grep Mem /proc/meminfo"),
 ]
-SLOW = ["echo {" + "," * 4080, "cat " + "[" * 4000, "cat " + "*a" * 2000, "cat /" + "a*/" * 1300]
+# The start of a command, and what is repeated behind it.
+SLOW = [("echo {", ","), ("cat ", "["), ("cat ", "*a"), ("cat /", "a*/")]
 
 
 def is_safe(command: str) -> bool:
@@ -70,6 +73,18 @@ def test_a_command_behind_many_others_is_looked_at() -> None:
     assert not is_safe(many * 2 + "rm x")
 
 
-@pytest.mark.parametrize("command", SLOW)
-def test_no_word_takes_long(command: str) -> None:
-    assert cpu_s(lambda: is_safe(command), enough_s=0.25) <= 0.25
+# Of no two sizes a test meets the same word, so that no cache answers for it.
+@pytest.mark.parametrize("size", [16, 100, 1000])
+@pytest.mark.parametrize(("start", "piece"), SLOW)
+def test_no_word_takes_longer_than_it_is_long(start: str, piece: str, size: int) -> None:
+    assert growth(lambda n: is_safe(start + (piece * n)[:n]), size) <= GROWTH_MAX
+
+
+@pytest.mark.parametrize("piece", ["[", "?", "*a", "[!a]"])
+def test_a_long_pattern_costs_little_more_than_a_long_name(piece: str) -> None:
+    numbers = count()
+
+    def asking(piece: str) -> Callable[[], object]:
+        return lambda: is_safe(f"cat {(piece * 4000)[:4000]}{next(numbers)}")
+
+    assert times_as_long(asking(piece), asking("b"), enough=30.0) <= 30.0

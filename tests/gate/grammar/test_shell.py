@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from operator_sre.gate.grammar.building import Building, filled, texts_of
 from operator_sre.gate.grammar.shell import COMMAND_BYTES_MAX, one_command, parse
 from operator_sre.gate.grammar.words import Redirect, Script, Word
 from tests.every import every
+from tests.measuring import GROWTH_MAX, TIMES, growth
 
 BASH = shutil.which("bash")
 
@@ -171,17 +171,12 @@ HOSTILE = ["a|", "<<a ", "$(", '"$(', "`", "{a,", "'", "\\\n", "(", "((", "a;", 
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_time_grows_no_faster_than_the_text(piece: str) -> None:
-    def spent(size: int) -> float:
-        text = (piece * size)[:size]
-        best = 1e9
-        for _ in range(5):
-            started = time.process_time()
-            parse(text)
-            best = min(best, time.process_time() - started)
-        return best
+    def read(size: int) -> None:
+        parse((piece * size)[:size])
 
+    assert growth(read, COMMAND_BYTES_MAX // TIMES) <= GROWTH_MAX
     # Beyond the limit only a beginning is read, so that more text takes no more time.
-    assert spent(120_000) < 20 * spent(COMMAND_BYTES_MAX) + 0.01
+    assert growth(read, 30_000) <= GROWTH_MAX
 
 
 plain = st.text("abcxyz019_@%+=:,./-", min_size=1, max_size=5).filter(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
+
+import pytest
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.verdict import Level, Risk
@@ -16,9 +17,9 @@ from operator_sre.gate.policy.examples import prove
 from operator_sre.gate.policy.load import book_of
 from operator_sre.gate.policy.matching import compiled
 from tests.every import every
+from tests.measuring import GROWTH_MAX, growth
 
 RULES = built_in().rules
-HOSTILE_S_MAX = 0.005
 # What trust rules have to say of well known commands, whatever else they say.
 SAFE = [
     *("ls", "ls -la", "pwd", "cat README.md", "grep -n error app.log", "find . -name '*.py'"),
@@ -109,16 +110,17 @@ HOSTILE = [
 ]
 
 
-def test_no_command_is_so_hostile_that_a_rule_takes_long() -> None:
-    began = time.thread_time()
-    judged = 0
-    for name in sorted({name.replace("*", "") for rule in RULES for name in rule.command[:1]}):
-        for hostile in HOSTILE:
-            line = f"{name} {hostile * 4096}"[:4095]
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_command_is_so_hostile_that_a_rule_takes_longer_than_it_is_long(hostile: str) -> None:
+    names = sorted({name.replace("*", "") for rule in RULES for name in rule.command[:1]})
+
+    def ask(size: int) -> None:
+        for name in names:
+            line = f"{name} {hostile * size}"[:size]
             words = tuple(literal(word) for word in line.split(" "))
             built_in().speaking(Simple(words), "/")
-            judged += 1
-    assert (time.thread_time() - began) / judged < HOSTILE_S_MAX
+
+    assert growth(ask, 1000) <= GROWTH_MAX
 
 
 def test_the_starter_changes_nothing_until_it_is_filled_in() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,9 @@ def _schemas(wanted: Iterable[str]) -> Mapping[str, Any]:
     kinds = [known[name] for name in sorted({*wanted, "EventDocument"})]
     _, components = msgspec.json.schema_components(kinds, ref_template=REF)
     for schema in components.values():
+        # A docstring keeps its indent up to Python 3.12.
+        if "description" in schema:
+            schema["description"] = inspect.cleandoc(schema["description"])
         version = schema.get("properties", {}).get("schema_version")
         if version is None:
             continue

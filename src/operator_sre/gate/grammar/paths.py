@@ -9,6 +9,7 @@ from functools import lru_cache
 
 __all__ = ["Secrets", "one_of", "resolved"]
 
+NAME_CHARACTERS_MAX = 255  # no file on Linux or macOS has a longer name
 _WILD = re.compile(r"[*?\[]")
 _WILDS = re.compile(r"[*?\[\]]+")
 _ENDING = re.compile(r"\*\.[^*.]+")
@@ -149,6 +150,8 @@ def _meet(one: str, other: str) -> bool:
         if told and not any(_is_akin(run, core) for run in told):
             return False
     left, right = _signs(one), _signs(other)
+    if len(left) - left.count("*") > NAME_CHARACTERS_MAX:
+        return False
     reach = {(0, 0)}
     seen = set(reach)
     while reach:
