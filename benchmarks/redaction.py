@@ -11,7 +11,6 @@ library's `re`, which is what is usually written first. Times are of the process
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,29 +21,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from operator_sre.ledger.redaction import Redactor
 from tests.ledger.redaction.generator import samples
 from tests.ledger.redaction.measuring import leaks
+from tests.ledger.redaction.naive import naive
 from tests.ledger.redaction.ordinary import ordinary_lines, ordinary_texts
 
 SIZE = 20_000
-_NAIVE = [
-    re.compile(pattern)
-    for pattern in (
-        r"(?i)((?:password|passwd|pwd|secret|token|api_?key)[\"']?\s*[:=]\s*[\"']?)([^\s\"',;&]+)",
-        r"(://[^:/\s]*:)([^@/\s]+)(?=@)",
-        r"(?i)(bearer |basic )([\w.+/=-]+)",
-        r"()(ghp_\w{36}|sk-[\w-]{20,}|AKIA[A-Z0-9]{16}|xox[abp]-[\w-]{10,})",
-        r"()(eyJ[\w-]+\.[\w-]+\.[\w-]+)",
-        r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)((?:.|\n)*?)(?=-----END)",
-        r"(?i)(--\S*(?:password|token)[ =])(\S+)",
-    )
-]
 Redact = Callable[[str], str]
-
-
-def naive(text: str) -> str:
-    """What is usually written first."""
-    for pattern in _NAIVE:
-        text = pattern.sub(r"\1[REDACTED]", text)
-    return text
 
 
 def copied(text: str) -> str:

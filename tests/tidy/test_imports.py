@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tests.tidy.sources import ROOT
 
-_HELP_CPU_S_MAX = 0.25
+# How many times as long as a bare Python the help may take.
+_HELP_TIMES_MAX, _TRIES_MAX = 16.0, 10
 _KEPT_OUT = (
     *("anthropic", "fastapi", "httpx2", "openai", "pydantic_ai"),
     *("starlette", "textual", "uvicorn", "valkey"),
@@ -59,15 +60,19 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_help_is_quick() -> None:
-    """By processor time, the best of many: neighbours on the machine do not count."""
+    """By processor time beside a bare Python, the least of each: no machine counts."""
 
-    command = Path(sys.executable).with_name("operator")
+    def spent_s(*argv: str | Path) -> float:
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as running:
+            _, status, used = os.wait4(running.pid, 0)
+            running.returncode = os.waitstatus_to_exitcode(status)
+        assert running.returncode == 0
+        return used.ru_utime + used.ru_stime
 
-    def seconds() -> float:
-        before = os.times()
-        subprocess.run([command, "--help"], capture_output=True, check=True)
-        after = os.times()
-        used = after.children_user + after.children_system
-        return used - before.children_user - before.children_system
-
-    assert any(seconds() < _HELP_CPU_S_MAX for _ in range(20))
+    ours = bare = float("inf")
+    for _ in range(_TRIES_MAX):
+        ours = min(ours, spent_s(Path(sys.executable).with_name("operator"), "--help"))
+        bare = min(bare, spent_s(sys.executable, "-c", "pass"))
+        if ours <= _HELP_TIMES_MAX * bare:
+            break
+    assert ours <= _HELP_TIMES_MAX * bare
