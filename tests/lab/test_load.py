@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,8 @@ from tests.lab.conftest import Up, rig_spec
 from tests.processes.waiting import eventually, names_in
 
 RATE_PER_S = 50.0
+# Of what as many bare requests cost; a loop that never waits would need five hundred times that.
+LIGHT_TIMES_MAX = 50.0
 
 
 def _spec(path: str = "/check") -> LoadSpec:
@@ -42,8 +44,24 @@ def _is_halved(sample: Sample) -> bool:
 
 
 def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """The processor time of all its threads."""
+    spent = (file.read_text().split()[0] for file in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+    return sum(map(int, spent)) / 1e9
+
+
+async def _bare_s(port: int, count: int) -> float:
+    """The processor time of as many requests on one connection, with nothing counted."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    begun = time.thread_time()
+    for _ in range(count):
+        writer.write(b"POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = head.lower().partition(b"content-length:")[2].split()[0]
+        await reader.readexactly(int(length))
+    spent_s = time.thread_time() - begun
+    writer.close()
+    await writer.wait_closed()
+    return spent_s
 
 
 @pytest.mark.asyncio
@@ -74,9 +92,13 @@ async def test_it_is_light_and_uses_its_connections_again(up: Up) -> None:
     process = next(each.process for each in rig.status().processes if each.name == LOAD)
     assert process is not None
     await eventually(lambda: len(_stats(rig).samples) >= 1)
-    begun, spent_s = _stats(rig), _cpu_s(process.pid)
-    await eventually(lambda: _stats(rig).total - begun.total >= 2 * RATE_PER_S)
-    assert _cpu_s(process.pid) - spent_s < 0.05 * (_stats(rig).at - begun.at) + 0.02
+    first, spent_s = _stats(rig).total, _cpu_s(process.pid)
+    await eventually(lambda: _stats(rig).total - first >= 2 * RATE_PER_S)
+    spent_s, count = _cpu_s(process.pid) - spent_s, _stats(rig).total - first
+    port = next(one.port for one in rig.targets() if one.name == "node-1")
+    assert port is not None
+    bare_s = min([await _bare_s(port, count) for _ in range(3)])
+    assert spent_s < LIGHT_TIMES_MAX * bare_s
     assert len(names_in(Path(f"/proc/{process.pid}/fd"))) < 20
 
 
