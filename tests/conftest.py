@@ -31,6 +31,11 @@ _FORBID_SKIPS = "OPERATOR_FORBID_SKIPS"
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES_MIN = 4 * 1024**3
 _WRITTEN = pytest.StashKey[Path]()
+_LEFT_TO = {
+    "slow": "`make test-slow`: they take long",
+    "system": "`make test-system`: they need more than Python, like a Docker engine or a browser",
+}
+_LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
 # A user's settings and keys must not decide a test, and no test may spend a user's money.
 for _name in [name for name in os.environ if name.startswith(("OPERATOR_", "ANTHROPIC_"))]:
@@ -108,15 +113,32 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if "slow" in config.option.markexpr:
+    # Whoever asks for the ones with `-m`, or for all but them, has chosen already.
+    if "slow" in config.option.markexpr or "system" in config.option.markexpr:
         return
-    slow: list[pytest.Item] = []
-    others: list[pytest.Item] = []
+    left_out: dict[str, list[pytest.Item]] = {mark: [] for mark in _LEFT_TO}
+    chosen: list[pytest.Item] = []
     for item in items:
-        (slow if item.get_closest_marker("slow") else others).append(item)
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = others
+        system = item.get_closest_marker("system")
+        if item.get_closest_marker("slow"):
+            left_out["slow"].append(item)
+        elif system and not system.kwargs.get("smoke"):
+            left_out["system"].append(item)
+        else:
+            chosen.append(item)
+    config.stash[_LEFT_OUT] = {mark: len(found) for mark, found in left_out.items() if found}
+    if config.stash[_LEFT_OUT]:
+        config.hook.pytest_deselected(items=[item for found in left_out.values() for item in found])
+        items[:] = chosen
+
+
+class _LeftOut:
+    """Says how many tests are run by other commands."""
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        left_out = terminalreporter.config.stash.get(_LEFT_OUT, {})
+        for mark, count in left_out.items():
+            terminalreporter.write_line(f"{count:5}  left to {_LEFT_TO[mark]}")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -130,7 +152,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes minutes; runs with `-m slow` only")
+    config.addinivalue_line(
+        "markers",
+        "system: needs more than Python, like a Docker engine or a browser; runs with `-m system`,"
+        " and where it is marked `system(smoke=True)` always",
+    )
     config.pluginmanager.register(_Skips(), "operator-skips")
+    config.pluginmanager.register(_LeftOut(), "operator-left-out")
     config.pluginmanager.register(LeaksPlugin(), "operator-leaks")
 
 

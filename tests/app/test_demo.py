@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from operator_protocols.errors import NotFoundError, UsageError
 from operator_sre.app.demo import (
     CHAPTERS,
     Chapter,
-    Cue,
     Event,
     Plan,
     Step,
@@ -88,11 +86,10 @@ def test_a_fault_is_chosen_for_every_subject_with_a_rig() -> None:
 
 
 def test_a_play_that_waits_for_nobody_takes_every_cue_at_once() -> None:
-    async def take(cue: Cue) -> None:
-        for chapter in (FAULT, REPORT, WATCH):
-            await cue(chapter)
-
-    asyncio.run(take(straight_on))
+    for chapter in (FAULT, REPORT, WATCH):
+        waiting = straight_on(chapter)
+        with pytest.raises(StopIteration):  # it ends where another would wait for the first time
+            waiting.send(None)
 
 
 def test_monitor_and_agent_get_the_demos_settings_and_nothing_of_the_viewers(

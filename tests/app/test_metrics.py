@@ -116,9 +116,11 @@ async def test_the_heartbeat_is_sent_and_its_address_is_never_shown(
 
 async def test_nothing_goes_on_beside_where_nothing_is_asked_for(tmp_path: Path) -> None:
     with opened(tmp_path) as app:
+        alone = {asyncio.current_task()}
         await attend(app, _watches)
+        assert asyncio.all_tasks() == alone
         async with attended(app, _watches):
-            pass
+            await eventually(lambda: asyncio.all_tasks() == alone)
 
 
 async def test_what_goes_on_beside_ends_with_it(tmp_path: Path) -> None:

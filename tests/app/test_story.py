@@ -42,7 +42,9 @@ async def test_every_step_of_the_journey_is_told_in_order(tmp_path: Path) -> Non
 
 
 async def test_what_is_only_book_keeping_is_not_told(tmp_path: Path) -> None:
-    for entry in await _journey(tmp_path):
+    entries = await _journey(tmp_path)
+    assert {entry.kind in SILENT for entry in entries} == {True, False}
+    for entry in entries:
         lines = list(lines_of(entry))
         assert (not lines) is (entry.kind in SILENT), entry.kind
         for line in lines:

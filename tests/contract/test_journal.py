@@ -46,7 +46,9 @@ async def test_the_hash_covers_the_stored_bytes_and_the_entry_before(ports: Port
     for number in range(3):
         await ports.journal.append(Draft(Kind.REASONING, {"number": number}))
     previous = GENESIS
-    for _, body, digest, claimed_previous, linked in ports.entries.raw(0, limit=10):
+    raw = list(ports.entries.raw(0, limit=10))
+    assert len(raw) == 3
+    for _, body, digest, claimed_previous, linked in raw:
         assert body is not None
         assert claimed_previous == previous
         assert digest == digest_of_body(body)

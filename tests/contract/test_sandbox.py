@@ -26,7 +26,10 @@ BOTH = pytest.mark.parametrize("language", list(Language))
 SAYS = {Language.PYTHON: "print('{}', flush=True)", Language.BASH: "echo '{}'"}
 
 
-@pytest.fixture(params=sorted(BOXES))
+_IN_DOCKER = pytest.param("docker", marks=pytest.mark.system)
+
+
+@pytest.fixture(params=[*sorted(set(BOXES) - {"docker"}), _IN_DOCKER])
 def boxed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Boxed]:
     with BOXES[request.param](tmp_path, request.config) as made:
         yield made

@@ -97,10 +97,10 @@ PLACES = {
 
 
 # A stand-in shows least, so that it is for long runs.
-_STAND_IN = pytest.param("kubectl-stand-in", marks=pytest.mark.slow)
+MARKS = {"docker": pytest.mark.system, "kubectl-stand-in": pytest.mark.slow}
 
 
-@pytest.fixture(params=[*sorted(set(PLACES) - {"kubectl-stand-in"}), _STAND_IN])
+@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in PLACES])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """Makes a Shell of this place, as another process of the operator would."""
     return PLACES[request.param](request, tmp_path)

@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from operator_protocols.domain.action import TIMEOUT_S_MAX, Argument, Outcome
 from operator_protocols.domain.target import Target
-from operator_protocols.domain.tool import ToolSource
+from operator_protocols.domain.tool import Prepared, ToolSource
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Preparing, Tool
 from operator_sre.clock import SystemClock
@@ -38,7 +38,10 @@ def _registry(folder: Path) -> Registry:
     return Registry((*standard, *rig_tools(Rig(folder / "rig"))))
 
 
-NAMES = [spec.name for spec in _registry(Path("/nonexistent")).specs]
+KNOWN = _registry(Path("/nonexistent"))
+NAMES = [spec.name for spec in KNOWN.specs]
+NEEDING = [spec.name for spec in KNOWN.specs if any(one.required for one in spec.parameters)]
+PREPARING = [name for name in NAMES if isinstance(KNOWN.named(name), Preparing)]
 
 
 @pytest.fixture
@@ -65,21 +68,19 @@ def test_a_tool_describes_itself(tool: Tool) -> None:
 
 def test_what_takes_it_back_is_a_tool(tool: Tool, registry: Registry) -> None:
     spec = tool.spec
-    if not spec.changes:
-        assert (spec.undo, spec.reversible) == ("", False)
-    if spec.undo:
-        assert spec.reversible
-        assert registry.named(spec.undo).spec.changes
+    assert spec.changes or (spec.undo, spec.reversible) == ("", False)
+    assert not spec.undo or (spec.reversible and registry.named(spec.undo).spec.changes)
 
 
 def test_what_is_not_required_has_a_default_that_fits(tool: Tool) -> None:
+    wrong = []
     for one in tool.spec.parameters:
-        if one.required:
-            assert one.default is None
-        elif one.default is not None:
+        if one.default is not None:
             found = validate(tool.spec, {one.name: one.default})
-            wrong = found.errors if isinstance(found, Invalid) else ()
-            assert not any(error.startswith(repr(one.name)) for error in wrong)
+            errors = found.errors if isinstance(found, Invalid) else ()
+            wrong += [error for error in errors if error.startswith(repr(one.name))]
+    assert wrong == []
+    assert [one for one in tool.spec.parameters if one.required and one.default is not None] == []
 
 
 @pytest.mark.asyncio
@@ -106,19 +107,22 @@ async def test_a_call_that_makes_no_sense_is_a_result(
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("tool", NEEDING, indirect=True)
 async def test_a_call_without_anything_is_a_result(tool: Tool) -> None:
-    if any(one.required for one in tool.spec.parameters):
-        result = await tool.call({}, new_job())
-        assert (result.outcome, result.ok) == (Outcome.RAN, False)
+    result = await tool.call({}, new_job())
+    assert (result.outcome, result.ok) == (Outcome.RAN, False)
 
 
 VALUES = some.none() | some.booleans() | some.integers() | some.text() | some.floats()
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("tool", PREPARING, indirect=True)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=some.lists(VALUES, min_size=4, max_size=4))
 async def test_looking_before_a_call_never_fails(tool: Tool, values: list[Argument]) -> None:
-    if isinstance(tool, Preparing):
-        names = [one.name for one in tool.spec.parameters]
-        await tool.prepare(dict(zip(names, values, strict=False)))
+    assert isinstance(tool, Preparing)
+    given = dict(zip([one.name for one in tool.spec.parameters], values, strict=False))
+    prepared = await tool.prepare(given)
+    assert isinstance(prepared, Prepared)
+    assert prepared.arguments.keys() <= {one.name for one in tool.spec.parameters}

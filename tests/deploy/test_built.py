@@ -52,17 +52,17 @@ runs_at = "docker://lab-node-1"
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[PrivateEngine]:
+def engine(pytestconfig: pytest.Config) -> Iterator[PrivateEngine]:
     """An engine that has both images, made by another one that reached the packages."""
     base, why = base_or_why()
     if base is None:
         pytest.skip(why)
-    builder = private_engine(outward=True)
+    builder = private_engine(pytestconfig, outward=True)
     try:
         _take_in(builder, base)
         for target in IMAGES:
             _build(builder, target)
-        engine = engine_to_publish()
+        engine = engine_to_publish(pytestconfig)
         try:
             _hand_over(builder, engine)
             builder.end()

@@ -48,7 +48,9 @@ def test_it_has_seven_steps_and_every_command_is_one_that_is_run() -> None:
 def test_the_tutorial_does_what_it_says(home: Home) -> None:
     names: dict[str, str] = {}
     running: Running | None = None
-    for shown in shown_in(TUTORIAL.read_text()):
+    steps = list(shown_in(TUTORIAL.read_text()))
+    assert len(steps) >= len(STEPS)
+    for shown in steps:
         command = _named(shown.command, names)
         if command.endswith(" &"):
             running = home.fork(*shlex.split(command.removesuffix(" &"))[1:])

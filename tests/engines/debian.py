@@ -1,7 +1,9 @@
-"""Packages of a newer Debian than this one: fetched by apt, unpacked, and never installed.
+"""Programs of Debian for the tests: fetched by apt, unpacked, and never installed.
 
-Nothing of the machine's own apt is changed: all that is fetched and remembered goes to a folder of
-its own. The mirror is the one that this machine uses already, and signatures are checked.
+`tests/tools/debian.sh` has put some of this Debian into a cache. `unpack` fetches those of a newer
+one than this; nothing of the machine's own apt is changed: all that is fetched and remembered goes
+to a folder of its own. The mirror is the one that this machine uses already, and signatures are
+checked.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-__all__ = ["CACHE", "SUITE", "mirror", "unpack"]
+__all__ = ["CACHE", "SUITE", "busybox", "mirror", "unpack"]
 
 SUITE = "trixie"
 CACHE = (
@@ -19,6 +21,14 @@ CACHE = (
 ).absolute()
 KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 FETCH_S_MAX = 300.0
+
+
+def busybox() -> Path | None:
+    """The one of this machine, or the one that was fetched."""
+    installed, fetched = shutil.which("busybox"), CACHE / "busybox" / "bin" / "busybox"
+    if installed:
+        return Path(installed)
+    return fetched if fetched.exists() else None
 
 
 def mirror() -> str:

@@ -21,7 +21,9 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.engines.debian import busybox
 from tests.engines.docker_keeper import Asking
+from tests.engines.marks import demand_mark
 from tests.leaks import outlives_test
 
 __all__ = [
@@ -39,6 +41,7 @@ DEFAULT_SOCKET = "/var/run/docker.sock"
 # The image of every test: busybox and its applets, a shell among them, and two users.
 BUSYBOX = "operator-tests/busybox"
 NEEDED = ("dockerd", "containerd", "runc", "unshare")
+NO_BUSYBOX = "needs busybox; tests/tools/debian.sh fetches one on Debian"
 USERS = "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
 LABEL = "operator-tests"
 CLONE_NEWNET = 0x40000000
@@ -249,9 +252,9 @@ def _enter(namespace: int) -> None:
 
 def _busybox() -> bytes:
     """A tar of a root file system with nothing but busybox."""
-    path = shutil.which("busybox")
+    path = busybox()
     assert path is not None
-    names = subprocess.run([path, "--list"], check=True, capture_output=True, text=True).stdout
+    names = subprocess.run([str(path), "--list"], check=True, capture_output=True, text=True).stdout
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         for folder, mode in (("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777)):
@@ -259,7 +262,7 @@ def _busybox() -> bytes:
             entry.type, entry.mode = tarfile.DIRTYPE, mode
             tar.addfile(entry)
         for name, data, mode in (
-            ("bin/busybox", Path(path).read_bytes(), 0o755),
+            ("bin/busybox", path.read_bytes(), 0o755),
             ("etc/passwd", USERS.encode(), 0o644),
         ):
             entry = tarfile.TarInfo(name)
@@ -275,7 +278,7 @@ def _busybox() -> bytes:
 def _answering() -> Engine | None:
     """An engine of this machine that answers already."""
     told = os.environ.get("DOCKER_HOST", f"unix://{DEFAULT_SOCKET}")
-    if not told.startswith("unix://"):
+    if not told.startswith("unix://") or busybox() is None:
         return None
     engine = Engine(told.removeprefix("unix://"))
     try:
@@ -291,14 +294,14 @@ def _lacking() -> str:
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
         return f"needs a Docker engine (Debian, as root: apt install docker.io): no {missing[0]}"
-    return "" if os.geteuid() == 0 else "needs a Docker engine, and only root can start one"
+    if os.geteuid() != 0:
+        return "needs a Docker engine, and only root can start one"
+    return "" if busybox() else NO_BUSYBOX
 
 
 @cache
 def _started() -> Engine | str:
     """The one engine of this process, or why there is none."""
-    if shutil.which("busybox") is None:
-        return "needs busybox (Debian: apt install busybox-static)"
     return _answering() or _lacking() or _private()
 
 
@@ -310,6 +313,7 @@ def _private() -> Engine | str:
 
 def docker_engine(config: pytest.Config) -> Engine:
     """The one engine of this process, started when it is first needed; skips where none can be."""
+    demand_mark(config)
     first = not _started.cache_info().currsize
     engine = _started()
     if isinstance(engine, str):
@@ -319,9 +323,12 @@ def docker_engine(config: pytest.Config) -> Engine:
     return engine
 
 
-def private_engine(*, publishing: bool = False, outward: bool = False) -> PrivateEngine:
-    """An engine of one test, which may kill it and has to end it."""
-    lacking = _lacking() or ("" if shutil.which("busybox") else "needs busybox")
+def private_engine(
+    config: pytest.Config, *, publishing: bool = False, outward: bool = False
+) -> PrivateEngine:
+    """An engine of one test, which may kill it and has to end it; skips where none can be."""
+    demand_mark(config)
+    lacking = _lacking()
     engine = None if lacking else PrivateEngine(publishing=publishing, outward=outward)
     if engine is None or engine.problem:
         pytest.skip(lacking or (engine.problem if engine else ""))

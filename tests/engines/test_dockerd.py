@@ -20,6 +20,8 @@ from tests.engines.dockerd import (
 )
 from tests.processes.waiting import eventually, gone
 
+pytestmark = pytest.mark.system
+
 STARTS = """
 import sys
 from tests.engines.dockerd import PrivateEngine
@@ -53,6 +55,7 @@ def _owner() -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.system(smoke=True)
 def test_the_image_runs(pytestconfig: pytest.Config) -> None:
     engine = docker_engine(pytestconfig)
     assert isinstance(engine, Engine)
@@ -65,8 +68,10 @@ def test_the_image_runs(pytestconfig: pytest.Config) -> None:
 
 
 @pytest.mark.asyncio
-async def test_nothing_is_left_of_one_whose_owner_was_killed() -> None:
-    private_engine().end()  # skips where none can be started
+async def test_nothing_is_left_of_one_whose_owner_was_killed(
+    pytestconfig: pytest.Config,
+) -> None:
+    private_engine(pytestconfig).end()  # skips where none can be started
     owner = _owner()
     assert owner.stdout is not None
     assert owner.stdin is not None
@@ -83,8 +88,8 @@ async def test_nothing_is_left_of_one_whose_owner_was_killed() -> None:
     assert list(Path("/sys/fs/cgroup").glob(f"*/{cgroup_of(folder)}")) == []
 
 
-def test_one_that_was_killed_can_be_started_again() -> None:
-    engine = private_engine()
+def test_one_that_was_killed_can_be_started_again(pytestconfig: pytest.Config) -> None:
+    engine = private_engine(pytestconfig)
     try:
         assert isinstance(engine, PrivateEngine)
         engine.kill()

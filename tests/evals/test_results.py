@@ -25,7 +25,9 @@ def test_documents_say_what_the_published_campaigns_say() -> None:
 
 def test_every_miss_of_a_mind_of_ours_is_explained() -> None:
     told = (results.ROOT / "docs" / "evals.md").read_text(encoding="utf-8")
-    for name, path in results.campaigns().items():
+    known = results.campaigns()
+    assert known
+    for name, path in known.items():
         view, _ = shown_campaign(path, None)
         ours = {Mind.REASONER.value, Mind.ORACLE.value}
         for miss in analysis_of(path, None).misses:

@@ -26,6 +26,7 @@ async def test_without_docker_it_is_said(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.system
 async def test_those_with_the_label_of_the_home_are_removed(pytestconfig: pytest.Config) -> None:
     engine = docker_engine(pytestconfig)
     home = engine.name()

@@ -100,6 +100,11 @@ def test_enough_of_them_can_be_run_here() -> None:
     assert len(HERE) > len(COMMANDS) // 2
 
 
+@pytest.mark.system
+def test_all_of_them_are_run() -> None:
+    assert [command for command in COMMANDS if not installed(command)] == []
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_of_them_is_safe(command: str) -> None:
     verdict = judge(Action.shell(command), POLICY, person=True)

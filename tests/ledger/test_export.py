@@ -75,5 +75,6 @@ def test_a_page_shows_text_from_outside_as_text() -> None:
 @pytest.mark.parametrize("style", sorted(FORMATS))
 def test_any_text_can_be_written(style: str) -> None:
     hostile = _entry(payload={"text": "\ud800 \x00 \n \" '"})
-    for line in export_lines([hostile], style):
-        line.encode("utf-8")
+    text = "\n".join(export_lines([hostile], style))
+    assert text.encode("utf-8").decode("utf-8") == text
+    assert "\x00" not in text

@@ -146,7 +146,9 @@ async def test_it_asks_no_question_twice_between_two_changes() -> None:
     world = World(_shop(node_1=HUNG), holds=lambda changes: False)
     await world.live(Reasoner())
     asked: list[tuple[str, str]] = []
-    for action in [step.want.action for step in world.steps if isinstance(step.want, Act)]:
+    actions = [step.want.action for step in world.steps if isinstance(step.want, Act)]
+    assert {"restart_node", SHELL} <= {action.tool for action in actions}
+    for action in actions:
         if action.tool in {"restart_node", "resume_node"}:
             asked = []
         else:
@@ -284,13 +286,11 @@ async def test_it_never_proposes_a_tool_that_it_was_not_given(
     world = World(states, told)
     await world.live(Reasoner())
     given = {spec.name for spec in told.tools} | {SHELL}
-    for answer in world.answers:
-        for call in answer.calls:
-            if isinstance(call, Action):
-                assert call.tool in given
-    for diagnosis in world.diagnoses:
-        if diagnosis.choice != "escalate":
-            assert diagnosis.choice.partition("(")[0] in given
+    calls = [call for answer in world.answers for call in answer.calls]
+    assert {call.tool for call in calls if isinstance(call, Action)} <= given
+    choices = {diagnosis.choice.partition("(")[0] for diagnosis in world.diagnoses}
+    assert choices
+    assert choices <= {*given, "escalate"}
 
 
 async def test_targets_that_cannot_be_asked_end_with_a_person() -> None:

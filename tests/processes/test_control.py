@@ -94,8 +94,11 @@ async def test_without_a_supervisor_the_error_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.asyncio
-async def test_nothing_is_held_of_a_detached_supervisor() -> None:
-    await Launched(Process(1, 0.0)).gone(0.0)
+async def test_a_detached_supervisor_that_is_let_go_goes_on(supervise: Supervise) -> None:
+    control = await supervise(a=SLEEP)
+    before = await control.status()
+    await Launched(before.supervisor).gone(0.0)
+    assert await control.status() == before
 
 
 def test_state_survives_the_file(tmp_path: Path) -> None:

@@ -65,7 +65,9 @@ def test_the_drawing_is_the_tree() -> None:
 
 
 def test_the_drawing_tells_every_unusual_exit_code() -> None:
-    for name, parent, remark in _drawn():
+    drawn = list(_drawn())
+    assert len(drawn) == len(EXPECTED)
+    for name, parent, remark in drawn:
         kind = _classes()[name]
         told = re.search(r"\(exit (\d)\)", remark)
         inherited = _classes()[parent].exit_code if parent else 1

@@ -31,9 +31,8 @@ def test_a_port_has_at_most_four_verbs(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
 def test_every_member_of_a_port_says_what_it_promises(kind: type) -> None:
-    for name, member in vars(kind).items():
-        if not name.startswith("_"):
-            assert inspect.getdoc(member), f"{kind.__name__}.{name}"
+    members = {name: it for name, it in vars(kind).items() if not name.startswith("_")}
+    assert [name for name, member in members.items() if not inspect.getdoc(member)] == []
 
 
 def test_a_port_recognises_an_implementation() -> None:

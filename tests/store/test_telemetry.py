@@ -26,11 +26,10 @@ async def test_the_newest_looks_at_every_subject_are_kept(
     for number in range(LOOKS):
         for subject in subjects:
             await observations.add(Observation(subject, NOON + timedelta(seconds=number)))
-    for subject in subjects:
-        kept = observations.newest(subject, limit=LOOKS)
-        assert KEPT <= len(kept) < KEPT + 100
-        newest = [NOON + timedelta(seconds=LOOKS - 1 - age) for age in range(KEPT)]
-        assert [one.at for one in kept[:KEPT]] == newest
+    newest = [NOON + timedelta(seconds=LOOKS - 1 - age) for age in range(KEPT)]
+    kept = [observations.newest(subject, limit=LOOKS) for subject in subjects]
+    assert [[one.at for one in looks[:KEPT]] for looks in kept] == [newest] * len(subjects)
+    assert max(map(len, kept)) < KEPT + 100
     store.close()
 
 

@@ -103,6 +103,7 @@ async def test_a_port_that_refuses_is_seen_as_unreachable() -> None:
         observation = await _look(
             Target("node-1", "node", port=port), Target("store", "store", port=port)
         )
+    assert len(observation.seen) == 2
     for seen in observation.seen:
         assert seen.readings["reachable"] is False
         assert seen.readings["error"] == f"127.0.0.1:{port}: connection refused"

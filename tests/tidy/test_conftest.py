@@ -19,6 +19,21 @@ def test_browser(): ...
 @pytest.mark.xfail(strict=True)
 def test_known(): assert False
 """
+_MARKED = """
+import pytest
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_long(n): ...
+@pytest.mark.system
+@pytest.mark.parametrize("n", [1, 2])
+def test_engine(n): ...
+@pytest.mark.system(smoke=True)
+def test_smoke(): ...
+@pytest.mark.slow
+@pytest.mark.system
+def test_both(): ...
+def test_plain(): ...
+"""
 _MODULE_SKIP = "import pytest\npytest.skip('needs systemd', allow_module_level=True)\n"
 _NETWORK = """
 import contextlib, os, socket
@@ -131,6 +146,28 @@ def test_skips_can_be_forbidden(tmp_path: Path, options: tuple[str, ...]) -> Non
     done = _run(tmp_path, *options, files={"test_a.py": _SKIPPING}, OPERATOR_FORBID_SKIPS="1")
     assert done.returncode == 1, done.stdout
     assert "a skip is a failure" in done.stdout
+
+
+@pytest.mark.parametrize("options", _ALONE_AND_SPREAD, ids=["alone", "workers"])
+def test_what_is_left_to_other_commands_is_counted(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    done = _run(tmp_path, *options, files={"test_a.py": _MARKED})
+    assert done.returncode == 0, done.stdout
+    assert "    4  left to `make test-slow`" in done.stdout
+    assert "    2  left to `make test-system`" in done.stdout
+    assert "2 passed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("chosen", "passed"), [("not slow", 4), ("slow", 4), ("system and not slow", 3)]
+)
+def test_whoever_chooses_by_marks_gets_all_of_them(
+    tmp_path: Path, chosen: str, passed: int
+) -> None:
+    done = _run(tmp_path, "-m", chosen, files={"test_a.py": _MARKED})
+    assert f"{passed} passed" in done.stdout
+    assert "left to" not in done.stdout
 
 
 def test_nothing_skipped_is_said(tmp_path: Path) -> None:

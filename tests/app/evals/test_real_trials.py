@@ -159,6 +159,7 @@ async def test_only_who_looks_first_repairs_nothing_where_nothing_is_broken(tmp_
     campaign = replace(made, scenarios=scenarios, control_s=8.0, parallel=2)
     await run_campaign(_config(tmp_path), campaign, command=COMMAND, tell=lambda said: None)
     _, trials = shown_campaign(tmp_path / "eval.db", "controls")
+    assert len(trials) == 2 * len(Control)
     for one in trials:
         facts, expected = one.facts, one.facts.scenario.has_ticket
         assert (facts.state, facts.why, bool(facts.tickets)) == (TrialState.DONE, "", expected)

@@ -116,6 +116,7 @@ async def test_marks_differ_and_who_cannot_be_ended_is_told() -> None:
     assert "could not be ended" in away
 
 
+@pytest.mark.system
 async def test_variables_are_given_to_the_program(pytestconfig: pytest.Config) -> None:
     real = docker_engine(pytestconfig)
     home = real.run("sleep", "1000")

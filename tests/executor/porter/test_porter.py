@@ -202,6 +202,7 @@ async def test_where_a_porter_can_stand(tmp_path: Path, monkeypatch: pytest.Monk
         await look_behind(place)
 
 
+@pytest.mark.system
 async def test_programs_run_in_the_labs_containers_and_in_no_others(
     pytestconfig: pytest.Config,
 ) -> None:

@@ -27,6 +27,7 @@ def boxed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InDocker]:
         assert made.left() == []
 
 
+@pytest.mark.system
 async def test_the_container_is_limited_in_everything(boxed: InDocker) -> None:
     task = asyncio.create_task(boxed.run(Language.BASH, "echo on; sleep 99"))
     try:
@@ -51,6 +52,7 @@ async def test_the_container_is_limited_in_everything(boxed: InDocker) -> None:
     assert not any("docker.sock" in bind for bind in host["Binds"])
 
 
+@pytest.mark.system
 async def test_cancelled_it_leaves_no_container(boxed: InDocker) -> None:
     task = asyncio.create_task(boxed.run(Language.BASH, "sleep 99"))
     await boxed.containers()
@@ -60,6 +62,7 @@ async def test_cancelled_it_leaves_no_container(boxed: InDocker) -> None:
     assert boxed.left() == []
 
 
+@pytest.mark.system
 async def test_an_image_that_is_not_there_is_not_pulled(boxed: InDocker) -> None:
     assert IMAGES == {Language.PYTHON: "python:3.11-slim", Language.BASH: "bash:5.2-alpine"}
     images = dict.fromkeys(Language, "operator-tests/nothing:9")
@@ -78,6 +81,7 @@ async def test_without_an_engine_nothing_runs(tmp_path: Path) -> None:
     assert (await box.recover(new_job())).outcome is Outcome.UNKNOWN
 
 
+@pytest.mark.system
 async def test_memory_of_all_processes_together_is_limited(boxed: Boxed) -> None:
     text = "held = []\nwhile True:\n    held.append(b'x' * 20_000_000)"
     result = await boxed.run(Language.PYTHON, text)
@@ -86,6 +90,7 @@ async def test_memory_of_all_processes_together_is_limited(boxed: Boxed) -> None
     assert result.data["used_up"] == "memory"
 
 
+@pytest.mark.system
 async def test_processes_are_few(boxed: Boxed) -> None:
     text = """
 import os, signal
@@ -103,6 +108,7 @@ except OSError:
     assert 20 < int(result.stdout) <= Limits().processes
 
 
+@pytest.mark.system
 async def test_a_box_that_outlived_its_operator_is_ended(boxed: InDocker) -> None:
     job = new_job()
     script = Script(Language.BASH, "sleep 99")

@@ -166,6 +166,7 @@ async def test_no_way_leads_out_of_a_box(probe: Probe, scene: Scene, boxed: Boxe
     assert scene.bystander.poll() is None
 
 
+@pytest.mark.system
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("probe", IN_CONTAINERS)
 @pytest.mark.asyncio

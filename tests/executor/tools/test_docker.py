@@ -11,7 +11,7 @@ from operator_protocols.domain.category import FailureCategory
 from tests.engines.dockerd import Engine, private_engine
 from tests.executor.tools.hands import Hands, hands_on
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.system]
 
 
 def _on_term(deed: str) -> tuple[str, ...]:
@@ -198,8 +198,10 @@ async def test_there_is_no_such_container(engine: Engine, hands: Hands) -> None:
         assert "nobody-at-home" in result.stderr
 
 
-async def test_an_engine_that_dies_amid_a_stop_leaves_it_unknown() -> None:
-    engine = private_engine()
+async def test_an_engine_that_dies_amid_a_stop_leaves_it_unknown(
+    pytestconfig: pytest.Config,
+) -> None:
+    engine = private_engine(pytestconfig)
     try:
         hands = hands_on(engine.socket)
         made = _run(engine, TELLS)

@@ -16,7 +16,7 @@ from tests.engines.dockerd import Engine, docker_engine, private_engine
 from tests.executor.tools.hands import Hands, hands_on
 from tests.processes.waiting import eventually
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.system]
 
 STAYS = ("sh", "-c", "while :; do sleep 1000; done")
 
@@ -43,6 +43,7 @@ def _others(engine: Engine, home: str) -> list[str]:
     ]
 
 
+@pytest.mark.system(smoke=True)
 async def test_both_streams_and_the_exit_code_are_told(hands: Hands, home: str) -> None:
     heard: list[tuple[int, bytes]] = []
     action = await hands.propose(
@@ -232,8 +233,10 @@ async def test_another_container_under_the_same_name_is_refused(
     assert seen.exit_code == 1
 
 
-async def test_an_engine_that_dies_meanwhile_leaves_it_unknown() -> None:
-    engine = private_engine()
+async def test_an_engine_that_dies_meanwhile_leaves_it_unknown(
+    pytestconfig: pytest.Config,
+) -> None:
+    engine = private_engine(pytestconfig)
     try:
         hands = hands_on(engine.socket)
         home = engine.run(*STAYS)

@@ -12,7 +12,7 @@ from operator_sre.executor.tools.docker_looks import LOGS_BYTES_MAX, TAIL, TAIL_
 from tests.engines.dockerd import Engine
 from tests.executor.tools.hands import Hands
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.system]
 
 
 def _said(engine: Engine, line: str, *, tty: bool = False) -> str:

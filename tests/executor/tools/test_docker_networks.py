@@ -9,7 +9,7 @@ from operator_protocols.domain.category import FailureCategory
 from tests.engines.dockerd import Engine
 from tests.executor.tools.hands import Hands
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.system]
 
 STAYS = ("sh", "-c", "while :; do sleep 1000; done")
 

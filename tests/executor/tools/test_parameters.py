@@ -179,6 +179,9 @@ def test_texts_are_read_as_their_parameter_says() -> None:
 
 
 @given(some.lists(some.builds("{}={}".format, NAMES, some.text()) | some.text()))
-def test_no_text_makes_it_crash(pairs: list[str]) -> None:
-    found, _ = parsed(SPEC, pairs)
-    validate(SPEC, found)
+def test_every_text_is_read_or_told(pairs: list[str]) -> None:
+    found, errors = parsed(SPEC, pairs)
+    assert found.keys() == {pair.partition("=")[0] for pair in pairs if "=" in pair}
+    assert len(errors) >= sum("=" not in pair for pair in pairs)
+    checked = validate(SPEC, found)
+    assert isinstance(checked, Validated) or checked.errors

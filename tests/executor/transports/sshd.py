@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines.debian import CACHE
+
 __all__ = ["Sshd", "serving_ssh"]
 
 START_S_MAX = 20.0
@@ -88,11 +90,10 @@ def _program() -> tuple[Path, dict[str, str]]:
     installed = Path("/usr/sbin/sshd")
     if installed.exists():
         return installed, environment
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    root = Path(cache) / "operator-sre-tests" / "sshd"
+    root = CACHE / "sshd"
     fetched = root / "usr/sbin/sshd"
     if not fetched.exists():
-        pytest.skip("there is no sshd; tests/tools/sshd.sh fetches one on Debian")
+        pytest.skip("there is no sshd; tests/tools/debian.sh fetches one on Debian")
     libraries = ":".join(str(path) for path in (root / "usr/lib").glob("*-linux-gnu"))
     return fetched, environment | {"LD_LIBRARY_PATH": libraries}
 

@@ -42,6 +42,7 @@ def test_a_script_goes_in_by_variables_that_the_kernel_takes() -> None:
     assert "é" not in line
 
 
+@pytest.mark.system(smoke=True)
 @pytest.mark.asyncio
 async def test_a_container_is_identified_by_its_id(engine: Engine, tmp_path: Path) -> None:
     name = engine.name()
@@ -57,6 +58,7 @@ async def test_a_container_is_identified_by_its_id(engine: Engine, tmp_path: Pat
     assert second != first
 
 
+@pytest.mark.system
 @pytest.mark.asyncio
 async def test_a_container_that_is_gone_or_stopped_runs_nothing(
     engine: Engine, tmp_path: Path
@@ -70,6 +72,7 @@ async def test_a_container_that_is_gone_or_stopped_runs_nothing(
         assert (result.outcome, result.category) == (Outcome.REFUSED, FailureCategory.NOT_FOUND)
 
 
+@pytest.mark.system
 @pytest.mark.asyncio
 async def test_a_container_without_a_shell_says_so(engine: Engine, tmp_path: Path) -> None:
     container = engine.run("sh", "-c", "rm /bin/sh; echo ready; exec busybox sleep 600")
@@ -79,6 +82,7 @@ async def test_a_container_without_a_shell_says_so(engine: Engine, tmp_path: Pat
     assert "has no shell" in result.stderr
 
 
+@pytest.mark.system
 @pytest.mark.asyncio
 async def test_a_container_that_is_stopped_under_a_command_leaves_it_unknown(
     engine: Engine, tmp_path: Path
@@ -97,6 +101,7 @@ async def test_a_container_that_is_stopped_under_a_command_leaves_it_unknown(
     assert recovered.stdout == "said\n"
 
 
+@pytest.mark.system
 @pytest.mark.asyncio
 async def test_a_read_only_container_of_nobody_runs_commands_too(
     engine: Engine, tmp_path: Path
@@ -109,6 +114,7 @@ async def test_a_read_only_container_of_nobody_runs_commands_too(
         assert (result.exit_code, result.stdout) == (4, "65534\n")
 
 
+@pytest.mark.system
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
     "trap",

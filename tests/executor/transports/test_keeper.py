@@ -44,6 +44,11 @@ FOUND = sorted(
 ONE_SHELL = [FOUND[0], *(pytest.param(name, marks=pytest.mark.slow) for name in FOUND[1:])]
 
 
+@pytest.mark.system
+async def test_every_shell_is_tried() -> None:
+    assert [name for name, words in SHELLS.items() if shutil.which(words[0]) is None] == []
+
+
 class PipeWire:
     """A shell of this machine at the other end of two pipes."""
 

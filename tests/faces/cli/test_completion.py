@@ -54,7 +54,7 @@ def open_shell(tmp_path: Path) -> Iterator[Callable[[list[str]], Terminal]]:
         one.close()
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", ["bash", pytest.param("zsh", marks=pytest.mark.system)])
 def test_tab_completes_nouns_verbs_options_and_files(
     shell: str, open_shell: Callable[[list[str]], Terminal], warm: Warm, tmp_path: Path
 ) -> None:
@@ -71,6 +71,7 @@ def test_tab_completes_nouns_verbs_options_and_files(
     assert terminal.ended() == 0
 
 
+@pytest.mark.system
 def test_fish_offers_nouns_verbs_options_and_files(tmp_path: Path) -> None:
     """It says itself what it would offer; the file that lies there only where one may stand."""
     fish = shutil.which("fish")

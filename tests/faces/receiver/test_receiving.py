@@ -211,13 +211,11 @@ async def test_a_body_that_never_tells_its_size_is_bounded_too(tmp_path: Path) -
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-@given(bodies=st.lists(st.binary(max_size=200) | st.text().map(json.dumps).map(str.encode)))
-async def test_no_body_breaks_the_receiver(tmp_path: Path, bodies: list[bytes]) -> None:
+@given(body=st.binary(max_size=200) | st.text().map(json.dumps).map(str.encode))
+async def test_no_body_breaks_the_receiver(tmp_path: Path, body: bytes) -> None:
     with opened(tmp_path, OPEN) as app:
-        receiver = Receiver(app)
-        for body in bodies:
-            answer = await receiver.receive("prometheus", {}, body, sender="x")
-            assert answer.status in (200, 400)
+        answer = await Receiver(app).receive("prometheus", {}, body, sender="x")
+        assert answer.status in (200, 400)
 
 
 async def test_a_store_that_is_away_asks_the_sender_to_try_again(

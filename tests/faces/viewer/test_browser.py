@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -20,31 +19,23 @@ from operator_sre.evals.analysis import analyse, scored
 from operator_sre.evals.database import open_database
 from operator_sre.evals.rendering import report_page
 from operator_sre.faces.viewer.serving import serve
+from tests.engines.chromium import running_chromium
 from tests.evals.samples import CAMPAIGN, RECORDED, fill, hostile, trials
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-CHROMIUM = shutil.which("chromium")
 WORDS = "<img src=x onerror=document.title='pwned'><script>document.title='pwned'</script>"
 PHONE_WIDTH = 375
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="there is no playwright: install the development dependencies"
-)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no chromium: apt install chromium"
-)
+pytestmark = pytest.mark.system
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser(pytestconfig: pytest.Config) -> Iterator[Browser]:
     """Debian's chromium, without a window."""
-    with playwright.sync_playwright() as driver:
-        # Inside of a container its own sandbox cannot be made; it loads nothing but our pages.
-        words = ["--no-sandbox", "--disable-dev-shm-usage"]
-        with driver.chromium.launch(executable_path=CHROMIUM, args=words) as found:
-            yield found
+    with running_chromium(pytestconfig) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

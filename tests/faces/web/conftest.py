@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.engines.chromium import running_chromium
 from tests.faces.web.world import Web, web_at
 
 if TYPE_CHECKING:
@@ -24,16 +24,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+def chromium(pytestconfig: pytest.Config) -> Iterator[Browser]:
     """Debian's chromium, without a window."""
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("there is no chromium: apt install chromium")
-    driving = pytest.importorskip(
-        "playwright.sync_api", reason="there is no playwright: install the development dependencies"
-    )
-    with driving.sync_playwright() as driver:
-        # Inside of a container its own sandbox cannot be made; it loads nothing but our pages.
-        words = ["--no-sandbox", "--disable-dev-shm-usage"]
-        with driver.chromium.launch(executable_path=program, args=words) as found:
-            yield found
+    with running_chromium(pytestconfig) as found:
+        yield found

@@ -128,6 +128,7 @@ def test_two_tabs_share_one_stream_and_the_second_takes_over(
     first.close()
     place.do(web.app.store.switch.turn_off(by="bob", reason="over"))
     second.locator("#standing").get_by_text("kill switch is on").wait_for(state="detached")
+    assert "kill switch is on" not in second.locator("#standing").inner_text()
     second.context.close()
 
 

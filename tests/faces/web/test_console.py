@@ -341,6 +341,7 @@ def test_without_the_extra_a_sentence_says_what_to_install(
         asyncio.run(serve(web.app, Listener("127.0.0.1", 0), ready=lambda _: None))
 
 
+@pytest.mark.system(smoke=True)
 def test_in_a_browser_a_page_lives_without_being_loaded_again(web: Web, chromium: Browser) -> None:
     with served(web.app) as place:
         page = opened(chromium, place, web.api.secrets["admin"])

@@ -162,8 +162,9 @@ def test_redirections_keep_their_numbers() -> None:
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_read_without_a_crash(text: str) -> None:
-    parse(text)
+def test_any_text_is_commands_or_trouble(text: str) -> None:
+    script = parse(text)
+    assert script.commands or script.trouble
 
 
 HOSTILE = ["a|", "<<a ", "$(", '"$(', "`", "{a,", "'", "\\\n", "(", "((", "a;", "for x in ", "$x"]

@@ -47,9 +47,9 @@ def on_path(engine: Engine, patch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def engine_to_publish() -> PrivateEngine:
+def engine_to_publish(config: pytest.Config) -> PrivateEngine:
     """An engine of our own whose containers have ports on a loopback; skips without compose."""
     found, why = compose_or_why()
     if found is None:
         pytest.skip(why)
-    return private_engine(publishing=True)
+    return private_engine(config, publishing=True)

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from tests.engines.debian import busybox
 from tests.engines.dockerd import USERS, Engine
 
 __all__ = ["make_image", "python_files", "serving_image", "waiting_image"]
@@ -97,15 +98,17 @@ def python_files(packages: Iterable[str] = ()) -> dict[str, Path | str]:
 
 
 def _busybox(tar: tarfile.TarFile) -> None:
-    program = shutil.which("busybox")
+    program = busybox()
     assert program is not None
     for folder, mode in (("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777)):
         entry = tarfile.TarInfo(folder)
         entry.type, entry.mode = tarfile.DIRTYPE, mode
         tar.addfile(entry)
-    _write(tar, "/bin/busybox", Path(program).read_bytes(), executable=True)
+    _write(tar, "/bin/busybox", program.read_bytes(), executable=True)
     _write(tar, "/etc/passwd", USERS.encode(), executable=False)
-    told = subprocess.run([program, "--list"], check=True, capture_output=True, text=True).stdout
+    told = subprocess.run(
+        [str(program), "--list"], check=True, capture_output=True, text=True
+    ).stdout
     for applet in set(told.split()) - {"busybox"}:
         entry = tarfile.TarInfo(f"bin/{applet}")
         entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"

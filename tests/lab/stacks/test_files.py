@@ -61,7 +61,9 @@ def test_both_labs_are_there_and_lie_where_a_checkout_shows_them() -> None:
 
 @pytest.mark.parametrize("name", STACKS)
 def test_every_service_is_pinned_bounded_and_checked(name: str) -> None:
-    for service, told in _services(STACKS[name]).items():
+    services = _services(STACKS[name])
+    assert {"prometheus", "grafana"} <= services.keys()
+    for service, told in services.items():
         _, _, tag = told["image"].removesuffix("}").rpartition(":")
         assert re.search(r"\d", tag), f"{service} has no version"
         assert "latest" not in told["image"], service
@@ -146,10 +148,10 @@ def test_only_what_passes_a_relay_can_be_slow(
 @pytest.mark.parametrize("name", STACKS)
 def test_whatever_is_mounted_from_its_folder_is_there(name: str) -> None:
     spec = STACKS[name]
-    for told in _services(spec).values():
-        for word in told.get("volumes", ()):
-            if word.startswith("./"):
-                assert (Path(spec.folder) / word.split(":")[0]).exists(), word
+    words = [word for told in _services(spec).values() for word in told.get("volumes", ())]
+    mounted = [word.split(":")[0] for word in words if word.startswith("./")]
+    assert mounted
+    assert [word for word in mounted if not (Path(spec.folder) / word).exists()] == []
 
 
 def test_dashboards_ask_for_what_exists() -> None:

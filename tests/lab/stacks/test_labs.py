@@ -57,10 +57,10 @@ printf 'AUTH %s\\r\\n%s\\r\\n' "$REDISCLI_AUTH" "$1" | nc -w 2 127.0.0.1 6379
 
 
 @pytest.fixture
-def engine() -> Iterator[PrivateEngine]:
+def engine(pytestconfig: pytest.Config) -> Iterator[PrivateEngine]:
     """An engine of our own with what both labs have; this process is in its network."""
     patch = pytest.MonkeyPatch()
-    engine = engine_to_publish()
+    engine = engine_to_publish(pytestconfig)
     try:
         with engine.entered(), on_path(engine, patch):
             make_image(engine, "busybox:1.36.1")

@@ -122,10 +122,10 @@ def _spec(engine: PrivateEngine) -> StackSpec:
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[PrivateEngine]:
+def engine(pytestconfig: pytest.Config) -> Iterator[PrivateEngine]:
     """An engine of our own; this process is in its network as long as there is one."""
     patch = pytest.MonkeyPatch()
-    engine = engine_to_publish()
+    engine = engine_to_publish(pytestconfig)
     try:
         with engine.entered(), on_path(engine, patch):
             yield engine

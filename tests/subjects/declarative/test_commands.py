@@ -298,7 +298,10 @@ def _pod(request: pytest.FixtureRequest, folder: Path) -> tuple[str, dict[str, A
 PLACES = {"docker": _container, "kubectl-stand-in": _pod, "ssh": _host}
 
 
-@pytest_asyncio.fixture(params=sorted(PLACES))
+_IN_DOCKER = pytest.param("docker", marks=pytest.mark.system)
+
+
+@pytest_asyncio.fixture(params=[*sorted(set(PLACES) - {"docker"}), _IN_DOCKER])
 async def remote(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Tried]:
     """A description whose only target runs its commands somewhere else."""
     spool = Spool(tmp_path / "spool")

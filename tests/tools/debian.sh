@@ -1,0 +1,47 @@
+#!/bin/sh
+# Fetch programs of Debian for the tests, without installing anything: each is unpacked into a cache
+# folder of its own. Says in one sentence why when one cannot be had.
+set -u
+cache="${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/operator-sre-tests"
+
+# download PACKAGE OPTIONAL...: into this folder, after a look for newer lists where the first fails.
+download() {
+    if ! apt-get download -q "$1" >/dev/null 2>&1; then
+        [ "$(id -u)" = 0 ] && apt-get update -qq >/dev/null 2>&1 \
+            && apt-get download -q "$1" >/dev/null 2>&1 || return 1
+    fi
+    shift
+    for package in "$@"; do
+        apt-get download -q "$package" >/dev/null 2>&1 || true
+    done
+}
+
+# have NAME PROGRAM WHAT PACKAGE OPTIONAL...: the program, below the cache folder of this name.
+have() {
+    name=$1 program=$2 what=$3
+    shift 3
+    [ -x "/$program" ] || [ -x "$cache/$name/$program" ] && return
+    if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
+        echo "There is no $name, and no apt-get to fetch one: $what will be skipped." >&2
+        return
+    fi
+    half="$cache/$name.$$"
+    mkdir -p "$half" && cd "$half" || exit 1
+    trap 'rm -rf "$half"' EXIT
+    if download "$@"; then
+        for package in ./*.deb; do
+            dpkg-deb -x "$package" . || exit 1
+        done
+        rm -f ./*.deb
+        [ -e bin ] || ln -s usr/bin bin  # a newer Debian has all programs below usr
+        # Another one may have been faster.
+        mv "$half" "$cache/$name" 2>/dev/null || [ -x "$cache/$name/$program" ] || exit 1
+    else
+        echo "$name cannot be fetched: $what will be skipped." >&2
+    fi
+    rm -rf "$half"
+}
+
+# libwrap is the one library that sshd needs and a small system lacks; newer ones need none.
+have sshd usr/sbin/sshd 'tests over ssh' openssh-server libwrap0
+have busybox bin/busybox 'tests in containers' busybox-static
