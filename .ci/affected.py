@@ -38,7 +38,7 @@ __all__ = [
     "read_tree",
 ]
 
-BUDGET_S = 40.0
+BUDGET_S = 30.0
 WORKERS = 2
 # Two steps: one module lies between the test and what has changed.
 STEPS_MAX = 2

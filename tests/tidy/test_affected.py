@@ -1,5 +1,6 @@
 """The choice of `make quick`: near tests are run, far ones are not, and the time is bounded."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -276,13 +277,17 @@ def test_no_import_is_missed() -> None:
 
 
 def _git(folder: Path, *words: str) -> None:
-    who = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
     subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """The made-up tree, committed."""
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The made-up tree, committed; a user's git, or a hook that runs these tests, has no say."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     for path, text in _TREE.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
