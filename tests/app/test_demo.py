@@ -12,6 +12,7 @@ from operator_protocols.errors import NotFoundError, UsageError
 from operator_sre.app.demo import (
     CHAPTERS,
     Chapter,
+    Cue,
     Event,
     Plan,
     Step,
@@ -86,10 +87,11 @@ def test_a_fault_is_chosen_for_every_subject_with_a_rig() -> None:
 
 
 def test_a_play_that_waits_for_nobody_takes_every_cue_at_once() -> None:
+    cue: Cue = straight_on
     for chapter in (FAULT, REPORT, WATCH):
-        waiting = straight_on(chapter)
+        waiting = cue(chapter).__await__()
         with pytest.raises(StopIteration):  # it ends where another would wait for the first time
-            waiting.send(None)
+            next(waiting)
 
 
 def test_monitor_and_agent_get_the_demos_settings_and_nothing_of_the_viewers(

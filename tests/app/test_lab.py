@@ -321,7 +321,7 @@ async def test_a_rig_that_is_not_there_is_taken_down_without_a_word(bare: App) -
     await rig_down(bare, NAME)
     assert rigs_up(bare) == []
     assert not bare.rig_directory(NAME).exists()
-    assert bare.store.entries.head() is None
+    assert bare.store.entries.after(0, limit=1) == []
 
 
 async def test_an_unknown_fault_is_refused_with_those_there_are() -> None:

@@ -185,7 +185,9 @@ HERE = [one for one in TOOLS if shutil.which(one[0], path=ENVIRONMENT["PATH"])]
 def test_a_tool_fails_for_the_right_reason_in_every_flavour(
     tmp_path: Path, tool: str, command: str, why: FailureCategory
 ) -> None:
-    for flavour, program in flavours_of(tool, tmp_path).items():
+    programs = flavours_of(tool, tmp_path)
+    assert programs
+    for flavour, program in programs.items():
         folder = tmp_path / f"in-{flavour}"
         folder.mkdir()
         code, told = _of(command, _folder(folder), program.parent)

@@ -113,7 +113,9 @@ def test_each_of_them_is_safe(command: str) -> None:
 
 @pytest.mark.parametrize("command", HERE)
 def test_it_runs_where_nothing_can_be_written_or_reached(command: str, tmp_path: Path) -> None:
-    for flavour, tools in flavours(command, tmp_path).items():
+    folders = flavours(command, tmp_path)
+    assert folders
+    for flavour, tools in folders.items():
         boxed = subprocess.run(
             [
                 *(str(bwrap_path()), "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),

@@ -4,7 +4,7 @@
 set -u
 cache="${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/operator-sre-tests"
 
-# download PACKAGE OPTIONAL...: into this folder, after a look for newer lists where the first fails.
+# download PACKAGE OPTIONAL...: into this folder; where the first fails, newer lists are fetched.
 download() {
     if ! apt-get download -q "$1" >/dev/null 2>&1; then
         [ "$(id -u)" = 0 ] && apt-get update -qq >/dev/null 2>&1 \

@@ -146,7 +146,9 @@ def test_what_runs_or_writes_is_found_between_others(
 def test_every_awk_that_is_here_accepts_it_and_changes_nothing(
     text: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    for program in every_flavour("awk", tmp_path_factory):
+    programs = every_flavour("awk", tmp_path_factory)
+    assert programs
+    for program in programs:
         done = leaves_everything_as_it_was(tmp_path, [program, text, "input"])
         why = category_of(
             exit_code=done.returncode, outcome=Outcome.RAN, stderr=done.stderr.decode()

@@ -148,7 +148,9 @@ def test_a_command_that_writes_is_found_between_others(
 def test_every_sed_that_is_here_changes_nothing_and_that_of_gnu_accepts_it(
     text: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    for program in every_flavour("sed", tmp_path_factory):
+    programs = every_flavour("sed", tmp_path_factory)
+    assert programs
+    for program in programs:
         done = leaves_everything_as_it_was(tmp_path, [program, "-n", "-e", text, "input"])
         assert b"-e expression" not in done.stderr  # what GNU's says of an error; others know less
 
