@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 __all__ = [
     "Behave",
+    "Crowd",
     "closes",
     "drips",
     "floods",
@@ -76,6 +77,23 @@ def http(status: int, body: object, *, headers: str = "") -> Behave:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     head = f"HTTP/1.1 {status} X\r\ncontent-length: {len(content)}\r\nconnection: close\r\n"
     return says(f"{head}{headers}\r\n".encode() + content)
+
+
+class Crowd:
+    """Callers who are all kept waiting until they hang up; the most of them at once are counted."""
+
+    def __init__(self) -> None:
+        self.most = self._now = 0
+
+    async def behave(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Say nothing for as long as the caller stays."""
+        self._now += 1
+        self.most = max(self.most, self._now)
+        try:
+            while await reader.read(65536):
+                pass
+        finally:
+            self._now -= 1
 
 
 async def hangs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

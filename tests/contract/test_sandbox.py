@@ -121,7 +121,6 @@ async def test_one_that_takes_too_long_is_ended(
     assert (result.outcome, result.timed_out, result.exit_code) == (Outcome.TIMED_OUT, True, 124)
     assert result.category is FailureCategory.TIMEOUT
     assert result.stdout == "on\n"
-    assert result.duration_s < 60
 
 
 async def test_much_output_is_cut_and_marked(boxed: Boxed) -> None:

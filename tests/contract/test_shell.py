@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -150,11 +151,13 @@ async def test_an_exit_code_is_told_with_its_category(
 
 
 async def test_both_streams_are_kept_even_when_all_is_well(shell: Shell) -> None:
+    begun = time.monotonic()
     result = await _run(shell, "echo out; echo careful >&2")
+    took_s = time.monotonic() - begun
     assert (result.exit_code, result.stdout, result.stderr) == (0, "out\n", "careful\n")
     assert (result.stdout_bytes, result.stderr_bytes) == (4, 8)
     assert not result.truncated
-    assert 0 < result.duration_s < 60
+    assert 0 < result.duration_s <= took_s
 
 
 async def test_a_program_gets_its_words_as_they_are(shell: Shell) -> None:
@@ -179,13 +182,12 @@ async def test_a_command_that_takes_too_long_is_ended(shell: Shell) -> None:
     assert (result.outcome, result.exit_code) == (Outcome.TIMED_OUT, 124)
     assert result.category is FailureCategory.TIMEOUT
     assert result.stdout == "begun\n"
-    assert 1.0 <= result.duration_s < 60
+    assert result.duration_s >= 1.0
 
 
 async def test_a_time_out_ends_the_whole_tree(shell: Shell, witness: Witness) -> None:
     result = await _run(shell, f"{witness.line}{STUBBORN}trap '' TERM; {FOREVER}", timeout_s=1.0)
     assert result.outcome is Outcome.TIMED_OUT
-    assert result.duration_s < 60
     assert not witness.is_held()
 
 

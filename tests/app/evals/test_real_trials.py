@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,6 +78,7 @@ def _ours(home: Path) -> list[int]:
 async def test_a_real_trial_is_detected_repaired_and_told_in_full(tmp_path: Path) -> None:
     said: list[Progress] = []
     campaign = _campaign("real", BUILT_IN["reasoner"])
+    begun = time.monotonic()
     outcome = await run_campaign(_config(tmp_path), campaign, command=COMMAND, tell=said.append)
     where = tmp_path / "eval.db"
     view, (one,) = shown_campaign(where, "real")
@@ -94,7 +96,8 @@ async def test_a_real_trial_is_detected_repaired_and_told_in_full(tmp_path: Path
     assert facts.turns > 0
     assert facts.acknowledged > 0  # by members that were up, while one was down
     assert (facts.lost, facts.unread) == (0, 0)
-    assert facts.overhead_s < 20  # what is promised is in benchmarks: a machine may be busy
+    # What is promised is in benchmarks: a machine may be busy.
+    assert 0 < facts.overhead_s < (time.monotonic() - begun) / 2
     report = verify_bundle(where.parent / facts.ledger, key="", progress=lambda done: None)
     assert report.damages == ()
     assert (view.done, view.trials) == (1, 1)

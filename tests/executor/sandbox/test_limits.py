@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -190,7 +189,6 @@ async def test_a_daemon_ends_with_its_box(boxed: Boxed, language: Language, text
     result = await boxed.run(language, text.replace("@MARK@", mark))
     assert result.stdout == "begun\n", result.stderr
     assert not result.timed_out
-    assert result.duration_s < 60
     await eventually(lambda: not running(mark))
 
 
@@ -223,7 +221,6 @@ async def test_nothing_outlives_its_time(boxed: Boxed, language: Language, text:
     assert result.timed_out
     assert result.category is FailureCategory.TIMEOUT
     assert result.stdout == "begun\n"
-    assert result.duration_s < 60
     await eventually(lambda: not running(mark))
 
 
@@ -251,8 +248,6 @@ async def test_cancelled_it_leaves_nothing(boxed: Boxed) -> None:
     task = asyncio.create_task(boxed.sandbox.run(script, Limits(), new_job()))
     await eventually(lambda: running(mark))
     task.cancel()
-    began = time.monotonic()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - began < 60
     await eventually(lambda: not running(mark))

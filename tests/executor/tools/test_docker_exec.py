@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -147,7 +146,6 @@ async def test_bytes_that_are_no_text_are_survived(hands: Hands, home: str) -> N
 async def test_a_time_out_leaves_nobody_in_the_container(
     engine: Engine, hands: Hands, home: str, line: str, user: str
 ) -> None:
-    begun = time.monotonic()
     result = await hands.do(
         "docker_exec", container=home, argv=("sh", "-c", line), user=user, timeout_s=1.0
     )
@@ -156,7 +154,6 @@ async def test_a_time_out_leaves_nobody_in_the_container(
     assert result.data["ended"] is True, result.stderr
     assert _others(engine, home) == []
     assert engine.is_running(home)
-    assert time.monotonic() - begun < 60.0
 
 
 async def test_a_time_out_leaves_nobody_of_a_plain_user(

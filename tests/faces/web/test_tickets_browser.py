@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 LINES_PER_S, LOAD_S = 5000, 4
-# Half of the answers are as quick as that, also where a machine has much else to do.
-QUICK_MS = 250.0
+# Half of the answers take at most so many times as long as on a page where nothing happens.
+SLOWER_TIMES_MAX = 15.0
 PIECE_LINES = 250
 # What a program could say to get out of its box.
 ESCAPES = (
@@ -203,6 +203,7 @@ def test_five_thousand_lines_a_second_keep_the_page_quick_and_stay_in_their_box(
                 file.write("".join(lines).encode())
                 pause.wait(PIECE_LINES / LINES_PER_S)
 
+    quiet = sorted(float(page.evaluate(ANSWERS)) for _ in range(20))
     speaker = threading.Thread(target=speak)
     speaker.start()
     took = []
@@ -214,7 +215,7 @@ def test_five_thousand_lines_a_second_keep_the_page_quick_and_stay_in_their_box(
     eventually(lambda: page.evaluate("window.operatorOutput().quiet()"), "all is on the screen")
     said = page.evaluate("window.operatorOutput().text()")
     took.sort()
-    assert took[len(took) // 2] < QUICK_MS, took
+    assert took[len(took) // 2] < SLOWER_TIMES_MAX * quiet[len(quiet) // 2], (quiet, took)
     assert said.endswith(f"line {total - 1:07d} {'x' * 60}")
     assert page.title().endswith("Operator")
     assert "pwned" not in page.title()

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import ssl
 import struct
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -136,18 +135,14 @@ async def test_whoever_is_not_there_is_gone() -> None:
     assert (await _refusal(None)).kind is Refusal.GONE
     for answer in (_garbage, _silence):
         async with _serving(answer) as port:
-            begun = time.monotonic()
             assert (await _refusal(port, timeout_s=TIMEOUT_S)).kind is Refusal.GONE
-            assert time.monotonic() - begun < 30.0
 
 
 async def test_a_server_that_falls_silent_delays_nobody() -> None:
     async with _serving(_mute_after_login) as port:
         targets = (Target("a", SERVER, port=port), Target("b", CLIENT))
         settings = SubjectSettings("pg", lambda: targets, SystemClock(), 0.5, {})
-        begun = time.monotonic()
         seen = await Postgres(settings).observe()
-        assert time.monotonic() - begun < 30.0
     assert seen.of("a").readings["up"] is False
     assert "in time" in str(seen.of("a").readings["error"])
     assert seen.of("b").problem
