@@ -84,7 +84,10 @@ def _run(python: str, folder: Path, log: Path, *, is_loaded: bool) -> bool:
     """One clone, one run, one line; whether it was green."""
     clone = folder / "clone"
     subprocess.run(["git", "clone", "--quiet", str(_ROOT), str(clone)], check=True)
-    environ = {**os.environ, "CI": "true"}
+    # Called from `make repeat`, our own ARGS must not become those of the runs.
+    ours = {"ARGS", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS"}
+    environ = {name: value for name, value in os.environ.items() if name not in ours}
+    environ |= {"CI": "true"}
     if python:
         environ |= {"PYTHON": python}
     started = time.monotonic()
