@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import signal
 import socket
 import sys
 from collections import Counter
@@ -41,6 +42,12 @@ _LEFT_OUT = pytest.StashKey[dict[str, int]]()
 for _name in [name for name in os.environ if name.startswith(("OPERATOR_", "ANTHROPIC_"))]:
     if _name != _FORBID_SKIPS:
         del os.environ[_name]
+
+# A shell that starts us in the background has us ignore these, and what we start would as well.
+# With a handler of our own, each program that is started hears them again.
+for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda number, frame: None)
 
 
 def _is_roomy(memory: Path, free_bytes: int) -> bool:

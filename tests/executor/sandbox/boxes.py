@@ -24,9 +24,11 @@ from operator_sre.executor.containers import LABEL
 from operator_sre.executor.docker import Address, Engine
 from operator_sre.executor.programs import Program, Programs
 from operator_sre.executor.sandbox import Language, Limits, Sandbox, Script
-from operator_sre.executor.sandbox.bubblewrap import Bubblewrap
+from operator_sre.executor.sandbox.bubblewrap import Bubblewrap, bwrap
 from operator_sre.executor.sandbox.cgroup import PREFIX, Cgroup, Cgroups
 from operator_sre.executor.sandbox.docker import DockerBox
+from operator_sre.executor.sandbox.place import copy_for_all
+from operator_sre.executor.sandbox.view import reachable
 from operator_sre.executor.spool import Spool
 from operator_sre.processes.identity import rows
 from tests.engines.dockerd import Engine as DockerEngine
@@ -138,10 +140,17 @@ def of_plain_user(state: Path) -> Iterator[Boxed]:
         with bubblewrap(state, cgroups=NoCgroups()) as boxed:
             yield boxed
         return
-    with bubblewrap(state) as boxed:
+    with bubblewrap(state) as boxed, tempfile.TemporaryDirectory(prefix="operator-test-") as copies:
+        Path(copies).chmod(0o755)
+        program = Path(bwrap())
+        if not reachable(program):
+            program = copy_for_all(program, Path(copies) / "program")
         with mock.patch.object(os, "geteuid", return_value=65534):
             sandbox = Bubblewrap(
-                AsNobody(Spool(state / "spool")), folder=boxed.folder, cgroups=NoCgroups()
+                AsNobody(Spool(state / "spool")),
+                program=str(program),
+                folder=boxed.folder,
+                cgroups=NoCgroups(),
             )
         with mock.patch.object(Path, "mkdir", given):
             yield replace(boxed, sandbox=sandbox)

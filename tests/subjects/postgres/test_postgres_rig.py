@@ -27,6 +27,7 @@ from operator_sre.subjects.postgres.rig import (
     REPLICA,
     SHOP,
     SUPERUSER,
+    copy_programs,
     rig,
 )
 from operator_sre.subjects.postgres.scenes import (
@@ -44,6 +45,22 @@ from operator_sre.subjects.postgres.tools import postgres_tools
 from tests.subjects.postgres.watching import Watch
 
 HELD = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'billing'"
+
+
+def test_programs_in_a_folder_that_only_root_enters_are_copied_for_all(tmp_path: Path) -> None:
+    installed, copies = tmp_path / "closed" / "site" / "postgres" / "install", tmp_path / "copies"
+    for part in ("bin", "lib", "share"):
+        (installed / part).mkdir(parents=True)
+    (installed / "bin" / "postgres").write_text("#!/bin/sh\necho 18\n")
+    (installed / "bin" / "postgres").chmod(0o755)
+    (installed.parent.with_name("postgres.libs")).mkdir()
+    (tmp_path / "closed").chmod(0o700)
+    copy = copy_programs(installed, copies)
+    assert copy == copy_programs(installed, copies)
+    assert [path.name for path in copies.iterdir()] == [copy.parents[1].name]
+    assert (copy.parents[1] / "postgres.libs").is_dir()
+    folders = [copy / "bin", *(copy / "bin").parents]
+    assert all(path.stat().st_mode & 0o005 == 0o005 for path in folders[: folders.index(copies)])
 
 
 def _passwords(spec: object) -> set[str]:

@@ -16,7 +16,7 @@ from operator_sre.executor.sandbox.box import Language, Script
 from operator_sre.executor.sandbox.cgroup import PREFIX
 from operator_sre.executor.sandbox.view import reachable
 
-__all__ = ["FILES", "Place", "forget", "fresh_uid", "place", "sweep"]
+__all__ = ["FILES", "Place", "copy_for_all", "forget", "fresh_uid", "place", "sweep"]
 
 FILES = {Language.PYTHON: "main.py", Language.BASH: "main.sh"}
 _FORWARDER = Path(forward.__file__)
@@ -74,7 +74,7 @@ def place(parent: Path, name: str, script: Script, *, bwrap: str, drops: bool) -
         _fill(folder, script)
         program = Path(bwrap)
         if uid and not reachable(program):
-            program = _copied(program, folder / "program")
+            program = copy_for_all(program, folder / "program")
         if uid:
             os.chown(folder, uid, uid)
         yield Place(folder, uid, program)
@@ -120,7 +120,7 @@ def _fill(folder: Path, script: Script) -> None:
         (folder / made).chmod(0o755)  # whatever the umask is; only its owner enters the folder
 
 
-def _copied(program: Path, folder: Path) -> Path:
+def copy_for_all(program: Path, folder: Path) -> Path:
     """Bubblewrap where the run's user reaches it, with the libraries that its wheel brings."""
     package = program.parent.parent
     copy = folder / package.name / program.parent.name / program.name

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import shutil
+import stat
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,6 +25,7 @@ __all__ = [
     "REPLICA",
     "SHOP",
     "SUPERUSER",
+    "copy_programs",
     "rig",
 ]
 
@@ -37,6 +42,7 @@ RENEW_FILE = "renew"
 VOLUME_MB = 400
 RATE_PER_S = 20.0
 READY_S_MAX = 30.0
+COPIES = Path("/var/cache/operator-sre")
 
 _SETTINGS = """\
 data_directory = '{volume}/main'
@@ -242,4 +248,29 @@ def _binaries() -> str:
     folder = Path(found.origin).parent / "pginstall" / "bin"
     if not (folder / "postgres").exists():
         raise MissingExtraError("lab", needed_for="PostgreSQL for this machine")
-    return str(folder)
+    # Run by root, the servers belong to another user, who may not be able to enter our folder.
+    if os.geteuid() != 0 or all(one.stat().st_mode & stat.S_IXOTH for one in folder.parents):
+        return str(folder)
+    return str(copy_programs(folder.parent, COPIES) / "bin")
+
+
+def copy_programs(installed: Path, into: Path) -> Path:
+    """A copy of PostgreSQL that every user can run, made once for each installed version."""
+    found = (installed / "bin" / "postgres").stat()
+    site = into / f"postgres-{found.st_ino:x}-{found.st_mtime_ns:x}"
+    copy = site / installed.parent.name / installed.name
+    if not site.exists():
+        site.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(dir=site.parent))
+        draft.chmod(0o755)
+        for part in ("bin", "lib", "share"):
+            source = installed / part
+            shutil.copytree(source, draft / copy.relative_to(site) / part, symlinks=True)
+        libraries = installed.parent.with_name(f"{installed.parent.name}.libs")
+        if libraries.is_dir():
+            shutil.copytree(libraries, draft / libraries.name)
+        try:
+            draft.rename(site)
+        except OSError:  # another process was faster
+            shutil.rmtree(draft)
+    return copy
