@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import suppress
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -27,6 +28,7 @@ settings.load_profile("steady")
 
 # A runner of a test does not wait for the next command of its home.
 _launching.IDLE_S = 2.0
+_start_runner = _launching._start
 
 _FORBID_SKIPS = "OPERATOR_FORBID_SKIPS"
 _MEMORY = Path("/dev/shm")
@@ -155,6 +157,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         for fixture, program in (("warm", warm.COMMAND), ("warm_node", warm.NODE)):
             if fixture in wanted:
                 warm.shared_warm(session.config, program)
+        # Hundreds of tests have a home with a runner of its own. Those of the command line, and
+        # those with `real_runner`, start theirs as users do.
+        runner = warm.shared_warm(session.config, warm.RUNNER)
+        _launching._start = partial(warm.fork_runner, runner)
+
+
+@pytest.fixture
+def real_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runners are started as users have them, so that they are known by their command line."""
+    monkeypatch.setattr(_launching, "_start", _start_runner)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
@@ -27,12 +28,12 @@ Behave = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def serving(behave: Behave) -> AsyncIterator[int]:
-    """The port of a server that treats every caller in this way."""
+async def serving(behave: Behave, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """The port of a server that treats every caller in this way; no connection outlives it."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             try:
                 await behave(reader, writer)
             finally:
@@ -42,7 +43,7 @@ async def serving(behave: Behave) -> AsyncIterator[int]:
         task = asyncio.ensure_future(attend(reader, writer))
         tasks.add(task)
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

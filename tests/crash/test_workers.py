@@ -160,17 +160,17 @@ async def test_two_workers_that_are_killed_and_paused_end_every_ticket_once(
     shift: Callable[[str], Shift],
 ) -> None:
     one = shift("dbos")
-    await one.floor.open_tickets(20)
+    await one.floor.open_tickets(12)
     first, second = one.hire(2)
-    await eventually(lambda: len(one.floor.repaired()) >= 3, within_s=90.0)
+    await eventually(lambda: len(one.floor.repaired()) >= 3)
     first.pause()
     second.end(signal.SIGKILL)
     one.hire()
-    await eventually(lambda: len(one.left()) <= 4, within_s=90.0)
+    await eventually(lambda: len(one.left()) <= 4)
     first.go_on()
-    await one.until_over(90.0)
+    await one.until_over(100.0)
     assert first.end() == 0, "who was paused ends as politely as anybody"
-    one.must_be_right(20)
+    one.must_be_right(12)
 
 
 @pytest.mark.slow

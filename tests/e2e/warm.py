@@ -7,6 +7,7 @@ with the channels of the program, its answers are its pid and, at its end, its e
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import json
 import os
@@ -28,13 +29,25 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["COMMAND", "NODE", "Done", "Forked", "Warm", "serve", "shared_warm"]
+__all__ = [
+    "COMMAND",
+    "NODE",
+    "RUNNER",
+    "Done",
+    "Forked",
+    "Warm",
+    "fork_runner",
+    "serve",
+    "shared_warm",
+]
 
 OPERATOR = Path(sys.executable).with_name("operator")
 COMMAND = "operator_sre.faces.cli.main"
 NODE = "operator_ratelimiter.__main__"
+RUNNER = "operator_sre.processes.runner.daemon"
 ANSWER_S_MAX = 60.0
 PACKET_BYTES_MAX = 150_000
+CHANNELS_MAX = 8
 # What programs load when they are asked; the command also what is named after a noun.
 LOADED = {
     COMMAND: (
@@ -51,6 +64,7 @@ LOADED = {
         "uvicorn.protocols.http.auto",
         "uvicorn.protocols.websockets.auto",
     ),
+    RUNNER: (),
 }
 PACKAGES = (
     "operator_protocols",
@@ -144,13 +158,19 @@ class Warm:
         return done
 
     def start(
-        self, *words: str, cwd: Path, environ: Mapping[str, str], out: int, err: int
+        self,
+        *words: str,
+        cwd: Path,
+        environ: Mapping[str, str],
+        out: int,
+        err: int,
+        more: Sequence[int] = (),
     ) -> Forked:
-        """Start one line whose channels are these files."""
+        """Start one line whose channels are these files; `more` become 3 and so on."""
         request = json.dumps({"words": words, "cwd": str(cwd), "environ": dict(environ)}).encode()
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, Path(os.devnull).open("rb") as nothing:
-            channels = [nothing.fileno(), out, err, theirs.fileno()]
+            channels = [nothing.fileno(), out, err, *more, theirs.fileno()]
             socket.send_fds(self._requests, [request], channels)
         return Forked(mine)
 
@@ -175,6 +195,32 @@ def shared_warm(config: pytest.Config, program: str = COMMAND) -> Warm:
     return _shared[program]
 
 
+def fork_runner(runner: Warm, folder: Path) -> None:
+    """Start the runner of a folder as `launching._start` does, from one that is loaded already."""
+    from operator_sre.processes.control import base_environment
+    from operator_sre.processes.runner import launching
+    from operator_sre.processes.runner.places import LOG
+
+    read, write = os.pipe()
+    words = [str(folder), "--idle-s", f"{launching.IDLE_S:g}", "--ready", "3"]
+    environ = base_environment(os.environ)
+    try:
+        with (folder / LOG).open("ab") as output:
+            os.fchmod(output.fileno(), 0o600)
+            out = output.fileno()
+            forked = runner.start(
+                *words, cwd=Path("/"), environ=environ, out=out, err=out, more=[write]
+            )
+            forked.wait(launching.LAUNCH_S_MAX)
+        os.close(write)
+        write = -1
+        select.select([read], [], [], launching.LAUNCH_S_MAX)
+    finally:
+        for fd in (read, write):
+            if fd >= 0:
+                os.close(fd)
+
+
 def _hold_to_schema(words: Sequence[str], out: str) -> None:
     """What is printed for programs is what the schema of its verb says."""
     from tests.contract_messages.holding import held_to_schema
@@ -188,7 +234,7 @@ def serve(number: int, program: str) -> None:
     gc.freeze()
     with socket.socket(fileno=number) as requests:
         while True:
-            packet, channels, _, _ = socket.recv_fds(requests, PACKET_BYTES_MAX, 4)
+            packet, channels, _, _ = socket.recv_fds(requests, PACKET_BYTES_MAX, CHANNELS_MAX)
             if not packet:
                 return
             if os.fork() == 0:
@@ -240,7 +286,11 @@ def _mind(program: str, packet: bytes, channels: list[int]) -> None:
 
 def _become(program: str, request: dict[str, Any], streams: list[int]) -> NoReturn:
     """Be the program: with its channels, its folder, its environment and its words."""
-    for number, stream in enumerate(streams):
+    # Out of the way of each other first: one may have the number that another is to get.
+    apart = [fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, 100) for stream in streams]
+    for stream in streams:
+        os.close(stream)
+    for number, stream in enumerate(apart):
         os.dup2(stream, number)
         os.close(stream)
     os.chdir(request["cwd"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from operator_sre.lab.layout import LOAD
 from operator_sre.lab.load import STATS_FILE, Load, LoadStats, Sample, main, read_load
 from operator_sre.lab.rig import Rig, RunState
 from operator_sre.processes.control import Control
+from tests.contract.servers import serving
 from tests.lab.conftest import Up, rig_spec
 from tests.processes.waiting import eventually, names_in
 
@@ -128,23 +128,16 @@ async def test_every_request_has_its_number_and_the_nodes_take_turns(tmp_path: P
             heard.append((port, json.loads(await reader.readexactly(length))["key"]))
             writer.write(b"HTTP/1.1 429 Too Many\r\nContent-Length: 0\r\n\r\n")
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError):
-            await answer(reader, writer)
-        writer.close()
-
-    servers = [await asyncio.start_server(serve, "127.0.0.1", 0) for _ in range(2)]
-    ports = [server.sockets[0].getsockname()[1] for server in servers]
-    (tmp_path / LOAD).mkdir()
-    body = {"key": "tenant-{n}"}
-    stats = tmp_path / LOAD / STATS_FILE
-    load = Load(stats, host="127.0.0.1", ports=ports, path="/", body=body, rate_per_s=200)
-    task = asyncio.create_task(load.run())
-    await eventually(lambda: len(heard) >= 110)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    for server in servers:
-        server.close()
+    async with serving(answer) as one, serving(answer) as other:
+        ports = [one, other]
+        (tmp_path / LOAD).mkdir()
+        body = {"key": "tenant-{n}"}
+        stats = tmp_path / LOAD / STATS_FILE
+        load = Load(stats, host="127.0.0.1", ports=ports, path="/", body=body, rate_per_s=200)
+        task = asyncio.create_task(load.run())
+        await eventually(lambda: len(heard) >= 110)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
     assert sorted(heard[:100], key=lambda each: int(each[1].split("-")[1])) == [
         (ports[number % 2], f"tenant-{number}") for number in range(100)
     ]

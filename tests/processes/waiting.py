@@ -13,8 +13,8 @@ from operator_sre.processes.identity import process_of, rows
 __all__ = ["eventually", "gone", "names_in", "pids_in", "processes_in"]
 
 
-async def eventually(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
-    """Return when the condition holds; fail when it does not in time."""
+async def eventually(condition: Callable[[], object], *, within_s: float = 100.0) -> None:
+    """Return when the condition holds; fail when it does not before the test would time out."""
     ends = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < ends, f"not within {within_s} s"

@@ -11,7 +11,7 @@ from email.utils import formatdate
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-__all__ = ["Reply", "Request", "ask", "port_of", "serve"]
+__all__ = ["Reply", "Request", "ask", "conversation", "port_of", "serve"]
 
 HEAD_BYTES_MAX = 64 << 10
 BODY_BYTES_MAX = 4 << 20
@@ -69,8 +69,8 @@ class Reply:
 Handler = Callable[[Request], Awaitable[Reply]]
 
 
-async def serve(host: str, port: int, handler: Handler) -> asyncio.Server:
-    """Answer until it is closed; connections are kept as long as the other side likes."""
+def conversation(handler: Handler) -> Callable[..., Awaitable[None]]:
+    """How a connection is answered: it is kept as long as the other side likes."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, EOFError, ValueError, TimeoutError):
@@ -82,6 +82,12 @@ async def serve(host: str, port: int, handler: Handler) -> asyncio.Server:
                     break
         writer.close()
 
+    return talk
+
+
+async def serve(host: str, port: int, handler: Handler) -> asyncio.Server:
+    """Answer until the process ends."""
+    talk = conversation(handler)
     return await asyncio.start_server(talk, host, port, limit=HEAD_BYTES_MAX, backlog=128)
 
 

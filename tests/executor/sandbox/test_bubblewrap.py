@@ -232,3 +232,18 @@ def test_memory_is_added_up_over_a_tree(tmp_path: Path) -> None:
     assert watch.held_bytes(1) == 100 * os.sysconf("SC_PAGE_SIZE")
     assert watch.held_bytes(3) == 70 * os.sysconf("SC_PAGE_SIZE")
     assert not watch.ended
+
+
+def test_memory_that_a_tree_shares_counts_once(tmp_path: Path) -> None:
+    page = os.sysconf("SC_PAGE_SIZE")
+    for pid, children, pages, share_kb in ((1, "2", 100, 8), (2, "", 100, 12)):
+        task = tmp_path / str(pid) / "task" / str(pid)
+        task.mkdir(parents=True)
+        (task / "children").write_text(children)
+        (tmp_path / str(pid) / "statm").write_text(f"999 {pages} 0 0 0 0 0")
+        rollup = f"0-1 ---p 0 00:00 0 [rollup]\nRss: 9 kB\nPss: {share_kb:8} kB\nPss_Anon: 1 kB\n"
+        (tmp_path / str(pid) / "smaps_rollup").write_text(rollup)
+    assert MemoryWatch(200 * page, proc=tmp_path).held_bytes(1) == 200 * page
+    assert MemoryWatch(199 * page, proc=tmp_path).held_bytes(1) == 20 * 1024
+    (tmp_path / "2" / "smaps_rollup").unlink()
+    assert MemoryWatch(199 * page, proc=tmp_path).held_bytes(1) == 8 * 1024 + 100 * page

@@ -26,7 +26,7 @@ from operator_sre.processes.runner.wire import Done, Order, Unknown, decode_requ
 from tests.processes.runners import end_runner, runner_of
 from tests.processes.waiting import eventually, gone, pids_in
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("real_runner")]
 PATH = os.environ["PATH"]
 
 

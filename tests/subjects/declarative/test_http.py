@@ -224,11 +224,9 @@ async def _secure(certificate: Path) -> AsyncIterator[int]:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
         await writer.drain()
-        writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
+    async with serving(answer, tls=context) as port:
+        yield port
 
 
 async def test_a_certificate_is_checked_and_its_days_are_counted(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from operator_sre.subjects.postgres.session import (
     places_of,
 )
 from operator_sre.subjects.postgres.subject import CLIENT, SERVER, Postgres
-from tests.contract.servers import unused_port
+from tests.contract.servers import serving, unused_port
 from tests.subjects.certificates import certificate
 from tests.subjects.postgres.watching import QUICK, Watch
 
@@ -40,32 +40,6 @@ pytestmark = pytest.mark.asyncio
 
 TIMEOUT_S = 2.0
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@asynccontextmanager
-async def _serving(answer: Answer) -> AsyncIterator[int]:
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        try:
-            await answer(reader, writer)
-        except asyncio.CancelledError:
-            pass
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await server.wait_closed()
 
 
 def _refusing(code: str, message: str) -> Answer:
@@ -124,7 +98,7 @@ async def _refusal(port: int | None, *, timeout_s: float = 30.0, **more: object)
 async def test_a_refusal_means_what_its_code_says_in_every_language(
     code: str, message: str, kind: Refusal
 ) -> None:
-    async with _serving(_refusing(code, message)) as port:
+    async with serving(_refusing(code, message)) as port:
         assert (await _refusal(port)).kind is kind
 
 
@@ -134,12 +108,12 @@ async def test_whoever_is_not_there_is_gone() -> None:
         assert (refused.kind, "refused" in refused.sentence) == (Refusal.GONE, True)
     assert (await _refusal(None)).kind is Refusal.GONE
     for answer in (_garbage, _silence):
-        async with _serving(answer) as port:
+        async with serving(answer) as port:
             assert (await _refusal(port, timeout_s=TIMEOUT_S)).kind is Refusal.GONE
 
 
 async def test_a_server_that_falls_silent_delays_nobody() -> None:
-    async with _serving(_mute_after_login) as port:
+    async with serving(_mute_after_login) as port:
         targets = (Target("a", SERVER, port=port), Target("b", CLIENT))
         settings = SubjectSettings("pg", lambda: targets, SystemClock(), 0.5, {})
         seen = await Postgres(settings).observe()
@@ -167,7 +141,7 @@ async def test_the_next_address_is_tried_when_the_first_is_dead(watch: Watch) ->
 
 
 async def test_what_a_server_says_counts_for_more_than_silence_elsewhere() -> None:
-    async with _serving(_refusing("53300", "full")) as full:
+    async with serving(_refusing("53300", "full")) as full:
         with unused_port() as dead:
             refused = await _refusal(full, endpoints=(f"127.0.0.1:{dead}",))
     assert refused.kind is Refusal.FULL
@@ -193,7 +167,7 @@ async def _secured(port: int, own: Path) -> AsyncIterator[int]:
             inside, out = await asyncio.open_connection("127.0.0.1", port)
             await asyncio.gather(pass_on(reader, out), pass_on(inside, writer))
 
-    async with _serving(answer) as door:
+    async with serving(answer) as door:
         yield door
 
 

@@ -10,7 +10,7 @@ import json
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import format_datetime
@@ -24,6 +24,7 @@ from operator_protocols.domain.target import Access, Target
 from operator_protocols.ports import SubjectSettings
 from operator_sre.subjects.tikv.subject import TikvCluster
 from tests.contract.clock import HeldClock
+from tests.contract.servers import serving
 
 __all__ = ["PdSaid", "Recorded", "StoreSaid", "recorded"]
 
@@ -279,26 +280,18 @@ class Recorded:
 async def recorded(tls: ssl.SSLContext | None = None) -> AsyncIterator[Recorded]:
     """One that answers, on ports of its own."""
     cluster = Recorded()
-    servers: list[asyncio.Server] = []
+    async with AsyncExitStack() as servers:
 
-    async def serve(part: PdSaid | StoreSaid | None) -> int:
-        answer = partial(_answer, cluster=cluster, part=part)
-        servers.append(await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls))
-        port: int = servers[-1].sockets[0].getsockname()[1]
-        return port
+        async def serve(part: PdSaid | StoreSaid | None) -> int:
+            answer = partial(_answer, cluster=cluster, part=part)
+            return await servers.enter_async_context(serving(answer, tls=tls))
 
-    for pd in cluster.pds:
-        pd.port = await serve(pd)
-    for store in cluster.stores:
-        store.port = await serve(store)
-    cluster.prometheus_port = await serve(None)
-    try:
+        for pd in cluster.pds:
+            pd.port = await serve(pd)
+        for store in cluster.stores:
+            store.port = await serve(store)
+        cluster.prometheus_port = await serve(None)
         yield cluster
-    finally:
-        for server in servers:
-            server.close()
-        for server in servers:
-            await server.wait_closed()
 
 
 async def _answer(

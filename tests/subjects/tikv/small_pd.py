@@ -5,7 +5,6 @@ It serves real HTTP, decides by PD's own rules, and is changed from outside with
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -17,12 +16,13 @@ from operator_protocols.domain.target import Process, Target
 from operator_protocols.ports import Job, SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.subjects.tikv.tools import tikv_tools
+from tests.contract.servers import serving
 from tests.engines.tikv.cluster import Cluster, Region, defaults
 from tests.engines.tikv.operations import Operations, Step
 from tests.engines.tikv.pages import PREFIX, Pages
 from tests.engines.tikv.schedule import EVICT
 from tests.engines.tikv.unified import Log
-from tests.engines.tikv.wire import Reply, Request, serve
+from tests.engines.tikv.wire import Reply, Request, conversation
 
 __all__ = ["SmallPd", "small_pd"]
 
@@ -200,11 +200,6 @@ def _region(number: int, leader: int) -> Region:
 async def small_pd() -> AsyncIterator[SmallPd]:
     """One that answers, until the test is over."""
     pd = SmallPd()
-    server = await serve("127.0.0.1", 0, pd.answer)
-    pd.port = server.sockets[0].getsockname()[1]
-    pd.fill()
-    try:
+    async with serving(conversation(pd.answer)) as pd.port:
+        pd.fill()
         yield pd
-    finally:
-        server.close()
-        await asyncio.sleep(0)

@@ -34,6 +34,7 @@ from operator_sre.models.reasoner import Reasoner
 from operator_sre.subjects.tikv import plugin
 from operator_sre.tickets import incidents_of
 from tests.contract.samples import proof, ticket
+from tests.contract.servers import serving
 from tests.engines.tikv.real import real_programs
 from tests.engines.tikv.standin import install
 from tests.processes.waiting import processes_in
@@ -424,8 +425,5 @@ async def _slow(port: int) -> AsyncIterator[int]:
         there, back = await asyncio.open_connection("127.0.0.1", port)
         await asyncio.gather(carry(reader, back, SLOW_S), carry(there, writer, 0.0))
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
+    async with serving(serve) as way:
+        yield way

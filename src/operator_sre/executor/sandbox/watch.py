@@ -51,8 +51,15 @@ class MemoryWatch:
             await asyncio.sleep(_EVERY_S)
 
     def held_bytes(self, pid: int) -> int:
-        """What this process and all below it hold in memory."""
-        return sum(self._resident_bytes(one) for one in self.tree(pid))
+        """What this process and all below it hold in memory.
+
+        Pages that several of them share are counted once, where counting them for each is too much.
+        """
+        resident = {one: self._resident_bytes(one) for one in self.tree(pid)}
+        total = sum(resident.values())
+        if total <= self._memory_bytes:
+            return total
+        return sum(self._share_bytes(one, resident[one]) for one in resident)
 
     def _end(self, pid: int) -> None:
         self.ended = True
@@ -72,3 +79,11 @@ class MemoryWatch:
         with contextlib.suppress(OSError, ValueError, IndexError):
             return int((self._proc / str(pid) / "statm").read_text().split()[1]) * _PAGE_BYTES
         return 0
+
+    def _share_bytes(self, pid: int, resident: int) -> int:
+        """Its part of what it holds together with others; all of it where nobody may look."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            for line in (self._proc / str(pid) / "smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    return int(line.split()[1]) * 1024
+        return resident

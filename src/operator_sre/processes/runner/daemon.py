@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -378,13 +378,13 @@ def _listener(folder: Path) -> socket.socket:
     return listener
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run until nobody needs us."""
     parser = argparse.ArgumentParser(prog="runner", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--idle-s", type=float, required=True)
     parser.add_argument("--ready", type=int, required=True)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     folder = options.folder.resolve()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     logging.basicConfig(
