@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from functools import partial
+from getpass import getuser
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -72,6 +73,11 @@ def _free_bytes() -> int:
 
 
 # Thousands of tests make a store of their own, and every write to one waits for the disk.
+# What runs that were killed left there is memory that nobody else can have.
+for _lock in _MEMORY.glob(f"pytest-of-{getuser()}/pytest-*/.lock"):
+    with suppress(OSError, ValueError):
+        if not Path(f"/proc/{int(_lock.read_text())}").exists():
+            shutil.rmtree(_lock.parent, ignore_errors=True)
 if _is_roomy(_MEMORY, _free_bytes()):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
