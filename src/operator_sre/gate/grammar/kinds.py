@@ -24,6 +24,7 @@ HOST_CHARACTERS_MAX = 255
 Check = Callable[[Word, Scene], str]
 _UNKNOWN = "What stands in the place of {} is only known when it runs."
 _NAME = re.compile(r"[A-Za-z0-9_.:@%+,=~^*?\[\]/$-]*")
+_SETTING = re.compile(r"[+-]?[0-9.:,/]*|(?:0x)?[A-Za-z0-9_-]{0,24}(?::[A-Za-z0-9_-]{0,24})?")
 _HOST = re.compile(
     r"(?:\[?[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*\]?(?:%\w+)?"
     r"|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?)"
@@ -146,6 +147,13 @@ def _name(word: Word, scene: Scene) -> str:
     if word.opaque:
         return "" if word.bland else _UNKNOWN.format("a name")
     return "" if _NAME.fullmatch(word.text) else f"{_shown(word)} is not a plain name."
+
+
+def _setting(word: Word, scene: Scene) -> str:
+    """A number or a plain word, which is no name of a host even to a tool that takes it for one."""
+    if word.opaque:
+        return "" if word.bland else _UNKNOWN.format("a number")
+    return "" if _SETTING.fullmatch(word.text) else f"{_shown(word)} is not a number or a word."
 
 
 def _hidden(word: Word) -> bool:
@@ -449,6 +457,7 @@ KINDS: dict[str, Check] = {
     "any": _any,
     "blind": _blind,
     "name": _name,
+    "setting": _setting,
     "file": _file,
     "tree": _tree,
     "here": _tree,

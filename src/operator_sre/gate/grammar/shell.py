@@ -67,6 +67,8 @@ def parse(command: str) -> Script:
     reader = _Reader((command if whole else command[:GLANCE_BYTES]).replace(_MARK, ""))
     reader.note(trouble)
     reader.read("")
+    if not reader.commands:  # like a `!` that negates nothing
+        reader.note("There is no command.")
     return Script(tuple(reader.commands), reader.trouble, reader.plain)
 
 
