@@ -164,8 +164,8 @@ def _leads_to(names: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
 def _meet(one: str, other: str) -> bool:
     """True when some name fits both patterns; the shell hides names that begin with a dot.
 
-    Quotes are gone here, so that it is not known which bracket closes another: it stands for any one
-    letter up to each of those behind it, or for itself.
+    Quotes are gone here, so that it is not known which bracket closes another: it stands for any
+    one letter up to each of those behind it, or for itself.
     """
     if one.count("[") > BRACKETS_MAX:
         return True

@@ -37,6 +37,13 @@ _WRAPPERS = frozenset(
     }
 )
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox", "su", "eval"})
+# Where an administrator installs, and not everybody may write.
+_INSTALLED = re.compile(r"/(?:srv|opt|app|etc|usr/src|usr/local|var/www)(?:/|\Z)")
+# A function of the shell that runs the line overrides those programs.
+_GIT_BEHIND = (
+    "Git leaves out the programs that a repository names only where the line itself calls it by its"
+    " name, without a path or another program before it."
+)
 _LEADING = _WRAPPERS | _SHELLS
 _OPTION_LIKE = re.compile(r"-.*|[A-Za-z_]\w*=.*|\d[\d.]*[smhd]?")
 
@@ -65,6 +72,8 @@ def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
             reason = "It is one of many commands."  # settled; rules of the policy still speak
         else:
             reason = _look(simple, scene, tables)
+        if inside and not reason and name_of(simple) == "git":
+            reason = _GIT_BEHIND
         refused = refused or bool(reason)
         if inside and not reason and name_of(simple) in _SHELLS:
             reason = "~It runs a shell inside of another command."
@@ -150,6 +159,8 @@ def _program(name: str, simple: Simple, scene: Scene, tables: Tables) -> str:
         folder, name = posixpath.split(name)
         if folder not in _BINARIES:
             return f"{folder}/{name} is a program of somebody's own."
+        if name == "git":
+            return _GIT_BEHIND
     if name == "cd":
         return _change_directory(simple.words[1:], scene)
     tool = tables.get(name)
@@ -157,7 +168,14 @@ def _program(name: str, simple: Simple, scene: Scene, tables: Tables) -> str:
         return f"{name[:60]!r} is not a tool that is known to only read."
     if tool.about:
         return tool.about if tool.about[0] in "!?" else f"~{tool.about}"
-    return fit(name, tool, simple.words[1:], scene)
+    words = simple.words[1:]
+    if name == "git" and len(words) > 2 and words[0].text == "-C":
+        if reason := _change_directory(words[1:2], scene):
+            return reason
+        if not _INSTALLED.match(scene.cwd):
+            return f"What lies in {scene.cwd[:60]!r} may be a repository of somebody's own."
+        words = words[2:]
+    return fit(name, tool, words, scene)
 
 
 def _change_directory(words: Sequence[Word], scene: Scene) -> str:
