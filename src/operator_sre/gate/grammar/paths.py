@@ -25,8 +25,14 @@ _TOLD = re.compile(
 )
 # How people ask which system it is.
 _RELEASE = re.compile(r"/etc/\*[-_]?(?:release|version)")
-# What the kernel shows is named by nobody; only what is listed there by its root is secret.
-_OF_KERNEL = re.compile(r"/(?:proc|sys)/.*")
+# What the kernel shows and what lies in the system's own folders of settings is not named by
+# people; only what is listed there by its root is secret.
+_OF_SYSTEM = re.compile(
+    r"/(?:proc|sys)/.*|/etc/(?:nginx|apache2|httpd|php|systemd|apt|yum\.repos\.d|security|udev"
+    r"|fail2ban|ld\.so\.conf\.d|ssh/sshd_config\.d|NetworkManager/conf\.d"
+    r"|(?:sysctl|modprobe|modules-load|rsyslog|tmpfiles|sysusers|dnsmasq|limits)\.d)"
+    r"(?:/[^/*?\[]+)*/[^/]*\*\.(?:conf|list|sources|repo|rules)"
+)
 # Where homes and settings lie: whoever reads all below one of them reads secrets.
 _ROOTS = ((), ("home", "**"), ("root", "**"), ("etc",), ("var",), ("run",), ("dev",), ("proc",))
 
@@ -105,14 +111,14 @@ class Secrets:
     def _may_match(self, path: str) -> bool:
         parts = tuple(path.strip("/").split("/"))
         first = "" if _WILD.search(parts[0]) else parts[0]
-        told, of_kernel = _TOLD.fullmatch(path), _OF_KERNEL.fullmatch(path)
+        told, of_system = _TOLD.fullmatch(path), _OF_SYSTEM.fullmatch(path)
         if _RELEASE.fullmatch(path):
             return False
         if any(part[:1] == "." and _meet(part, "..") for part in parts[:-1]):
             return True  # to some shells it is the folder above as well
         for pattern in self._parts:
             anywhere = pattern[0] == "**"
-            if anywhere and (of_kernel or (told and "*" in pattern[-1])):
+            if anywhere and (of_system or (told and "*" in pattern[-1])):
                 continue
             if anywhere and len(pattern) == 2:
                 if _meet(parts[-1], pattern[1]):

@@ -37,6 +37,29 @@ _WRAPPERS = frozenset(
     }
 )
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox", "su", "eval"})
+# Those print whole descriptions of what runs, with its environment.
+_DESCRIBING = frozenset(
+    {
+        *("kubectl", "oc", "k3s", "microk8s", "docker", "podman", "nerdctl", "crictl", "ctr"),
+        *("helm", "systemctl", "nomad"),
+    }
+)
+_WHOLE = re.compile(
+    r"inspect|(?:-o=?|--output=|--format=)?(?:json|yaml|kyaml)|show|manifest|info|dump|cat"
+)
+# Only some fields are printed then, by a template that is looked at, or by their names.
+_CHOSEN = re.compile(r"[^{]*\{\{|-[pP]|--property")
+_BARE_VALUE = re.compile(
+    r"(?i)(?<![a-z])(?:env|envfrom|environment|values?|data|stringdata)(?![a-z])|\.\.|paths|leaf"
+    r"|tostream|getpath|to_entries|flatten|recurse|scalars|strings|walk"
+)
+# Behind a pipe these leave each line as it is, one after the other.
+_KEEPING = frozenset(
+    {"head", "tail", "cat", "wc", "nl", "less", "tac", "echo", "md5sum", "sha256sum", "test", "["}
+)
+_TAKEN_APART = (
+    "?It may show values of an environment without the names by which a secret is recognised."
+)
 # Where an administrator installs, and not everybody may write.
 _INSTALLED = re.compile(r"/(?:srv|opt|app|etc|usr/src|usr/local|var/www)(?:/|\Z)")
 # A function of the shell that runs the line overrides those programs.
@@ -63,7 +86,7 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
 def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
     """Every command of the line and those inside of them, with what is to be said of each."""
     found: list[Finding] = []
-    refused = bool(script.trouble)
+    refused, bears = bool(script.trouble), False
     waiting = [(simple, False) for simple in reversed(script.commands)]
     while waiting and len(found) < COMMANDS_MAX:
         simple, inside = waiting.pop()
@@ -72,6 +95,10 @@ def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
             reason = "It is one of many commands."  # settled; rules of the policy still speak
         else:
             reason = _look(simple, scene, tables)
+        if not inside:
+            bears = (bears and simple.piped) or _bears_values(simple)
+            if bears and simple.piped and not reason and _takes_apart(simple):
+                reason = _TAKEN_APART
         if inside and not reason and name_of(simple) == "git":
             reason = _GIT_BEHIND
         refused = refused or bool(reason)
@@ -85,6 +112,22 @@ def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
     if waiting:
         found.append(Finding(waiting[-1][0], f"It holds more than {COMMANDS_MAX} commands."))
     return [_moved(one) for one in found] if scene.earlier else found
+
+
+def _bears_values(simple: Simple) -> bool:
+    """True when it prints whole descriptions, where names beside values tell what is secret."""
+    if name_of(simple) not in _DESCRIBING:
+        return False
+    words = [word.text for word in simple.words[1:]]
+    return any(map(_WHOLE.fullmatch, words)) and not any(map(_CHOSEN.match, words))
+
+
+def _takes_apart(simple: Simple) -> bool:
+    """True when it may print values without the names beside them."""
+    name = name_of(simple)
+    if name in ("jq", "gojq", "jaq", "yq", "grep", "egrep", "fgrep", "rg"):
+        return any(_BARE_VALUE.search(word.text) for word in simple.words[1:])
+    return name not in _KEEPING
 
 
 def _moved(found: Finding) -> Finding:
