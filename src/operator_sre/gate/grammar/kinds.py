@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from urllib.parse import unquote
 
 from operator_sre.gate.grammar.languages import LANGUAGES
 from operator_sre.gate.grammar.patterns import re
+from operator_sre.gate.grammar.requests import harm_of, parameter_harm
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.words import Word
@@ -50,6 +51,7 @@ _METADATA = re.compile(
 _METADATA_ADDRESSES = frozenset({"100.100.100.200", "fd00:ec2::254", "192.0.0.192"})
 _ADDRESS = re.compile(r"[0-9a-fx.:]*[0-9][0-9a-fx.:]*")
 _PUBLIC_REGISTRY = "docker.io"
+_PARAMETER = re.compile(r"[\w.\[\]-]+")
 _FETCHED = re.compile(r"(?i)https?://")
 _INTERFACE = re.compile(r"(?:if!)?[a-z][a-z0-9-]{0,14}(?:[.:]\d{1,4})?|\d{1,9}")
 _BLANKS = re.compile(r"[\s()]+")
@@ -280,8 +282,26 @@ def _url(word: Word, scene: Scene) -> str:
         return "?The answer, or the question, holds secrets."
     if parsed[1] == "telnet" and scene.fed:
         return "It would send out what it reads."
-    asked = (scene.reach(one) for one in (host, *_relayed(word.text, parsed.start(2))))
-    return next(filter(None, asked), "")
+    if reason := harm_of(word.text[parsed.end(2) :]):
+        if reason[0] == "?":
+            scene.sensitive.append(word.text)
+        return reason
+    return _first(scene, (host, *_relayed(word.text, parsed.start(2))))
+
+
+def _parameter(word: Word, scene: Scene) -> str:
+    """NAME==VALUE, which httpie puts behind the address."""
+    name, equals, value = word.text.partition("==")
+    if word.opaque or not equals or "@" in value or not _PARAMETER.fullmatch(name):
+        return f"{_shown(word)} is not a parameter of a question."
+    if _REVEALING.search(f"?{name}="):
+        return "?The answer, or the question, holds secrets."
+    return parameter_harm(name, value) or _first(scene, _relayed(f"?{name}={value}", 0))
+
+
+def _first(scene: Scene, hosts: Iterable[str]) -> str:
+    """Why one of these hosts must not be spoken to, or nothing."""
+    return next(filter(None, map(scene.reach, hosts)), "")
 
 
 def _relayed(url: str, begin: int) -> list[str]:
@@ -469,6 +489,7 @@ KINDS: dict[str, Check] = {
     "lookup": _lookup,
     "dns": _dns,
     "url": _url,
+    "parameter": _parameter,
     "header": _header,
     "pinned": _pinned,
     "image": _image,
