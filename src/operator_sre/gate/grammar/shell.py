@@ -56,7 +56,26 @@ _STRUCTURES = frozenset(
     }
 )
 _ARROWS = ("<", ">")
-_LOOP = frozenset({"do", "done"})
+_OPENS = frozenset({"if", "for", "while", "{"})
+# Which word may follow inside of a structure, by how far that has come; and which ends it.
+_FOLLOWS = {
+    "then": ("if", "elif"),
+    "elif": ("then",),
+    "else": ("then",),
+    "do": ("for", "while"),
+}
+_CLOSED = {"fi": ("then", "else"), "done": ("do for", "do while"), "}": ("{",)}
+# In `[[ ]]` these calculate with both of their sides, and a calculation can run code.
+_CALCULATES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_NUMBERS = frozenset({"$()", "$?", "$#", "$$"})
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+# `$(seq 1 5)` and `{1..5}`.
+_COUNTED = re.compile(
+    r"(?:\$\(seq ([0-9]{1,4})(?: ([0-9]{1,4}))?\)|\{([0-9]{1,4})\.\.([0-9]{1,4})\})(?=[ \t\n;])"
+)
+_GLOB = re.compile(r"(?:/|\./|[A-Za-z0-9])[A-Za-z0-9_@%+=:,./*?-]*")
+_WILD = re.compile(r"[*?]")
+_LINE_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _MARK = "\x00"
 
 
@@ -108,9 +127,12 @@ class _Reader:
         self.trouble = ""
         self.plain = True
         self.fed = False
+        self._given = False  # what the reader itself was fed
         self._at_hand = Building()
         self._loops: dict[str, list[str]] = {}
-        self._open_loops: list[str] = []
+        self._open: list[str] = []  # how far each structure around here has come
+        self._names: list[str] = []  # of the variables of the loops among them
+        self._read: list[list[str]] = []  # names that the loops among them read lines into
         self._bodies: list[str] = []
         self._bland = True
 
@@ -147,6 +169,8 @@ class _Reader:
                 if sign == ")" and until == ")" and not groups:
                     self.at += 1
                     self._finish(simple)
+                    if self._open:
+                        self.note("Something is opened and never closed.")
                     return
                 groups += self._sign(sign, simple)
                 if groups > GROUPS_MAX:
@@ -158,7 +182,7 @@ class _Reader:
             else:
                 self._take(simple)
         self._finish(simple)
-        if until or groups or self._open_loops:
+        if until or groups or self._open:
             self.note("Something is opened and never closed.")
 
     def _begun(self, *, closed: bool = False, piped: bool = False, told: bool = False) -> Building:
@@ -209,23 +233,76 @@ class _Reader:
         if text not in _STRUCTURES and text not in ("for", "!", "time"):
             return False
         self.plain = False
-        if text == "for":
-            if simple.piped:
-                self.note("A pipe leads into a group of commands.")
-            self._loop_head()
-        elif text in _LOOP and self._open_loops:
-            if text == "done":
-                self._loops.pop(self._open_loops.pop(), None)
-                simple.closed = True
-        elif text in ("!", "time"):
+        if text in ("!", "time"):
             return text == "!" or not simple.assignments
+        if simple.assignments or simple.redirects:  # to the shell it is a word like others then
+            self.note(f"{text!r} does not begin a command.")
+        around = self._open[-1] if self._open else ""
+        if text in _OPENS:
+            if (simple.piped and not self.fed and text != "while") or len(self._open) > GROUPS_MAX:
+                self.note("A pipe leads into a group of commands.")
+            self._open.append(text)
+            if text == "for":
+                self._loop_head()
+            elif text == "while":
+                self._read.append([])
+        elif text == "[[":
+            self._condition(simple)
+        elif around in _FOLLOWS.get(text, ()):
+            self._open[-1] = text
+            if around in ("for", "while"):
+                self._open[-1] = f"do {around}"
+        elif around in _CLOSED.get(text, ()):
+            self._open.pop()
+            simple.closed = True
+            if around == "do for":
+                self._loops.pop(self._names.pop(), None)
+            elif around == "do while":
+                self._read.pop()
+                simple.looped = True
         else:
             self.note(f"{text!r} makes it a script.")
             simple.closed = text in ("}", "fi", "done", "esac")
+        self.fed = self._given or bool(self._read)
         return True
 
+    def _condition(self, simple: Building) -> None:
+        """`[[ ... ]]`, as `test` for each of its parts; nothing in it is split or becomes files."""
+        words = [Word("test")]
+        text, match = self.text, _TOKEN.match
+        while self.at < len(text):
+            token = match(text, self.at)
+            assert token is not None
+            if token.lastgroup == "blank" or token.group() in ("&&", "||"):
+                self.at = token.end()
+                if token.lastgroup != "blank":
+                    words += [Word("-a")]
+            elif token.lastgroup in ("separator", "redirect") or token.group() in "()&#":
+                break
+            else:
+                word = self.word()
+                if word.text == "]]" and word.bare:
+                    simple.words.extend(words)
+                    simple.closed = True
+                    break
+                words.append(
+                    Word("=" if word.text == "=~" else word.text, word.opaque, bland=word.bland)
+                )
+        for place, word in enumerate(words):
+            beside = (*words[max(place - 1, 0) : place], *words[place + 1 : place + 2])
+            if word.text in _CALCULATES and not all(
+                _INTEGER.fullmatch(one.text) or (one.bland and one.text in _NUMBERS)
+                for one in beside
+            ):
+                self.note("It calculates with what is not a number.")
+        if not simple.words:
+            self.note("'[[' makes it a script.")
+
     def _loop_head(self) -> None:
-        """`for NAME in WORD ...;` with nothing but plain words, so that it can be rolled out."""
+        """`for NAME in WORD ...;` with nothing but plain words, so that it can be rolled out.
+
+        Counting is done here; a glob stands for all the files that it may become.
+        """
         words: list[Word] = []
         text, match = self.text, _TOKEN.match
         while self.at < len(text):
@@ -236,19 +313,26 @@ class _Reader:
             elif token.lastgroup == "separator":
                 self.at = token.end()
                 break
+            elif counted := _COUNTED.match(text, self.at):
+                self.at = counted.end()
+                ends = [int(one) for one in counted.groups() if one]
+                first, last = sorted(ends if len(ends) == 2 else [1, *ends])
+                words += [Word(str(one)) for one in range(first, min(last, first + 99) + 1)]
             elif token.lastgroup == "redirect" or token.group() in "()&#":
                 break
             else:
                 words.append(self.word())
-        plain = all(_PLAIN.fullmatch(one.text) and not (one.opaque or one.glob) for one in words)
+        plain = all(
+            (_GLOB if one.glob else _PLAIN).fullmatch(one.text) and not one.opaque for one in words
+        )
         values = [one.text for one in words[2:]]
         heading = len(words) > 2 and _NAME.fullmatch(words[0].text) and words[1].text == "in"
-        if not (heading and plain and len(values) <= VALUES_MAX and len(self._open_loops) < 2):
+        if not (heading and plain and len(values) <= VALUES_MAX and len(self._names) < 2):
             self.note("It loops over what is not known yet.")
-            self._open_loops.append("")
+            self._names.append("")
             return
         self._loops[words[0].text] = values
-        self._open_loops.append(words[0].text)
+        self._names.append(words[0].text)
 
     def word(self) -> Word:
         """One word from here on."""
@@ -366,7 +450,7 @@ class _Reader:
         variable = _VARIABLE.match(text, at)
         if variable is not None:
             self.at = variable.end()
-            return self._variable(variable, pieces)
+            return self._variable(variable, pieces, quoted=quoted)
         self.at += 1
         if following in "{'\"" and following and not (quoted and following != "{"):
             self.note("It uses an expansion that can hide what runs.")
@@ -378,12 +462,20 @@ class _Reader:
         pieces.append("$")
         return False, True
 
-    def _variable(self, found: re.Match[str], pieces: list[str]) -> tuple[bool, bool]:
+    def _variable(
+        self, found: re.Match[str], pieces: list[str], *, quoted: bool
+    ) -> tuple[bool, bool]:
         name = found[1] or found[2] or ""
         if not name:
             pieces.append(f"${found[3]}")  # a number, but which is not known
             return True, True
+        if any(name in names for names in self._read):
+            pieces.append("$()")  # a line of what is read, which is shown already
+            return True, False
         if name in self._loops:
+            if not quoted and any(_WILD.search(one) for one in self._loops[name]):
+                pieces.append("$()")  # the name of a file may hold blanks
+                return True, False
             pieces.append(f"{_MARK}{name}{_MARK}")
             return False, True
         pieces.append(f"${name}")
@@ -398,7 +490,8 @@ class _Reader:
         reader = _Reader(self.text)
         reader.at, reader.depth = self.at, self.depth + 1
         reader._loops = self._loops
-        reader.fed = self._at_hand.piped and not self._at_hand.told
+        reader.fed = reader._given = self._at_hand.piped and not self._at_hand.told
+        reader._read = [names for names in self._read if names]
         reader.read(")")
         self.at = reader.at
         self.note(reader.trouble)
@@ -422,7 +515,7 @@ class _Reader:
         if not word.text and word.bare:
             self.note("A redirection leads nowhere.")
         fed = operator[0] == "<" and (operator, word.text) != ("<", "/dev/null")
-        if simple.closed and fed:
+        if simple.closed and fed and not simple.looped:
             self.note("A group of commands reads from a file.")
         simple.redirects.append(Redirect(operator, word, descriptor))
 
@@ -457,13 +550,32 @@ class _Reader:
     def _finish(self, simple: Building) -> None:
         if not (simple.words or simple.assignments or simple.redirects):
             return
-        if self._open_loops and simple.words and simple.words[0].text == "cd":
+        if self._open and self._open[-1] == "while" and not self._is_read(simple):
+            self.note("'while' makes it a script.")
+        elif self._open and self._open[-1] == "while":
+            return
+        if self._names and simple.words and simple.words[0].text == "cd":
             self.note("It changes its directory again and again.")
         if len(self.commands) >= COMMANDS_MAX:
             self.note(f"It holds more than {COMMANDS_MAX} commands.")
             self.at = len(self.text)
             return
         self.commands.extend(self._rolled_out(simple.done()))
+
+    def _is_read(self, simple: Building) -> bool:
+        """True for `read` into plain names, which then stand for lines that are read."""
+        words = [word.text for word in simple.words]
+        settings = all(
+            name == "IFS" and not word.opaque and not word.glob for name, word in simple.assignments
+        )
+        names = words[2:] if words[1:2] == ["-r"] else words[1:]
+        if words[:1] != ["read"] or not settings or simple.redirects or self._read[-1]:
+            return False
+        if not names or not all(map(_LINE_NAME.fullmatch, names)):
+            return False
+        self._read[-1] = names
+        self.fed = True
+        return True
 
     def _rolled_out(self, simple: Simple) -> list[Simple]:
         """The command once for every value of the loops' variables in it."""
