@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -208,11 +208,6 @@ def _path(word: Word, scene: Scene) -> str:
     return _UNKNOWN.format("a path") if _hidden(word) else scene.visit(word.text)
 
 
-def _public(word: Word, scene: Scene) -> str:
-    """A file of which only what is public is shown, such as a certificate."""
-    return _path(word, scene)
-
-
 def _certificate(word: Word, scene: Scene) -> str:
     """A public file as openssl opens it: what has a scheme is fetched or asked of a device."""
     if not word.opaque and _FETCHED.match(word.text):
@@ -222,7 +217,7 @@ def _certificate(word: Word, scene: Scene) -> str:
         return ">openssl would fetch it, and follow the answer to whichever host it names."
     if ":" in word.text.partition("/")[0]:
         return f"{_shown(word)} is not a file, but something that openssl opens."
-    return _public(word, scene)
+    return _path(word, scene)
 
 
 def _null(word: Word, scene: Scene) -> str:
@@ -286,7 +281,8 @@ def _url(word: Word, scene: Scene) -> str:
         if reason[0] == "?":
             scene.sensitive.append(word.text)
         return reason
-    return _first(scene, (host, *_relayed(word.text, parsed.start(2))))
+    hosts = (host, *_relayed(word.text, parsed.start(2)))
+    return next(filter(None, map(scene.reach, hosts)), "")
 
 
 def _parameter(word: Word, scene: Scene) -> str:
@@ -296,12 +292,8 @@ def _parameter(word: Word, scene: Scene) -> str:
         return f"{_shown(word)} is not a parameter of a question."
     if _REVEALING.search(f"?{name}="):
         return "?The answer, or the question, holds secrets."
-    return parameter_harm(name, value) or _first(scene, _relayed(f"?{name}={value}", 0))
-
-
-def _first(scene: Scene, hosts: Iterable[str]) -> str:
-    """Why one of these hosts must not be spoken to, or nothing."""
-    return next(filter(None, map(scene.reach, hosts)), "")
+    hosts = _relayed(f"?{name}={value}", 0)
+    return parameter_harm(name, value) or next(filter(None, map(scene.reach, hosts)), "")
 
 
 def _relayed(url: str, begin: int) -> list[str]:
@@ -482,7 +474,7 @@ KINDS: dict[str, Check] = {
     "tree": _tree,
     "here": _tree,
     "path": _path,
-    "public": _public,
+    "public": _path,  # only what is public of it is shown, such as a certificate
     "certificate": _certificate,
     "null": _null,
     "host": _host,

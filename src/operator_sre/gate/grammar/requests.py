@@ -88,18 +88,23 @@ _SECRET_PARTS = frozenset(
     """.split()  # noqa: SIM905
 )
 _SECRET_PATHS = re.compile(
-    r"/v1/(?:kv|acl|secret|auth|identity|transit|database|vars?|snapshot|agent/(?:self|token))"
-    r"(?:/|$)|/v1/sys/(?!(?:health|seal-status|leader|ha-status|init|host-info|version-history"
-    r"|metrics)$)"
-    r"|/v2/keys(?:/|$)|/v3(?:alpha|beta)?/(?:kv|auth)(?:/|$)|/api/v1/(?:connections|variables)(?:/|$)"
+    r"/v1/(?:kv|acl|secret|auth|identity|transit|database|vars?|snapshot|agent/(?:self"
+    r"|token))(?:/|$)"
+    r"|/v1/sys/(?!(?:health|seal-status|leader|ha-status|init|host-info|version-history|metrics)$)"
+    r"|/v2/keys(?:/|$)|/v3(?:alpha|beta)?/(?:kv|auth)(?:/|$)"
+    r"|/api/v1/(?:connections|variables)(?:/|$)"
     r"|/debug/pprof/(?:heap|cmdline|trace|allocs|symbol)|/\.(?!well-known(?:/|$))[a-z]"
-    r"|/_(?:security|plugins/_security|opendistro/_security|xpack/security|searchguard|scripts)(?:/|$)"
-    r"|/connectors/[^/]+(?:/(?:config|tasks))?$|/(?:config|config\.xml|config\.json|configz|config_dump)$"
+    r"|/_(?:security|plugins/_security|opendistro/_security|xpack/security|searchguard"
+    r"|scripts)(?:/|$)"
+    r"|/connectors/[^/]+(?:/(?:config|tasks))?$"
+    r"|/(?:config|config\.xml|config\.json|configz|config_dump)$"
     r"|/manager/(?:text|html|jmxproxy)(?:/(?!list$|serverinfo$)|$)|/host-manager(?:/|$)"
-    r"|/api/v1/admin(?:/|$)|/api/(?:datasources|admin|snapshots|org/users|parameters|policies)(?:/|$)"
+    r"|/api/v1/admin(?:/|$)"
+    r"|/api/(?:datasources|admin|snapshots|org/users|parameters|policies)(?:/|$)"
     r"|/containers/[^/]+/(?:archive|export|attach|exec)|/exec(?:/|$)|/fetch/|/containerlogs/"
-    r"|/latest/(?:meta-data|user-data|dynamic|api)(?:/|$)|/computemetadata(?:/|$)|/metadata/(?:instance"
-    r"|identity)(?:/|$)|/opc/v[12](?:/|$)|/openstack/|/wp-config|/backup[^/]*\.(?:sql|tgz|tar|zip|gz)"
+    r"|/latest/(?:meta-data|user-data|dynamic|api)(?:/|$)|/computemetadata(?:/|$)"
+    r"|/metadata/(?:instance|identity)(?:/|$)|/opc/v[12](?:/|$)|/openstack/|/wp-config"
+    r"|/backup[^/]*\.(?:sql|tgz|tar|zip|gz)"
     r"|\.(?:sql|sqlite|bak|old|swp|pem|key|p12|pfx|jks|kdbx|env|tfstate|ovpn)$"
 )
 _BRACES = re.compile(r"\{([^{}]*)\}")
