@@ -74,6 +74,7 @@ class Secrets:
         long = [one for one in self._parts if one[0] == "**" and len(one) > 2]
         self._starts = frozenset(one[1] for one in long)
         self._long = one_of("/".join(one) for one in long)
+        self._globs = lru_cache(maxsize=512)(self._may_match)
         self._roots: dict[str, re.Pattern[str]] = {
             root: one_of("/".join(one) for one in self._parts if one[0] == root)
             for root in {one[0] for one in self._parts} - {"**"}
@@ -81,7 +82,7 @@ class Secrets:
 
     def holds(self, path: str, *, below: bool = False) -> bool:
         """True when the path may be one of them, or with `below`, when one may lie under it."""
-        found = self._may_match(path) if _WILD.search(path) else self._is_one(path)
+        found = self._globs(path) if _WILD.search(path) else self._is_one(path)
         return found or (below and self._under(path))
 
     def _is_one(self, path: str) -> bool:
@@ -166,7 +167,7 @@ def _leads_to(names: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
     return len(names) == len(pattern)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
 def _meet(one: str, other: str) -> bool:
     """True when some name fits both patterns; the shell hides names that begin with a dot.
 
@@ -175,6 +176,11 @@ def _meet(one: str, other: str) -> bool:
     """
     if one.count("[") > BRACKETS_MAX:
         return True
+    begin, end = one[:1], one[-1:]
+    if begin not in _WILDCARDS and other[0] not in ("*", begin):
+        return False
+    if end not in "*?]" and other[-1] not in ("*", end):
+        return False
     if len(one) - one.count("*") > NAME_CHARACTERS_MAX:
         return False
     if one[:1] in _WILDCARDS and other[:1] == ".":
