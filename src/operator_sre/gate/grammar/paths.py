@@ -177,9 +177,9 @@ def _meet(one: str, other: str) -> bool:
     if one.count("[") > BRACKETS_MAX:
         return True
     begin, end = one[:1], one[-1:]
-    if begin not in _WILDCARDS and other[0] not in ("*", begin):
+    if begin not in _WILDCARDS and other[:1] not in ("*", begin):
         return False
-    if end not in "*?]" and other[-1] not in ("*", end):
+    if end not in "*?]" and other[-1:] not in ("*", end):
         return False
     if len(one) - one.count("*") > NAME_CHARACTERS_MAX:
         return False
