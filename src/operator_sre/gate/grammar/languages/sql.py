@@ -343,8 +343,8 @@ def _names_settings(tokens: Sequence[str]) -> bool:
     for place, token in enumerate(tokens):
         if token.strip('"`') == "name" and tokens[place + 1 : place + 2]:
             follows = tokens[place + 1]
-            texts = [one for one in tokens[place + 1 :] if one[0] == "'"]
             if follows in ("=", "in", "like", "ilike", "~"):
+                texts = (one for one in tokens[place + 1 :] if one[0] == "'")
                 cores = [one.strip("'%.*^$") for one in texts]
                 return bool(cores) and not any(
                     len(core) < 3 or "|" in core or core in _SECRET_SETTINGS for core in cores
