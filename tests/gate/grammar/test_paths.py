@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import shlex
+import string
+import subprocess
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_sre.gate import Policy
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.verdict import Level
+from operator_sre.gate import Policy, judge
 from operator_sre.gate.grammar.paths import Secrets, resolved
 from tests.every import every
 
@@ -52,11 +58,21 @@ HELD = [
         "/h/.netrc",
         "/a/*.key",
     ),
-    *("/a/*", "/a/*.k?y", "/a/*ecret*", "/a/x.*"),
+    *("/a/*", "/a/*.k?y", "/a/*ecret*", "/a/x.*", "/etc/pam*", "/etc/[[:alpha:]]hadow"),
+    *("/etc/sh[!x]dow", "/etc/sh[]a]dow", "/etc/sh[a]]dow", "/etc/sh[[.a.]]dow", "/a/.*/x"),
 ]
 FREE = [
     *("/etc/passwd", "/etc/shado", "/a/ssh/x", "/b/keys", "/proc/1/status", "/docker/config.json"),
-    *("/etc/pam*", "/var/log/*.log", "/a/app.log.*", "/var/db", "/etc"),
+    *(
+        "/etc/pam*.conf",
+        "/etc/*-release",
+        "/proc/*/status",
+        "/sys/class/*/x",
+        "/var/log/*.log",
+        "/a/app.log.*",
+        "/var/db",
+        "/etc",
+    ),
 ]
 
 
@@ -108,3 +124,69 @@ def test_a_glob_that_can_become_a_secret_is_held(glob: str) -> None:
     wild = simple and any(mark in path for mark in "*?") and path.count("/") == 2
     if wild and fnmatch.fnmatchcase("/etc/shadow", path):
         assert BUILT_IN.holds(path)
+
+
+def an_instance(pattern: str, random: Random) -> str:
+    """Some path that fits a pattern of secrets."""
+    parts: list[str] = []
+    for part in pattern.strip("/").split("/"):
+        if part == "**":
+            parts += random.sample(["srv", "app", "home", "web", "conf"], k=random.randint(1, 2))
+        else:
+            filler = "".join(random.choices(string.ascii_lowercase, k=random.randint(1, 3)))
+            parts.append(part.replace("*", filler))
+    return "/" + "/".join(parts)
+
+
+def a_sign(letter: str, random: Random) -> str:
+    """A pattern of the shell for one letter of a name."""
+    if not letter.isalnum():
+        return random.choice(
+            ["?", f"[{letter}]", "[!,a]", "[^x]", shlex.quote(letter), f"\\{letter}"]
+        )
+    kind = "alpha" if letter.isalpha() else "digit"
+    near = letter if letter in "aA0" else chr(ord(letter) - 1)
+    return random.choice(
+        [
+            *("?", f"[{letter}]", f"[{near}-{letter}]", f"[]{letter}]", f"[{letter}_.]", "*", "?"),
+            *(f"[[:{kind}:]]", "[[:alnum:]]", "[![:space:]]", "[^[:space:]]", "[!,]", "[^,]"),
+            *(
+                f"[[={letter}=]]",
+                f"[[.{letter}.]]",
+                f'[,"]"{letter}]',
+                f"[,\\]{letter}]",
+                f'"{letter}"',
+            ),
+        ]
+    )
+
+
+def a_glob(path: str, random: Random) -> str:
+    """A word that the shell may turn into a path; a dot at the beginning of a name stays one."""
+    signs: list[str] = []
+    for at, letter in enumerate(path):
+        fixed = letter == "/" or (letter == "." and path[at - 1] == "/")
+        signs.append(letter if fixed or random.random() < 0.75 else a_sign(letter, random))
+    start = path.rindex("/") + 1 + (path[path.rindex("/") + 1] == ".")
+    if random.random() < 0.3 and len(path) - start > 1:  # any part of the name may be left out
+        first, last = sorted(random.sample(range(start, len(path) + 1), k=2))
+        signs[first:last] = ["*"]
+    return "".join(signs)
+
+
+def test_no_glob_that_the_shell_may_turn_into_a_secret_is_safe() -> None:
+    random = Random(7)
+    patterns = [one for one in BUILT_IN.patterns if not one.startswith(("/inet", "/dev"))]
+    cases = [(one, a_glob(one, random)) for p in patterns for one in [an_instance(p, random)] * 4]
+    checks = "\n".join(
+        f"[[ {shlex.quote(path)} == {glob} ]] || echo {path}" for path, glob in cases
+    )
+    run = subprocess.run(["bash"], input=checks, capture_output=True, text=True, check=False)
+    assert (run.stdout, run.stderr) == ("", "")  # all of them do become what they were made from
+    policy = Policy()
+    safe = [
+        f"{glob} for {path}"
+        for path, glob in cases
+        if judge(Action.shell(f"cat {glob}"), policy, person=True).level is Level.SAFE
+    ]
+    assert not safe, "\n".join(safe)

@@ -11,23 +11,13 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Job
 from operator_sre.executor.programs import Program, Programs
+from operator_sre.executor.transports import git
 from operator_sre.executor.venv import not_ours, shadowed_by, with_venv
 
 __all__ = ["ENVIRONMENT", "SHELL", "Gives", "LocalShell", "given_nothing"]
 
 # What people and minds write is bash; without it, what only bash understands fails.
 SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if Path(path).exists()), "/bin/sh")
-# A repository's own diff.external would be run, and git takes no empty one for none.
-_DIFF = 'f() { diff -u --label "a/$1" --label "b/$1" -- "$2" "$5"; [ $? -le 1 ]; }; f'
-# What counts over the configuration of a repository, which whoever wrote it may have run code by.
-_GIT = {
-    "core.fsmonitor": "false",
-    "core.hooksPath": "/dev/null",
-    "core.pager": "cat",
-    "diff.external": _DIFF,
-    "gpg.program": "/bin/false",
-    "protocol.allow": "never",
-}
 # No variable of the operator reaches a command, so none of its secrets can; and no file that
 # programs read by themselves makes one that only looks run something else.
 ENVIRONMENT = {
@@ -42,14 +32,9 @@ ENVIRONMENT = {
     "HGRCPATH": "/dev/null",
     "SYSTEMD_COLORS": "0",
     "SYSTEMD_PAGER": "cat",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_CONFIG_COUNT": str(len(_GIT)),
-    **{f"GIT_CONFIG_KEY_{place}": name for place, name in enumerate(_GIT)},
-    **{f"GIT_CONFIG_VALUE_{place}": value for place, value in enumerate(_GIT.values())},
+    "GOTOOLCHAIN": "local",
+    "HGRCSKIPREPO": "1",
+    **git.ENVIRONMENT,
 }
 
 
@@ -86,7 +71,7 @@ class LocalShell:
         except OperatorError as error:  # a secret that it should be given cannot be had
             why = str(error)
             return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.PERMISSION)
-        argv = action.argv or (SHELL, "-c", action.command)
+        argv = action.argv or (SHELL, "-c", git.shell_line(action.command))
         return await self._programs.run(Program(argv, env, cwd=action.cwd), job)
 
     async def recover(self, action: Action, job: Job) -> Result:

@@ -23,6 +23,7 @@ from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Job
 from operator_sre.executor.categories import category_of
 from operator_sre.executor.spool import Spool
+from operator_sre.executor.transports.git import shell_line
 from operator_sre.executor.transports.local import ENVIRONMENT, Gives, given_nothing
 from operator_sre.executor.transports.script import GRACE_S, Ear, Order, Told, new_token, script_of
 from operator_sre.executor.transports.wire import Called, Hear, Wire
@@ -292,7 +293,7 @@ def _order(mode: str, action: Action, job: Job) -> Order:
         job=job.id,
         environment=environment,
         argv=action.argv,
-        command=action.command,
+        command=shell_line(action.command),
         cwd=action.cwd,
         timeout_s=job.timeout_s,
     )

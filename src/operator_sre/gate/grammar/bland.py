@@ -17,7 +17,7 @@ _BLAND: dict[str, re.Pattern[str]] = {
     ),
     "id": re.compile(r"-[ugGn]+|--(?:user|group|name)|[A-Za-z0-9_]+"),
     "nproc": re.compile(r"--all|--ignore=\d+"),
-    "pgrep": re.compile(r"-[fnoxi]+|-[fnoxi]*d,|-[uUPg]|[^-].*"),
+    "pgrep": re.compile(r"-[cfnoxi]+|-[cfnoxi]*d,|-[uUPg]|[^-].*"),
     "pidof": re.compile(r"-[sx]+|[^-].*"),
     "uname": re.compile(r"-[asnrvmpio]+"),
     "whoami": re.compile(r"(?!)"),

@@ -12,13 +12,14 @@ __all__ = ["Building", "filled", "texts_of"]
 class Building:
     """A command that is being read."""
 
-    __slots__ = ("assignments", "closed", "last", "piped", "redirects", "told", "words")
+    __slots__ = ("assignments", "closed", "last", "looped", "piped", "redirects", "told", "words")
 
     def __init__(self, *, closed: bool = False, piped: bool = False, told: bool = False) -> None:
         self.words: list[Word] = []
         self.assignments: list[tuple[str, Word]] = []
         self.redirects: list[Redirect] = []
         self.closed = closed
+        self.looped = False  # it ends a loop that reads lines, and may be given a file
         self.piped = piped
         self.told = told
         self.last = (0, 0)  # where the last word was written
@@ -49,7 +50,9 @@ def filled(simple: Simple, mark: str, value: str) -> Simple:
         if mark not in word.text:
             return word
         text = word.text.replace(mark, value)
-        return Word(text, word.opaque, word.splits, word.glob, word.bare, word.bland)
+        glob = "*" in value or "?" in value  # the name of some file, of which only this is known
+        opaque = word.opaque or (glob and word.text != mark)
+        return Word(text, opaque, word.splits, word.glob or glob, word.bare, word.bland)
 
     return msgspec.structs.replace(
         simple,

@@ -17,8 +17,11 @@ it, `-n[:~KIND]` one that may be the next word as well, unless that begins with 
 `style: words` an option is a whole word after one dash, as in `-name`, `-name:KIND`.
 Operands: kinds, the last with `*`, `+` or `?`. A sub-command under `commands` takes the options of
 its parents as well. `given: {-e: file*, -r&-e: tree*}` has the operands for when those options are
-there; the first that fits counts. An option with two values is `--arg:text,text`; `here*` is a tree
-that is the working directory where none is named. `server` is whom it asks in public, and
+there; the first that fits counts. `needs: -t` has options of which one must be there before the
+first operand (`anywhere: true`: or behind it; `leads: true`: as the first word of all), `modes:`
+those of which a later one takes the place of an earlier one; `old: true` reads a first word
+without a dash as options, as tar does. An option with two values is `--arg:text,text`; `here*` is a
+tree that is the working directory where none is named. `server` is whom it asks in public, and
 `asks: {-o: HOST}` whom it asks with an option only.
 """
 
@@ -42,9 +45,9 @@ FOLDER = Path(__file__).parent
 _KEYS = {
     *("also", "options", "operands", "given", "commands", "changes", "needs", "words", "style"),
     *("about", "reveals", "network", "server", "asks", "follows", "star", "loose", "sends", "safe"),
-    "not",
+    *("not", "modes", "anywhere", "leads", "old"),
 }
-_SIGNS = ("network", "star", "loose", "sends")
+_SIGNS = ("network", "star", "loose", "sends", "anywhere", "leads", "old")
 _KINDS = KINDS.keys() | {"command", "line"}
 _LONG = re.compile(r"(--?[^=\[:]+)(?:(\[[=:](.+)\])|[=:](.+))?")
 Table = Mapping[str, Any]
@@ -107,6 +110,7 @@ def _tool(name: str, table: Table, above: Mapping[str, str], style: str) -> dict
         for option in str(named).split()
     }
     made["needs"] = str(table.get("needs", "")).split()
+    made["modes"] = str(table.get("modes", "")).split()
     made["changes"] = _spread(table.get("changes", {}))
     made["commands"] = {
         str(one): _tool(f"{name} {key}", body or {}, {**above, **options}, style)
@@ -125,6 +129,7 @@ def _prove(name: str, made: Mapping[str, Any], options: Mapping[str, str]) -> No
     """Refuse what would silently never match."""
     listed = [
         *made["needs"],
+        *made["modes"],
         *made["asks"],
         *(one for one in made["follows"] if one != "*"),
         *(one for key in made["given"] for one in key.split("&")),

@@ -130,6 +130,7 @@ class _Fitting:
         self._above: list[Tool] = []
         self._operands: list[Word] = []
         self._seen: set[str] = set()
+        self._early: set[str] = set()  # those before the first operand
         self._words: Sequence[Word] = ()
         self._at = 0
 
@@ -139,6 +140,10 @@ class _Fitting:
         if words and words[-1].text == "--help" and self._asks_for_help(words[:-1]):
             return ""
         only_operands = False
+        if self._tool.old and words and not self._is_option(words[0].text):
+            self._at = 1
+            if reason := self._old_cluster(words[0]):
+                return reason
         while self._at < len(words):
             word = words[self._at]
             self._at += 1
@@ -146,6 +151,8 @@ class _Fitting:
             if word.splits and not word.bland:
                 return "Some of its arguments are only known when it runs."
             if only_operands or not self._is_option(text):
+                if not self._operands:
+                    self._early = set(self._seen)
                 reason, over = self._operand(word)
                 if over:
                     return reason
@@ -317,9 +324,23 @@ class _Fitting:
             self._seen.add(option)
             if kind:
                 value = text[at + 1 :]
+                if value and kind == "script":  # to a shell these are further options
+                    return self._strange(f"{option}{value[:40]}")
                 if value:
                     return self._glued(kind.lstrip("?~"), word, value)
                 return self._valued(option, kind)
+        return ""
+
+    def _old_cluster(self, word: Word) -> str:
+        """A first word whose letters are options; their values are the next words, in order."""
+        if word.opaque or word.glob:
+            return "An option is only known when it runs."
+        for letter in word.text:
+            option = f"-{letter}"
+            kind = self._kind(option)
+            reason = self._strange(option) if kind is None else self._valued(option, kind)
+            if reason:
+                return reason
         return ""
 
     def _strange(self, option: str) -> str:
@@ -386,9 +407,19 @@ class _Fitting:
     def _needs(self) -> str:
         if self._tool.sends and self._scene.fed:
             return f"{self._name} would send out what it reads."
-        if self._tool.needs and not self._seen.intersection(self._tool.needs):
-            return f"{self._name} only reads with {' or '.join(self._tool.needs[:3])}."
+        needs, modes = self._tool.needs, self._seen.intersection(self._tool.modes)
+        if needs and self._counting().isdisjoint(needs):
+            return f"{self._name} only reads with {' or '.join(needs[:3])}."
+        if len(modes) > 1:
+            return f"Of {' and '.join(sorted(modes))}, {self._name} does what the last one says."
         return self._outside() if self._networked() else ""
+
+    def _counting(self) -> set[str]:
+        """The options that count: behind an operand, some tools take them for operands as well."""
+        if self._tool.leads:
+            first = self._words[0].text if self._words else ""
+            return {first if first[:2] == "--" else first[:2]} & self._seen
+        return self._early if self._operands and not self._tool.anywhere else self._seen
 
     def _networked(self) -> bool:
         return self._tool.network or any(one.network for one in self._above)

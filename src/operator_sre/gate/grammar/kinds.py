@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from operator_sre.gate.grammar.languages import LANGUAGES
 from operator_sre.gate.grammar.patterns import re
+from operator_sre.gate.grammar.requests import harm_of, parameter_harm
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.words import Word
@@ -24,6 +25,7 @@ HOST_CHARACTERS_MAX = 255
 Check = Callable[[Word, Scene], str]
 _UNKNOWN = "What stands in the place of {} is only known when it runs."
 _NAME = re.compile(r"[A-Za-z0-9_.:@%+,=~^*?\[\]/$-]*")
+_SETTING = re.compile(r"[+-]?[0-9.:,/]*|(?:0x)?[A-Za-z0-9_-]{0,24}(?::[A-Za-z0-9_-]{0,24})?")
 _HOST = re.compile(
     r"(?:\[?[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*\]?(?:%\w+)?"
     r"|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?)"
@@ -49,6 +51,7 @@ _METADATA = re.compile(
 _METADATA_ADDRESSES = frozenset({"100.100.100.200", "fd00:ec2::254", "192.0.0.192"})
 _ADDRESS = re.compile(r"[0-9a-fx.:]*[0-9][0-9a-fx.:]*")
 _PUBLIC_REGISTRY = "docker.io"
+_PARAMETER = re.compile(r"[\w.\[\]-]+")
 _FETCHED = re.compile(r"(?i)https?://")
 _INTERFACE = re.compile(r"(?:if!)?[a-z][a-z0-9-]{0,14}(?:[.:]\d{1,4})?|\d{1,9}")
 _BLANKS = re.compile(r"[\s()]+")
@@ -148,6 +151,13 @@ def _name(word: Word, scene: Scene) -> str:
     return "" if _NAME.fullmatch(word.text) else f"{_shown(word)} is not a plain name."
 
 
+def _setting(word: Word, scene: Scene) -> str:
+    """A number or a plain word, which is no name of a host even to a tool that takes it for one."""
+    if word.opaque:
+        return "" if word.bland else _UNKNOWN.format("a number")
+    return "" if _SETTING.fullmatch(word.text) else f"{_shown(word)} is not a number or a word."
+
+
 def _hidden(word: Word) -> bool:
     """True when it is not known; what xargs adds only fits where everything is harmless."""
     return word.opaque and not word.bland and not (word.glob and word.text == "*")
@@ -198,11 +208,6 @@ def _path(word: Word, scene: Scene) -> str:
     return _UNKNOWN.format("a path") if _hidden(word) else scene.visit(word.text)
 
 
-def _public(word: Word, scene: Scene) -> str:
-    """A file of which only what is public is shown, such as a certificate."""
-    return _path(word, scene)
-
-
 def _certificate(word: Word, scene: Scene) -> str:
     """A public file as openssl opens it: what has a scheme is fetched or asked of a device."""
     if not word.opaque and _FETCHED.match(word.text):
@@ -212,7 +217,7 @@ def _certificate(word: Word, scene: Scene) -> str:
         return ">openssl would fetch it, and follow the answer to whichever host it names."
     if ":" in word.text.partition("/")[0]:
         return f"{_shown(word)} is not a file, but something that openssl opens."
-    return _public(word, scene)
+    return _path(word, scene)
 
 
 def _null(word: Word, scene: Scene) -> str:
@@ -272,8 +277,23 @@ def _url(word: Word, scene: Scene) -> str:
         return "?The answer, or the question, holds secrets."
     if parsed[1] == "telnet" and scene.fed:
         return "It would send out what it reads."
-    asked = (scene.reach(one) for one in (host, *_relayed(word.text, parsed.start(2))))
-    return next(filter(None, asked), "")
+    if reason := harm_of(word.text[parsed.end(2) :]):
+        if reason[0] == "?":
+            scene.sensitive.append(word.text)
+        return reason
+    hosts = (host, *_relayed(word.text, parsed.start(2)))
+    return next(filter(None, map(scene.reach, hosts)), "")
+
+
+def _parameter(word: Word, scene: Scene) -> str:
+    """NAME==VALUE, which httpie puts behind the address."""
+    name, equals, value = word.text.partition("==")
+    if word.opaque or not equals or "@" in value or not _PARAMETER.fullmatch(name):
+        return f"{_shown(word)} is not a parameter of a question."
+    if _REVEALING.search(f"?{name}="):
+        return "?The answer, or the question, holds secrets."
+    hosts = _relayed(f"?{name}={value}", 0)
+    return parameter_harm(name, value) or next(filter(None, map(scene.reach, hosts)), "")
 
 
 def _relayed(url: str, begin: int) -> list[str]:
@@ -449,17 +469,19 @@ KINDS: dict[str, Check] = {
     "any": _any,
     "blind": _blind,
     "name": _name,
+    "setting": _setting,
     "file": _file,
     "tree": _tree,
     "here": _tree,
     "path": _path,
-    "public": _public,
+    "public": _path,  # only what is public of it is shown, such as a certificate
     "certificate": _certificate,
     "null": _null,
     "host": _host,
     "lookup": _lookup,
     "dns": _dns,
     "url": _url,
+    "parameter": _parameter,
     "header": _header,
     "pinned": _pinned,
     "image": _image,

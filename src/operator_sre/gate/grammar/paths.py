@@ -11,10 +11,28 @@ __all__ = ["Secrets", "one_of", "resolved"]
 
 NAME_CHARACTERS_MAX = 255  # no file on Linux or macOS has a longer name
 _WILD = re.compile(r"[*?\[]")
-_WILDS = re.compile(r"[*?\[\]]+")
+_WILDCARDS = frozenset("*?[")
+BRACKETS_MAX = 8
 _ENDING = re.compile(r"\*\.[^*.]+")
 _INSIDE = re.compile(r"\*[^*]+\*")
 _OF_NO_PROCESS = re.compile(r"/proc/(?!self|thread-self)[a-z][a-z_]+(?:/[a-z0-9_.-]+)*")
+# Globs of logs and of settings of the system: what only sounds like a secret by a part of its name
+# (`*secret*`, `*.key`) is not looked for among them, files that hold one by their whole name are.
+_TOLD = re.compile(
+    r"/var/log/.*|.*\.log[.*?0-9\[\]-]*(?:gz|xz|bz2|zst)?"
+    r"|(?:/[^/*?\[]+)*/[^/]*\*\.(?:service|timer|socket|target|mount|slice|path)"
+    r"|/etc(?:/[^/*?\[]+)*/[^/]*\*\.(?:conf|list|sources|repo|rules)"
+)
+# How people ask which system it is.
+_RELEASE = re.compile(r"/etc/\*[-_]?(?:release|version)")
+# What the kernel shows and what lies in the system's own folders of settings is not named by
+# people; only what is listed there by its root is secret.
+_OF_SYSTEM = re.compile(
+    r"/(?:proc|sys)/.*|/etc/(?:nginx|apache2|httpd|php|systemd|apt|yum\.repos\.d|security|udev"
+    r"|fail2ban|ld\.so\.conf\.d|ssh/sshd_config\.d|NetworkManager/conf\.d"
+    r"|(?:sysctl|modprobe|modules-load|rsyslog|tmpfiles|sysusers|dnsmasq|limits)\.d)"
+    r"(?:/[^/*?\[]+)*/[^/]*\*\.(?:conf|list|sources|repo|rules)"
+)
 # Where homes and settings lie: whoever reads all below one of them reads secrets.
 _ROOTS = ((), ("home", "**"), ("root", "**"), ("etc",), ("var",), ("run",), ("dev",), ("proc",))
 
@@ -56,6 +74,7 @@ class Secrets:
         long = [one for one in self._parts if one[0] == "**" and len(one) > 2]
         self._starts = frozenset(one[1] for one in long)
         self._long = one_of("/".join(one) for one in long)
+        self._globs = lru_cache(maxsize=512)(self._may_match)
         self._roots: dict[str, re.Pattern[str]] = {
             root: one_of("/".join(one) for one in self._parts if one[0] == root)
             for root in {one[0] for one in self._parts} - {"**"}
@@ -63,7 +82,7 @@ class Secrets:
 
     def holds(self, path: str, *, below: bool = False) -> bool:
         """True when the path may be one of them, or with `below`, when one may lie under it."""
-        found = self._may_match(path) if _WILD.search(path) else self._is_one(path)
+        found = self._globs(path) if _WILD.search(path) else self._is_one(path)
         return found or (below and self._under(path))
 
     def _is_one(self, path: str) -> bool:
@@ -83,6 +102,8 @@ class Secrets:
     def _under(self, path: str) -> bool:
         """True when a secret may lie below the path; not for every folder that may have a .env."""
         parts = tuple(path.strip("/").split("/")) if path != "/" else ()
+        if parts and parts[-1][:1] == "." and _WILD.search(parts[-1]) and _meet(parts[-1], ".."):
+            return True
         if parts[:1] == ("proc",) and _OF_NO_PROCESS.fullmatch(path):
             return False
         homes = len(parts) < 3 and any(_overlap(parts, root) for root in _ROOTS)
@@ -91,8 +112,16 @@ class Secrets:
     def _may_match(self, path: str) -> bool:
         parts = tuple(path.strip("/").split("/"))
         first = "" if _WILD.search(parts[0]) else parts[0]
+        told, of_system = _TOLD.fullmatch(path), _OF_SYSTEM.fullmatch(path)
+        if _RELEASE.fullmatch(path):
+            return False
+        if any(part[:1] == "." and _meet(part, "..") for part in parts[:-1]):
+            return True  # to some shells it is the folder above as well
         for pattern in self._parts:
-            if pattern[0] == "**" and len(pattern) == 2:
+            anywhere = pattern[0] == "**"
+            if anywhere and (of_system or (told and "*" in pattern[-1])):
+                continue
+            if anywhere and len(pattern) == 2:
                 if _meet(parts[-1], pattern[1]):
                     return True
             elif (not first or pattern[0] in ("**", first)) and _overlap(parts, pattern):
@@ -138,54 +167,50 @@ def _leads_to(names: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
     return len(names) == len(pattern)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16384)
 def _meet(one: str, other: str) -> bool:
-    """True when some name fits both patterns; a bracket stands for any one letter.
+    """True when some name fits both patterns; the shell hides names that begin with a dot.
 
-    `app.log.*` is no attempt at `*.key`, though there could be an `app.log.key`.
+    Quotes are gone here, so that it is not known which bracket closes another: it stands for any
+    one letter up to each of those behind it, or for itself.
     """
-    if "*" in other:
-        core = other.strip("*")
-        told = [run for run in _WILDS.split(one) if len(run) >= 3]
-        if told and not any(_is_akin(run, core) for run in told):
-            return False
-    left, right = _signs(one), _signs(other)
-    if len(left) - left.count("*") > NAME_CHARACTERS_MAX:
+    if one.count("[") > BRACKETS_MAX:
+        return True
+    begin, end = one[:1], one[-1:]
+    if begin not in _WILDCARDS and other[:1] not in ("*", begin):
+        return False
+    if end not in "*?]" and other[-1:] not in ("*", end):
+        return False
+    if len(one) - one.count("*") > NAME_CHARACTERS_MAX:
+        return False
+    if one[:1] in _WILDCARDS and other[:1] == ".":
         return False
     reach = {(0, 0)}
     seen = set(reach)
     while reach:
         a, b = reach.pop()
-        if a == len(left) and b == len(right):
+        if a == len(one) and b == len(other):
             return True
-        for step in _steps(left, right, a, b):
+        for step in _steps(one, other, a, b):
             if step not in seen:
                 seen.add(step)
                 reach.add(step)
     return False
 
 
-def _is_akin(run: str, core: str) -> bool:
-    """True when what a glob tells has to do with a name: `my-sec` with `secret`."""
-    if run in core or core in run or (run[-1] == "." == core[0] and run.count(".") == 1):
-        return True
-    sizes = range(2, min(len(run), len(core)))
-    return any(run[-size:] == core[:size] or run[:size] == core[-size:] for size in sizes)
-
-
-def _steps(left: list[str], right: list[str], a: int, b: int) -> list[tuple[int, int]]:
-    here = left[a] if a < len(left) else ""
-    there = right[b] if b < len(right) else ""
+def _steps(one: str, other: str, a: int, b: int) -> list[tuple[int, int]]:
+    here, there = one[a : a + 1], other[b : b + 1]
     found = []
     if here == "*":
         found += [(a + 1, b), *([(a, b + 1)] if there else [])]
     if there == "*":
-        found += [(a, b + 1), *([(a + 1, b)] if here else [])]
-    if here and there and "*" not in (here, there) and (here == there or "?" in (here, there)):
-        found.append((a + 1, b + 1))
+        found += [(a, b + 1)]
+    # What stands for one letter here: itself, or all up to a closing bracket.
+    ends = [a + 1] if here else []
+    if here == "[":
+        ends += [at + 1 for at in range(a + 2, len(one)) if one[at] == "]"]
+    if there == "*":
+        found += [(end, b) for end in ends]
+    elif there:
+        found += [(end, b + 1) for end in ends if here in "?[" or here == there]
     return found
-
-
-def _signs(pattern: str) -> list[str]:
-    closed = pattern.rfind("]") + 1  # a bracket behind it is only a bracket
-    return [*re.sub(r"\[!?\]?[^]]*\]", "?", pattern[:closed]), *pattern[closed:]]

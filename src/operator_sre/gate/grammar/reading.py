@@ -37,6 +37,36 @@ _WRAPPERS = frozenset(
     }
 )
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox", "su", "eval"})
+# Those print whole descriptions of what runs, with its environment.
+_DESCRIBING = frozenset(
+    {
+        *("kubectl", "oc", "k3s", "microk8s", "docker", "podman", "nerdctl", "crictl", "ctr"),
+        *("helm", "systemctl", "nomad"),
+    }
+)
+_WHOLE = re.compile(
+    r"inspect|(?:-o=?|--output=|--format=)?(?:json|yaml|kyaml)|show|manifest|info|dump|cat"
+)
+# Only some fields are printed then, by a template that is looked at, or by their names.
+_CHOSEN = re.compile(r"[^{]*\{\{|-[pP]|--property")
+_BARE_VALUE = re.compile(
+    r"(?i)(?<![a-z])(?:env|envfrom|environment|values?|data|stringdata)(?![a-z])|\.\.|paths|leaf"
+    r"|tostream|getpath|to_entries|flatten|recurse|scalars|strings|walk"
+)
+# Behind a pipe these leave each line as it is, one after the other.
+_KEEPING = frozenset(
+    {"head", "tail", "cat", "wc", "nl", "less", "tac", "echo", "md5sum", "sha256sum", "test", "["}
+)
+_TAKEN_APART = (
+    "?It may show values of an environment without the names by which a secret is recognised."
+)
+# Where an administrator installs, and not everybody may write.
+_INSTALLED = re.compile(r"/(?:srv|opt|app|etc|usr/src|usr/local|var/www)(?:/|\Z)")
+# A function of the shell that runs the line overrides those programs.
+_GIT_BEHIND = (
+    "Git leaves out the programs that a repository names only where the line itself calls it by its"
+    " name, without a path or another program before it."
+)
 _LEADING = _WRAPPERS | _SHELLS
 _OPTION_LIKE = re.compile(r"-.*|[A-Za-z_]\w*=.*|\d[\d.]*[smhd]?")
 
@@ -56,7 +86,7 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
 def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
     """Every command of the line and those inside of them, with what is to be said of each."""
     found: list[Finding] = []
-    refused = bool(script.trouble)
+    refused, bears = bool(script.trouble), False
     waiting = [(simple, False) for simple in reversed(script.commands)]
     while waiting and len(found) < COMMANDS_MAX:
         simple, inside = waiting.pop()
@@ -65,6 +95,12 @@ def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
             reason = "It is one of many commands."  # settled; rules of the policy still speak
         else:
             reason = _look(simple, scene, tables)
+        if not inside:
+            bears = (bears and simple.piped) or _bears_values(simple)
+            if bears and simple.piped and not reason and _takes_apart(simple):
+                reason = _TAKEN_APART
+        if inside and not reason and name_of(simple) == "git":
+            reason = _GIT_BEHIND
         refused = refused or bool(reason)
         if inside and not reason and name_of(simple) in _SHELLS:
             reason = "~It runs a shell inside of another command."
@@ -76,6 +112,22 @@ def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
     if waiting:
         found.append(Finding(waiting[-1][0], f"It holds more than {COMMANDS_MAX} commands."))
     return [_moved(one) for one in found] if scene.earlier else found
+
+
+def _bears_values(simple: Simple) -> bool:
+    """True when it prints whole descriptions, where names beside values tell what is secret."""
+    if name_of(simple) not in _DESCRIBING:
+        return False
+    words = [word.text for word in simple.words[1:]]
+    return any(map(_WHOLE.fullmatch, words)) and not any(map(_CHOSEN.match, words))
+
+
+def _takes_apart(simple: Simple) -> bool:
+    """True when it may print values without the names beside them."""
+    name = name_of(simple)
+    if name in ("jq", "gojq", "jaq", "yq", "grep", "egrep", "fgrep", "rg"):
+        return any(_BARE_VALUE.search(word.text) for word in simple.words[1:])
+    return name not in _KEEPING
 
 
 def _moved(found: Finding) -> Finding:
@@ -150,6 +202,8 @@ def _program(name: str, simple: Simple, scene: Scene, tables: Tables) -> str:
         folder, name = posixpath.split(name)
         if folder not in _BINARIES:
             return f"{folder}/{name} is a program of somebody's own."
+        if name == "git":
+            return _GIT_BEHIND
     if name == "cd":
         return _change_directory(simple.words[1:], scene)
     tool = tables.get(name)
@@ -157,7 +211,14 @@ def _program(name: str, simple: Simple, scene: Scene, tables: Tables) -> str:
         return f"{name[:60]!r} is not a tool that is known to only read."
     if tool.about:
         return tool.about if tool.about[0] in "!?" else f"~{tool.about}"
-    return fit(name, tool, simple.words[1:], scene)
+    words = simple.words[1:]
+    if name == "git" and len(words) > 2 and words[0].text == "-C":
+        if reason := _change_directory(words[1:2], scene):
+            return reason
+        if not _INSTALLED.match(scene.cwd):
+            return f"What lies in {scene.cwd[:60]!r} may be a repository of somebody's own."
+        words = words[2:]
+    return fit(name, tool, words, scene)
 
 
 def _change_directory(words: Sequence[Word], scene: Scene) -> str:

@@ -11,6 +11,7 @@ import re
 
 from operator_sre.gate.grammar.bland import is_bland
 from operator_sre.gate.grammar.building import Building, filled, texts_of
+from operator_sre.gate.grammar.structures import GROUPS_MAX, TOKEN, VALUES_MAX, WILD, Structured
 from operator_sre.gate.grammar.words import Redirect, Script, Simple, Word
 
 __all__ = ["ASSIGNMENT", "COMMAND_BYTES_MAX", "one_command", "parse"]
@@ -18,45 +19,19 @@ __all__ = ["ASSIGNMENT", "COMMAND_BYTES_MAX", "one_command", "parse"]
 COMMAND_BYTES_MAX = 4096
 DEPTH_MAX = 4
 COMMANDS_MAX = 32
-VALUES_MAX = 32
-GROUPS_MAX = 16
 # Of what is too long to be judged, so much is read to explain it.
 GLANCE_BYTES = 1024
 BODIES_MAX = 4
 
-_TOKEN = re.compile(
-    r"""
-    (?P<blank>[ \t]+|\\\n)
-    |(?P<bare>[A-Za-z0-9_@%+=:,./^\]-]+)
-    |(?P<single>'[^']*')
-    |(?P<double>"[^"\\$`]*")
-    |(?P<separator>&&|\|\||\|&|;;|[;|\n])
-    |(?P<redirect><<<|<<-?|<>|<&|<\(|>\(|&>>|&>|>>|>&|>\||[<>])
-    |(?P<escape>\\[\x20-\x7e])
-    |(?P<glob>[*?\[])
-    |(?P<rest>.)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
 _INSIDE = re.compile(r"[^\"\\$`]+|\\\n|\\[$`\"\\]|\\|\$|`|\"", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\}|([?$#]))")
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 # Taken away by the shell before it looks at anything, so that it may sit between `$` and `(`.
 _BROKEN_WORD = re.compile(r"(?<![ \t])\\\n")
 _WORD_END = re.compile(r"[\s;|&()<>]|\Z")
 
-# Words that start or continue a structure; a command may follow each of them.
-_STRUCTURES = frozenset(
-    {
-        *("if", "then", "elif", "else", "fi", "while", "until", "do", "done", "case", "esac"),
-        *("function", "select", "coproc", "{", "}", "[[", "]]"),
-    }
-)
 _ARROWS = ("<", ">")
-_LOOP = frozenset({"do", "done"})
 _MARK = "\x00"
 
 
@@ -67,6 +42,8 @@ def parse(command: str) -> Script:
     reader = _Reader((command if whole else command[:GLANCE_BYTES]).replace(_MARK, ""))
     reader.note(trouble)
     reader.read("")
+    if not reader.commands:  # like a `!` that negates nothing
+        reader.note("There is no command.")
     return Script(tuple(reader.commands), reader.trouble, reader.plain)
 
 
@@ -95,10 +72,11 @@ def _guard(command: str) -> str:
     return ""
 
 
-class _Reader:
+class _Reader(Structured):
     """Reads from `at` on; commands and trouble are gathered as it goes."""
 
     def __init__(self, text: str) -> None:
+        super().__init__()
         self.text = text
         self.at = 0
         self.depth = 0
@@ -107,8 +85,6 @@ class _Reader:
         self.plain = True
         self.fed = False
         self._at_hand = Building()
-        self._loops: dict[str, list[str]] = {}
-        self._open_loops: list[str] = []
         self._bodies: list[str] = []
         self._bland = True
 
@@ -119,7 +95,7 @@ class _Reader:
 
     def read(self, until: str) -> None:
         """Read a list of commands up to the closing sign, which is taken away."""
-        text, match = self.text, _TOKEN.match
+        text, match = self.text, TOKEN.match
         simple = self._begun()
         groups = 0
         end = len(text)
@@ -145,6 +121,8 @@ class _Reader:
                 if sign == ")" and until == ")" and not groups:
                     self.at += 1
                     self._finish(simple)
+                    if self._open:
+                        self.note("Something is opened and never closed.")
                     return
                 groups += self._sign(sign, simple)
                 if groups > GROUPS_MAX:
@@ -156,7 +134,7 @@ class _Reader:
             else:
                 self._take(simple)
         self._finish(simple)
-        if until or groups or self._open_loops:
+        if until or groups or self._open:
             self.note("Something is opened and never closed.")
 
     def _begun(self, *, closed: bool = False, piped: bool = False, told: bool = False) -> Building:
@@ -202,56 +180,10 @@ class _Reader:
         else:
             simple.words.append(word)
 
-    def _structure(self, simple: Building, text: str) -> bool:
-        """True when the word is part of a structure and not of a command."""
-        if text not in _STRUCTURES and text not in ("for", "!", "time"):
-            return False
-        self.plain = False
-        if text == "for":
-            if simple.piped:
-                self.note("A pipe leads into a group of commands.")
-            self._loop_head()
-        elif text in _LOOP and self._open_loops:
-            if text == "done":
-                self._loops.pop(self._open_loops.pop(), None)
-                simple.closed = True
-        elif text in ("!", "time"):
-            return text == "!" or not simple.assignments
-        else:
-            self.note(f"{text!r} makes it a script.")
-            simple.closed = text in ("}", "fi", "done", "esac")
-        return True
-
-    def _loop_head(self) -> None:
-        """`for NAME in WORD ...;` with nothing but plain words, so that it can be rolled out."""
-        words: list[Word] = []
-        text, match = self.text, _TOKEN.match
-        while self.at < len(text):
-            token = match(text, self.at)
-            assert token is not None
-            if token.lastgroup == "blank":
-                self.at = token.end()
-            elif token.lastgroup == "separator":
-                self.at = token.end()
-                break
-            elif token.lastgroup == "redirect" or token.group() in "()&#":
-                break
-            else:
-                words.append(self.word())
-        plain = all(_PLAIN.fullmatch(one.text) and not (one.opaque or one.glob) for one in words)
-        values = [one.text for one in words[2:]]
-        heading = len(words) > 2 and _NAME.fullmatch(words[0].text) and words[1].text == "in"
-        if not (heading and plain and len(values) <= VALUES_MAX and len(self._open_loops) < 2):
-            self.note("It loops over what is not known yet.")
-            self._open_loops.append("")
-            return
-        self._loops[words[0].text] = values
-        self._open_loops.append(words[0].text)
-
     def word(self) -> Word:
         """One word from here on."""
         pieces: list[str] = []
-        text, match = self.text, _TOKEN.match
+        text, match = self.text, TOKEN.match
         opaque = splits = glob = False
         bare = bland = True
         brace = False  # whether one is open that is not quoted
@@ -364,7 +296,7 @@ class _Reader:
         variable = _VARIABLE.match(text, at)
         if variable is not None:
             self.at = variable.end()
-            return self._variable(variable, pieces)
+            return self._variable(variable, pieces, quoted=quoted)
         self.at += 1
         if following in "{'\"" and following and not (quoted and following != "{"):
             self.note("It uses an expansion that can hide what runs.")
@@ -376,12 +308,20 @@ class _Reader:
         pieces.append("$")
         return False, True
 
-    def _variable(self, found: re.Match[str], pieces: list[str]) -> tuple[bool, bool]:
+    def _variable(
+        self, found: re.Match[str], pieces: list[str], *, quoted: bool
+    ) -> tuple[bool, bool]:
         name = found[1] or found[2] or ""
         if not name:
             pieces.append(f"${found[3]}")  # a number, but which is not known
             return True, True
+        if any(name in names for names in self._read):
+            pieces.append("$()")  # a line of what is read, which is shown already
+            return True, False
         if name in self._loops:
+            if not quoted and any(WILD.search(one) for one in self._loops[name]):
+                pieces.append("$()")  # the name of a file may hold blanks
+                return True, False
             pieces.append(f"{_MARK}{name}{_MARK}")
             return False, True
         pieces.append(f"${name}")
@@ -396,7 +336,8 @@ class _Reader:
         reader = _Reader(self.text)
         reader.at, reader.depth = self.at, self.depth + 1
         reader._loops = self._loops
-        reader.fed = self._at_hand.piped and not self._at_hand.told
+        reader.fed = reader._given = self._at_hand.piped and not self._at_hand.told
+        reader._read = [names for names in self._read if names]
         reader.read(")")
         self.at = reader.at
         self.note(reader.trouble)
@@ -410,7 +351,7 @@ class _Reader:
             self._process(operator, token.start(), simple)
             return
         descriptor = self._descriptor(simple, token.start()) if operator[0] in "<>" else ""
-        while (blank := _TOKEN.match(self.text, self.at)) and blank.lastgroup == "blank":
+        while (blank := TOKEN.match(self.text, self.at)) and blank.lastgroup == "blank":
             self.at = blank.end()
         word = self.word()
         if operator in ("<<", "<<-"):
@@ -420,7 +361,7 @@ class _Reader:
         if not word.text and word.bare:
             self.note("A redirection leads nowhere.")
         fed = operator[0] == "<" and (operator, word.text) != ("<", "/dev/null")
-        if simple.closed and fed:
+        if simple.closed and fed and not simple.looped:
             self.note("A group of commands reads from a file.")
         simple.redirects.append(Redirect(operator, word, descriptor))
 
@@ -455,7 +396,11 @@ class _Reader:
     def _finish(self, simple: Building) -> None:
         if not (simple.words or simple.assignments or simple.redirects):
             return
-        if self._open_loops and simple.words and simple.words[0].text == "cd":
+        if self._open and self._open[-1] == "while" and not self._is_read(simple):
+            self.note("'while' makes it a script.")
+        elif self._open and self._open[-1] == "while":
+            return
+        if self._names and simple.words and simple.words[0].text == "cd":
             self.note("It changes its directory again and again.")
         if len(self.commands) >= COMMANDS_MAX:
             self.note(f"It holds more than {COMMANDS_MAX} commands.")

@@ -47,13 +47,13 @@ POSTGRES = [
     "SELECT pg_catalog.pg_size_pretty(1024::bigint)",
     "SELECT 1 = ANY(ARRAY[1, 2]), string_agg(datname, ',') FROM pg_database",
     "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type <> 'VIEW'",
-    "SELECT * FROM pg_hba_file_rules",
+    "SELECT name, setting FROM pg_settings WHERE name IN ('work_mem', 'max_connections')",
     "SELECT slot_name, active FROM pg_replication_slots",
     "SELECT round(100.0 * 3 / nullif(7, 0), 2), 1e3, .5",
     "SELECT pg_get_indexdef(indexrelid) FROM pg_index LIMIT 3",
     "SELECT * FROM generate_series(1, 3) AS g(n)",
     "SHOW work_mem",
-    "SHOW ALL",
+    "SELECT name FROM pg_settings WHERE pending_restart",
     "EXPLAIN SELECT * FROM pg_class",
     "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT count(*) FROM pg_class",
     "EXPLAIN ANALYZE VERBOSE SELECT 1",
@@ -240,3 +240,23 @@ def test_a_real_server_finds_nothing_to_refuse_in_what_is_proven(
                 connection.execute("CREATE TABLE t ()")
     finally:
         server.drop(url)
+
+
+SETTINGS = (
+    *("SHOW ALL", "show all;", "TABLE pg_settings", "SELECT * FROM pg_settings"),
+    *("SELECT setting FROM pg_settings", "SELECT setting FROM pg_catalog.pg_settings ORDER BY 1"),
+    *(
+        "SELECT s.setting FROM pg_settings s WHERE s.name LIKE 'primary%'",
+        "TABLE pg_hba_file_rules",
+    ),
+    *("SELECT setting FROM pg_settings WHERE name LIKE '%con%'", "SELECT * FROM pg_file_settings"),
+    *("SELECT setting FROM pg_settings WHERE name LIKE '%'", 'SELECT * FROM "pg_hba_file_rules"'),
+    *("SELECT setting FROM pg_settings WHERE name IN ('work_mem', 'primary_conninfo')",),
+    *("SELECT setting FROM pg_settings WHERE name = setting", "SELECT * FROM pg_db_role_setting"),
+    *("SELECT setting FROM pg_settings WHERE name ~ 'mem|conninfo'", "SHOW primary_conninfo"),
+)
+
+
+def test_settings_that_may_hold_a_password_are_not_shown_as_a_whole() -> None:
+    reasons = {text: sql(text) for text in SETTINGS}
+    assert [text for text, reason in reasons.items() if not (reason or "").startswith("?")] == []

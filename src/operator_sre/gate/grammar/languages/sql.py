@@ -118,19 +118,23 @@ _PRAGMAS = frozenset(
 
 _SECRET_RELATIONS = frozenset(
     """
-    global_priv master_info pg_authid pg_dist_authinfo pg_shadow pg_subscription pg_user_mapping
-    pg_user_mappings primary_conninfo salted_hash slave_master_info system_auth
+    global_priv master_info pg_authid pg_dist_authinfo pg_file_settings pg_hba_file_rules
+    pg_ident_file_mappings pg_shadow pg_subscription pg_user_mapping
+    pg_user_mappings pg_db_role_setting primary_conninfo salted_hash slave_master_info system_auth
     """.split()  # noqa: SIM905
 )
 # None of these in the text: nothing in it is secret, and nobody has to look closer.
 _HINTS = (
     *("passw", "passphrase", "secret", "credential", "token", "key", "_string", "pg_authid"),
     *("pg_shadow", "pg_subscription", "pg_user_mapping", "primary_conninfo", "mysql", "user"),
-    *("global_priv", "master_info", "authinfo", "salted_hash", "system"),
+    *("global_priv", "master_info", "authinfo", "salted_hash", "system", "settings", "pg_hba"),
+    *("pg_ident", "pg_db_role_setting"),
 )
 _SECRET_COLUMN = re.compile(
     r"pass(?:word|wd|phrase)|secret|credential|tokens?\b|(?:api|private|access)_?key|auth\w*_string"
 )
+# A part of one of these in a condition may choose it.
+_SECRET_SETTINGS = "primary_conninfo ssl_passphrase_command"
 _MYSQL_OPEN = frozenset(
     {"innodb_index_stats", "innodb_table_stats", "plugin", "slow_log", "time_zone_name"}
 )
@@ -256,6 +260,8 @@ def _show(tokens: Sequence[str]) -> str | None:
         return "SHOW needs to say what."
     if second == "grants" or (second == "create" and "user" in tokens[2:3]):
         return "?The rights of a user may be shown with the password."
+    if second == "all" and tokens[2:] == []:
+        return "?All settings are shown, and some may be secret; SHOW with a name shows one."
     if second == "access":
         return "?The rights of all users may be shown with their passwords."
     if second in ("backup", "backups"):
@@ -313,6 +319,8 @@ def _secrets(tokens: Sequence[str]) -> str | None:
             name = token.strip('"`')
             if name in _SECRET_RELATIONS or _SECRET_COLUMN.search(name):
                 return f"?What {shown(name)} holds may be secret."
+            if name in ("pg_settings", "pg_show_all_settings") and not _names_settings(tokens):
+                return "?Settings may be secret; a condition on their name shows some of them."
             if (
                 name == "user"
                 and last in ("from", "join", ",")
@@ -328,3 +336,17 @@ def _secrets(tokens: Sequence[str]) -> str | None:
                 return "?The table of users may hold passwords."
         last = token
     return None
+
+
+def _names_settings(tokens: Sequence[str]) -> bool:
+    """True when settings are chosen by names that are written out, or are only counted."""
+    for place, token in enumerate(tokens):
+        if token.strip('"`') == "name" and tokens[place + 1 : place + 2]:
+            follows = tokens[place + 1]
+            if follows in ("=", "in", "like", "ilike", "~"):
+                texts = (one for one in tokens[place + 1 :] if one[0] == "'")
+                cores = [one.strip("'%.*^$") for one in texts]
+                return bool(cores) and not any(
+                    len(core) < 3 or "|" in core or core in _SECRET_SETTINGS for core in cores
+                )
+    return any(one in ("category", "pending_restart", "source", "sourcefile") for one in tokens)

@@ -1,0 +1,189 @@
+"""What a GET asks of a server: some change it, and some are answered with secrets.
+
+Addresses are read as servers read them: with `%xx` taken off, `;parameters` and empty parts left
+out, `.` and `..` resolved, in small letters. A part of a path, or the name or the value of a
+parameter, that is a verb of administration is not only a question.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from urllib.parse import unquote, unquote_plus
+
+from operator_sre.gate.grammar.patterns import re
+
+__all__ = ["harm_of", "parameter_harm"]
+
+UNQUOTED_MAX = 4
+WORDS_MAX = 8
+# Those change something wherever they stand first or last in a part of a path, as in `yarn-cancel`.
+_VERBS = frozenset(
+    """
+    abort abortabortabort activate allocate approve attach ban blacklist bounce cancel clear cleanup
+    compact crash create deactivate deallocate decommission delete demote deploy deregister destroy
+    detach disable dismiss downgrade drain drop eject enable erase evict exec execute exit expire
+    expunge fail failover flush forcemerge freeze gc halt import inject install invalidate invoke
+    kick kill leave logout merge migrate modify mute optimize pause portforward poweroff promote
+    publish purge quiesce quiet quit quitquitquit rebalance rebuild reboot recover refresh register
+    reinitialize reject reload remove rename reopen reprocess requeue rerun reset restart restore
+    resume retry revert revoke rollback rotate schedule scram seal shutdown shutdownnow silence
+    split stop stopall submit suspend switchover terminate trigger truncate unban undeploy undo
+    unfreeze uninstall unload unlock unmute unregister unschedule unseal update upgrade upload
+    vacuum wipe write
+    """.split()  # noqa: SIM905
+)
+# The same for a whole part of a path; elsewhere they are nouns.
+_WHOLE = _VERBS | frozenset(
+    """
+    add backup build buildwithparameters call close command do down eval join kickoff launch load
+    move open poll post proxy put remote render replace run save script scripttext send set sign
+    start startall switch swap up warn pass sync offline online toggleoffline quietdown
+    cancelquietdown saferestart safeexit configsubmit dodelete runscript createitem doupload
+    setlevel loglevel updatedb replication fetchindex splitshard
+    """.split()  # noqa: SIM905
+)
+# Names of parameters that are verbs; a `start` or a `refresh` there is a time.
+_ORDERS = (_VERBS - {"refresh", "schedule", "split", "expire", "retry"}) | frozenset(
+    {"add", "commit", "down", "eval", "load", "run", "save", "script", "set", "up"}
+)
+# Behind a verb these make it the name of something.
+_NOUNS = frozenset(
+    """
+    count counts health history info leader list log logs metrics progress rate ready reason state
+    states stats status summary time times
+    """.split()  # noqa: SIM905
+)
+# Parameters that tell what is done, and what only looks.
+_ACTS = frozenset(
+    """
+    action actions cmd command commands do exec execute function fn job_action method _method op
+    operation perform qt task verb wt_action x-http-method-override
+    """.split()  # noqa: SIM905
+)
+_LOOKS = frozenset(
+    """
+    browse check clusterprop clusterstatus count describe details get getcontentsummary
+    getfilestatus health info list listaliases listbackup listcollections liststatus metrics
+    overview ping query requeststatus search show showstatus stats status summary view version
+    """.split()  # noqa: SIM905
+)
+_STATEMENTS = frozenset(
+    {"q", "query", "sql", "stmt", "statement", "db.query", "body", "stream.body"}
+)
+_CHANGING = re.compile(
+    r"(?i)\s*(?:[(<]\s*)*(?:alter|attach|backup|call|commit|copy|create|delete|detach|do|drop|exec"
+    r"|execute|exchange|grant|insert|into|kill|load|merge|move|optimize|rename|replace|revoke"
+    r"|set\s+(?:password|\w+\s*=)"
+    r"|shutdown|system|truncate|undrop|update|upsert|vacuum|watch)\b"
+)
+_LATER = re.compile(r"(?i);\s*\w|\binto\b|\boutfile\b|\bpg_|\bload_file\b|<(?:delete|add|commit)")
+# Parts of a path under which a server hands out secrets, or whole configurations with them.
+_SECRET_PARTS = frozenset(
+    """
+    actuator-env apikeys api-keys auth-keys configprops credential credentials creds cubbyhole
+    definitions dump env envfrom environment env-vars.html heapdump httptrace httpexchanges
+    id_rsa jolokia keyring keys latest-meta-data logfile oauth2 passwd password passwords phpinfo
+    phpinfo.php private rawdata rawkeys scriptler secret secrets sessions server-info systeminfo
+    threaddump token tokens trace unlockkey userdata user-data users usersecrets vminfo
+    """.split()  # noqa: SIM905
+)
+_SECRET_PATHS = re.compile(
+    r"/v1/(?:kv|acl|secret|auth|identity|transit|database|vars?|snapshot|agent/(?:self"
+    r"|token))(?:/|$)"
+    r"|/v1/sys/(?!(?:health|seal-status|leader|ha-status|init|host-info|version-history|metrics)$)"
+    r"|/v2/keys(?:/|$)|/v3(?:alpha|beta)?/(?:kv|auth)(?:/|$)"
+    r"|/api/v1/(?:connections|variables)(?:/|$)"
+    r"|/debug/pprof/(?:heap|cmdline|trace|allocs|symbol)|/\.(?!well-known(?:/|$))[a-z]"
+    r"|/_(?:security|plugins/_security|opendistro/_security|xpack/security|searchguard"
+    r"|scripts)(?:/|$)"
+    r"|/connectors/[^/]+(?:/(?:config|tasks))?$"
+    r"|/(?:config|config\.xml|config\.json|configz|config_dump)$"
+    r"|/manager/(?:text|html|jmxproxy)(?:/(?!list$|serverinfo$)|$)|/host-manager(?:/|$)"
+    r"|/api/v1/admin(?:/|$)"
+    r"|/api/(?:datasources|admin|snapshots|org/users|parameters|policies)(?:/|$)"
+    r"|/containers/[^/]+/(?:archive|export|attach|exec)|/exec(?:/|$)|/fetch/|/containerlogs/"
+    r"|/latest/(?:meta-data|user-data|dynamic|api)(?:/|$)|/computemetadata(?:/|$)"
+    r"|/metadata/(?:instance|identity)(?:/|$)|/opc/v[12](?:/|$)|/openstack/|/wp-config"
+    r"|/backup[^/]*\.(?:sql|tgz|tar|zip|gz)"
+    r"|\.(?:sql|sqlite|bak|old|swp|pem|key|p12|pfx|jks|kdbx|env|tfstate|ovpn)$"
+)
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_LETTERS = re.compile(r"\[[^\]]*[A-Za-z]-[A-Za-z]")
+_HIDES = "The address is written in a way that hides what is asked."
+_WORDS = re.compile(r"[a-z0-9]+")
+_CHANGES = "It may change something on the server: {!r} is not only a question."
+_SECRETS = "?The answer may hold secrets: {!r} is what servers keep them under."
+
+
+def harm_of(url: str) -> str:
+    """Why an address, without its scheme and its host, is more than a question; or nothing."""
+    if "[" in url and _LETTERS.search(url):
+        return _HIDES
+    if "{" in url:  # curl puts each of the words in braces in their place
+        most = max((one.count(",") for one in _BRACES.findall(url)), default=0)
+        if most >= WORDS_MAX:
+            return _HIDES
+        for place in range(most + 1):
+            plain = _BRACES.sub(lambda one, n=place: _word(one[1], n), url)  # type: ignore[misc]
+            if reason := _harm_of(plain):
+                return reason
+    return _harm_of(url)
+
+
+def _word(words: str, place: int) -> str:
+    found = words.split(",")
+    return found[min(place, len(found) - 1)]
+
+
+def _harm_of(url: str) -> str:
+    path, _, query = url.partition("#")[0].partition("?")
+    for _ in range(UNQUOTED_MAX):
+        if (plain := unquote(path)) == path:
+            break
+        path = plain
+    else:
+        return _HIDES
+    path, _, more = path.partition("?")
+    parts = [one.partition(";")[0] for one in path.replace("\\", "/").split("/")]
+    path = posixpath.normpath("/" + "/".join(filter(None, parts))).lower()
+    if reason := _path_harm(path, written=parts):
+        return reason
+    for parameter in (*query.replace(";", "&").split("&"), *more.split("&")):
+        name, _, value = parameter.partition("=")
+        if name and (reason := parameter_harm(unquote_plus(name), unquote_plus(value))):
+            return reason
+    return ""
+
+
+def _path_harm(path: str, *, written: list[str]) -> str:
+    if _SECRET_PATHS.search(path):
+        return _SECRETS.format(path[:60])
+    for part in path.split("/")[1:]:
+        if part in _SECRET_PARTS:
+            return _SECRETS.format(part)
+        if part.strip("_-") in _WHOLE:
+            return _CHANGES.format(part)
+    for part in written:
+        # `quietDown` and `safe-restart` are words as well.
+        words = _WORDS.findall(re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", part).lower())
+        if not words or words[-1] in _NOUNS:
+            continue
+        if words[0] in _VERBS or words[-1] in _VERBS:
+            return _CHANGES.format(part[:60])
+    return ""
+
+
+def parameter_harm(name: str, value: str) -> str:
+    """Why a parameter makes an address more than a question; or nothing."""
+    for _ in range(UNQUOTED_MAX):
+        if (plain := unquote_plus(value)) == value:
+            break
+        value = plain
+    name = name.lower().strip()
+    if name in _ACTS:
+        return "" if value.lower() in _LOOKS else _CHANGES.format(f"{name}={value[:40]}")
+    if name in _ORDERS:
+        return _CHANGES.format(name)
+    if name in _STATEMENTS and (_CHANGING.match(value) or _LATER.search(value)):
+        return _CHANGES.format(f"{name}={value[:40]}")
+    return ""

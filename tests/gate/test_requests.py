@@ -1,0 +1,292 @@
+"""Asking a server over HTTP: administration by GET and answers full of secrets are not SAFE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.verdict import Level
+from operator_sre.gate import Policy, judge
+from tests.every import expect_each
+
+POLICY = Policy()
+FORMS = (
+    *("curl -s 'http://localhost:8080{}'", "wget -qO- 'http://10.0.0.4:8983{}'"),
+    *(
+        "http -I GET 'http://localhost:9000{}'",
+        "curl --url 'http://db:80{}'",
+        "curl 'localhost{}' | jq .",
+    ),
+)
+CHANGES = (
+    # Solr, InfluxDB, ClickHouse, CouchDB, Elasticsearch
+    *("/solr/admin/cores?action=UNLOAD&core=a", "/solr/admin/collections?action=DELETE&name=x"),
+    *(
+        "/solr/a/dataimport?command=full-import",
+        "/solr/a/update?commit=true",
+        "/solr/a/replication?command=fetchindex",
+    ),
+    *("/solr/a/update?stream.body=<delete><query>*:*</query></delete>", "/query?q=DROP+DATABASE+x"),
+    *(
+        "/query?db=a&q=SELECT+*+INTO+b+FROM+c",
+        "/?query=DROP%20TABLE%20x",
+        "/?query=SYSTEM+SHUTDOWN",
+    ),
+    *(
+        "/_flush",
+        "/logs/_refresh",
+        "/_cache/clear",
+        "/logs/_forcemerge",
+        "/_shutdown",
+        "/a/_delete_by_query",
+    ),
+    # servers of applications
+    *(
+        "/manager/text/undeploy?path=/a",
+        "/manager/text/reload?path=/",
+        "/manager/text/stop?path=/a",
+    ),
+    *("/manager/html/expire?path=/", "/host-manager/text/remove?name=x", "/jolokia/exec/a:b=c/gc"),
+    *("/jolokia/write/a:b=c/x/1", "/actuator/shutdown", "/actuator/restart", "/actuator/refresh"),
+    *("/console/runScript", "/index.html?action=restart&processname=x", "/?action=stopall"),
+    *(
+        "/supervisor/?processname=a&action=stop",
+        "/opcache.php?reset=1",
+        "/upstream_conf?remove=&id=1",
+    ),
+    # continuous integration
+    *("/quietDown", "/restart", "/safeRestart", "/exit", "/safeExit", "/reload", "/job/x/build"),
+    *("/job/x/buildWithParameters?a=b", "/job/x/doDelete", "/job/x/disable", "/job/x/1/stop"),
+    *(
+        "/computer/n/toggleOffline",
+        "/script?script=x",
+        "/queue/cancelItem?id=3",
+        "/createItem?name=x",
+    ),
+    # proxies, meshes, monitoring, queues, clusters
+    *(
+        "/quitquitquit",
+        "/abortabortabort",
+        "/healthcheck/fail",
+        "/reset_counters",
+        "/runtime_modify?a=b",
+    ),
+    *("/drain_listeners", "/-/reload", "/-/quit", "/api/v1/admin/tsdb/delete_series?match[]=up"),
+    *(
+        "/v1/agent/leave",
+        "/v1/agent/force-leave/n",
+        "/v1/agent/join/10.0.0.9",
+        "/v1/agent/check/fail/a",
+    ),
+    *(
+        "/v1/agent/service/deregister/a",
+        "/jobs/1/yarn-cancel",
+        "/connectors/x/restart",
+        "/kill?id=4",
+    ),
+    *(
+        "/api/shutdown",
+        "/admin/reboot",
+        "/api/v1/nodes/n/drain",
+        "/api/v1/users/delete?id=1",
+        "/x/stop",
+    ),
+    *(
+        "/webhdfs/v1/a?op=DELETE",
+        "/webhdfs/v1/a?op=MKDIRS",
+        "/cgi-bin/luci/admin/reboot",
+        "/cmd?cmd=id",
+    ),
+    *("/api/v1/namespaces/a/pods/b/exec?command=id", "/run/ns/pod/c?cmd=id", "/x?_method=DELETE"),
+    *("/cluster/failover", "/api/jobs/3/retry", "/scheduler/pause", "/api/feature/enable?name=x"),
+)
+SECRETS = (
+    *(
+        "/v1/kv/app?recurse",
+        "/v1/kv/",
+        "/v1/acl/tokens",
+        "/v1/secret/data/a",
+        "/v1/auth/token/lookup-self",
+    ),
+    *(
+        "/v1/database/creds/x",
+        "/v1/sys/raw/a",
+        "/v1/vars",
+        "/v1/var/a",
+        "/v1/snapshot",
+        "/v2/keys/a",
+    ),
+    *(
+        "/actuator/env",
+        "/actuator/heapdump",
+        "/actuator/configprops",
+        "/actuator/env/spring.x",
+        "/env",
+    ),
+    *("/heapdump", "/configprops", "/manage/env", "/actuator/httptrace", "/actuator/threaddump"),
+    *(
+        "/jolokia/read/java.lang:type=Runtime",
+        "/jolokia/list",
+        "/api/v1/secrets",
+        "/.env",
+        "/.git/config",
+    ),
+    *("/api/v1/namespaces/a/secrets", "/api/v1/namespaces/a/secrets/b", "/apis/x/v1/a/secrets"),
+    *("/latest/meta-data/iam/security-credentials/", "/computeMetadata/v1/", "/opc/v2/instance/"),
+    *("/latest/user-data", "/metadata/identity/oauth2/token", "/api/definitions", "/api/users"),
+    *(
+        "/_security/user",
+        "/_plugins/_security/api/internalusers",
+        "/api/datasources",
+        "/credentials/",
+    ),
+    *(
+        "/job/a/config.xml",
+        "/systemInfo",
+        "/connectors/a/config",
+        "/connectors/a",
+        "/swarm/unlockkey",
+    ),
+    *("/containers/a/archive?path=/etc", "/containers/a/export", "/phpinfo.php", "/server-info"),
+    *("/backup.sql", "/wp-config.php.bak", "/id_rsa", "/.aws/credentials", "/debug/pprof/heap"),
+    *(
+        "/debug/pprof/cmdline",
+        "/config",
+        "/config_dump",
+        "/api/v1/connections",
+        "/api/v1/variables",
+    ),
+)
+
+
+# What curl makes of these is an action as well.
+FOLDED = (
+    *(
+        "ac{tion}=UNLOAD",
+        "ac{tion=UNLOAD}",
+        "actio[n-n]=UNLOAD",
+        "a{b,ction}=UNLOAD",
+        "{action}=UNLOAD",
+    ),
+    *("{x,y,action}=DELETE", "actio[m-o]=DELETE"),
+)
+
+
+def disguises(path: str, random: Random) -> Iterator[str]:
+    """The same address as servers read it, written in other ways."""
+    yield path
+    bare, mark, query = path.partition("?")
+    letters = [at for at, one in enumerate(bare) if one.isalpha()]
+    hidden = random.sample(letters, k=min(2, len(letters)))
+    quoted = "".join(f"%{ord(one):02x}" if at in hidden else one for at, one in enumerate(bare))
+    yield f"{quoted}{mark}{query}"
+    yield f"{quoted.replace('%', '%25')}{mark}{query}"
+    yield f"/{bare}{mark}{query}"
+    yield f"/./a/..{bare}{mark}{query}"
+    yield f"{bare};jsessionid=1{mark}{query}"
+    yield f"{bare}?{'a=b&' if mark else 'a=b'}{query}"
+    if mark:
+        yield f"{bare}?{query}#x"
+        yield f"{bare}?{''.join(f'%{ord(one):02x}' if one.isalpha() else one for one in query)}"
+
+
+def questions() -> Iterator[tuple[str]]:
+    random = Random(3)
+    for path in (*CHANGES, *SECRETS):
+        for place, other in enumerate(disguises(path, random)):
+            yield (FORMS[place % len(FORMS)].format(other),)
+        yield (FORMS[2].format(path),)
+
+
+def test_neither_a_change_nor_a_secret_is_asked_for_by_a_get() -> None:
+    def is_not_safe(command: str) -> None:
+        assert judge(Action.shell(command), POLICY, person=True).level is not Level.SAFE
+
+    expect_each(questions(), is_not_safe)
+    folded = [f"curl 'http://localhost/solr/admin/cores?{one}'" for one in FOLDED]
+    expect_each(zip(folded, strict=True), is_not_safe)
+    typed = ("http -I GET localhost/solr/admin/cores action==UNLOAD", "http -I localhost/x cmd==id")
+    expect_each(zip(typed, strict=True), is_not_safe)
+
+
+LOOKS = (
+    *(
+        "/health",
+        "/healthz?verbose",
+        "/-/healthy",
+        "/-/ready",
+        "/metrics",
+        "/status",
+        "/server-status",
+    ),
+    *("/api/v1/query?query=up", "/api/v1/query_range?query=rate(x[5m])&start=1&end=2&step=60"),
+    *(
+        "/api/v1/targets?state=active",
+        "/api/v1/status/buildinfo",
+        "/api/v2/alerts",
+        "/api/v1/rules",
+    ),
+    *(
+        "/_cluster/health?pretty",
+        "/_cat/indices?v",
+        "/_cat/shards?v&h=index,state",
+        "/_nodes/stats",
+    ),
+    *("/logs/_count", "/_cat/recovery", "/_cluster/allocation/explain", "/v1/status/leader"),
+    *("/v1/health/service/web", "/v1/catalog/services", "/v1/sys/health", "/v1/sys/seal-status"),
+    *(
+        "/v1/agent/members",
+        "/actuator/health",
+        "/actuator/metrics/jvm.memory.used",
+        "/actuator/info",
+    ),
+    *(
+        "/solr/admin/cores?action=STATUS",
+        "/solr/admin/collections?action=CLUSTERSTATUS",
+        "/api/overview",
+    ),
+    *(
+        "/api/queues",
+        "/api/nodes",
+        "/connectors",
+        "/connectors/a/status",
+        "/job/a/lastBuild/api/json",
+    ),
+    *(
+        "/query?q=SHOW+DATABASES",
+        "/query?db=a&q=SELECT+mean(x)+FROM+cpu",
+        "/?query=SELECT%201",
+        "/",
+    ),
+    *("/clusters", "/stats/prometheus", "/server_info", "/listeners", "/stats;csv", "/debug/vars"),
+    *("/pd/api/v1/stores", "/pd/api/v1/health", "/jobs/overview", "/ws/v1/cluster/metrics", "/v2/"),
+    *(
+        "/containers/json",
+        "/containers/a/stats?stream=false",
+        "/nodes",
+        "/cluster",
+        "/patroni",
+        "/leader",
+    ),
+    *(
+        "/webhdfs/v1/a?op=LISTSTATUS",
+        "/jmx?qry=Hadoop:*",
+        "/api/search?q=set+point",
+        "/api/v1/labels",
+    ),
+    *(
+        "/loki/api/v1/query?query={app=%22web%22}",
+        "/ready",
+        "/api/v1/pods",
+        "/orders/17?expand=items",
+    ),
+)
+
+
+def test_questions_of_every_day_are_safe() -> None:
+    def is_safe(command: str) -> None:
+        verdict = judge(Action.shell(command), POLICY, person=False)
+        assert verdict.level is Level.SAFE, verdict.explanation
+
+    expect_each(((f"curl -sg 'http://localhost:8080{one}'",) for one in LOOKS), is_safe)
