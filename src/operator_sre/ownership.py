@@ -60,6 +60,8 @@ def distrust(path: Path) -> Distrust | None:
                 continue
             place = here / name
             status = place.lstat()
+            if stat.S_ISCHR(status.st_mode):
+                return None  # such as /dev/null, which keeps nothing
             if found := _distrust_of(place, status):
                 return found
             if not stat.S_ISLNK(status.st_mode):

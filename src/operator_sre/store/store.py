@@ -16,6 +16,7 @@ from operator_sre.store.checkpoints import StoredCheckpoints
 from operator_sre.store.commands import StoredCommands
 from operator_sre.store.confirmations import StoredConfirmations
 from operator_sre.store.cursors import StoredCursors
+from operator_sre.store.decisions import Decisions
 from operator_sre.store.entries import StoredEntries
 from operator_sre.store.index_process import IndexProcess
 from operator_sre.store.indexing import Indexer
@@ -144,7 +145,7 @@ def open_store_at(where: str | Path, rules: Rules) -> Store:
 def store_on(database: Database, rules: Rules) -> Store:
     """The store on a database that is prepared."""
     index = TEXT_INDEXES[database.name]
-    lull = Lull()
+    lull, decisions = Lull(), Decisions(rules.signer)
     # A server is filled by a thread alone, because where it is may hold a password.
     path = database.path if isinstance(database, SqliteDatabase) else None
     apart = None if path is None else partial(IndexProcess, path)
@@ -156,6 +157,7 @@ def store_on(database: Database, rules: Rules) -> Store:
         inline_s_max=inline_s_max,
         committed=indexer.tell,
         lull=lull,
+        decisions=decisions,
     )
     reader = Reader(database)
     return Store(
@@ -168,14 +170,14 @@ def store_on(database: Database, rules: Rules) -> Store:
         ticket_moves=StoredTicketMoves(writer),
         runs=StoredRuns(reader),
         spending=StoredSpending(reader),
-        approvals=StoredApprovals(reader, writer),
-        standing=StoredStandingRules(reader, writer),
-        confirmations=StoredConfirmations(reader, writer),
+        approvals=StoredApprovals(reader, writer, decisions),
+        standing=StoredStandingRules(reader, writer, decisions),
+        confirmations=StoredConfirmations(reader, writer, decisions),
         intents=StoredIntents(writer, reader),
         changes=StoredChanges(reader, writer),
-        sessions=StoredSessions(reader, writer),
-        switch=StoredSwitch(reader, writer),
-        modes=StoredModes(reader, writer),
+        sessions=StoredSessions(reader, writer, decisions),
+        switch=StoredSwitch(reader, writer, decisions),
+        modes=StoredModes(reader, writer, decisions),
         commands=StoredCommands(reader),
         patterns=StoredPatterns(reader, writer),
         search=StoredSearch(index, reader, indexer),
@@ -189,7 +191,7 @@ def store_on(database: Database, rules: Rules) -> Store:
         workflow_claims=StoredWorkflowClaims(writer),
         alerts=StoredAlerts(reader, writer),
         cursors=StoredCursors(reader, writer),
-        tokens=StoredTokens(reader, writer),
+        tokens=StoredTokens(reader, writer, decisions),
         replies=StoredReplies(writer),
         quarantine=StoredQuarantine(writer),
         sealed=StoredSealed(reader, rules.sealer),
