@@ -12,7 +12,7 @@ from operator_sre.store.database import Database, Kept, sentence
 from operator_sre.store.decisions import Decisions
 from operator_sre.store.lull import Lull
 from operator_sre.store.projections import rows_follow
-from operator_sre.store.transaction import Rules, Transaction
+from operator_sre.store.transaction import Rules, Transaction, decisions_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,7 +44,7 @@ class Committer:
     ) -> None:
         self._database = database
         self._rules = rules
-        self._decisions = decisions or Decisions(rules.signer)
+        self._decisions = decisions or decisions_of(rules)
         self._session = Kept(database, database.writer)
         self._lull = lull
         self._appended = 0
@@ -95,8 +95,11 @@ class Committer:
             try:
                 connection = self._session.get()
                 self._database.begin(connection, wait=True)
-                Transaction(connection, self._rules, self._decisions).checkpoint()
+                transaction = Transaction(connection, self._rules, self._decisions)
+                transaction.checkpoint()
                 connection.execute("COMMIT")
+                if self._rules.head is not None:
+                    self._rules.head.flush(transaction.rows)
             except self._database.failures:
                 pass  # unsigned, but whole: the next checkpoint covers it
         self._session.abandon()

@@ -23,6 +23,7 @@ from operator_sre.chain import (
     seq_of,
 )
 from operator_sre.store.database import plain
+from operator_sre.store.head import REMEDY
 from operator_sre.store.schema import DECIDED
 
 if TYPE_CHECKING:
@@ -68,34 +69,39 @@ class Decisions:
         self._signer = signer
         self._trouble = trouble
         self._whole: str | None = None
+        self._remedy = ""
         self._proven: dict[int, bytes] = {}
         self._clean = (0, GENESIS)
 
     def must_be_whole(self, rows: Rows) -> None:
         """LedgerDamagedError when a signed entry is missing or another; looked at once."""
         if self._whole is None:
-            found = self._trouble(rows) if self._trouble else ""
-            self._whole = found or (self._missing(rows) if self._signer else "")
+            self._whole, self._remedy = self._trouble(rows) if self._trouble else "", REMEDY
+            if not self._whole and self._signer:
+                self._whole, self._remedy = self._missing(rows), _VERIFY
         if self._whole:
-            raise LedgerDamagedError(self._whole, next_step=_VERIFY)
+            raise LedgerDamagedError(self._whole, next_step=self._remedy)
 
-    def may_sign(self, rows: Rows, head: tuple[int, bytes]) -> bool:
+    def may_sign(self, rows: Rows, head: tuple[int, bytes], *, restored: bool = False) -> bool:
         """Whether a head that was found may be signed with what is appended behind it.
 
         Every decision is signed as it is written. One that is not was put there by somebody else,
-        and a signature behind it would make it count.
+        and a signature behind it would make it count. A store that a person has `restored` may
+        have been signed by another home; what that home signed does not count here.
         """
         if head == self._clean or self._signer is None:
             return True
         seq, linked = 0, GENESIS
         for at, body, key, signature in rows(_LAST_SIGNED, ()):
             record = self._signed_record(at, body, key, signature)
-            if record is None:
+            if record is None and not restored:
                 return False
+            record = record or record_from(bytes(body))
             seq, linked = at, bytes.fromhex(record["head"])
         if self._clean[0] > seq:
             seq, linked = self._clean
-        while page := rows(f"{_COLUMNS} WHERE seq > ? ORDER BY seq LIMIT ?", (seq, PAGE)):
+        sql = f"{_COLUMNS} WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+        while page := rows(sql, (seq, head[0], PAGE)):
             for row in page:
                 entry = _read(row)
                 seq += 1
@@ -104,9 +110,8 @@ class Decisions:
                 if entry is not None and entry.kind in SIGNED:
                     return False
                 linked = bytes(row[4])
-                if (seq, linked) == head:
-                    self._clean = head
-                    return True
+        if (seq, linked) == head:
+            self._clean = head
         return (seq, linked) == head
 
     def follow(self, head: tuple[int, bytes], new: tuple[int, bytes]) -> None:

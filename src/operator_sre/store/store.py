@@ -16,7 +16,6 @@ from operator_sre.store.checkpoints import StoredCheckpoints
 from operator_sre.store.commands import StoredCommands
 from operator_sre.store.confirmations import StoredConfirmations
 from operator_sre.store.cursors import StoredCursors
-from operator_sre.store.decisions import Decisions
 from operator_sre.store.entries import StoredEntries
 from operator_sre.store.index_process import IndexProcess
 from operator_sre.store.indexing import Indexer
@@ -45,7 +44,7 @@ from operator_sre.store.textindex import TEXT_INDEXES
 from operator_sre.store.ticket_moves import StoredTicketMoves
 from operator_sre.store.tickets import StoredTickets
 from operator_sre.store.tokens import StoredReplies, StoredTokens
-from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules
+from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules, decisions_of
 from operator_sre.store.workers import StoredBacklog, StoredWorkers
 from operator_sre.store.workflows import StoredWorkflowClaims, StoredWorkflows
 from operator_sre.store.writer import INLINE_S_MAX, Writer
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from operator_protocols.domain.entry import Draft, Entry
     from operator_protocols.ports import Clock, Sealer, Signer
     from operator_sre.store.database import Database
+    from operator_sre.store.decisions import Decisions
 
 __all__ = ["Store", "StoredJournal", "open_store", "open_store_at", "store_on"]
 
@@ -112,6 +112,11 @@ class Store:
     indexer: Indexer
     reader: Reader
     writer: Writer
+    decisions: Decisions
+
+    def must_be_whole(self) -> None:
+        """LedgerDamagedError when nothing may run by what this store says."""
+        self.decisions.must_be_whole(self.reader.rows)
 
     def close(self) -> None:
         """Finish what is being written, sign the head, and let go of the database."""
@@ -145,7 +150,7 @@ def open_store_at(where: str | Path, rules: Rules) -> Store:
 def store_on(database: Database, rules: Rules) -> Store:
     """The store on a database that is prepared."""
     index = TEXT_INDEXES[database.name]
-    lull, decisions = Lull(), Decisions(rules.signer)
+    lull, decisions = Lull(), decisions_of(rules)
     # A server is filled by a thread alone, because where it is may hold a password.
     path = database.path if isinstance(database, SqliteDatabase) else None
     apart = None if path is None else partial(IndexProcess, path)
@@ -198,4 +203,5 @@ def store_on(database: Database, rules: Rules) -> Store:
         indexer=indexer,
         reader=reader,
         writer=writer,
+        decisions=decisions,
     )

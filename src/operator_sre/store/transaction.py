@@ -24,8 +24,9 @@ from operator_sre.store.sealed import forget_sealed, seal_payload
 
 if TYPE_CHECKING:
     from operator_protocols.ports import Clock, Sealer, Signer
+    from operator_sre.store.head import KeptHead
 
-__all__ = ["CHECKPOINT_EVERY", "Rules", "Transaction"]
+__all__ = ["CHECKPOINT_EVERY", "Rules", "Transaction", "decisions_of"]
 
 _INSERT = (
     "INSERT INTO entries (seq, body, digest, previous, hash, kind, at, ticket, run, actor)"
@@ -48,13 +49,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What holds for every entry: the clock, what is redacted and sealed, who signs how often."""
+    """What holds for every entry: the clock, what is redacted and sealed, who signs how often.
+
+    `head` is where the last one is kept outside of the database.
+    """
 
     clock: Clock
     redact: Callable[[Any], Any] = lambda payload: payload
     sealer: Sealer | None = None
     signer: Signer | None = None
     checkpoint_every: int = CHECKPOINT_EVERY
+    head: KeptHead | None = None
+
+
+def decisions_of(rules: Rules) -> Decisions:
+    """What is believed of a store under these rules."""
+    return Decisions(rules.signer, rules.head.trouble if rules.head is not None else None)
 
 
 class Transaction:
@@ -68,7 +78,7 @@ class Transaction:
         self, connection: Connection, rules: Rules, decisions: Decisions | None = None
     ) -> None:
         self.connection = connection
-        self.decisions = decisions or Decisions(rules.signer)
+        self.decisions = decisions or decisions_of(rules)
         self._rules = rules
         self._waiting: list[Row] = []
         self._waiting_keyed: list[Row] = []
@@ -76,6 +86,7 @@ class Transaction:
         row = connection.execute(_HEAD).fetchone()
         self._head: tuple[int, bytes] = (row[0], bytes(row[1])) if row else (0, GENESIS)
         self._found = self._head
+        self._signed = False
         self._at = rules.clock.now()
         self._stamp, self._seconds = self._at.isoformat(), self._at.timestamp()
         self.appended = 0
@@ -136,13 +147,18 @@ class Transaction:
         elif sealer is not None and _goes_on_by(draft) and payload != draft.payload:
             seal_payload(self.connection, sealer, seq, draft)
 
-    def checkpoint(self) -> None:
-        """Sign the head, unless it is signed already or there is nobody to sign."""
+    def checkpoint(self, *, restored: bool = False) -> None:
+        """Sign the head, unless it is signed already or there is nobody to sign.
+
+        Not over a decision that nobody has signed; in a store that a person has `restored`, another
+        home may have signed it.
+        """
         if self._rules.signer is not None and self._head[0]:
             self.flush()
-            if not self.decisions.may_sign(self.rows, self._found):
+            if not self.decisions.may_sign(self.rows, self._found, restored=restored):
                 log.warning("the head is not signed: somebody else wrote to the ledger")
                 return
+            self._signed = True
             write_checkpoint(self.connection, self._rules.signer, *self._head, at=self._at)
 
     def flush(self) -> None:
@@ -157,6 +173,8 @@ class Transaction:
     def follow(self) -> None:
         """It is committed: what others find from here on was written by us."""
         self.decisions.follow(self._found, self._head)
+        if self._rules.head is not None and self._head != self._found:
+            self._rules.head.note(self.rows, self._head, at_once=self._signed)
 
     def mark(self) -> tuple[int, bytes]:
         """A point to come back to when a change is undone; what is gathered by then is inserted."""
