@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from operator_protocols.errors import MissingPluginError, NotFoundError
+from operator_sre.ownership import must_be_trusted
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -20,6 +24,8 @@ GROUP = "operator.subjects"
 PERMISSIONS = "operator.permissions"
 CAPABILITIES = "operator.capabilities"
 T = TypeVar("T")
+FILES_MAX = 5000
+_OURS = "operator_sre"
 _REINSTALL = "Reinstall the package it came from."
 
 
@@ -94,9 +100,37 @@ def _changed_at(place: str) -> int:
 
 
 def _load(point: EntryPoint, what: str) -> Any:
+    # What is loaded already has run, and our own package has run before this line.
+    if point.module not in sys.modules and point.module.partition(".")[0] != _OURS:
+        for path in _files(point):
+            must_be_trusted(path, MissingPluginError)
     try:
         return point.load()
     except Exception as error:  # a stranger's module may raise anything while it is loaded
         raise MissingPluginError(
             f"{what} cannot be loaded: {error}.", next_step=_REINSTALL
         ) from error
+
+
+def _files(point: EntryPoint) -> Iterator[Path]:
+    """What is run when it is loaded: where it is named, and the package or module it comes from."""
+    named = getattr(point.dist, "_path", None)  # the folder that says what is installed
+    if named is not None:
+        yield Path(str(named))
+        yield Path(str(named)) / "entry_points.txt"
+    try:
+        # Only the first name: looking for one below it would run what is above.
+        found = find_spec(point.module.partition(".")[0])
+    except (ImportError, ValueError):
+        return  # it cannot be loaded, which is said when that is tried
+    if found is None:
+        return
+    if found.has_location and found.origin:
+        yield Path(found.origin)
+    for folder in found.submodule_search_locations or ():
+        yield Path(folder)
+        for at, (root, folders, names) in enumerate(os.walk(folder)):
+            if at >= FILES_MAX:
+                return
+            code = [name for name in names if name.endswith((".py", ".so", ".pyc"))]
+            yield from (Path(root) / name for name in (*folders, *code))

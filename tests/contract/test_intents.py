@@ -10,7 +10,7 @@ import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
-from operator_protocols.domain.permit import Approval, ApprovalState, Permit
+from operator_protocols.domain.permit import Approval, ApprovalState, Permit, permit_key
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import ConflictError, PermitError
@@ -264,9 +264,11 @@ async def test_a_second_permit_for_one_yes_gives_no_second_begin(
         await ports.intents.begin(permit)
     forged = replace(permit, id="somebody who can write to the ledger")
     payload = {**minted.payload, "permit": forged.fingerprint}
-    await ports.journal.append(Draft(Kind.PERMIT_MINTED, payload, ticket=1, run=permit.run))
+    key = permit_key(forged.fingerprint, "")
+    draft = Draft(Kind.PERMIT_MINTED, payload, ticket=1, run=permit.run, key=key)
+    await ports.journal.append(draft)
     if used:
-        await _refused(ports, forged, "does not count any more")
+        await _refused(ports, forged, "was never given")
     await _refused(ports, permit, "used" if used else "does not count any more")
 
 

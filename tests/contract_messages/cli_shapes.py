@@ -220,6 +220,7 @@ DOCUMENTS: dict[str, Shape] = {
         "settings": [{"name": str, "value": bool | int | float | str | None, "source": str}],
         "subjects": Mapping[str, list[str]],
     },
+    "config trust": {"trusted": {"file": str, "sha256": str, "reasons": list[str]}},
     "confirmations approve": {"confirmation": Confirmation},
     "confirmations decline": {"confirmation": Confirmation, "next_action": NextAction},
     "confirmations list": {"confirmations": list[Confirmation]},

@@ -17,6 +17,7 @@ from typing import Any
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_sre.clock import SystemClock
+from operator_sre.ledger import KeyFile
 from operator_sre.store import Store, open_store
 from tests.contract_messages.holding import held_to_schema
 from tests.e2e.census import processes_of
@@ -163,7 +164,8 @@ class Home:
     @cached_property
     def store(self) -> Store:
         """The store of this home, for waiting: asking the command would cost more than waiting."""
-        return open_store(self.path / "operator.db", clock=SystemClock())
+        key = KeyFile(self.path / "ledger.key")  # else what it decides would not count
+        return open_store(self.path / "operator.db", clock=SystemClock(), signer=key)
 
     def tickets(self, *states: TicketState) -> list[Ticket]:
         """The tickets in these states, in the order in which they were opened."""

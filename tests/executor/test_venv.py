@@ -107,7 +107,7 @@ async def test_one_that_others_may_change_is_not_used(made: Path, tmp_path: Path
         outcome, _, out, error = await run("helpful", made, tmp_path)
         path.chmod(before)
         assert (outcome, out) == (Outcome.REFUSED, ""), path
-        assert error == f"Other users may write to {path}."
+        assert error == f"Other users may write to {str(path)!r}."
     assert not_ours(str(made)) == ""
     (made / "bin" / "gone").symlink_to(tmp_path / "nowhere")
     assert "can be looked at" in not_ours(str(made))
@@ -122,7 +122,7 @@ def test_one_of_another_user_is_not_used(made: Path, tmp_path: Path) -> None:
     assert not_ours(str(made)) == ""
     for path in (theirs, made / "bin", made):
         os.chown(path, 12_345, -1)
-        assert not_ours(str(made)) == f"{path} belongs to another user."
+        assert not_ours(str(made)) == f"{str(path)!r} belongs to another user (12345)."
         os.chown(path, 0, -1)
     made.chmod(0o775)
     assert not_ours(str(made)) == "", "the group of root is the system's"

@@ -38,6 +38,8 @@ DECISIONS = [
     "kill-switch off",
     "kill-switch on",
     "policy change 'allow host *'",
+    "config trust /srv/app/operator.toml",
+    "store restore saved.db --force",
     "session reset planner",
     "limits reset shop",
     "hub approve h-1",

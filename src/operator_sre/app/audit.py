@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.run_record import RunRecord
-from operator_protocols.errors import NotFoundError, OperatorError, UsageError
-from operator_sre.app.wiring import App
+from operator_protocols.errors import NotFoundError, OperatorError, StoreError, UsageError
+from operator_sre.app.wiring import App, kept_head
 from operator_sre.ledger import Anchor, Damage, Report, verify
 from operator_sre.ledger.anchors import add_anchor, anchor_line, read_anchors
 from operator_sre.ledger.bundle import Bundle, write_bundle
@@ -84,12 +85,16 @@ def behind(app: App, seq: int, *, limit: int = PAGE) -> Sequence[Entry]:
 def verify_ledger(
     app: App, *, progress: Callable[[int], None], anchors: Path | None = None
 ) -> Report:
-    """Walk the whole chain, with its signatures and its anchors."""
+    """Walk the whole chain, with its signatures, its anchors and the head that the home keeps."""
+    known = [*read_anchors(anchors)] if anchors else []
+    with suppress(StoreError):  # one that is not ours says nothing of the chain
+        if kept := kept_head(app.config, app.clock, app.key).read():
+            known.append(Anchor(kept[0], kept[1].hex()))
     return verify(
         app.store.entries,
         app.store.checkpoints,
         trusted_key=app.key.key,
-        anchors=read_anchors(anchors) if anchors else (),
+        anchors=known,
         progress=progress,
     )
 

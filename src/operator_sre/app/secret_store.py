@@ -21,6 +21,7 @@ from operator_protocols.domain.action import digest_of
 from operator_protocols.errors import MissingExtraError, NotFoundError, StoreError, UsageError
 from operator_sre.config import Config
 from operator_sre.ledger.sealing import Vault
+from operator_sre.ownership import must_be_trusted
 
 __all__ = ["Holder", "KnownValues", "Owed", "Secret", "SecretStore", "open_secrets"]
 
@@ -307,6 +308,7 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 def _must_be_private(path: Path) -> None:
     """StoreError when others than its owner may read or write it, or when it is not there."""
+    must_be_trusted(path, StoreError)
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:

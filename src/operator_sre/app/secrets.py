@@ -26,6 +26,7 @@ from operator_sre.app.secret_store import (
 )
 from operator_sre.config import Config
 from operator_sre.config.tables import SECRET
+from operator_sre.ownership import must_be_trusted
 
 if TYPE_CHECKING:
     from operator_protocols.domain.action import Action
@@ -84,6 +85,7 @@ class TriedSecret:
 
 def read_secret(path: str) -> str:
     """The text of a file, without its line end. An ObservationError names the file only."""
+    must_be_trusted(Path(path).expanduser(), ObservationError)
     try:
         with Path(path).expanduser().open("rb") as file:
             content = file.read(SECRET_BYTES_MAX + 1)

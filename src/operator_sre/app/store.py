@@ -74,9 +74,16 @@ def backup_store(config: Config, path: Path, *, force: bool, progress: Progress)
     return maintenance_of(config).backup(path, force=force, progress=progress)
 
 
-def restore_store(config: Config, file: Path, *, force: bool, progress: Progress) -> Restored:
-    """Fill an empty or absent store from a backup; `force` saves and replaces what is there."""
-    return maintenance_of(config).restore(file, force=force, progress=progress)
+def restore_store(
+    config: Config, file: Path, *, force: bool, progress: Progress, reason: str = ""
+) -> Restored:
+    """Fill an empty or absent store from a backup; `force` saves and replaces what is there.
+
+    Who restored it, why, from which head to which, is the next entry of the store.
+    """
+    person = Actor(id=signed_in(), type="user")
+    maintenance = maintenance_of(config)
+    return maintenance.restore(file, force=force, progress=progress, by=person, reason=reason)
 
 
 def migrate_store(config: Config) -> Migrated:

@@ -28,6 +28,7 @@ from operator_sre.config.notices import NoticeConfig, notices_of
 from operator_sre.config.subjects import SubjectConfig, subjects_of
 from operator_sre.config.tables import unknown
 from operator_sre.config.triggers import triggers_of
+from operator_sre.ownership import must_be_trusted
 from operator_sre.triggers.trigger import Trigger
 
 __all__ = ["SETTINGS", "Config", "Setting", "load_config", "reread_subjects"]
@@ -236,7 +237,11 @@ def load_config(
     models = models_of(minds, file, environ=environ, given=given)
     model_named(values["model"], models, words=(AUTO, REASONER), setting="model")
     model_named(values["summary_model"], models, words=(AUTO, RULE), setting="summary_model")
-    return Config(values, sources, subjects_of(subjects, file), file, triggers, notices, models)
+    told = subjects_of(subjects, file)
+    config = Config(values, sources, told, file, triggers, notices, models)
+    # Whoever can write there decides what has been approved.
+    must_be_trusted(config.store if isinstance(config.store, Path) else config.home, ConfigError)
+    return config
 
 
 def reread_subjects(config: Config) -> Config:
@@ -255,6 +260,7 @@ def _find(cwd: Path) -> Path | None:
 
 
 def _read(file: Path) -> dict[str, Any]:
+    must_be_trusted(file, ConfigError)
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

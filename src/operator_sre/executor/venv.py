@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+
+from operator_sre.ownership import distrust
 
 __all__ = ["active_venv", "found_venv", "not_ours", "shadowed_by", "warning_for", "with_venv"]
 
@@ -75,46 +75,12 @@ def not_ours(venv: str) -> str:
         if len(programs) > PROGRAMS_MAX:
             return f"{venv} has more than {PROGRAMS_MAX} programs."
         for path in (real, *inside, *programs):
-            if why := _open_to_others(path):
-                return why
-        for path in real.parents:
-            if why := _open_to_others(path, above=True):
-                return why
+            path.resolve(strict=True)  # a link that leads nowhere is a program that may come
+            if found := distrust(path):
+                return f"{found.reason[0].upper()}{found.reason[1:]}."
     except (OSError, RuntimeError):  # a link that leads nowhere, or around in a circle
         return f"{venv} is no virtual environment that can be looked at."
     return ""
-
-
-def _open_to_others(path: Path, *, above: bool = False) -> str:
-    """Why others may change what a path leads to, or what may be put in its place."""
-    for file in dict.fromkeys((path, path.resolve(strict=True))):
-        found = file.lstat()
-        if found.st_uid not in (0, os.geteuid()):
-            return f"{file} belongs to another user."
-        if stat.S_ISLNK(found.st_mode):
-            continue  # everybody may write to a link, which changes nothing
-        shared = above and found.st_mode & stat.S_ISVTX  # nobody moves there what is another's
-        if not shared and _writable_by_others(found):
-            return f"Other users may write to {file}."
-    return ""
-
-
-def _writable_by_others(found: os.stat_result) -> bool:
-    if found.st_mode & stat.S_IWOTH:
-        return True
-    return bool(found.st_mode & stat.S_IWGRP) and found.st_gid != 0 and not _alone(found)
-
-
-def _alone(found: os.stat_result) -> bool:
-    """Whether the group of a file is its owner's own, as many systems give everybody one."""
-    import grp
-    import pwd
-
-    try:
-        group, owner = grp.getgrgid(found.st_gid), pwd.getpwuid(found.st_uid).pw_name
-    except KeyError:
-        return False
-    return group.gr_name == owner and not set(group.gr_mem) - {owner}
 
 
 def shadowed_by(venv: str, path: str) -> str:

@@ -26,6 +26,7 @@ _MODULE = re.compile(r"(?:-[A-Za-z]*m)?operator_sre(?:\.[\w.]+)?")
 # The nouns that decide, each with the verbs that decide nothing; whatever else it has does.
 _NOUNS: Mapping[str, frozenset[str]] = {
     "approvals": frozenset({"list", "show", "rules"}),
+    "config": frozenset({"show"}),
     "confirmations": frozenset({"list", "show"}),
     "hub": frozenset({"request", "result", "pending", "listen"}),
     "kill-switch": frozenset({"status"}),
@@ -34,11 +35,13 @@ _NOUNS: Mapping[str, frozenset[str]] = {
     "policy": frozenset({"check", "show", "explain", "diff", "init"}),
     "secrets": frozenset({"list", "test"}),
     "session": frozenset({"list", "show"}),
+    "store": frozenset({"backup", "check", "migrate", "purge", "rebuild"}),
     "tokens": frozenset({"list"}),
 }
 # Where `operator` is a word among others, only those are known to decide.
 _VERBS: Mapping[str, frozenset[str]] = {
     "approvals": frozenset({"approve", "reject", "revoke", "withdraw"}),
+    "config": frozenset({"trust"}),
     "confirmations": frozenset({"approve", "decline"}),
     "hub": frozenset({"approve"}),
     "kill-switch": frozenset({"on", "off"}),
@@ -47,6 +50,7 @@ _VERBS: Mapping[str, frozenset[str]] = {
     "policy": frozenset({"change"}),
     "secrets": frozenset({"set", "bind", "unbind", "remove", "lease"}),
     "session": frozenset({"reset"}),
+    "store": frozenset({"restore"}),
     "tokens": frozenset({"create", "revoke"}),
 }
 # The same in a text that something else runs: a line of a shell, a list of words, code. How many

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from operator_protocols.domain.action import SHELL, Action, Result
 from operator_protocols.domain.category import ErrorCategory
 from operator_protocols.domain.entry import Actor, Draft, Kind
-from operator_protocols.domain.permit import Approval, ApprovalState, Binding, Permit
+from operator_protocols.domain.permit import (
+    Approval,
+    ApprovalState,
+    Binding,
+    Permit,
+    permit_key,
+)
 from operator_protocols.domain.verdict import Level, Mode, Verdict
 from operator_sre.codec import to_json
 from operator_sre.gate.approvals import PERMIT_S, Answering, Asking, Terms, usable_until
@@ -217,7 +223,7 @@ class Gate:
         permit = self._permit(case, approval.binding, usable_until(approval))
         permit = replace(permit, approval=approval.id, version=approval.version)
         # Of all who wait for one answer, one gets the permit.
-        return await self._mint(case, permit, key=f"{approval.id}/permit")
+        return await self._mint(case, permit)
 
     async def _changed(self, case: _Case, approval: Approval) -> str:
         """What is not as it was when people were asked. The last look before a permit is given."""
@@ -286,9 +292,10 @@ class Gate:
             requester=case.requester,
         )
 
-    async def _mint(self, case: _Case, permit: Permit, *, key: str = "") -> Permit | Result:
-        payload = _minted(permit, case)
-        entry = await self.journal.append(case.draft(Kind.PERMIT_MINTED, payload, key=key))
+    async def _mint(self, case: _Case, permit: Permit) -> Permit | Result:
+        key = permit_key(permit.fingerprint, permit.approval)
+        draft = case.draft(Kind.PERMIT_MINTED, _minted(permit, case), key=key)
+        entry = await self.journal.append(draft)
         if entry.payload["permit"] != permit.fingerprint:
             return self._refuse(case, "The approval has been used already.", permit.approval)
         return permit

@@ -7,6 +7,7 @@ import secrets
 from pathlib import Path
 
 from operator_protocols.errors import StoreError
+from operator_sre.ownership import must_be_trusted
 
 __all__ = ["load_key"]
 
@@ -19,6 +20,7 @@ def load_key(path: Path) -> bytes:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
             _make(path)
+        must_be_trusted(path, StoreError)
         key = path.read_bytes()
     except OSError as error:
         raise StoreError(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState
-from operator_protocols.errors import ConflictError, NotFoundError
+from operator_protocols.errors import ConflictError, LedgerDamagedError, NotFoundError
 from operator_sre.codec import from_json, to_json
+from operator_sre.store.approval_rows import answer_of
+from operator_sre.store.decisions import UNCONFIRMED, Decisions, Rows
 from operator_sre.store.paging import bodies_behind
 from operator_sre.store.reader import Reader
 from operator_sre.store.transaction import Transaction
@@ -23,9 +26,10 @@ _PEOPLE = (ApprovalState.APPROVED, ApprovalState.REJECTED)
 class StoredApprovals:
     """Requests to people. An answer that comes too late counts for nothing."""
 
-    def __init__(self, reader: Reader, writer: Writer) -> None:
+    def __init__(self, reader: Reader, writer: Writer, decisions: Decisions) -> None:
         self._reader = reader
         self._writer = writer
+        self._decisions = decisions
 
     async def request(self, approval: Approval) -> Approval:
         """Record it; the same id asked twice is one request."""
@@ -68,20 +72,29 @@ class StoredApprovals:
         return await self._writer.write(change)
 
     def get(self, approval: str) -> Approval | None:
-        """One request."""
-        rows = self._reader.rows("SELECT body FROM approvals WHERE id = ?", (approval,))
-        return from_json(Approval, json.loads(rows[0][0])) if rows else None
+        """One request, as the ledger confirms it."""
+        rows = self._reader.rows("SELECT body, seq FROM approvals WHERE id = ?", (approval,))
+        return _confirmed(self._reader.rows, self._decisions, *rows[0]) if rows else None
 
     def find(self, *, states: Iterable[ApprovalState] = (), run: str = "") -> Sequence[Approval]:
-        """Requests in these states, of this run or of all, oldest first."""
-        wanted = [state.value for state in (states or ApprovalState)]
+        """Requests in these states, of this run or of all, oldest first.
+
+        Those that may still run are as the ledger confirms them: of a run, or pending.
+        """
+        wanted = frozenset(states) or frozenset(ApprovalState)
         marks = ", ".join("?" * len(wanted))
         where = f"state IN ({marks}) AND run = ?" if run else f"state IN ({marks})"
         rows = self._reader.rows(
-            f"SELECT body FROM approvals WHERE {where} ORDER BY seq",  # noqa: S608
-            [*wanted, run] if run else wanted,
+            f"SELECT body, seq, state FROM approvals WHERE {where} ORDER BY seq",  # noqa: S608
+            [*(state.value for state in wanted), *([run] if run else [])],
         )
-        return [from_json(Approval, json.loads(row[0])) for row in rows]
+        found = [
+            _confirmed(self._reader.rows, self._decisions, body, seq)
+            if run or state == ApprovalState.PENDING.value
+            else from_json(Approval, json.loads(body))
+            for body, seq, state in rows
+        ]
+        return [one for one in found if one.state in wanted]
 
     def page(
         self,
@@ -106,11 +119,36 @@ class StoredApprovals:
 
 
 def load_approval(transaction: Transaction, approval: str) -> Approval | None:
-    """One request as it stands inside a transaction."""
-    row = transaction.connection.execute(
-        "SELECT body FROM approvals WHERE id = ?", (approval,)
-    ).fetchone()
-    return from_json(Approval, json.loads(row[0])) if row else None
+    """One request as it stands inside a transaction, as the ledger confirms it."""
+    rows = transaction.rows("SELECT body, seq FROM approvals WHERE id = ?", (approval,))
+    return _confirmed(transaction.rows, transaction.decisions, *rows[0]) if rows else None
+
+
+def _confirmed(rows: Rows, decisions: Decisions, stored: str, seq: int) -> Approval:
+    """A stored request, if the ledger says the same of it; else one that nobody can use any more.
+
+    What came of it, and that it was said louder, is not decided by anybody.
+    """
+    body = json.loads(stored)
+    known = from_json(Approval, body)
+    asked = decisions.entry(rows, seq, Kind.APPROVAL_REQUESTED)
+    told = dict(asked.payload["approval"]) if asked is not None else {}
+    last = asked
+    try:
+        kinds, after = (Kind.APPROVAL_DECIDED,), asked.seq if asked else 2**62
+        for entry in reversed([*decisions.about(rows, kinds, known.id, after=after)]):
+            told |= answer_of(entry) | {"version": told.get("version", 1) + 1}
+            last = entry
+    except LedgerDamagedError:
+        told = {}
+    beside = {"escalated_at": body.get("escalated_at"), "permit": body.get("permit", "")}
+    same = told and from_json(Approval, told | beside) == from_json(Approval, body | beside)
+    approved = known.state is ApprovalState.APPROVED
+    if same and (not approved or (last is not None and decisions.holds(rows, last))):
+        return known
+    if not known.state.may_become(ApprovalState.SUPERSEDED):
+        return known  # it is over either way
+    return replace(known, state=ApprovalState.SUPERSEDED, reason=UNCONFIRMED)
 
 
 def withdraw_requests(transaction: Transaction, run: str, reason: str) -> None:

@@ -14,7 +14,7 @@ from operator_protocols.domain.verdict import Level
 from operator_sre.store.attempts import touched_by
 from operator_sre.store.database import plain
 from operator_sre.store.reader import Reader
-from operator_sre.store.switch import switch_state
+from operator_sre.store.switch import last_turned, switch_state
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
 
@@ -68,17 +68,16 @@ class StoredChanges:
         )
 
 
-def held_back(transaction: Transaction, permit: Permit, limits: Limits | None) -> tuple[str, bool]:
+def held_back(
+    transaction: Transaction, permit: Permit, limits: Limits | None, *, minted: int
+) -> tuple[str, bool]:
     """Why a permit must not be used now, seen inside the transaction that would use it.
 
-    With it, whether that is nothing but another change that runs.
+    With it, whether that is nothing but another change that runs. `minted` is its entry.
 
     No other writer is in there, so of two who both saw room for one change only one gets it.
     """
-
-    def rows(sql: str, values: Sequence[object] = ()) -> list[Any]:
-        return transaction.connection.execute(sql, values).fetchall()
-
+    rows, decisions = transaction.rows, transaction.decisions
     (found,) = rows(
         "SELECT permits.generation, permits.level, permits.approval,"
         " coalesce(tickets.subject, permits.subject) FROM permits"
@@ -86,10 +85,10 @@ def held_back(transaction: Transaction, permit: Permit, limits: Limits | None) -
         (permit.fingerprint,),
     )
     generation, level, approval, subject = found
-    switch = switch_state(rows)
+    switch = switch_state(rows, decisions)
     if switch.on:
         return "cannot be used while the kill switch is on", False
-    if generation != switch.generation:
+    if generation != switch.generation or minted < last_turned(rows, decisions):
         return "was given before the kill switch was turned", False
     if limits is None or level == Level.SAFE.value:
         return "", False

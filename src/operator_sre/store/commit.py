@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from operator_protocols.domain.entry import Draft
 from operator_protocols.errors import ConflictError, StoreError
 from operator_sre.store.database import Database, Kept, sentence
+from operator_sre.store.decisions import Decisions
 from operator_sre.store.lull import Lull
 from operator_sre.store.projections import rows_follow
-from operator_sre.store.transaction import Rules, Transaction
+from operator_sre.store.transaction import Rules, Transaction, decisions_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,9 +39,12 @@ class Job:
 class Committer:
     """Holds the writer's session. A change that raises is undone alone; its neighbours commit."""
 
-    def __init__(self, database: Database, rules: Rules, lull: Lull) -> None:
+    def __init__(
+        self, database: Database, rules: Rules, lull: Lull, decisions: Decisions | None = None
+    ) -> None:
         self._database = database
         self._rules = rules
+        self._decisions = decisions or decisions_of(rules)
         self._session = Kept(database, database.writer)
         self._lull = lull
         self._appended = 0
@@ -54,7 +58,7 @@ class Committer:
             connection = self._session.get()
             if not self._database.begin(connection, wait=wait):
                 return False
-            transaction = Transaction(connection, self._rules)
+            transaction = Transaction(connection, self._rules, self._decisions)
             for job in group:
                 draft = job.draft
                 if draft is None or draft.key or rows_follow(draft):
@@ -67,6 +71,7 @@ class Committer:
             transaction.flush()
             with self._lull:
                 connection.execute("COMMIT")
+            transaction.follow()
             self._appended += transaction.appended
         except self._database.failures as error:
             self._fail(group, self._failure(error))
@@ -90,8 +95,11 @@ class Committer:
             try:
                 connection = self._session.get()
                 self._database.begin(connection, wait=True)
-                Transaction(connection, self._rules).checkpoint()
+                transaction = Transaction(connection, self._rules, self._decisions)
+                transaction.checkpoint()
                 connection.execute("COMMIT")
+                if self._rules.head is not None:
+                    self._rules.head.flush(transaction.rows)
             except self._database.failures:
                 pass  # unsigned, but whole: the next checkpoint covers it
         self._session.abandon()

@@ -9,7 +9,14 @@ from typing import Any
 from operator_protocols.domain.entry import Entry
 from operator_sre.store.database import Connection, plain
 
-__all__ = ["SETTLED", "confirmation_decided", "confirmation_requested", "confirmation_settled"]
+__all__ = [
+    "SETTLED",
+    "answer_of",
+    "confirmation_decided",
+    "confirmation_requested",
+    "confirmation_settled",
+    "outcome_of",
+]
 
 # In the table only: a yes that is done with, so that those that are not are found at once.
 SETTLED = "settled"
@@ -33,8 +40,7 @@ def confirmation_requested(connection: Connection, entry: Entry) -> None:
 def confirmation_decided(connection: Connection, entry: Entry) -> None:
     """Somebody answered, or it came to nothing."""
     payload = entry.payload
-    more = {name: payload[name] for name in ("state", "decided_by", "reason")}
-    _add(connection, payload["id"], more | {"decided_at": entry.at.isoformat()})
+    _add(connection, payload["id"], answer_of(entry))
     connection.execute(
         "UPDATE confirmations SET state = ? WHERE id = ?", (payload["state"], plain(payload["id"]))
     )
@@ -43,11 +49,22 @@ def confirmation_decided(connection: Connection, entry: Entry) -> None:
 def confirmation_settled(connection: Connection, entry: Entry) -> None:
     """What became of a yes is known."""
     payload = entry.payload
-    more = {"applied": payload["applied"], "outcome": payload["outcome"]}
-    _add(connection, payload["id"], more | {"settled_at": entry.at.isoformat()})
+    _add(connection, payload["id"], outcome_of(entry))
     connection.execute(
         "UPDATE confirmations SET state = ? WHERE id = ?", (SETTLED, plain(payload["id"]))
     )
+
+
+def answer_of(entry: Entry) -> dict[str, Any]:
+    """What an answer adds to the request that it is about. Pure."""
+    told = {name: entry.payload[name] for name in ("state", "decided_by", "reason")}
+    return told | {"decided_at": entry.at.isoformat()}
+
+
+def outcome_of(entry: Entry) -> dict[str, Any]:
+    """What is added to a yes when it is settled. Pure."""
+    told = {name: entry.payload[name] for name in ("applied", "outcome")}
+    return told | {"settled_at": entry.at.isoformat()}
 
 
 def _add(connection: Connection, confirmation: str, more: dict[str, Any]) -> None:

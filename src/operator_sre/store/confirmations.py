@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.confirmation import Confirmation, ConfirmationState
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.ticket import Move
-from operator_protocols.errors import ConflictError, NotFoundError
+from operator_protocols.errors import ConflictError, LedgerDamagedError, NotFoundError
 from operator_sre.codec import from_json, to_json
-from operator_sre.store.confirmation_rows import SETTLED
+from operator_sre.store.confirmation_rows import SETTLED, answer_of, outcome_of
 from operator_sre.store.database import plain
+from operator_sre.store.decisions import UNCONFIRMED, Decisions, Rows
 from operator_sre.store.paging import bodies_behind
 from operator_sre.store.reader import Reader
 from operator_sre.store.ticket_moves import make_move
@@ -28,9 +30,10 @@ APPLIED = "applied"
 class StoredConfirmations:
     """Asked-for changes: each is answered once, and a yes is settled once."""
 
-    def __init__(self, reader: Reader, writer: Writer) -> None:
+    def __init__(self, reader: Reader, writer: Writer, decisions: Decisions) -> None:
         self._reader = reader
         self._writer = writer
+        self._decisions = decisions
 
     async def request(self, confirmation: Confirmation) -> Confirmation:
         """Record it; the same id asked twice is one request."""
@@ -112,8 +115,11 @@ class StoredConfirmations:
         values: list[object] = [*wanted]
         if confirmation:
             where, values = f"{where} AND id = ?", [*wanted, plain(confirmation)]
-        sql = f"SELECT body FROM confirmations WHERE {where} ORDER BY seq"  # noqa: S608
-        return [_confirmation(row[0]) for row in self._reader.rows(sql, values)]
+        sql = f"SELECT body, seq FROM confirmations WHERE {where} ORDER BY seq"  # noqa: S608
+        rows = self._reader.rows
+        if not confirmation:
+            return [_confirmation(body) for body, _ in rows(sql, values)]
+        return [_confirmed(rows, self._decisions, *row) for row in rows(sql, values)]
 
     def page(
         self,
@@ -143,9 +149,10 @@ class StoredConfirmations:
 
     def unsettled(self) -> Sequence[Confirmation]:
         """Every yes of which nobody has recorded what became of it, oldest first."""
-        sql = "SELECT body FROM confirmations WHERE state = ? ORDER BY seq"
-        rows = self._reader.rows(sql, (ConfirmationState.APPROVED.value,))
-        return [one for (body,) in rows if (one := _confirmation(body)).open]
+        sql = "SELECT body, seq FROM confirmations WHERE state = ? ORDER BY seq"
+        rows = self._reader.rows
+        found = rows(sql, (ConfirmationState.APPROVED.value,))
+        return [one for row in found if (one := _confirmed(rows, self._decisions, *row)).open]
 
 
 def _rows_of(states: Iterable[ConfirmationState]) -> list[str]:
@@ -211,10 +218,33 @@ def _known(transaction: Transaction, confirmation: str) -> Confirmation:
 
 
 def _load(transaction: Transaction, confirmation: str) -> Confirmation | None:
-    row = transaction.connection.execute(
-        "SELECT body FROM confirmations WHERE id = ?", (plain(confirmation),)
-    ).fetchone()
-    return _confirmation(row[0]) if row else None
+    rows = transaction.rows(
+        "SELECT body, seq FROM confirmations WHERE id = ?", (plain(confirmation),)
+    )
+    return _confirmed(transaction.rows, transaction.decisions, *rows[0]) if rows else None
+
+
+def _confirmed(rows: Rows, decisions: Decisions, stored: str, seq: int) -> Confirmation:
+    """A stored request, if the ledger says the same of it; else one that has come to nothing."""
+    known = _confirmation(stored)
+    asked = decisions.entry(rows, seq, Kind.CONFIRMATION_REQUESTED)
+    told = dict(asked.payload["confirmation"]) if asked is not None else {}
+    last = asked
+    kinds = (Kind.CONFIRMATION_DECIDED, Kind.CONFIRMATION_SETTLED)
+    try:
+        after = asked.seq if asked else 2**62
+        for entry in reversed([*decisions.about(rows, kinds, known.id, after=after)]):
+            decided = entry.kind is Kind.CONFIRMATION_DECIDED
+            told |= answer_of(entry) if decided else outcome_of(entry)
+            last = entry
+    except LedgerDamagedError:
+        told = {}
+    same = told and from_json(Confirmation, told) == known
+    if same and (not known.open or (last is not None and decisions.holds(rows, last))):
+        return known
+    if known.state not in (ConfirmationState.PENDING, ConfirmationState.APPROVED):
+        return known  # it is over either way
+    return replace(known, state=ConfirmationState.EXPIRED, reason=UNCONFIRMED)
 
 
 def _confirmation(body: str) -> Confirmation:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from operator_protocols.domain.action import Result
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.limits import Limits
-from operator_protocols.domain.permit import ApprovalState, Permit
+from operator_protocols.domain.permit import ApprovalState, Permit, permit_key
 from operator_protocols.domain.target import Doer, Process
 from operator_protocols.errors import PermitError
 from operator_sre.chain import entry_from
 from operator_sre.codec import to_json
 from operator_sre.store.approvals import load_approval
 from operator_sre.store.changes import held_back
+from operator_sre.store.decisions import UNCONFIRMED
 from operator_sre.store.reader import Reader
 from operator_sre.store.standing import rule_stands
 from operator_sre.store.transaction import Transaction
@@ -41,9 +43,11 @@ class StoredIntents:
         action, begun = to_json(permit.action), {"doer": to_json(doer)} if doer else {}
 
         def change(transaction: Transaction) -> Entry:
-            refusal, busy = _refusal(transaction, permit), False
-            if not refusal:
-                refusal, busy = held_back(transaction, permit, limits)
+            transaction.decisions.must_be_whole(transaction.rows)
+            minted = _minted(transaction, permit.fingerprint)
+            refusal, busy = _refusal(transaction, permit, minted), False
+            if not refusal and minted is not None:
+                refusal, busy = held_back(transaction, permit, limits, minted=minted.seq)
             if refusal:
                 name = permit.fingerprint[:SHOWN_CHARS]
                 raise PermitError(f"Permit {name} {refusal}; nothing was run.", busy=busy)
@@ -54,6 +58,7 @@ class StoredIntents:
                     ticket=permit.ticket,
                     run=permit.run,
                     actor=permit.requester,
+                    key=f"intent/{permit.fingerprint}",
                 )
             )
 
@@ -92,16 +97,34 @@ class StoredIntents:
         return [entry for entry in found if entry.kind is Kind.TOOL_CALL]
 
 
-def _refusal(transaction: Transaction, permit: Permit) -> str:
-    """What was minted counts, never what the holder says of it."""
+def _minted(transaction: Transaction, fingerprint: str) -> Entry | None:
+    """The entry that gave a permit, if the ledger has it."""
+    rows = transaction.rows("SELECT approval FROM permits WHERE id = ?", (fingerprint,))
+    keys = [permit_key(fingerprint, str(approval)) for (approval,) in rows]
+    found = [transaction.decisions.keyed(transaction.rows, key, Kind.PERMIT_MINTED) for key in keys]
+    return found[0] if found else None
+
+
+def _refusal(transaction: Transaction, permit: Permit, minted: Entry | None) -> str:
+    """What was minted counts, as the ledger has it: never what the holder or a row says of it."""
     row = transaction.connection.execute(
-        "SELECT digest, policy, binding, ticket, epoch, expires_at, used, approval, version, rule"
-        " FROM permits WHERE id = ?",
+        "SELECT digest, policy, binding, ticket, epoch, expires_at, used, approval, version, rule,"
+        " level FROM permits WHERE id = ?",
         (permit.fingerprint,),
     ).fetchone()
-    if row is None:
+    if row is None or minted is None or minted.payload["permit"] != permit.fingerprint:
         return "was never given"
-    digest, policy, binding, ticket, epoch, expires_at, used, approval, version, rule = row
+    told = minted.payload
+    wanted = (
+        *(told["digest"], told["policy_digest"], told["binding"], minted.ticket, told["epoch"]),
+        datetime.fromisoformat(told["expires_at"]).timestamp(),
+        *(told["approval"], told["version"], told["rule"], told["level"]),
+    )
+    if (*row[:6], *row[7:]) != wanted:
+        return f"does not count: {UNCONFIRMED}"
+    if transaction.rows("SELECT 1 FROM entries WHERE key = ?", (f"intent/{permit.fingerprint}",)):
+        return "has been used"
+    digest, policy, binding, ticket, epoch, expires_at, used, approval, version, rule, _ = row
     if used:
         return "has been used"
     if expires_at <= transaction.now().timestamp():

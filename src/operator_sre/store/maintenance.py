@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from operator_protocols.domain.entry import Actor, Entry
+from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.errors import NotFoundError, StoreError
 from operator_sre.store.backup import Backup, backup
 from operator_sre.store.check import CheckReport, check
@@ -17,7 +17,7 @@ from operator_sre.store.migrations import Migrated, migrate, must_be_current
 from operator_sre.store.purge import PurgePlan, plan_purge, purge
 from operator_sre.store.rebuild import Difference, Progress, rebuild
 from operator_sre.store.restore import Restored, restore
-from operator_sre.store.transaction import Rules
+from operator_sre.store.transaction import Rules, Transaction
 
 __all__ = ["Maintenance"]
 
@@ -45,15 +45,67 @@ class Maintenance:
         self._must_be_there()
         return backup(self.database, path, force=force, progress=progress)
 
-    def restore(self, file: Path, *, force: bool, progress: Progress) -> Restored:
-        """Fill an empty or absent store; with `force` what is there is saved first."""
-        return restore(
+    def restore(
+        self,
+        file: Path,
+        *,
+        force: bool,
+        progress: Progress,
+        by: Actor | None = None,
+        reason: str = "",
+    ) -> Restored:
+        """Fill an empty or absent store; with `force` what is there is saved first.
+
+        It is recorded in the restored store, whose head is the one that counts from here on.
+        """
+        kept = self._kept_before()
+        done = restore(
             self.database,
             file,
             force=force,
             saved=lambda: self._kept("restore"),
             progress=progress,
         )
+        payload = {
+            "file": str(file.absolute()),
+            "reason": reason,
+            "from": {"seq": kept[0], "hash": kept[1]},
+            "to": {"seq": done.seq, "hash": done.head},
+            "saved": str(done.saved or ""),
+        }
+        failures: tuple[type[Exception], ...] = (OSError, *self.database.failures)
+        try:
+            with closing(self.database.session()) as connection:
+                self.database.begin(connection)
+                rules = replace(self.rules, head=None)
+                transaction = Transaction(connection, rules)
+                entry = transaction.append(Draft(Kind.STORE_RESTORED, payload, actor=by or Actor()))
+                transaction.checkpoint(restored=True)
+                transaction.flush()
+                connection.execute("COMMIT")
+            if self.rules.head is not None:
+                self.rules.head.write((entry.seq, bytes.fromhex(entry.hash)))
+        except failures as error:
+            raise StoreError(
+                f"The store was restored, and that could not be recorded: {sentence(error)}.",
+                next_step=self.database.remedy,
+            ) from error
+        return done
+
+    def _kept_before(self) -> tuple[int, str]:
+        """The head of what is there, or the one that this home has seen last."""
+        kept: tuple[int, str] = (0, "")
+        with suppress(StoreError):
+            found = self.rules.head.read() if self.rules.head is not None else None
+            kept = (found[0], found[1].hex()) if found else kept
+        with suppress(StoreError, *self.database.failures):
+            if self.database.version():
+                with closing(self.database.reader()) as connection:
+                    last = "SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1"
+                    row = connection.execute(last).fetchone()
+                    there = (int(row[0]), bytes(row[1]).hex()) if row else (0, "")
+                    kept = max(kept, there)
+        return kept
 
     def migrate(self) -> Migrated:
         """Bring the tables up to this program, with a backup first."""

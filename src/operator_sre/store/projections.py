@@ -14,6 +14,7 @@ from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.ticket import TicketState
 from operator_sre.codec import from_json
 from operator_sre.store.alert_rows import alert_cleared, alert_fired
+from operator_sre.store.approval_rows import answer_of
 from operator_sre.store.attempts import command_began, command_ended, command_refused
 from operator_sre.store.confirmation_rows import (
     confirmation_decided,
@@ -203,11 +204,7 @@ def _approval_escalated(connection: Connection, entry: Entry) -> None:
 
 
 def _approval_decided(connection: Connection, entry: Entry) -> None:
-    answer = {name: entry.payload[name] for name in ("state", "decided_by", "reason")}
-    if "approvers" in entry.payload:
-        answer["approvers"] = entry.payload["approvers"]
-    answer["decided_at"] = entry.at.isoformat()
-    _add_to_approval(connection, entry.payload["id"], answer, answers=1)
+    _add_to_approval(connection, entry.payload["id"], answer_of(entry), answers=1)
     connection.execute(
         "UPDATE approvals SET state = ? WHERE id = ?",
         (entry.payload["state"], entry.payload["id"]),

@@ -28,6 +28,7 @@ class Restored:
     """What a store holds now, and where that is which it held before."""
 
     entries: int
+    seq: int
     head: str
     saved: Path | None
 
@@ -54,7 +55,8 @@ def restore(
                 raise StoreError("What was restored differs from the backup; nothing was changed.")
             to.execute("COMMIT")
             database.settle(to)
-            return Restored(copied["entries"].rows, head_of(read), kept)
+            last = read.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
+            return Restored(copied["entries"].rows, last, head_of(read), kept)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["PROJECTIONS", "SCHEMA", "SCHEMA_VERSION"]
+__all__ = ["DECIDED", "PROJECTIONS", "SCHEMA", "SCHEMA_VERSION"]
 
 SCHEMA_VERSION = 1
 # Rows of these follow from entries, so that they can be thrown away and made anew.
@@ -15,6 +15,13 @@ PROJECTIONS = (
     "confirmations",
     "spending",
     "tokens",
+)
+
+# Entries that decide what may run, or take such a decision back: looked up each time one counts.
+DECIDED = (
+    "('approval_decided', 'confirmation_decided', 'confirmation_settled', 'kill_switch_off',"
+    " 'kill_switch_on', 'mode_reset', 'mode_set', 'rule_revoked', 'session_held',"
+    " 'session_reset', 'token_revoked')"
 )
 
 # {int}, {real} and {bytes} are the names a database has for them.
@@ -37,6 +44,7 @@ CREATE TABLE IF NOT EXISTS entries (
 CREATE UNIQUE INDEX IF NOT EXISTS entries_by_key ON entries (key) WHERE key IS NOT NULL;
 CREATE INDEX IF NOT EXISTS entries_by_run ON entries (run, seq) WHERE run <> '';
 CREATE INDEX IF NOT EXISTS entries_by_ticket ON entries (ticket, seq) WHERE ticket IS NOT NULL;
+CREATE INDEX IF NOT EXISTS entries_that_decide ON entries (kind, seq) WHERE kind IN $DECIDED;
 CREATE TABLE IF NOT EXISTS checkpoints (
     seq       {int} PRIMARY KEY,
     body      {bytes} NOT NULL,
@@ -352,4 +360,4 @@ CREATE TABLE IF NOT EXISTS replies (
     body   TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS replies_by_age ON replies (at);
-"""
+""".replace("$DECIDED", DECIDED)

@@ -44,7 +44,7 @@ from operator_sre.store.textindex import TEXT_INDEXES
 from operator_sre.store.ticket_moves import StoredTicketMoves
 from operator_sre.store.tickets import StoredTickets
 from operator_sre.store.tokens import StoredReplies, StoredTokens
-from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules
+from operator_sre.store.transaction import CHECKPOINT_EVERY, Rules, decisions_of
 from operator_sre.store.workers import StoredBacklog, StoredWorkers
 from operator_sre.store.workflows import StoredWorkflowClaims, StoredWorkflows
 from operator_sre.store.writer import INLINE_S_MAX, Writer
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from operator_protocols.domain.entry import Draft, Entry
     from operator_protocols.ports import Clock, Sealer, Signer
     from operator_sre.store.database import Database
+    from operator_sre.store.decisions import Decisions
 
 __all__ = ["Store", "StoredJournal", "open_store", "open_store_at", "store_on"]
 
@@ -111,6 +112,11 @@ class Store:
     indexer: Indexer
     reader: Reader
     writer: Writer
+    decisions: Decisions
+
+    def must_be_whole(self) -> None:
+        """LedgerDamagedError when nothing may run by what this store says."""
+        self.decisions.must_be_whole(self.reader.rows)
 
     def close(self) -> None:
         """Finish what is being written, sign the head, and let go of the database."""
@@ -144,7 +150,7 @@ def open_store_at(where: str | Path, rules: Rules) -> Store:
 def store_on(database: Database, rules: Rules) -> Store:
     """The store on a database that is prepared."""
     index = TEXT_INDEXES[database.name]
-    lull = Lull()
+    lull, decisions = Lull(), decisions_of(rules)
     # A server is filled by a thread alone, because where it is may hold a password.
     path = database.path if isinstance(database, SqliteDatabase) else None
     apart = None if path is None else partial(IndexProcess, path)
@@ -156,6 +162,7 @@ def store_on(database: Database, rules: Rules) -> Store:
         inline_s_max=inline_s_max,
         committed=indexer.tell,
         lull=lull,
+        decisions=decisions,
     )
     reader = Reader(database)
     return Store(
@@ -168,14 +175,14 @@ def store_on(database: Database, rules: Rules) -> Store:
         ticket_moves=StoredTicketMoves(writer),
         runs=StoredRuns(reader),
         spending=StoredSpending(reader),
-        approvals=StoredApprovals(reader, writer),
-        standing=StoredStandingRules(reader, writer),
-        confirmations=StoredConfirmations(reader, writer),
+        approvals=StoredApprovals(reader, writer, decisions),
+        standing=StoredStandingRules(reader, writer, decisions),
+        confirmations=StoredConfirmations(reader, writer, decisions),
         intents=StoredIntents(writer, reader),
         changes=StoredChanges(reader, writer),
-        sessions=StoredSessions(reader, writer),
-        switch=StoredSwitch(reader, writer),
-        modes=StoredModes(reader, writer),
+        sessions=StoredSessions(reader, writer, decisions),
+        switch=StoredSwitch(reader, writer, decisions),
+        modes=StoredModes(reader, writer, decisions),
         commands=StoredCommands(reader),
         patterns=StoredPatterns(reader, writer),
         search=StoredSearch(index, reader, indexer),
@@ -189,11 +196,12 @@ def store_on(database: Database, rules: Rules) -> Store:
         workflow_claims=StoredWorkflowClaims(writer),
         alerts=StoredAlerts(reader, writer),
         cursors=StoredCursors(reader, writer),
-        tokens=StoredTokens(reader, writer),
+        tokens=StoredTokens(reader, writer, decisions),
         replies=StoredReplies(writer),
         quarantine=StoredQuarantine(writer),
         sealed=StoredSealed(reader, rules.sealer),
         indexer=indexer,
         reader=reader,
         writer=writer,
+        decisions=decisions,
     )

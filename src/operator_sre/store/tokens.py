@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.token import Reply, Token
-from operator_protocols.errors import ConflictError, NotFoundError
+from operator_protocols.errors import ConflictError, LedgerDamagedError, NotFoundError
 from operator_sre.codec import from_json, to_json
 from operator_sre.store.database import plain
+from operator_sre.store.decisions import UNCONFIRMED, Decisions
 from operator_sre.store.reader import Reader
 from operator_sre.store.transaction import Transaction
 from operator_sre.store.writer import Writer
@@ -19,14 +22,16 @@ from operator_sre.store.writer import Writer
 __all__ = ["StoredReplies", "StoredTokens"]
 
 KEEP_MAX = 2000
+log = logging.getLogger(__name__)
 
 
 class StoredTokens:
     """Every token there was, as the ledger tells it."""
 
-    def __init__(self, reader: Reader, writer: Writer) -> None:
+    def __init__(self, reader: Reader, writer: Writer, decisions: Decisions) -> None:
         self._reader = reader
         self._writer = writer
+        self._decisions = decisions
 
     async def add(self, token: Token, *, fingerprint: str) -> None:
         """It lets in from now on. ConflictError when there is one of that id or secret."""
@@ -64,13 +69,29 @@ class StoredTokens:
         return await self._writer.write(change)
 
     def of(self, fingerprint: str) -> Token | None:
-        """The one with this secret, whether it still counts or not."""
-        sql = "SELECT fingerprint, body FROM tokens WHERE fingerprint = ?"
-        rows = self._reader.rows(sql, (plain(fingerprint),))
+        """The one with this secret, also a revoked one; None when the ledger has another."""
+        rows = self._reader.rows
+        sql = "SELECT fingerprint, body, seq FROM tokens WHERE fingerprint = ?"
+        found = rows(sql, (plain(fingerprint),))
         # The database may take a shorter while for what is nearly right; nobody learns from this.
-        if not rows or not hmac.compare_digest(rows[0][0].encode(), plain(fingerprint).encode()):
+        if not found or not hmac.compare_digest(found[0][0].encode(), plain(fingerprint).encode()):
             return None
-        return _token(rows[0][1])
+        decisions, (_, body, seq) = self._decisions, found[0]
+        made = decisions.entry(rows, seq, Kind.TOKEN_CREATED)
+        if made is None or plain(str(made.payload["fingerprint"])) != plain(fingerprint):
+            return None
+        token = from_json(Token, made.payload["admits"])
+        try:
+            gone = decisions.about(rows, (Kind.TOKEN_REVOKED,), token.id, after=made.seq)
+            for revoked in gone:
+                token = replace(token, revoked_at=revoked.at)
+        except LedgerDamagedError as error:
+            log.warning("the token %s lets nobody in: %s", token.id, error.message)
+            return None
+        if token != _token(body) or not decisions.holds(rows, made):
+            log.warning("the token %s lets nobody in: %s", token.id, UNCONFIRMED)
+            return None
+        return token
 
     def find(self) -> Sequence[Token]:
         """All there ever were, newest first."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -17,13 +18,15 @@ from operator_sre.chain import (
 )
 from operator_sre.store.checkpoints import write_checkpoint
 from operator_sre.store.database import Connection, plain
+from operator_sre.store.decisions import SIGNED, Decisions
 from operator_sre.store.projections import project, rows_follow
 from operator_sre.store.sealed import forget_sealed, seal_payload
 
 if TYPE_CHECKING:
     from operator_protocols.ports import Clock, Sealer, Signer
+    from operator_sre.store.head import KeptHead
 
-__all__ = ["CHECKPOINT_EVERY", "Rules", "Transaction"]
+__all__ = ["CHECKPOINT_EVERY", "Rules", "Transaction", "decisions_of"]
 
 _INSERT = (
     "INSERT INTO entries (seq, body, digest, previous, hash, kind, at, ticket, run, actor)"
@@ -41,17 +44,27 @@ _GOES_ON_BY = frozenset(
 )
 _FINISHED = frozenset({Kind.RUN_FINISHED, Kind.WORKFLOW_ENDED})
 CHECKPOINT_EVERY = 1000
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What holds for every entry: the clock, what is redacted and sealed, who signs how often."""
+    """What holds for every entry: the clock, what is redacted and sealed, who signs how often.
+
+    `head` is where the last one is kept outside of the database.
+    """
 
     clock: Clock
     redact: Callable[[Any], Any] = lambda payload: payload
     sealer: Sealer | None = None
     signer: Signer | None = None
     checkpoint_every: int = CHECKPOINT_EVERY
+    head: KeptHead | None = None
+
+
+def decisions_of(rules: Rules) -> Decisions:
+    """What is believed of a store under these rules."""
+    return Decisions(rules.signer, rules.head.trouble if rules.head is not None else None)
 
 
 class Transaction:
@@ -61,14 +74,19 @@ class Transaction:
     New entries are gathered and inserted together at the end, or before somebody reads them.
     """
 
-    def __init__(self, connection: Connection, rules: Rules) -> None:
+    def __init__(
+        self, connection: Connection, rules: Rules, decisions: Decisions | None = None
+    ) -> None:
         self.connection = connection
+        self.decisions = decisions or decisions_of(rules)
         self._rules = rules
         self._waiting: list[Row] = []
         self._waiting_keyed: list[Row] = []
         self._keys: dict[str, Entry] = {}
         row = connection.execute(_HEAD).fetchone()
         self._head: tuple[int, bytes] = (row[0], bytes(row[1])) if row else (0, GENESIS)
+        self._found = self._head
+        self._signed = False
         self._at = rules.clock.now()
         self._stamp, self._seconds = self._at.isoformat(), self._at.timestamp()
         self.appended = 0
@@ -76,6 +94,11 @@ class Transaction:
     def now(self) -> datetime:
         """The wall clock as it was when this began: what commits together has one time."""
         return self._at
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
+        """The rows of one query, as they stand inside of it."""
+        self.flush()
+        return self.connection.execute(sql, values).fetchall()
 
     def append(self, draft: Draft, *, follows: bool | None = None) -> Entry:
         """Chain one entry and project it; a key that is there already returns its entry.
@@ -112,7 +135,7 @@ class Transaction:
             entry = Entry(seq, self._at, *about, previous.hex(), linked.hex())
         if draft.key:
             self._keys[draft.key] = entry
-        if seq % rules.checkpoint_every == 0:
+        if kind in SIGNED or seq % rules.checkpoint_every == 0:
             self.checkpoint()
         return entry
 
@@ -124,10 +147,18 @@ class Transaction:
         elif sealer is not None and _goes_on_by(draft) and payload != draft.payload:
             seal_payload(self.connection, sealer, seq, draft)
 
-    def checkpoint(self) -> None:
-        """Sign the head, unless it is signed already or there is nobody to sign."""
+    def checkpoint(self, *, restored: bool = False) -> None:
+        """Sign the head, unless it is signed already or there is nobody to sign.
+
+        Not over a decision that nobody has signed; in a store that a person has `restored`, another
+        home may have signed it.
+        """
         if self._rules.signer is not None and self._head[0]:
             self.flush()
+            if not self.decisions.may_sign(self.rows, self._found, restored=restored):
+                log.warning("the head is not signed: somebody else wrote to the ledger")
+                return
+            self._signed = True
             write_checkpoint(self.connection, self._rules.signer, *self._head, at=self._at)
 
     def flush(self) -> None:
@@ -138,6 +169,12 @@ class Transaction:
         if self._waiting_keyed:
             self.connection.executemany(_INSERT_KEYED, self._waiting_keyed)
             self._waiting_keyed.clear()
+
+    def follow(self) -> None:
+        """It is committed: what others find from here on was written by us."""
+        self.decisions.follow(self._found, self._head)
+        if self._rules.head is not None and self._head != self._found:
+            self._rules.head.note(self.rows, self._head, at_once=self._signed)
 
     def mark(self) -> tuple[int, bytes]:
         """A point to come back to when a change is undone; what is gathered by then is inserted."""

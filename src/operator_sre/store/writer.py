@@ -20,6 +20,7 @@ from operator_protocols.domain.entry import Draft, Entry
 from operator_protocols.errors import StoreError
 from operator_sre.store.commit import Committer, Job
 from operator_sre.store.database import Database
+from operator_sre.store.decisions import Decisions
 from operator_sre.store.lull import Lull
 from operator_sre.store.transaction import Rules, Transaction
 
@@ -55,10 +56,11 @@ class Writer:
         inline_s_max: float = INLINE_S_MAX,
         committed: Callable[[], None] = lambda: None,
         lull: Lull | None = None,
+        decisions: Decisions | None = None,
     ) -> None:
         self.inline_s_max = inline_s_max
         self._committed = committed
-        self._committer = Committer(database, rules, lull or Lull())
+        self._committer = Committer(database, rules, lull or Lull(), decisions)
         self._turns: dict[asyncio.AbstractEventLoop, list[Job]] = {}
         self._jobs: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
         self._waiting = 0

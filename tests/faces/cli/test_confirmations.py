@@ -95,7 +95,7 @@ def test_a_store_is_replaced_with_the_yes_of_somebody_else(shop: Home) -> None:
     other = (*line[:2], str(shop.cwd / "operator.toml"), "--force", "--confirmation", name)
     one_sentence(shop.run(*other), Bad("other", 3, "another change"))
     assert shop.run(*line, "--confirmation", name).code == 0
-    assert [one.kind for one in shop.entries(*Kind)] == [Kind.MODE_SET]
+    assert [one.kind for one in shop.entries(*Kind)] == [Kind.MODE_SET, Kind.STORE_RESTORED]
 
 
 def test_a_ticket_is_handed_off(shop: Home) -> None:

@@ -87,6 +87,8 @@ class Kind(StrEnum):
     TICKET_HANDED_OFF = "ticket_handed_off"
     PROJECT_PACKED = "project_packed"
     PROJECT_INSTALLED = "project_installed"
+    STORE_RESTORED = "store_restored"
+    CONFIG_TRUSTED = "config_trusted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from operator_protocols.domain.action import Action, digest_of
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.verdict import Level, Risk
 
-__all__ = ["Approval", "ApprovalState", "Binding", "Permit", "fingerprint_of"]
+__all__ = ["Approval", "ApprovalState", "Binding", "Permit", "fingerprint_of", "permit_key"]
 
 
 def fingerprint_of(token: str) -> str:
@@ -70,6 +70,11 @@ class Permit:
     def fingerprint(self) -> str:
         """Its name in the ledger and in every output."""
         return fingerprint_of(self.id)
+
+
+def permit_key(fingerprint: str, approval: str) -> str:
+    """What the entry of a permit is found by: of all permits for one approval, there is one."""
+    return f"{approval}/permit" if approval else f"permit/{fingerprint}"
 
 
 class ApprovalState(StrEnum):

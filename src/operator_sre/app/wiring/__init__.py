@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from operator_sre.app.wiring.caring import notes_of
 from operator_sre.app.wiring.home import App
-from operator_sre.app.wiring.opening import look_at_app, maintenance_of, open_app
+from operator_sre.app.wiring.opening import kept_head, look_at_app, maintenance_of, open_app
 
 if TYPE_CHECKING:
     # Types that the store hands out; whoever does not look after it starts without them.
@@ -27,6 +27,7 @@ __all__ = [
     "Migrated",
     "PurgePlan",
     "Restored",
+    "kept_head",
     "look_at_app",
     "maintenance_of",
     "notes_of",

@@ -282,9 +282,10 @@ class App:
         return {} if found is None else found.spec.options
 
     def hands(self, name: str) -> Hands:
-        """What acts for a subject, or for MACHINE."""
+        """What acts for a subject, or for MACHINE. LedgerDamagedError on a store not to act by."""
         from operator_sre.app.arming import hands_of
 
+        self.store.must_be_whole()
         return hands_of(self, name)
 
     def engine(self, stats: WatchStats | None = None) -> LocalEngine:

@@ -6,6 +6,7 @@ import secrets
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from operator_sre.clock import SystemClock
 from operator_sre.ledger import KeyFile
 from operator_sre.ledger.sealing import Vault
 from operator_sre.store import open_store_at
+from operator_sre.store.head import KeptHead
 from operator_sre.store.places import database_at
 from operator_sre.store.transaction import Rules
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from operator_sre.ledger.redaction import Redactor
     from operator_sre.store.maintenance import Maintenance
 
-__all__ = ["look_at_app", "maintenance_of", "open_app"]
+__all__ = ["kept_head", "look_at_app", "maintenance_of", "open_app"]
 
 
 @contextmanager
@@ -52,7 +54,7 @@ def look_at_app(config: Config) -> Iterator[App]:
 @contextmanager
 def _opened(config: Config, where: str | Path) -> Iterator[App]:
     clock, key = SystemClock(), KeyFile(config.ledger_key)
-    store = open_store_at(where, _rules(config, clock, key))
+    store = open_store_at(where, _rules(config, clock, key, where))
     kept_s = config.number("history_days") * 86_400
     store.observations.keep(kept=int(config.number("history_looks")), kept_s=kept_s)
     store.alerts.keep(kept_s=kept_s)
@@ -68,7 +70,7 @@ def maintenance_of(config: Config) -> Maintenance:
 
     return Maintenance(
         database=database_at(config.store),
-        rules=_rules(config, SystemClock(), KeyFile(config.ledger_key)),
+        rules=_rules(config, SystemClock(), KeyFile(config.ledger_key), config.store),
         backups=config.home / "backups",
     )
 
@@ -86,7 +88,16 @@ def _rulebook(config: Config) -> Callable[[], Rulebook]:
     return rules
 
 
-def _rules(config: Config, clock: Clock, key: KeyFile) -> Rules:
+def kept_head(config: Config, clock: Clock, key: KeyFile) -> KeptHead:
+    """Where this home keeps the head of its store: one file for each store it is used with."""
+    place = database_at(config.store).place
+    name = sha256(place.encode()).hexdigest()[:16] if isinstance(config.store, str) else "operator"
+    # A home may be moved with all that is in it.
+    store = place if isinstance(config.store, str) else config.store.name
+    return KeptHead(config.home / f"{name}.head", key, clock, store=store)
+
+
+def _rules(config: Config, clock: Clock, key: KeyFile, where: str | Path) -> Rules:
     redactor: list[Redactor] = []
 
     def redact(payload: Any) -> Any:
@@ -96,4 +107,6 @@ def _rules(config: Config, clock: Clock, key: KeyFile) -> Rules:
             redactor.append(open_redactor(config))
         return redactor[0].value(payload)
 
-    return Rules(clock, redact, Vault(config.home / "vault.key"), key)
+    # What is thrown away afterwards is not the store of this home.
+    head = kept_head(config, clock, key) if where == config.store else None
+    return Rules(clock, redact, Vault(config.home / "vault.key"), key, head=head)

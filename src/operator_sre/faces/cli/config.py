@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, config_of
+from operator_sre.faces.cli.options import JsonOption, config_at
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 
 __all__ = ["app"]
@@ -22,7 +25,7 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
     """Every setting, its value, and where it came from."""
     from operator_sre.config import SETTINGS
 
-    config = config_of(context)
+    config = config_at(context, Path.cwd())
     rows = []
     for setting in SETTINGS:
         value = config.values[setting.name]
@@ -38,3 +41,32 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
     print_table(("setting", "value", "source", "meaning"), rows)
     for name, targets in subjects.items():
         print_lines([clean(f"subject {name}: {', '.join(targets)}")])
+
+
+@app.command()
+def trust(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="An operator.toml.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Confirm settings that are found from folders below, until the file changes."""
+    from operator_protocols.errors import NotFoundError
+    from operator_sre.app.config_trust import keep_trust, record_trust
+    from operator_sre.app.wiring import open_app
+    from operator_sre.faces.cli.running import run_until_stopped
+
+    path = file.absolute()
+    if path.name != "operator.toml" or not path.is_file():
+        raise NotFoundError(
+            f"There are no settings at {str(file)!r}.", next_step="Name a file operator.toml."
+        )
+    config = config_at(context, path.parent)
+    found = keep_trust(config)
+    with open_app(config) as home:
+        run_until_stopped(record_trust(home, found))
+    if as_json:
+        told = {"file": str(found.file), "sha256": found.digest, "reasons": list(found.reasons)}
+        print_json({"trusted": told})
+        return
+    reasons = found.reasons or ("it lets nothing run by itself",)
+    print_lines([clean(f"Trusted {found.file}: {'; '.join(reasons)}.")])

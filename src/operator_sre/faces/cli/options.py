@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ __all__ = [
     "ReasonOption",
     "SubjectsOption",
     "TellOption",
+    "config_at",
     "config_of",
     "hoist",
     "opened",
@@ -90,7 +92,18 @@ def hoist(arguments: Sequence[str]) -> list[str]:
 
 
 def config_of(context: typer.Context, **flags: str | None) -> Config:
-    """The effective settings of this call; logging follows them."""
+    """The effective settings of this call; logging follows them.
+
+    What was found above the current folder has to be confirmed by a person first.
+    """
+    config = config_at(context, Path.cwd(), **flags)
+    if config.file is not None and config.file.parent != Path.cwd():
+        _ask_to_trust(config)
+    return config
+
+
+def config_at(context: typer.Context, folder: Path, **flags: str | None) -> Config:
+    """The settings as they are in a folder, whether anybody has confirmed them or not."""
     from operator_sre.config import load_config
     from operator_sre.faces.cli.logs import set_up_logging
 
@@ -105,11 +118,37 @@ def config_of(context: typer.Context, **flags: str | None) -> Config:
             **flags,
         },
         environ=os.environ,
-        cwd=Path.cwd(),
+        cwd=folder,
     )
     _be_a_folder(config.home)
     set_up_logging(style=config.values["log_format"], level=config.values["log_level"])
     return config
+
+
+def _ask_to_trust(config: Config) -> None:
+    """Ask a person on a terminal; ConfigError where there is none, or where they say no."""
+    from operator_sre.app.config_trust import (
+        keep_trust,
+        must_be_confirmed,
+        record_trust,
+        unconfirmed,
+    )
+    from operator_sre.app.wiring import open_app
+    from operator_sre.faces.cli.output import clean
+    from operator_sre.faces.cli.running import run_until_stopped
+
+    found = unconfirmed(config, Path.cwd())
+    if found is None:
+        return
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        sys.stderr.write(clean(f"operator: {found.sentence}") + "\nTrust it? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() in {"y", "yes"}:
+            kept = keep_trust(config)
+            with open_app(config) as app:
+                run_until_stopped(record_trust(app, kept))
+            return
+    must_be_confirmed(config, Path.cwd())
 
 
 def _be_a_folder(home: Path) -> None:

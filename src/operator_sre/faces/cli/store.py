@@ -18,7 +18,7 @@ from operator_sre.faces.cli.confirming import (
     crossed,
     say_pending,
 )
-from operator_sre.faces.cli.options import JsonOption, config_of, opened
+from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines
 from operator_sre.faces.cli.progress import progress
 
@@ -95,6 +95,7 @@ def restore(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A backup.")],
     force: ForceOption = False,
+    reason: ReasonOption = "",
     propose: ProposeOption = False,
     confirmation: ConfirmationOption = "",
     as_json: JsonOption = False,
@@ -109,7 +110,7 @@ def restore(
         else None
     )
     with progress("restored") as tell:
-        done = restore_store(config_of(context), file, force=force, progress=tell)
+        done = restore_store(config_of(context), file, force=force, progress=tell, reason=reason)
     if unrecorded is not None:
         _record_restored(context, unrecorded)
     saved = str(done.saved) if done.saved else None

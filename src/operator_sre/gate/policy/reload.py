@@ -9,6 +9,7 @@ from pathlib import Path
 
 from operator_protocols.errors import ConfigError
 from operator_sre.gate.policy.book import Rulebook, built_in
+from operator_sre.ownership import must_be_trusted
 
 __all__ = ["LOOK_S", "SETTLE_S", "PolicyFile"]
 
@@ -101,4 +102,5 @@ def _loaded(stamp: Stamp | None) -> Rulebook:
     # Most homes have no policy of their own, and start without what reads one.
     from operator_sre.gate.policy.load import load_book
 
+    must_be_trusted(Path(stamp[0]), ConfigError)
     return load_book(Path(stamp[0]))

@@ -7,6 +7,7 @@ from pathlib import Path
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError
+from operator_sre.ownership import must_be_trusted
 from operator_sre.subjects.declarative.description import DeclaredProbe, Description, speaks_of
 from operator_sre.subjects.declarative.document import FILE_BYTES_MAX, parse
 from operator_sre.subjects.declarative.expression import ExpressionError, Reference, compiled
@@ -27,6 +28,7 @@ _OBSERVABLE = "observable"
 
 def read_description(path: Path) -> Description:
     """What a file says; ConfigError with the first thing that makes no sense."""
+    must_be_trusted(path, ConfigError)
     try:
         with path.open("rb") as opened:
             text = opened.read(FILE_BYTES_MAX + 1).decode("utf-8")

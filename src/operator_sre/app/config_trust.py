@@ -1,0 +1,132 @@
+"""Settings that were found above the current folder: a person confirms once what they let run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.verdict import Mode
+from operator_protocols.errors import AuthorityError, ConfigError
+from operator_sre.app.acting import by_an_agent
+from operator_sre.app.persons import myself
+from operator_sre.app.wiring import App
+from operator_sre.config import Config
+from operator_sre.ownership import must_be_trusted
+
+__all__ = ["Found", "keep_trust", "must_be_confirmed", "record_trust", "unconfirmed"]
+
+RECORD = "trusted.json"
+RECORD_BYTES_MAX = 1024 * 1024
+FILE_BYTES_MAX = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file with settings, what it lets happen, and the digest of all that is confirmed."""
+
+    file: Path
+    reasons: Sequence[str]
+    digest: str
+
+    @property
+    def sentence(self) -> str:
+        """What a person is asked about."""
+        why = "; ".join(self.reasons)
+        return f"{str(self.file)!r} was found above this folder and is not confirmed: {why}."
+
+
+def unconfirmed(config: Config, cwd: Path) -> Found | None:
+    """What a person has to confirm before these settings count; None when there is nothing.
+
+    Only a file above the current folder is asked about: whoever works in its own folder has seen
+    it. It is asked about once for each path and content.
+    """
+    if config.file is None or config.file.parent == cwd.absolute():
+        return None
+    found = _found(config)
+    if not found.reasons or _read(_record(config)).get(str(found.file)) == found.digest:
+        return None
+    return found
+
+
+def must_be_confirmed(config: Config, cwd: Path) -> None:
+    """ConfigError that names the command by which a person confirms it."""
+    if found := unconfirmed(config, cwd):
+        command = f"operator config trust {shlex.quote(str(found.file))}"
+        raise ConfigError(found.sentence, next_step=f"Read it, then confirm it with: {command}")
+
+
+def keep_trust(config: Config) -> Found:
+    """Keep that a person has confirmed the settings as they are now, in the user's own folder."""
+    if by_an_agent():
+        raise AuthorityError(
+            "An agent does not confirm settings.", next_step="Ask the person it works for."
+        )
+    found = _found(config)
+    path = _record(config)
+    known = _read(path) | {str(found.file): found.digest}
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump(known, file, indent=1, sort_keys=True)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return found
+
+
+async def record_trust(app: App, found: Found) -> None:
+    """Record in the ledger who confirmed what."""
+    told = {"file": str(found.file), "sha256": found.digest, "reasons": list(found.reasons)}
+    await app.store.journal.append(Draft(Kind.CONFIG_TRUSTED, told, actor=myself()))
+
+
+def _found(config: Config) -> Found:
+    assert config.file is not None
+    reasons, source = [], f"file {config.file}"
+    if config.mode is Mode.EXECUTE and config.sources["mode"] == source:
+        reasons.append("it lets commands run without approval (mode = execute)")
+    policy = next((path for path in config.policy_files if path.exists()), None)
+    if policy is not None and policy.parent == config.home and config.sources["home"] != source:
+        policy = None  # the user's own, wherever the settings lie
+    if policy is not None:
+        reasons.append(f"its policy {policy.name!r} says what runs by itself")
+    for model in config.models:
+        if model.base_url and (model.key_env or model.key_file):
+            reasons.append(f"it sends the key of the model {model.name!r} to {model.host}")
+    digest = hashlib.sha256()
+    for path in (config.file, *([policy] if policy is not None else [])):
+        with path.open("rb") as file:
+            content = file.read(FILE_BYTES_MAX)
+        digest.update(hashlib.sha256(content).digest())
+    return Found(config.file, tuple(reasons), digest.hexdigest())
+
+
+def _record(config: Config) -> Path:
+    """In the home that the user chose; a file must not bring the record that confirms it."""
+    if config.sources["home"] in ("flag", "environment"):
+        return config.home / RECORD
+    return Path(platformdirs.user_state_dir("operator-sre", appauthor=False)) / RECORD
+
+
+def _read(path: Path) -> dict[str, str]:
+    must_be_trusted(path, ConfigError)
+    try:
+        with path.open("rb") as file:
+            told = json.loads(file.read(RECORD_BYTES_MAX))
+    except (OSError, ValueError):
+        return {}  # nothing is confirmed by what cannot be read
+    known = told if isinstance(told, dict) else {}
+    return {str(name): str(digest) for name, digest in known.items()}

@@ -1,0 +1,268 @@
+"""What the ledger says of a decision, whatever the row says that follows from it.
+
+Whoever can write to the database can edit a row, and append an entry whose hash is right. They
+cannot sign: what allows something counts only when a signed head covers its entry. What forbids
+something counts as soon as it is there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.errors import LedgerDamagedError
+from operator_sre.chain import (
+    GENESIS,
+    chain_hash,
+    digest_of_body,
+    entry_from,
+    record_from,
+    seq_of,
+)
+from operator_sre.store.database import plain
+from operator_sre.store.head import REMEDY
+from operator_sre.store.schema import DECIDED
+
+if TYPE_CHECKING:
+    from operator_protocols.ports import Signer
+
+__all__ = ["SIGNED", "UNCONFIRMED", "Decisions", "Rows"]
+
+Rows = Callable[[str, Sequence[object]], list[Any]]
+# The head is signed with each of these, so that whoever relies on one need not wait for the next.
+SIGNED = frozenset(
+    {
+        *(Kind.APPROVAL_DECIDED, Kind.CONFIRMATION_DECIDED, Kind.RULE_ADDED, Kind.RULE_REVOKED),
+        *(Kind.KILL_SWITCH_ON, Kind.KILL_SWITCH_OFF, Kind.MODE_SET, Kind.MODE_RESET),
+        *(Kind.TOKEN_CREATED, Kind.TOKEN_REVOKED, Kind.SESSION_HELD, Kind.SESSION_RESET),
+        Kind.CONFIRMATION_SETTLED,
+    }
+)
+UNCONFIRMED = "its record is not the one that the ledger confirms"
+PAGE = 100
+PROVEN_MAX = 4096
+_COLUMNS = "SELECT seq, body, digest, previous, hash, kind FROM entries"
+_LAST_SIGNED = "SELECT seq, body, key, signature FROM checkpoints ORDER BY seq DESC LIMIT 1"
+_VERIFY = "See what was done to the ledger with: operator audit verify"
+# The words of the index, so that it is used.
+_OF_KIND = f"{_COLUMNS} WHERE kind IN {DECIDED} AND kind = ?"
+# Retention takes these away with the story that they belong to.
+_PURGED = frozenset(
+    {
+        *(Kind.APPROVAL_DECIDED, Kind.RULE_REVOKED),
+        *(Kind.CONFIRMATION_DECIDED, Kind.CONFIRMATION_SETTLED),
+    }
+)
+log = logging.getLogger(__name__)
+
+
+class Decisions:
+    """Entries that decide something, each checked against its own bytes and a signed head.
+
+    `trouble` says what else speaks against the whole store, such as a head that is kept elsewhere.
+    """
+
+    def __init__(self, signer: Signer | None, trouble: Callable[[Rows], str] | None = None) -> None:
+        self._signer = signer
+        self._trouble = trouble
+        self._whole: str | None = None
+        self._remedy = ""
+        self._proven: dict[int, bytes] = {}
+        self._clean = (0, GENESIS)
+
+    def must_be_whole(self, rows: Rows) -> None:
+        """LedgerDamagedError when a signed entry is missing or another; looked at once."""
+        if self._whole is None:
+            self._whole, self._remedy = self._trouble(rows) if self._trouble else "", REMEDY
+            if not self._whole and self._signer:
+                self._whole, self._remedy = self._missing(rows), _VERIFY
+        if self._whole:
+            raise LedgerDamagedError(self._whole, next_step=self._remedy)
+
+    def may_sign(self, rows: Rows, head: tuple[int, bytes], *, restored: bool = False) -> bool:
+        """Whether a head that was found may be signed with what is appended behind it.
+
+        Every decision is signed as it is written. One that is not was put there by somebody else,
+        and a signature behind it would make it count. A store that a person has `restored` may
+        have been signed by another home; what that home signed does not count here.
+        """
+        if head == self._clean or self._signer is None:
+            return True
+        seq, linked = 0, GENESIS
+        for at, body, key, signature in rows(_LAST_SIGNED, ()):
+            record = self._signed_record(at, body, key, signature)
+            if record is None and not restored:
+                return False
+            record = record or record_from(bytes(body))
+            seq, linked = at, bytes.fromhex(record["head"])
+        if self._clean[0] > seq:
+            seq, linked = self._clean
+        sql = f"{_COLUMNS} WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+        while page := rows(sql, (seq, head[0], PAGE)):
+            for row in page:
+                entry = _read(row)
+                seq += 1
+                if row[0] != seq or bytes(row[3]) != linked or (entry is None and row[1]):
+                    return False
+                if entry is not None and entry.kind in SIGNED:
+                    return False
+                linked = bytes(row[4])
+        if (seq, linked) == head:
+            self._clean = head
+        return (seq, linked) == head
+
+    def follow(self, head: tuple[int, bytes], new: tuple[int, bytes]) -> None:
+        """What this process has appended behind a clean head is clean."""
+        if self._clean == head:
+            self._clean = new
+
+    def about(
+        self, rows: Rows, kinds: Sequence[Kind], name: str, *, field: str = "id", after: int = 0
+    ) -> Iterator[Entry]:
+        """The entries of these kinds whose `field` is this name, the newest first.
+
+        LedgerDamagedError for one about something else that nobody has signed: it may have been
+        about this.
+        """
+        for entry in self.newest(rows, kinds, after=after):
+            if plain(str(entry.payload.get(field))) == plain(name):
+                yield entry
+            elif not self.holds(rows, entry):
+                raise _damaged(entry.seq)
+
+    def entry(self, rows: Rows, seq: object, kind: Kind) -> Entry | None:
+        """The entry of that number and kind, if its bytes are those that were hashed."""
+        found = rows(f"{_COLUMNS} WHERE seq = ?", (seq,)) if type(seq) is int else []
+        entry = _read(found[0]) if found else None
+        return entry if entry is not None and entry.kind is kind else None
+
+    def keyed(self, rows: Rows, key: str, kind: Kind) -> Entry | None:
+        """The same by the key that it was appended with."""
+        found = rows(f"{_COLUMNS} WHERE key = ?", (key,))
+        entry = _read(found[0]) if found else None
+        return entry if entry is not None and entry.kind is kind else None
+
+    def newest(self, rows: Rows, kinds: Sequence[Kind], *, after: int = 0) -> Iterator[Entry]:
+        """The entries of these kinds behind `after`, the newest first.
+
+        LedgerDamagedError for one that cannot be read: what it forbade would be forgotten.
+        """
+        self.must_be_whole(rows)
+        pages = [_of_kind(rows, kind, after) for kind in kinds]
+        heads = [next(page, None) for page in pages]
+        while left := [one for one in heads if one is not None]:
+            newest = max(left, key=lambda entry: entry.seq)
+            place = heads.index(newest)
+            heads[place] = next(pages[place], None)
+            yield newest
+
+    def holds(self, rows: Rows, entry: Entry) -> bool:
+        """True when a head that we signed covers an entry: nobody else can have written it."""
+        linked = bytes.fromhex(entry.hash)
+        if self._proven.get(entry.seq) == linked:
+            return True
+        if not self._is_covered(rows, entry.seq, linked, bytes.fromhex(entry.previous)):
+            log.warning("entry %d is not confirmed by a signature of this home", entry.seq)
+            return False
+        if len(self._proven) >= PROVEN_MAX:
+            self._proven.clear()
+        self._proven[entry.seq] = linked
+        return True
+
+    def _is_covered(self, rows: Rows, seq: int, linked: bytes, previous: bytes) -> bool:
+        before = rows("SELECT hash FROM entries WHERE seq = ?", (seq - 1,))
+        if previous != (bytes(before[0][0]) if before else GENESIS if seq == 1 else b""):
+            return False
+        if self._signer is None:
+            return True  # nobody signs here, so that nothing more can be asked
+        signed = rows(
+            "SELECT seq, body, key, signature FROM checkpoints WHERE seq >= ? ORDER BY seq LIMIT 1",
+            (seq,),
+        )
+        if not signed:
+            return False
+        at = signed[0][0]
+        record = self._signed_record(*signed[0])
+        if record is None:
+            return False
+        behind = rows(
+            "SELECT seq, digest, previous, hash FROM entries WHERE seq > ? AND seq <= ?"
+            " ORDER BY seq",
+            (seq, at),
+        )
+        for number, digest, claimed, following in behind:
+            seq += 1
+            if number != seq or bytes(claimed) != linked:
+                return False
+            linked = chain_hash(linked, bytes(digest))
+            if linked != bytes(following):
+                return False
+        return bool(seq == at and linked.hex() == record["head"])
+
+    def _signed_record(self, seq: int, body: Any, key: str, signature: Any) -> Any:
+        """What a checkpoint says, None when it is not ours or not as we signed it."""
+        assert self._signer is not None
+        record = record_from(bytes(body))
+        if key != self._signer.key or record["seq"] != seq:
+            return None
+        # A signature of Ed25519 is the same each time, so that signing again verifies it.
+        return record if self._signer.sign(bytes(body)) == bytes(signature) else None
+
+    def _missing(self, rows: Rows) -> str:
+        """Which signed entry is gone or another: checkpoints hold on to each other up to the last.
+
+        A decision is signed as it is written, so that none can be taken out without being missed.
+        """
+        previous = ""
+        last: Sequence[Any] = ()
+        for last in rows(
+            "SELECT checkpoints.seq, checkpoints.body, checkpoints.key, checkpoints.signature,"
+            " entries.hash FROM checkpoints LEFT JOIN entries ON entries.seq = checkpoints.seq"
+            " ORDER BY checkpoints.seq",
+            (),
+        ):
+            record = record_from(bytes(last[1]))
+            if record["previous"] != previous or record["seq"] != last[0]:
+                return f"A signed head before entry {last[0]} is missing."
+            if last[4] is None or bytes(last[4]).hex() != record["head"]:
+                return f"Entry {last[0]} is not the one that was signed."
+            previous = sha256(bytes(last[1])).hexdigest()
+        if last and self._signed_record(*last[:4]) is None:
+            return f"The head at entry {last[0]} was signed by another key than that of this home."
+        return ""
+
+
+def _of_kind(rows: Rows, kind: Kind, after: int) -> Iterator[Entry]:
+    sql = f"{_OF_KIND} AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+    before = 2**62
+    while page := rows(sql, (kind.value, after, before, PAGE)):
+        for row in page:
+            entry = _read(row)
+            if entry is not None and entry.kind is kind:
+                yield entry
+            elif row[1] is not None or kind not in _PURGED:
+                raise _damaged(row[0])
+        before = page[-1][0]
+
+
+def _read(row: Sequence[Any]) -> Entry | None:
+    """An entry from a stored row, None when its bytes are not those that were hashed."""
+    seq, body, digest, previous, linked, kind = row
+    try:
+        body, digest, previous, linked = (bytes(one) for one in (body, digest, previous, linked))
+    except TypeError:
+        return None  # retention took it away, or somebody put text there
+    if digest_of_body(body) != digest or chain_hash(previous, digest) != linked:
+        return None
+    entry = entry_from(seq, body, previous, linked) if seq_of(body) == seq else None
+    return entry if entry is not None and entry.kind == kind else None
+
+
+def _damaged(seq: int) -> LedgerDamagedError:
+    return LedgerDamagedError(
+        f"Entry {seq} is not the one that was written, and what it decided does not count.",
+        next_step=_VERIFY,
+    )
