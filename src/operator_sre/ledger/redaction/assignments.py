@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
 from operator_sre.ledger.redaction.finding import Finding, each
-from operator_sre.ledger.redaction.names import STEMS, Name, Trust, name_of
+from operator_sre.ledger.redaction.names import NAME, STEMS, Name, Trust, name_of
 from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.reading import (
     Value,
@@ -32,30 +32,34 @@ TRIGGERS = STEMS + rb"|[?&;](?:key|code|sid|session|hmac|sas)="
 BLOCK_BYTES_MAX = 16_384
 ELEMENT_BYTES_MAX = 1024
 ENV_TOKEN_BYTES_MIN = 6
-_NAME = (
-    rb"(?:(?:api|access|account|secret|private|encryption|signing|master|shared|auth|unseal"
-    rb"|recovery|storage|license|webhook|root|client) )?"
-    rb"[\w.$-]*(?:" + STEMS + rb")[\w.-]*"
-)
 _SITE = Pattern(
     rb"(?i)"
-    + _NAME
-    + rb"(?: \d|\[\w*\])?[\"'\\`\])*]*[ \t]*(?:=>|:=|\?=|={1,2}|:|%3D)(?:\*{1,2}[ \t]+|[ \t]*)"
+    + NAME
+    + rb"(?: \d|\[\w*\])?[\"'\\`\])*]*(?:: ?(?:str|string|String|bytes|&str|SecretStr) ?)?[ \t]*"
+    rb"(?:=>|:=|\?=|={1,2}|:|%3D)(?:\*{1,2}[ \t]+|[ \t]*)"
 )
 _PAIR = Pattern(
     rb"(?i)\b(?:name|key|variable|parameterkey|id)[\"'\\]*\s*[:=]\s*[\"'\\]*"
-    + _NAME
+    + NAME
     + rb"[\"'\\]*[\s,]*[\"'\\]*(?:value|parametervalue|defaultvalue)[\"'\\]*\s*[:=]\s*"
 )
-_ELEMENT = Pattern(rb"(?i)<" + _NAME + rb">|<key>" + _NAME + rb"</key>\s*<string>")
-_CALL = Pattern(rb"(?i)\([\"']" + _NAME + rb"[\"'], ?[\"']")
+_ELEMENT = Pattern(
+    rb"(?i)<(?:\w+:)?"
+    + NAME
+    + rb"(?: [^<>\n]{0,200})?>|<\w+ (?:name|key|id)=[\"']"
+    + NAME
+    + rb"[\"'][^<>\n]{0,200}>|<key>"
+    + NAME
+    + rb"</key>\s*<string>"
+)
+_CALL = Pattern(rb"(?i)[\[(][\"']" + NAME + rb"[\"'], ?[\"']")
 _PARAMETER = Pattern(rb"(?i)[?&;](?:amp;)?(?:key|code|sid|session|hmac|sas)=")
 # At the end of a text: a name whose value is on the next line, or a block that may go on there.
 _OPEN = Pattern(
     rb"(?i)\b(?:name|key|variable)[\"'\\]*\s*[:=]\s*[\"'\\]*"
-    + _NAME
+    + NAME
     + rb"[\"'\\]*[\s,]*\z|"
-    + _NAME
+    + NAME
     + rb"[\"']?:[ \t]*[|>][+-]?\d?[ \t]*(?:\r?\n(?:[ \t]+[^\n]*)?)*\z|\blogin\s+\S+\s*\z"
 )
 # Another member, or the end, of `{Password:x Port:1}` and `{password: x, port: 1}`.
@@ -73,6 +77,9 @@ def find_assignments(data: bytes) -> Iterator[Finding]:
 def _assigned(data: bytes, start: int, end: int) -> Iterator[Finding]:
     name, sign = _parted(data, start, end)
     named = name_of(name)
+    if named is None and read_quoted(data, end + 1) is not None and data[end : end + 1] == b"[":
+        listed = name_of(name.removesuffix(b"s"))  # `"tokens": [...]`
+        named = listed and Name(listed.kind, Trust.MADE)
     if named is None or (sign == b":" and (name == b"PASS" or named.kind == "signature")):
         return  # `PASS: TestLogin2`, `signature: v4`
     yield from _values(data, start, end, name, sign, named)
@@ -82,19 +89,21 @@ def _parted(data: bytes, start: int, end: int) -> tuple[bytes, bytes]:
     """The name and the sign of a match: `"password" : ` -> `password`, `:`."""
     text = data[start:end].rstrip(b" \t*")
     if text[-3:].upper() == b"%3D":
-        return text[:-3], b"="
+        encoded = start and data[start - 1 : start] == b"%"  # `%3Ftoken%3D`
+        return text[2:-3] if encoded else text[:-3], b"="
     name = text.rstrip(b"=>:?")
     sign = text[len(name) :]
+    name = name.partition(b":")[0] if sign == b"=" else name  # `password: str = `
     return name.rstrip(b" \t\"'\\`])*"), b":" if sign in (b":", b"=>") else b"="
 
 
 def _values(
     data: bytes, start: int, end: int, name: bytes, sign: bytes, named: Name
 ) -> Iterator[Finding]:
-    if named.trust is Trust.ANY:
-        if data[end : end + 1] == b"[":
-            yield from _items(data, end, named)
-            return
+    if data[end : end + 1] == b"[" and read_quoted(data, end + 1) is not None:
+        yield from _items(data, end, named)
+        return
+    if named.trust is not Trust.RANDOM:
         block_end = _BLOCK.at(data, end)
         if block_end > 0:
             yield from _block(data, start, block_end, named)
@@ -119,7 +128,7 @@ def _is_secret(
     is_structural = bool(value.quote) or _is_structural(data, start, name, sign, value)
     if _is_env(data, end, name, is_structural=is_structural):
         long_enough = named.trust is Trust.ANY or len(raw) >= ENV_TOKEN_BYTES_MIN
-        trust = Trust.RANDOM if named.trust is Trust.RANDOM else Trust.ANY
+        trust = named.trust if named.trust <= Trust.RANDOM else Trust.ANY
         return long_enough and is_secret(raw, trust, is_env=True)
     if repeats(name, raw):
         return False
@@ -161,7 +170,7 @@ def _is_structural(data: bytes, start: int, name: bytes, sign: bytes, value: Val
 def _enclosed(data: bytes, start: int, end: int, name: bytes) -> Value | None:
     """The value of `"PASSWORD=two words"`, a string that is one whole assignment."""
     mark = data[start - 1 : start]
-    if mark not in (b'"', b"'") or data[end - 1 : end] != b"=" or not name.isupper():
+    if mark not in (b'"', b"'") or data[end - 1 : end] != b"=" or b" " in name:
         return None
     slashes = start - 1
     while slashes > 0 and data[slashes - 1] == 0x5C and start - slashes < 9:
@@ -234,7 +243,7 @@ def find_calls(data: bytes) -> Iterator[Finding]:
 
 
 def _called(data: bytes, start: int, end: int) -> Iterator[Finding]:
-    name = data[start:end].split(b",")[0].strip(b"(\"'")
+    name = data[start:end].split(b",")[0].strip(b"[(\"'")
     named = name_of(name)
     value = read_quoted(data, end - 1)
     if named is None or value is None:
@@ -252,7 +261,15 @@ def find_elements(data: bytes) -> Iterator[Finding]:
 
 def _element(data: bytes, start: int, end: int) -> Iterator[Finding]:
     inner = data[start + 1 : end - 1]
-    name = inner.partition(b">")[2].partition(b"<")[0] if b">" in inner else inner
+    if b">" in inner:
+        name = inner.partition(b">")[2].partition(b"<")[0]
+    else:
+        name, _, attributes = inner.partition(b" ")
+        name = name.rpartition(b":")[2]
+        if name_of(name) is None:
+            name = (
+                attributes.partition(b"=")[2].strip(b"\"'").replace(b'"', b"'").partition(b"'")[0]
+            )
     named = name_of(name)
     last = data.find(b"</", end, line_end(data, end, ELEMENT_BYTES_MAX))
     if named is not None and last > end and is_secret(data[end:last], named.trust):

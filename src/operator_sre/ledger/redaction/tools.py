@@ -70,5 +70,6 @@ TOOLS: tuple[Tool, ...] = (
     Tool("xfreerdp", rb" /p:"),
     Tool("requirepass masterauth bindpw rootpw", rb" +", is_next=True),
     Tool("openssl", rb" enc (?:\S+ )*?-k "),
+    Tool("net", rb" use(?: \S+){1,2} /u(?:ser)?:\S+ "),
     Tool("net", rb" user \S+ ", trust=Trust.CHOSEN),
 )
