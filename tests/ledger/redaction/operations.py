@@ -18,7 +18,7 @@ from tests.ledger.redaction.making import USERS, crypt_hash, drawn, jwt
 from tests.ledger.redaction.ordinary import fill_slots
 from tests.ledger.redaction.vendors import VENDORS, fill
 
-__all__ = ["formats", "is_held_out", "operational"]
+__all__ = ["formats", "is_held_out", "operational", "pem_base64"]
 
 _FORMATS = Path(__file__).with_name("operations.txt")
 _TEXT = string.ascii_letters + string.digits
@@ -122,7 +122,8 @@ def _pem_body(chance: random.Random) -> str:
     return base64.b64encode(chance.randbytes(48)).decode()
 
 
-def _pem_base64(chance: random.Random) -> str:
+def pem_base64(chance: random.Random) -> str:
+    """A private key in PEM, in base64 once more, as kubectl keeps it."""
     body = f"-----BEGIN EC PRIVATE KEY-----\n{_pem_body(chance)}\n-----END EC PRIVATE KEY-----\n"
     return base64.b64encode(body.encode()).decode()
 
@@ -163,7 +164,7 @@ _SECRETS: dict[str, Callable[[random.Random], str]] = {
     "jwt": jwt,
     "crypt": crypt_hash,
     "pembody": _pem_body,
-    "pemb64": _pem_base64,
+    "pemb64": pem_base64,
 }
 
 

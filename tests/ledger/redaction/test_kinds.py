@@ -78,6 +78,17 @@ COMMANDS = [
     "masterauth «sunshine»",
     "openssl enc -aes-256-cbc -k «hunter2» -in a",
     "net user bob «hunter2» /add",
+    "ssh-keygen -t ed25519 -N «hunter2» -f k",
+    "cryptsetup open /dev/sda1 x <<< «hunter2»",
+    "mosquitto_pub -h h -u bob -P «hunter2» -t a",
+    "beeline -n bob -p «hunter2» -e x",
+    "snmpwalk -v2c -c «hunter2x» host",
+    "aws ssm put-parameter --name a --value «hunter2» --type String",
+    "az keyvault secret set --name a --value «hunter2»",
+    "mysqladmin -u root password «hunter2»",
+    "vault token revoke «hunter2token»",
+    "nomad acl bootstrap «0f3a9c1d2b4e5f60»",
+    "etcdctl user add bob:«hunter2»",
     "net use Z: //h/share /user:bob «hunter2»",
 ]
 _ALPHABETS = ("0123456789abcdef", "ABCDEFGHIJ0123456789", "abcdefABCDEF0123456789", "abc123")

@@ -33,7 +33,7 @@ def test_a_third_of_the_formats_of_each_family_is_held_out() -> None:
     assert set(held_out) == set(total)
 
 
-@pytest.mark.parametrize(("held_out", "at_least"), [(False, 0.95), (True, 0.90)])
+@pytest.mark.parametrize(("held_out", "at_least"), [(False, 0.95), (True, 0.92)])
 def test_at_least_95_of_100_secrets_are_gone(
     redactor: Redactor, *, held_out: bool, at_least: float
 ) -> None:

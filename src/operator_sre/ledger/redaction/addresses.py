@@ -14,7 +14,7 @@ __all__ = ["TRIGGERS", "find_logins"]
 
 _LINKS = rb"reset|confirm|verify|activate|invite|magic|unsubscribe|password|hooks?"
 TRIGGERS = (
-    rb"://\S*@|/[\w-]*(?:" + _LINKS + rb")[\w-]*/"
+    rb"://\S*@|[:/][^\s:/@]{3,64}@[\w.-]+[:/]|[^\s/@]@//|/[\w-]*(?:" + _LINKS + rb")[\w-]*/"
     rb"|:\\/\\/|%3A%2F%2F|@(?:tcp|udp|unix)\(|sqlplus |expdp |impdp |jdbc:oracle:"
 )
 # Up to the colon before the password. A password may hold a slash or an at sign that somebody
@@ -32,6 +32,11 @@ _LINK = Pattern(
     rb"(?i)/[\w-]*(?:" + _LINKS + rb")[\w-]*"
     rb"(?:/(?:token|confirm|link|catch))?/"
 )
+# Without a scheme, as some tools take it: `app:password@db:5432`, `app/password@//db:1521/x`.
+_BARE_LOGIN = Pattern(
+    rb"(?m)(?:^|[\s\"'=(])[\w.-]{1,32}:[^\s:/@\"'`<>]{4,64}@[\w.-]{2,64}(?::\d{2,5}|/)"
+    rb"|\b[\w.-]+/[^\s/@\"']{3,64}@//"
+)
 _REST = Pattern(rb"[^\s\"'`<>\x00-\x1f]*")
 _SEGMENT = Pattern(rb"[\w.~%=-]{16,256}")
 REST_BYTES_MAX = 512
@@ -44,6 +49,7 @@ def find_logins(data: bytes) -> Iterator[Finding]:
     yield from each(data, _DRIVER, _driver)
     yield from each(data, _USER_TOKEN, _user_token)
     yield from each(data, _LINK, _link)
+    yield from each(data, _BARE_LOGIN, _bare_login)
 
 
 def _login(data: bytes, _: int, at: int) -> Iterator[Finding]:
@@ -55,6 +61,13 @@ def _login(data: bytes, _: int, at: int) -> Iterator[Finding]:
 def _user_only(data: bytes, start: int, end: int) -> Iterator[Finding]:
     if is_secret(data[start + 3 : end - 1], Trust.RANDOM):
         yield Finding(start + 3, end - 1, "token")
+
+
+def _bare_login(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    last = data.rindex(b"@", start, end)
+    begin = start + next(at for at, byte in enumerate(data[start:end]) if byte in b":/") + 1
+    if not data.startswith(b"sha", last + 1) and is_secret(data[begin:last], Trust.SAID):
+        yield Finding(begin, last, "password", unquote_to_bytes(data[begin:last]))
 
 
 def _user_token(data: bytes, start: int, _: int) -> Iterator[Finding]:

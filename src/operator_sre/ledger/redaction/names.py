@@ -13,7 +13,7 @@ NAME_BYTES_MAX = 128
 # Every name of a secret holds one of these; the detectors look for them first.
 STEMS = (
     rb"passw|passphrase|passcode|pass|pwd|pswd|bindpw|rootpw|userpw|[_-]pw|\bpw\b|kennwort|secret"
-    rb"|token|jwt|key|auth|cred|sessionid|sessid|psk|pepper|sig(?:nature)?|bearer|community"
+    rb"|token|jwt|key|auth|cred|sessionid|sessid|psk|pepper|sig(?:nature)?|bearer|community|license"
 )
 
 # A name that may be one, with a word before it that is written apart.
@@ -62,8 +62,8 @@ _LAST = {
     "kennwort": _PASSWORD,
     "pwd": _PASSWORD,
     "pswd": _PASSWORD,
-    "pw": Name("password", Trust.CHOSEN),
-    "pass": Name("password", Trust.CHOSEN),
+    "pw": Name("password", Trust.SAID),
+    "pass": Name("password", Trust.SAID),
     "psk": _PASSWORD,
     "requirepass": _PASSWORD,
     "masterauth": _PASSWORD,
@@ -90,7 +90,7 @@ _LAST = {
     "storepass": _PASSWORD,
     "keypass": _PASSWORD,
     "masterpass": _PASSWORD,
-    "community": Name("secret", Trust.MADE),
+    "community": Name("secret", Trust.CHOSEN),
     "sig": Name("signature", Trust.RANDOM),
     "signature": Name("signature", Trust.RANDOM),
 }
@@ -105,6 +105,9 @@ _ENDS = (
     ("accesskey", _SECRET),
     ("privatekey", Name("private_key", Trust.ANY)),
     ("apitoken", _TOKEN),
+    ("community", Name("secret", Trust.CHOSEN)),
+    ("license", Name("api_key", Trust.MADE)),
+    ("appkey", _KEY),
     ("authkey", Name("api_key", Trust.CHOSEN)),
     ("presharedkey", _SECRET),
     ("authtoken", _TOKEN),
@@ -116,7 +119,7 @@ _ENDS = (
 _PASS_OWNERS = _set(
     "admin bind broker db database elastic ftp http imap jdbc key ldap login mail mongo mq my mysql"
     " pg pop postgres proxy rabbitmq redis root sasl sftp smtp sql ssh ssl store sudo trust user"
-    " vault vnc vpn web become rpc git svn nexus registry docker es db1 app"
+    " vault vnc vpn web auth chap ppp wifi become rpc git svn nexus registry docker es db1 app"
 )
 # A key is a secret by what it opens; primary, cache, partition and public keys open nothing.
 _KEY_OWNERS = _set(
@@ -171,7 +174,7 @@ def _known(name: bytes) -> Name | None:
     if last == "key":
         return _key(words)
     if last == "pass":
-        return _PASSWORD if before in _PASS_OWNERS else None if before else _LAST[last]
+        return _PASSWORD if before in _PASS_OWNERS else _LAST[last]
     if last == "secret" and before:
         return _LAST[last] if before in _NOT_SECRETS else _SECRET
     if last == "token" and before in _NOT_TOKENS:

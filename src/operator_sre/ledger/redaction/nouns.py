@@ -13,8 +13,13 @@ from operator_sre.ledger.redaction.values import is_code, is_secret, is_uuid, lo
 __all__ = ["TRIGGERS", "find_after", "find_before", "find_below", "find_beside", "open_noun"]
 
 TRIGGERS = rb"\bcredentials|\bcreds\b"
-_SIGN = rb"(?:[ \t]*(?::|=|->|=>|,|\||;)[ \t]*|[ \t]+(?:(?:is|was|are|=|->)[: ][ \t]*)?)"
-_HEAD = rb"(?i)" + NAME + rb"[\"'\\`\])*]*" + _SIGN + rb"\(?"
+_SIGN = (
+    rb"(?:[ \t]*(?::|=|->|=>|\xe2\x86\x92|,|\||;)[ \t]*"
+    rb"|[ \t]+(?:-[ \t]+|(?:is|was|are|ist|war|lautet|est|es"
+    rb"|\xc3[\xa8\xa9]|jest|er|=|->)[: ][ \t]*)?)"
+)
+_TYPE = rb"(?:[05-9] )?"  # how a router stores it
+_HEAD = rb"(?i)" + NAME + rb"[\"'\\`\])*]*" + _SIGN + _TYPE + rb"\(?"
 _BESIDE = Pattern(_HEAD)
 # Most words after such a noun are only words: RE2 passes them over far quicker than we could.
 _BESIDE_MADE = Pattern(
@@ -38,7 +43,8 @@ _BEFORE = Pattern(
 _COMMENT = Pattern(rb"\s*(?:#|//|--|;|/\*|<!--)")
 _LONG = Pattern(rb"\\*[\"'`]?[\w+/.:~%=-]{12}")
 # An option, an assignment, a call, a type, a macro of a man page.
-_EXPRESSION = Pattern(rb"-|[\w.-]+=[^=]|[^()\[\]{}|\\]*[()\[\]{}|\\]")
+_EXPRESSION = Pattern(rb"-|[a-z_][\w.-]*=[^=]|[^()\[\]{}|\\]*[()\[\]{}|\\]")
+_VERBS = frozenset("is was are ist war lautet est es è é jest er".encode().split())
 _UPPER_HEX = Pattern(rb"(?:0x)?[0-9A-F]{8,40}")
 # What a colon is about when one of these stands before it.
 _OTHERS = frozenset(
@@ -58,9 +64,14 @@ def find_beside(data: bytes) -> Iterator[Finding]:
 def _beside(data: bytes, start: int, _: int) -> Iterator[Finding]:
     end = _BESIDE.at(data, start)
     text = data[start:end]
+    if data[end : end + 1] in (b"$", b"<", b"{", b"%", b"["):
+        return  # a placeholder
     name = text.rstrip(b" \t:=->,|;(['\"\\`])*").lstrip(b"-")
-    for verb in (b" is", b" was", b" are"):
-        name = name.removesuffix(verb)
+    name = name.split(b"\xe2")[0]
+    words = name.split(b" ")
+    while len(words) > 1 and (words[-1].isdigit() or words[-1].lower() in _VERBS):
+        words.pop()
+    name = b" ".join(words).rstrip(b" \t:=->,|;(['\"\\`])*")
     named = _named(data, start, name)
     if named is None or named.kind == "signature" or name == b"PASS":  # a test that passed
         return
@@ -82,8 +93,8 @@ def _beside(data: bytes, start: int, _: int) -> Iterator[Finding]:
         is_sure = named.trust is Trust.ANY or is_note or looks_made(raw)
         is_one = is_sure and (is_note or _has_digit(raw)) and len(raw) >= CHOSEN_BYTES_MIN
     elif named.trust is Trust.MADE:  # keys by nothing but that word: of rows, of caches, of GnuPG
-        is_given = text[:1] == b"-" or text[:4] == b"KEY="
-        is_one = looks_made(raw) and (is_given or not is_uuid(raw))
+        is_field = data[start - 1 : start] in (b'"', b"'", b"\\")
+        is_one = looks_made(raw) and not (is_field and is_uuid(raw))
     else:
         is_one = looks_made(raw)
     if is_one and is_secret(raw, Trust.SAID if is_password else Trust.CHOSEN):
@@ -92,7 +103,13 @@ def _beside(data: bytes, start: int, _: int) -> Iterator[Finding]:
 
 def _named(data: bytes, start: int, name: bytes) -> Name | None:
     """What the noun names with the word before it: a public key or a page token is no secret."""
-    if b"_" not in name and b"-" not in name and b"." not in name and b" " not in name:
+    if (
+        data[start : start + 1] != b"-"
+        and b"_" not in name
+        and b"-" not in name
+        and b"." not in name
+        and b" " not in name
+    ):
         words = data[max(0, start - KEY_BYTES_BACK) : start].split(b"\n")[-1].split()
         if words and data[start - 1 : start] == b" ":
             before = words[-1].strip(b"\"'`(")
@@ -115,7 +132,7 @@ def find_after(data: bytes) -> Iterator[Finding]:
 def _after(data: bytes, start: int, end: int) -> Iterator[Finding]:
     if _LONG.at(data, end) < 0:
         return
-    words = data[start:end].rstrip(b" :").lower().split()
+    words = data[start:end].rstrip(b" :=").lower().split()
     if words[-1].strip(b"()'") in _OTHERS:
         return
     for count in (1, 2):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from operator_sre.ledger.redaction.finding import Finding, each
+from operator_sre.ledger.redaction.finding import Finding, Look, each
 from operator_sre.ledger.redaction.names import Trust
 from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.reading import read_near, read_quoted, read_value
@@ -14,8 +14,9 @@ __all__ = ["TRIGGERS", "find_said", "find_spelled"]
 
 TRIGGERS = (
     rb"\bpw\b|identified |log ?in|account|:(?:\d{4,5}|\*):|\bpin\b|\botp\b|\btotp\b|\b[2m]fa\b"
-    rb"| codes?:"
-    rb"|> *hello|setuser|\bsend(?:line)? |\bcrypt\(|pgp_sym|__construct|code is"
+    rb"| codes?:|> *hello|setuser|\bsend(?:line)? |\bcrypt\(|pgp_sym|__construct|code is|\bPASS "
+    rb"|\bLOGIN |hmac-|key-string|key \d+ md5|: (?:PSK|EAP|XAUTH)|(?:SHA|MD5|AES|DES) \""
+    rb"|sp_\w+ N?'|_(?:en|de)crypt\(|\bon >|(?:recovery|backup) code|\bset \w*value ?="
 )
 _NOUN = (
     rb"(?:password|passwd|passphrase|passcode|pwd|pw|secret(?: key)?|token|api[ _-]?key"
@@ -61,6 +62,7 @@ _SPELLED = Pattern(
     rb"(?i)\bidentified(?: with [\w']+)? by (?:password )?|\bpassword(?: \(?|\( ?)"
     rb"|\bset password(?: for [\w'\"@%.*-]+)? ?= ?N?"
     rb"|\bpassword ?= ?N|\bpgp_sym_(?:en|de)crypt(?:_bytea)?\([^()'\n]*(?:'[^'\n]*')?, ?"
+    rb"|\bpragma (?:re)?key ?= ?|\b(?:aes|des)_(?:en|de)crypt\([^()'\n]*, ?"
     rb"|\bcrypt\( ?|\bPDO->__construct\('[^'\n]*', '[^'\n]*', "
     rb"|(?:\bdb\.|\b)(?:auth|login|authenticate|signin|sign_in|changeUserPassword|set_password)"
     rb"\([\"'][^\"'\n]{1,64}[\"'], ?"
@@ -70,9 +72,17 @@ _REDIS = Pattern(
     rb"(?i)\"auth\" (?:\"[^\"\n]*\" )?\"|\"(?:requirepass|masterauth)\" \""
     rb"|\d> *auth (?:[\w.-]+ )?|\d> *hello \d auth \S+ "
     rb"|\d> *config set (?:requirepass|masterauth) "
-    rb"|\bacl setuser [^\n]*?[ '\"]>"
+    rb"|\b(?:acl setuser|user) [\w.-]+ [^\n]{0,200}?[ '\"]>"
 )
 _SMTP = Pattern(rb"(?i)\bauth (?:plain|login|xoauth2|cram-md5)(?: [\w.@-]{1,64})? ")
+_TYPED = Pattern(
+    rb"\b(?:PASS|AUTH|LOGIN [\w.@-]+) |\bauth-pass [\w.-]+ |(?i:\bidentified by \S+ replace )"
+    rb"|(?i:\bIDENTIFIED BY )[^'\"\s]|(?i:\bkey-string |\bmessage-digest-key \d+ md5 )"
+    rb"|: (?:PSK|EAP|XAUTH|NTLM) |\b(?:SHA|MD5|AES|DES)(?:-?\d+)? [\"]"
+    rb"|(?i:\bsp_(?:addlogin|password)(?: N?'[^'\n]*',)+? N?)|\bencrypt_string "
+    rb"|\bauth=\([\"'][^\"'\n]{1,64}[\"'], ?"
+    rb"|\bhmac-(?:sha\d+|md5)(?: |:[a-zA-Z][\w.-]*:)|(?i:\bx-[\w-]*signature[\w-]*: ?(?:\w{1,6}=)?)"
+)
 _SENT = Pattern(rb"\bsend(?:line)?(?: --)? \"")
 _USER = Pattern(
     rb"(?i)\b(?:user|username|login|account):? [\w.@-]+[,;]? (?:and )?"
@@ -84,16 +94,16 @@ _DIGITS = Pattern(
     rb" (?:pass)?(?:word|code|codes|pin)|passcode|password)(?: codes?)?[\"']?(?: is|:| =|=)"
     rb"[ \"']{0,2}"
 )
+_RECOVERY = Pattern(rb"(?i)\b(?:recovery|backup) codes?(?: is| are)?:? [\"'\[]{0,2}")
+_CODE = Pattern(rb"[0-9a-zA-Z]{4,6}-[0-9a-zA-Z]{4,6}(?:-[0-9a-zA-Z]{4,6}){0,4}")
+# `SET value = 'x' WHERE name = 'api_key'`
+_SETTING = Pattern(rb"(?i)\bset \w*value ?= ?")
 _NUMBER = Pattern(rb"\d{4,10}(?:[ ,]+\d{4,10})*")
 _FILES = Pattern(
     rb"(?im)\bmachine\s+\S+\s+login\s+\S+\s+password\s+|\blogin\s+\S+\s+password\s+"
     rb"|^\s*(?:ENV|setx|set -g?x) \w*(?:PASSWORD|PASS|SECRET|TOKEN|API_KEY)\s+"
 )
 _PGPASS = Pattern(rb"(?m)^[\w.*-]+:(?:\d{4,5}|\*):[\w*-]+:[\w.@-]+:")
-
-_RARE = Pattern(
-    b"|".join(b"(?:" + one.source + b")" for one in (_REDIS, _SENT, _SMTP, _USER, _DIGITS))
-)
 
 
 def find_said(data: bytes) -> Iterator[Finding]:
@@ -115,13 +125,12 @@ def find_spelled(data: bytes) -> Iterator[Finding]:
     yield from each(data, _SPELLED, _spelled)
     yield from each(data, _FILES, _in_file)
     yield from each(data, _PGPASS, _in_pgpass)
-    if _RARE.first(data) is None:
-        return
-    yield from each(data, _REDIS, _typed)
-    yield from each(data, _SENT, _typed)
-    yield from each(data, _SMTP, _encoded)
-    yield from each(data, _USER, _after_user)
-    yield from each(data, _DIGITS, _digits)
+    for start, _ in _RARE.spans(data):
+        for pattern, look in _RARES:
+            end = pattern.at(data, start)
+            if end > 0:
+                yield from look(data, start, end)
+                break
 
 
 def _spelled(data: bytes, _: int, end: int) -> Iterator[Finding]:
@@ -163,12 +172,33 @@ def _encoded(data: bytes, _: int, end: int) -> Iterator[Finding]:
 
 
 def _after_user(data: bytes, _: int, end: int) -> Iterator[Finding]:
+    if data[end - 1] > 32 and data[end - 2 : end - 1] == b" ":
+        end -= 1  # the pattern took the first byte of the value
     value = read_near(data, end)
     if value is not None and is_secret(value.of(data), Trust.SAID):
         yield Finding(value.start, value.end, "password")
+
+
+def _recovery(data: bytes, _: int, end: int) -> Iterator[Finding]:
+    last = _CODE.at(data, end)
+    if last > 0 and any(48 <= byte < 58 for byte in data[end:last]):
+        yield Finding(end, last, "password")
 
 
 def _digits(data: bytes, _: int, end: int) -> Iterator[Finding]:
     last = _NUMBER.at(data, end)
     if last > 0 and not data[last : last + 2].strip(b" .,;)\"'\n}|*]\r"):
         yield Finding(end, last, "password")
+
+
+_RARES: tuple[tuple[Pattern, Look], ...] = (
+    (_REDIS, _typed),
+    (_SENT, _typed),
+    (_SMTP, _encoded),
+    (_TYPED, _after_user),
+    (_USER, _after_user),
+    (_DIGITS, _digits),
+    (_RECOVERY, _recovery),
+    (_SETTING, _after_user),
+)
+_RARE = Pattern(b"|".join(b"(?:" + pattern.source + b")" for pattern, _ in _RARES))

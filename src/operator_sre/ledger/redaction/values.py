@@ -15,6 +15,7 @@ from operator_sre.ledger.redaction.words import NOTHING, ORDINARY, TECHNICAL
 __all__ = [
     "is_basic",
     "is_code",
+    "is_ordinary",
     "is_secret",
     "is_uuid",
     "looks_chosen",
@@ -33,6 +34,7 @@ _ODD = re.compile(rb"(?<![A-Z])[A-Z](?=[a-z]?(?:[A-Z0-9]|\Z))")
 _CONSONANTS = re.compile(rb"(?i)[bcdfghjklmnpqrstvwxz]{6}|[bcdfghjkmpqvwxz]{5}")
 # From a letter to a digit or back: words with a number have one or two, what is drawn has many.
 _SWITCH = re.compile(rb"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+_TURN = re.compile(rb"[a-z](?=[A-Z])")
 _SIGNS = b"!@#$%^&*+=~?"
 
 _PLACEHOLDER = any_of(
@@ -105,7 +107,7 @@ def is_secret(value: bytes, trust: Trust, *, is_env: bool = False, at_least: int
         return not _is_sentence(value)
     stripped = value.strip()
     # The cheap questions first: most values that stand after such a name are ordinary words.
-    if len(stripped) < at_least or (not is_env and _is_ordinary(stripped)):
+    if len(stripped) < at_least or (not is_env and is_ordinary(stripped)):
         return False
     if trust is Trust.MADE:
         is_one = looks_made(stripped) and not is_uuid(stripped)
@@ -118,7 +120,8 @@ def is_secret(value: bytes, trust: Trust, *, is_env: bool = False, at_least: int
     return is_one and not _is_placeholder(stripped)
 
 
-def _is_ordinary(value: bytes) -> bool:
+def is_ordinary(value: bytes) -> bool:
+    """Whether it is a word that stands after names of secrets all day."""
     return value.lower().rstrip(b".,;:!") in ORDINARY
 
 
@@ -166,7 +169,9 @@ def looks_made(value: bytes) -> bool:
         return len(value) >= 16
     if _is_jumbled(value) and not _OBJECTS.fits(value):
         return True
-    return len(_SWITCH.findall(value[:96])) * 7 >= min(len(value), 96)
+    size = min(len(value), 96)
+    switches = len(_SWITCH.findall(value[:96]))
+    return switches * 7 >= size or (switches + len(_TURN.findall(value[:96]))) * 5 >= size
 
 
 def is_uuid(value: bytes) -> bool:
@@ -239,6 +244,9 @@ def _is_phrase(value: bytes) -> bool:
     words = value.split(b"-")
     if len(words) > 2 and value[-1:].isdigit() and all(word.isalnum() for word in words):
         return True
+    spoken = value.split()  # as it is read out from a list of words
+    if len(spoken) > 2 and spoken[-1].isdigit() and all(word.isalpha() for word in spoken[:-1]):
+        return not _is_sentence(value)
     return _CAPITAL.fits(value)
 
 
