@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.ledger.redaction.making import HOSTS, USERS, WORDS, drawn
 
-__all__ = ["families", "ordinary_lines", "ordinary_texts"]
+__all__ = ["families", "fill_slots", "ordinary_lines", "ordinary_texts"]
 
 _TEMPLATES = Path(__file__).with_name("ordinary.txt")
 _HEX = "0123456789abcdef"
@@ -59,6 +59,11 @@ _FILLS: dict[str, Fill] = {
 }
 
 
+def fill_slots(chance: random.Random, template: str) -> str:
+    """The template with something in each `~slot~`."""
+    return _SLOT.sub(lambda slot: _FILLS[slot[1]](chance), template)
+
+
 @cache
 def families() -> dict[str, list[str]]:
     """The templates by their family."""
@@ -78,7 +83,7 @@ def ordinary_texts(seed: int, count: int) -> Iterator[tuple[str, str]]:
     pairs = [(family, template) for family, all_ in families().items() for template in all_]
     for _ in range(count):
         family, template = chance.choice(pairs)
-        yield family, _SLOT.sub(lambda slot: _FILLS[slot[1]](chance), template)
+        yield family, fill_slots(chance, template)
 
 
 def ordinary_lines(seed: int, count: int) -> Iterator[str]:

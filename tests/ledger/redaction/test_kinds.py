@@ -30,14 +30,16 @@ from operator_sre.ledger.redaction.manifests import (
     find_manifest,
     has_secret,
 )
+from operator_sre.ledger.redaction.nouns import find_beside
 from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.pem import find_pem, open_pem
 from operator_sre.ledger.redaction.scan import DETECTORS, Layout, scan
-from operator_sre.ledger.redaction.sentences import find_beside, find_said, find_spelled
+from operator_sre.ledger.redaction.sentences import find_said, find_spelled
 from operator_sre.ledger.redaction.tables import Columns, find_cells
 from operator_sre.ledger.redaction.tools import TOOLS, Tool
 from tests.every import every
 from tests.ledger.redaction.generator import samples
+from tests.ledger.redaction.vendors import VENDORS, fill
 
 COMMANDS = [
     "mysqldump -u root -p«hunter2» app",
@@ -76,6 +78,18 @@ COMMANDS = [
     "masterauth «sunshine»",
     "openssl enc -aes-256-cbc -k «hunter2» -in a",
     "net user bob «hunter2» /add",
+    "ssh-keygen -t ed25519 -N «hunter2» -f k",
+    "cryptsetup open /dev/sda1 x <<< «hunter2»",
+    "mosquitto_pub -h h -u bob -P «hunter2» -t a",
+    "beeline -n bob -p «hunter2» -e x",
+    "snmpwalk -v2c -c «hunter2x» host",
+    "aws ssm put-parameter --name a --value «hunter2» --type String",
+    "az keyvault secret set --name a --value «hunter2»",
+    "mysqladmin -u root password «hunter2»",
+    "vault token revoke «hunter2token»",
+    "nomad acl bootstrap «0f3a9c1d2b4e5f60»",
+    "etcdctl user add bob:«hunter2»",
+    "net use Z: //h/share /user:bob «hunter2»",
 ]
 _ALPHABETS = ("0123456789abcdef", "ABCDEFGHIJ0123456789", "abcdefABCDEF0123456789", "abc123")
 
@@ -84,6 +98,11 @@ def _made(known: Format, start: str) -> bytes:
     """A text of this format, found by trying."""
     pattern = Pattern(known.body)
     chance = random.Random(start)
+    for other in known.starts.split():
+        for form in VENDORS.values():
+            body = fill(chance, form.removeprefix(other)).encode()
+            if form.startswith(other) and pattern.fits(body):
+                return start.encode() + body
     for length in range(8, 140):
         for alphabet in _ALPHABETS:
             for separator in ("", "."):

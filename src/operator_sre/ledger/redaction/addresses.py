@@ -8,11 +8,15 @@ from urllib.parse import unquote_to_bytes
 from operator_sre.ledger.redaction.finding import Finding, each
 from operator_sre.ledger.redaction.names import Trust
 from operator_sre.ledger.redaction.pattern import Pattern
-from operator_sre.ledger.redaction.values import is_secret
+from operator_sre.ledger.redaction.values import is_secret, is_uuid, looks_made
 
 __all__ = ["TRIGGERS", "find_logins"]
 
-TRIGGERS = rb"://\S*@|:\\/\\/|%3A%2F%2F|@(?:tcp|udp|unix)\(|sqlplus |expdp |impdp |jdbc:oracle:"
+_LINKS = rb"reset|confirm|verify|activate|invite|magic|unsubscribe|password|hooks?"
+TRIGGERS = (
+    rb"://\S*@|[:/][^\s:/@]{3,64}@[\w.-]+[:/]|[^\s/@]@//|/[\w-]*(?:" + _LINKS + rb")[\w-]*/"
+    rb"|:\\/\\/|%3A%2F%2F|@(?:tcp|udp|unix)\(|sqlplus |expdp |impdp |jdbc:oracle:"
+)
 # Up to the colon before the password. A password may hold a slash or an at sign that somebody
 # forgot to encode, so where it ends is decided afterwards.
 _LOGIN = Pattern(
@@ -21,7 +25,20 @@ _LOGIN = Pattern(
 )
 _USER_ONLY = Pattern(rb"://[^\s:/@\"'`<>?#]{16,}@")
 _DRIVER = Pattern(rb"[\w.-]+:[^\s:/@\"'`]+@(?:tcp|udp|unix)\(")
+# Tokens in the place of the user, with a password that says nothing.
+_USER_TOKEN = Pattern(rb"://[^\s:/@\"'`<>?#]{12,}:(?:x-oauth-basic|x|oauth2|api|token|)@")
+# Paths that are secrets by themselves: whoever has the link may do it.
+_LINK = Pattern(
+    rb"(?i)/[\w-]*(?:" + _LINKS + rb")[\w-]*"
+    rb"(?:/(?:token|confirm|link|catch))?/"
+)
+# Without a scheme, as some tools take it: `app:password@db:5432`, `app/password@//db:1521/x`.
+_BARE_LOGIN = Pattern(
+    rb"(?m)(?:^|[\s\"'=(])[\w.-]{1,32}:[^\s:/@\"'`<>]{4,64}@[\w.-]{2,64}(?::\d{2,5}|/)"
+    rb"|\b[\w.-]+/[^\s/@\"']{3,64}@//"
+)
 _REST = Pattern(rb"[^\s\"'`<>\x00-\x1f]*")
+_SEGMENT = Pattern(rb"[\w.~%=-]{16,256}")
 REST_BYTES_MAX = 512
 
 
@@ -30,6 +47,9 @@ def find_logins(data: bytes) -> Iterator[Finding]:
     yield from each(data, _LOGIN, _login)
     yield from each(data, _USER_ONLY, _user_only)
     yield from each(data, _DRIVER, _driver)
+    yield from each(data, _USER_TOKEN, _user_token)
+    yield from each(data, _LINK, _link)
+    yield from each(data, _BARE_LOGIN, _bare_login)
 
 
 def _login(data: bytes, _: int, at: int) -> Iterator[Finding]:
@@ -41,6 +61,25 @@ def _login(data: bytes, _: int, at: int) -> Iterator[Finding]:
 def _user_only(data: bytes, start: int, end: int) -> Iterator[Finding]:
     if is_secret(data[start + 3 : end - 1], Trust.RANDOM):
         yield Finding(start + 3, end - 1, "token")
+
+
+def _bare_login(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    last = data.rindex(b"@", start, end)
+    begin = start + next(at for at, byte in enumerate(data[start:end]) if byte in b":/") + 1
+    if not data.startswith(b"sha", last + 1) and is_secret(data[begin:last], Trust.SAID):
+        yield Finding(begin, last, "password", unquote_to_bytes(data[begin:last]))
+
+
+def _user_token(data: bytes, start: int, _: int) -> Iterator[Finding]:
+    end = data.index(b":", start + 3)
+    if is_secret(data[start + 3 : end], Trust.RANDOM):
+        yield Finding(start + 3, end, "token")
+
+
+def _link(data: bytes, _: int, end: int) -> Iterator[Finding]:
+    last = _SEGMENT.at(data, end)
+    if last > 0 and looks_made(data[end:last]) and not is_uuid(data[end:last]):
+        yield Finding(end, last, "token")
 
 
 def _driver(data: bytes, start: int, end: int) -> Iterator[Finding]:

@@ -13,18 +13,30 @@ from operator_sre.ledger.redaction.reading import Value, closing, line_end, read
 from operator_sre.ledger.redaction.tools import TOOLS, Tool
 from operator_sre.ledger.redaction.values import is_code, is_secret, looks_random
 
-__all__ = ["TRIGGERS", "find_options", "find_tools", "find_unknown_tools", "secret_arguments"]
+__all__ = [
+    "NAMES",
+    "TRIGGERS",
+    "find_options",
+    "find_tools",
+    "find_unknown_tools",
+    "secret_arguments",
+]
 
 COMMAND_BYTES_MAX = 4096
 # An option, then its value as the next word or, in a list, as the next string.
-_OPTION = Pattern(rb"(?i)--?[\w.-]*(?:" + STEMS + rb")[\w.-]*(?: |[\"'], ?[\"'])")
-_NAMES = sorted({name.encode() for tool in TOOLS for name in tool.names.split()}, key=len)[::-1]
-_CALLED = rb"\b(?:" + b"|".join(_NAMES) + rb")[ <]"
+_OPTION = Pattern(rb"(?i)--?[\w.-]*(?:" + STEMS + rb")[\w.-]*(?: |[\"'],\s*[\"']|[\"']?\r?\n\s*- )")
+NAMES = sorted({name.encode() for tool in TOOLS for name in tool.names.split()}, key=len)[::-1]
+_CALLED = rb"\b(?:" + b"|".join(NAMES) + rb")[ <]"
 _TOOL = Pattern(rb"(?i)" + _CALLED)
-TRIGGERS = _CALLED + rb"| -p ?"
+TRIGGERS = _CALLED + rb"| -p ?| -u | -a | --user[ =]"
 # A tool that we do not know, with a user and something that could be a password.
 _LOGIN = Pattern(
     rb" (?:-u|-U|-l|--user|--username|--login)[ =]?[\w.@-]+ (?:-{1,2}[\w-]+[ =][\w.:-]+ ){0,3}-p ?"
+)
+_PAIR = Pattern(
+    rb"(?: -[uAa]| --user| --[\w-]*auth| --[\w-]*creds?| --credentials"
+    rb"|\b(?:stats|user) (?:auth|add))"
+    rb"[ =][\"']?[\w.@-]+:"
 )
 _PROPERTY = Pattern(rb"[A-Za-z.-]+=|-")
 _NEXT = Pattern(rb" \|\|? | && |; ")
@@ -60,15 +72,22 @@ def find_tools(data: bytes) -> Iterator[Finding]:
 
 def find_unknown_tools(data: bytes) -> Iterator[Finding]:
     """What any tool takes as `-p` after a user, unless it is a port or a property."""
-    return each(data, _LOGIN, _unknown)
+    yield from each(data, _LOGIN, _unknown)
+    yield from each(data, _PAIR, _login_pair)
 
 
 def _unknown(data: bytes, _: int, end: int) -> Iterator[Finding]:
     value = read_value(data, end)
     if value is None or value.quote == b"`" or _PROPERTY.at(data, value.start) > 0:
         return
-    if is_secret(value.of(data), Trust.CHOSEN):
+    if is_secret(value.of(data), Trust.SAID):
         yield Finding(value.start, value.end, "password", value.plain(data))
+
+
+def _login_pair(data: bytes, begin: int, end: int) -> Iterator[Finding]:
+    value = _after(data, begin, end)
+    if value is not None and is_secret(value.of(data), Trust.SAID):
+        yield Finding(value.start, value.end, "password")
 
 
 def _taken(data: bytes, start: int, end: int, tool: Tool, before: Pattern) -> Iterator[Finding]:
@@ -106,7 +125,7 @@ def find_options(data: bytes) -> Iterator[Finding]:
 def _option(data: bytes, start: int, end: int) -> Iterator[Finding]:
     if start and data[start - 1] not in b" \t\n\"'`([{,=|;&\\":
         return
-    named = name_of(data[start:end].strip(b" \"',"))
+    named = name_of(data[start:end].strip(b" \"',\r\n-"))
     value = read_value(data, end)
     if named is None or value is None:
         return

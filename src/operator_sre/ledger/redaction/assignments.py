@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
 from operator_sre.ledger.redaction.finding import Finding, each
-from operator_sre.ledger.redaction.names import STEMS, Name, Trust, name_of
+from operator_sre.ledger.redaction.names import NAME, STEMS, Name, Trust, name_of
 from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.reading import (
     Value,
@@ -16,52 +17,88 @@ from operator_sre.ledger.redaction.reading import (
     read_quoted,
     read_value,
 )
-from operator_sre.ledger.redaction.values import is_code, is_secret, looks_random, repeats
+from operator_sre.ledger.redaction.values import (
+    is_code,
+    is_ordinary,
+    is_secret,
+    looks_made,
+    looks_random,
+    repeats,
+)
 
 __all__ = [
     "TRIGGERS",
     "find_assignments",
     "find_calls",
     "find_elements",
+    "find_members",
     "find_pairs",
     "find_parameters",
     "open_assignment",
 ]
 
-TRIGGERS = STEMS + rb"|[?&;](?:key|code|sid|session|hmac|sas)="
+TRIGGERS = STEMS + rb"|connect(?:ion)?\(|[?&;](?:key|code|sid|session|hmac|sas|ticket|t)="
 BLOCK_BYTES_MAX = 16_384
 ELEMENT_BYTES_MAX = 1024
 ENV_TOKEN_BYTES_MIN = 6
-_NAME = (
-    rb"(?:(?:api|access|account|secret|private|encryption|signing|master|shared|auth|unseal"
-    rb"|recovery|storage|license|webhook|root|client) )?"
-    rb"[\w.$-]*(?:" + STEMS + rb")[\w.-]*"
-)
 _SITE = Pattern(
     rb"(?i)"
-    + _NAME
-    + rb"(?: \d|\[\w*\])?[\"'\\`\])*]*[ \t]*(?:=>|:=|\?=|={1,2}|:|%3D)(?:\*{1,2}[ \t]+|[ \t]*)"
+    + NAME
+    + rb"(?: \d|\[\w*\])?[\"'\\`\])*]*(?:: ?(?:str|string|String|bytes|&str|SecretStr) ?)?[ \t]*"
+    rb"(?:=>|:=|\?=|={1,2}|:|%3D)(?:\*{1,2}[ \t]+|[ \t]*)"
 )
 _PAIR = Pattern(
-    rb"(?i)\b(?:name|key|variable|parameterkey|id)[\"'\\]*\s*[:=]\s*[\"'\\]*"
-    + _NAME
-    + rb"[\"'\\]*[\s,]*[\"'\\]*(?:value|parametervalue|defaultvalue)[\"'\\]*\s*[:=]\s*"
+    rb"(?i)\b(?:name|key|variable|parameterkey|id)[\"'\\]*\s*[:=]\s*[\"'\\]*[\w./-]*?"
+    + NAME
+    + rb"[\"'\\]*[\s,]*(?:[\"'\\]*type[\"'\\]*\s*[:=]\s*[\"'\\]*\w{1,24}[\"'\\]*[\s,]*)?"
+    rb"[\"'\\]*(?:value|parametervalue|defaultvalue)[\"'\\]*\s*[:=]\s*"
 )
-_ELEMENT = Pattern(rb"(?i)<" + _NAME + rb">|<key>" + _NAME + rb"</key>\s*<string>")
-_CALL = Pattern(rb"(?i)\([\"']" + _NAME + rb"[\"'], ?[\"']")
-_PARAMETER = Pattern(rb"(?i)[?&;](?:amp;)?(?:key|code|sid|session|hmac|sas)=")
+_PAIR_REVERSED = Pattern(
+    rb"(?i)[\"'\\]value[\"'\\]*\s*:\s*[\"'][^\"'\n]{3,256}[\"'],\s*"
+    rb"[\"'](?:name|key)[\"']\s*:\s*[\"']" + NAME + rb"[\"']"
+)
+_ELEMENT = Pattern(
+    rb"(?i)<key>"
+    + NAME
+    + rb"</key>\s*<string>|<(?:\w+:)?"
+    + NAME
+    + rb"(?: [^<>\n]{0,200})?>|<\w+ (?:name|key|id)=[\"']"
+    + NAME
+    + rb"[\"'][^<>\n]{0,200}>"
+)
+_CALL = Pattern(rb"(?i)[\[(][\"']" + NAME + rb"[\"'], ?[\"']")
+# `.setPassword("x")`, `Secret("x")`, `login("bob", "x")`: the last string of a call named so.
+_NAMED_CALL = Pattern(
+    rb"(?i)\b[\w.]*(?:passw(?:or)?d|passphrase|secret|token|api_?key|log_?in|sign_?in|auth"
+    rb"|credentials?(?:\.basic)?|connection|connect)\((?:[\"'][^\"'\n]{0,128}[\"'], ?){0,2}[\"']"
+)
+# One level below: `"token": {"value": "x"}`, `variable "password" { default = "x" }`.
+_OBJECT = Pattern(rb"(?i)" + NAME + rb"[\"'\\]*\s*[:=]?\s*\{")
+_FIELD = Pattern(rb"[\s,]*[\"'\\]*[\w.-]+[\"'\\]*\s*[:=]\s*")
+FIELDS_MAX = 8
+_PARAMETER = Pattern(rb"(?i)[?&;](?:amp;)?(?:key|code|sid|session|hmac|sas|ticket|t)=")
 # At the end of a text: a name whose value is on the next line, or a block that may go on there.
 _OPEN = Pattern(
-    rb"(?i)\b(?:name|key|variable)[\"'\\]*\s*[:=]\s*[\"'\\]*"
-    + _NAME
+    rb"(?i)(?:[\"'\\]value[\"'\\]*\s*:\s*[\"'][^\"'\n]{3,256}[\"'],\s*[\"'])?"
+    rb"\b(?:name|key|variable)[\"'\\]*\s*[:=]\s*[\"'\\]*"
+    + NAME
     + rb"[\"'\\]*[\s,]*\z|"
-    + _NAME
+    + NAME
     + rb"[\"']?:[ \t]*[|>][+-]?\d?[ \t]*(?:\r?\n(?:[ \t]+[^\n]*)?)*\z|\blogin\s+\S+\s*\z"
+    rb"|[\"'\\]value[\"'\\]*\s*:\s*[\"'][^\"'\n]{3,256}[\"'],\s*\z"
+    rb"|(?:^|[\s\"'])--?[\w.-]*(?:" + STEMS + rb")[\w.-]*[\"']?,?\s*\z"
 )
 # Another member, or the end, of `{Password:x Port:1}` and `{password: x, port: 1}`.
 _MEMBER = Pattern(rb"\}| [A-Za-z]\w*:\S|, ?[\"']?[\w-]+[\"']?: ")
 _AFTER_NAME = (b'"', b"'", b"\\")
 _PARAMETERS = {b"key": "api_key", b"code": "token", b"sid": "session", b"session": "session"}
+_PLURAL = re.compile(rb"(?i)(key|token|secret|credential)s")
+# What a language writes around a string: Some("x"), <<"x">>, b"x", N'x', !!str x.
+_WRAPPER = Pattern(
+    rb"(?:(?:Some|Ok|Just|Optional|Secret\w*|String::from)\(|<<|[bBrRfFuUN@]{1,2})[\"']"
+    rb"|!!str +|&\w+ +"
+)
+_WRAPPED = b"SOJ<bBrRfFuUN@!&"
 _BLOCK = Pattern(rb"[|>][+-]?\d?[ \t]*(?:\r?\n)")
 
 
@@ -73,6 +110,12 @@ def find_assignments(data: bytes) -> Iterator[Finding]:
 def _assigned(data: bytes, start: int, end: int) -> Iterator[Finding]:
     name, sign = _parted(data, start, end)
     named = name_of(name)
+    if named is None and data[end : end + 1] == b"[" and read_quoted(data, end + 1) is not None:
+        single = _PLURAL.sub(rb"\1", name)  # `"tokens": [...]`, `"unseal_keys_b64": [...]`
+        words = single.lower().split(b"_")
+        listed = Name("api_key", Trust.MADE) if words[0] == b"key" else name_of(single)
+        trust = Trust.MADE if single.isalpha() else Trust.RANDOM
+        named = listed and Name(listed.kind, trust)
     if named is None or (sign == b":" and (name == b"PASS" or named.kind == "signature")):
         return  # `PASS: TestLogin2`, `signature: v4`
     yield from _values(data, start, end, name, sign, named)
@@ -82,23 +125,29 @@ def _parted(data: bytes, start: int, end: int) -> tuple[bytes, bytes]:
     """The name and the sign of a match: `"password" : ` -> `password`, `:`."""
     text = data[start:end].rstrip(b" \t*")
     if text[-3:].upper() == b"%3D":
-        return text[:-3], b"="
+        encoded = start and data[start - 1 : start] == b"%"  # `%3Ftoken%3D`
+        return text[2:-3] if encoded else text[:-3], b"="
     name = text.rstrip(b"=>:?")
     sign = text[len(name) :]
+    name = name.partition(b":")[0] if sign == b"=" else name  # `password: str = `
     return name.rstrip(b" \t\"'\\`])*"), b":" if sign in (b":", b"=>") else b"="
 
 
 def _values(
     data: bytes, start: int, end: int, name: bytes, sign: bytes, named: Name
 ) -> Iterator[Finding]:
-    if named.trust is Trust.ANY:
-        if data[end : end + 1] == b"[":
-            yield from _items(data, end, named)
-            return
+    if data[end : end + 1] == b"[" and read_quoted(data, end + 1) is not None:
+        yield from _items(data, end, named)
+        return
+    if named.trust is not Trust.RANDOM and data[end : end + 1] in (b"|", b">"):
         block_end = _BLOCK.at(data, end)
         if block_end > 0:
             yield from _block(data, start, block_end, named)
             return
+    first = data[end : end + 1]
+    wrapped = _WRAPPER.at(data, end) if first and first in _WRAPPED else -1
+    if wrapped > 0:
+        end = wrapped - (data[wrapped - 1 : wrapped] in (b'"', b"'"))
     value = _enclosed(data, start, end, name) or read_value(data, end)
     if value is None:
         return
@@ -110,16 +159,22 @@ def _values(
     is_number = not value.quote and raw.isdigit() and data[start - 1 : start] == b'"'
     quote = data[start + len(name) : data.index(b'"', start) + 1] if is_number else b""
     yield Finding(value.start, value.end, named.kind, plain, quote)
+    if value.quote and data[value.end + 1 : value.end + 5] == b" -> ":  # what it becomes
+        following = read_quoted(data, value.end + 5)
+        if following is not None and is_secret(following.of(data), named.trust):
+            yield Finding(following.start, following.end, named.kind, following.plain(data))
 
 
 def _is_secret(
     data: bytes, start: int, end: int, name: bytes, sign: bytes, named: Name, value: Value
 ) -> bool:
     raw = value.of(data)
+    if not name.isupper() and is_ordinary(raw):
+        return False  # most values after such a name, and the cheapest question
     is_structural = bool(value.quote) or _is_structural(data, start, name, sign, value)
     if _is_env(data, end, name, is_structural=is_structural):
         long_enough = named.trust is Trust.ANY or len(raw) >= ENV_TOKEN_BYTES_MIN
-        trust = Trust.RANDOM if named.trust is Trust.RANDOM else Trust.ANY
+        trust = named.trust if named.trust <= Trust.RANDOM else Trust.ANY
         return long_enough and is_secret(raw, trust, is_env=True)
     if repeats(name, raw):
         return False
@@ -161,7 +216,7 @@ def _is_structural(data: bytes, start: int, name: bytes, sign: bytes, value: Val
 def _enclosed(data: bytes, start: int, end: int, name: bytes) -> Value | None:
     """The value of `"PASSWORD=two words"`, a string that is one whole assignment."""
     mark = data[start - 1 : start]
-    if mark not in (b'"', b"'") or data[end - 1 : end] != b"=" or not name.isupper():
+    if mark not in (b'"', b"'") or data[end - 1 : end] != b"=" or b" " in name:
         return None
     slashes = start - 1
     while slashes > 0 and data[slashes - 1] == 0x5C and start - slashes < 9:
@@ -214,7 +269,16 @@ def open_assignment(data: bytes) -> int | None:
 
 def find_pairs(data: bytes) -> Iterator[Finding]:
     """The value of a pair whose name stands beside it: `name: DB_PASSWORD`, `value: ...`."""
-    return each(data, _PAIR, _paired)
+    yield from each(data, _PAIR, _paired)
+    for start, end in _PAIR_REVERSED.spans(data):
+        name = data[start:end].strip(b"\"'").replace(b"'", b'"').rpartition(b'"')[2]
+        named = name_of(name)
+        colon = data.index(b":", start) + 1
+        value = read_quoted(data, colon + data[colon : colon + 1].isspace())
+        if named is None or value is None:
+            continue
+        if is_secret(value.of(data), named.trust, is_env=name.isupper()):
+            yield Finding(value.start, value.end, named.kind, value.plain(data))
 
 
 def _paired(data: bytes, start: int, end: int) -> Iterator[Finding]:
@@ -230,11 +294,12 @@ def _paired(data: bytes, start: int, end: int) -> Iterator[Finding]:
 
 def find_calls(data: bytes) -> Iterator[Finding]:
     """The second argument after such a name: `define('DB_PASSWORD', '...')`."""
-    return each(data, _CALL, _called)
+    yield from each(data, _CALL, _called)
+    yield from each(data, _NAMED_CALL, _called_by_name)
 
 
 def _called(data: bytes, start: int, end: int) -> Iterator[Finding]:
-    name = data[start:end].split(b",")[0].strip(b"(\"'")
+    name = data[start:end].split(b",")[0].strip(b"[(\"'")
     named = name_of(name)
     value = read_quoted(data, end - 1)
     if named is None or value is None:
@@ -245,6 +310,17 @@ def _called(data: bytes, start: int, end: int) -> Iterator[Finding]:
         yield Finding(value.start, value.end, named.kind, value.plain(data))
 
 
+def _called_by_name(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    value = read_quoted(data, end - 1)
+    if value is None or data[value.end + 1 : value.end + 2] != b")":
+        return
+    raw = value.of(data)
+    named = name_of(data[start:end].partition(b"(")[0])
+    kind = "password" if named is None else named.kind
+    if any(48 <= byte < 58 for byte in raw) and is_secret(raw, Trust.SAID):
+        yield Finding(value.start, value.end, kind, value.plain(data))
+
+
 def find_elements(data: bytes) -> Iterator[Finding]:
     """The text of an XML element with such a name."""
     return each(data, _ELEMENT, _element)
@@ -252,11 +328,41 @@ def find_elements(data: bytes) -> Iterator[Finding]:
 
 def _element(data: bytes, start: int, end: int) -> Iterator[Finding]:
     inner = data[start + 1 : end - 1]
-    name = inner.partition(b">")[2].partition(b"<")[0] if b">" in inner else inner
+    if b">" in inner:
+        name = inner.partition(b">")[2].partition(b"<")[0]
+    else:
+        name, _, attributes = inner.partition(b" ")
+        name = name.rpartition(b":")[2]
+        if name_of(name) is None:
+            name = (
+                attributes.partition(b"=")[2].strip(b"\"'").replace(b'"', b"'").partition(b"'")[0]
+            )
     named = name_of(name)
     last = data.find(b"</", end, line_end(data, end, ELEMENT_BYTES_MAX))
     if named is not None and last > end and is_secret(data[end:last], named.trust):
         yield Finding(end, last, named.kind)
+
+
+def find_members(data: bytes) -> Iterator[Finding]:
+    """Random strings in an object that has such a name: `"token": {"value": "x"}`."""
+    return each(data, _OBJECT, _members)
+
+
+def _members(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    name = _PLURAL.sub(rb"\1", data[start:end].rstrip(b"{=: \t\r\n\"'\\"))
+    named = name_of(name)
+    if named is None or (named.kind == "signature"):
+        return
+    at = end
+    for _ in range(FIELDS_MAX):
+        at = _FIELD.at(data, at)
+        value = read_quoted(data, at) if at > 0 else None
+        if value is None:
+            return
+        is_chosen = named.kind == "password" and is_secret(value.of(data), Trust.CHOSEN)
+        if is_chosen or looks_made(value.of(data)):
+            yield Finding(value.start, value.end, named.kind, value.plain(data))
+        at = value.end + value.depth + 1
 
 
 def find_parameters(data: bytes) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from operator_sre.ledger.redaction.pattern import Pattern
 
-__all__ = ["Finding", "collapse", "digest", "each", "merge", "replace", "without_markers"]
+__all__ = ["Finding", "Look", "collapse", "digest", "each", "merge", "replace", "without_markers"]
 
 HASH_DIGITS = 8
 _MARKER = Pattern(rb"\[REDACTED:[a-z0-9_]+:[0-9a-f]{8}\]")

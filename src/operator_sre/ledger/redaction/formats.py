@@ -26,12 +26,13 @@ class Format:
 _WORD = rb"[A-Za-z0-9]"
 _WIDE = rb"[\w-]"
 _HEX = rb"[0-9a-fA-F]"
+_UUID = rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 FORMATS: tuple[Format, ...] = (
     Format("github_token", "ghp_ gho_ ghu_ ghs_ ghr_", _WORD + rb"{30,}"),
     Format("github_token", "github_pat_", rb"\w{22,}"),
     Format(
         "gitlab_token",
-        "glpat- gldt- glrt- glcbt- glptt- glft- glsoat- glimt- glagent-",
+        "glpat- gldt- glrt- glcbt- glptt- glft- glsoat- glimt- glagent- GR1348941",
         _WIDE + rb"{16,}",
     ),
     Format(
@@ -49,6 +50,14 @@ FORMATS: tuple[Format, ...] = (
         "discord_webhook",
         "discord.com/api/webhooks/ discordapp.com/api/webhooks/",
         rb"[\w/-]{40,}",
+        keeps_start=True,
+    ),
+    Format(
+        "webhook",
+        "outlook.office.com/webhook/ webhook.office.com/webhookb2/ hooks.zapier.com/hooks/catch/"
+        " events.pagerduty.com/integration/ open.feishu.cn/open-apis/bot/v2/hook/ hc-ping.com/"
+        " maker.ifttt.com/trigger/",
+        rb"[\w@/-]{20,}",
         keeps_start=True,
     ),
     Format("stripe_key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", _WORD + rb"{16,}"),
@@ -91,6 +100,65 @@ FORMATS: tuple[Format, ...] = (
     Format("supabase_token", "sbp_", rb"[0-9a-f]{40}"),
     Format("netlify_token", "nfp_", _WORD + rb"{36}"),
     Format("notion_token", "ntn_", _WORD + rb"{40,}"),
+    Format("notion_token", "secret_", _WORD + rb"{43}"),
+    Format("1password_token", "ops_eyJ", _WIDE + rb"{80,}"),
+    Format("artifactory_key", "AKCp", _WORD + rb"{60,}"),
+    Format("artifactory_token", "cmVmdGtu", _WORD + rb"{50,}"),
+    Format("axiom_token", "xaat- xapt-", rb"[0-9a-f-]{36}"),
+    Format("brevo_key", "xkeysib-", _HEX + rb"{64}-" + _WORD + rb"{16}"),
+    Format("buildkite_token", "bkua_ bkct_", _WORD + rb"{40,}"),
+    Format("clojars_token", "CLOJARS_", _HEX + rb"{60}"),
+    Format("cloudflare_key", "v1.0-", _HEX + rb"{24}-" + _HEX + rb"{100,}"),
+    Format("contentful_token", "CFPAT-", _WIDE + rb"{40,}"),
+    Format("crates_token", "cio", _WORD + rb"{32}\b"),
+    Format("deno_token", "ddp_ ddw_", _WORD + rb"{36}"),
+    Format("digitalocean_token", "DO00", rb"[A-Z0-9]{16}\b"),
+    Format("dropbox_token", "sl.", _WIDE + rb"{100,}"),
+    Format("duffel_token", "duffel_live_ duffel_test_", _WIDE + rb"{43}"),
+    Format("dynatrace_token", "dt0c01. dt0s01. dt0s02.", rb"[A-Z0-9]{8,24}\.[A-Z0-9]{40,}"),
+    Format("easypost_key", "EZAK EZTK", _WORD + rb"{54}"),
+    Format("facebook_token", "EAAC EAAB EAAG EAAJ EAAD EAAE", _WORD + rb"{80,}"),
+    Format("square_token", "EAAA EAAl", _WIDE + rb"{56,}"),
+    Format("flutterwave_key", "FLWSECK- FLWSECK_TEST-", _WORD + rb"{12,}(?:-X)?"),
+    Format("fly_token", "fo1_ fm1_ fm1r_ fm1a_ fm2_", rb"[\w+/=-]{40,}"),
+    Format("frameio_token", "fio-u-", _WIDE + rb"{60,}"),
+    Format("harness_token", "pat. sat.", _WIDE + rb"{22}\.[0-9a-f]{24}\." + _WORD + rb"{20}"),
+    Format("heroku_key", "HRKU-", _WIDE + rb"{36,}"),
+    Format("honeycomb_key", "hcaik_ hcaic_ hcxik_", _WORD + rb"{50,}"),
+    Format("hubspot_token", "pat-na1- pat-na2- pat-eu1-", rb"[0-9a-f-]{36}"),
+    Format("infracost_key", "ico-", _WORD + rb"{32}"),
+    Format("jina_key", "jina_", _WORD + rb"{50,}"),
+    Format("k3s_token", "K10", _HEX + rb"{64}::[\w-]+:\w{6,}"),
+    Format("langsmith_key", "lsv2_pt_ lsv2_sk_", _HEX + rb"{32}_[0-9a-f]{10}"),
+    Format("launchdarkly_key", "sdk- mob-", rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}"),
+    Format("mapbox_token", "sk.eyJ", rb"[\w-]{20,}\.[\w-]{20,}"),
+    Format("mongodb_token", "mdb_sa_sk_", _WIDE + rb"{38,}"),
+    Format("neon_key", "napi_", _WORD + rb"{60,}"),
+    Format("openshift_token", "sha256~", _WIDE + rb"{43}"),
+    Format("pinecone_key", "pcsk_", rb"\w{50,}"),
+    Format("planetscale_token", "pscale_tkn_ pscale_pw_ pscale_oauth_", rb"[\w.=-]{32,}"),
+    Format("posthog_key", "phx_ phs_", _WORD + rb"{40,}"),
+    Format("prefect_key", "pnu_ pnb_", _WORD + rb"{36}"),
+    Format("readme_key", "rdme_", _WORD + rb"{60,}"),
+    Format("render_key", "rnd_", _WORD + rb"{28,}"),
+    Format("resend_key", "re_", _WORD + rb"{8}_" + _WORD + rb"{24}"),
+    Format("scalingo_token", "tk-us-", _WIDE + rb"{48}"),
+    Format("shippo_token", "shippo_live_ shippo_test_", _HEX + rb"{40}"),
+    Format("sourcegraph_token", "sgp_", rb"(?:[0-9a-fA-F]{16}_|local_)?[0-9a-fA-F]{40}"),
+    Format("supabase_token", "sb_secret_", _WIDE + rb"{24,}"),
+    Format("swarm_token", "SWMTKN-1-", rb"[0-9a-z]{40,}-[0-9a-z]{20,}"),
+    Format("tavily_key", "tvly-", _WIDE + rb"{28,}"),
+    Format("typeform_token", "tfp_", rb"[\w.=-]{40,}"),
+    Format("wakatime_key", "waka_", rb"[0-9a-f-]{36}"),
+    Format("yandex_key", "AQVN", _WIDE + rb"{35,}"),
+    Format("airtable_token", "pat", _WORD + rb"{14}\.[0-9a-f]{64}"),
+    Format("plaid_token", "access-sandbox- access-development- access-production-", _UUID),
+    Format("lob_key", "live_pub_ test_pub_ live_ test_", _HEX + rb"{35}"),
+    Format("nuget_key", "oy2", rb"[a-z0-9]{43}\b"),
+    Format("snyk_token", "snyk_uat.", rb"[\w.-]{20,}"),
+    Format("netbird_token", "nbp_", _WORD + rb"{36}"),
+    Format("infisical_token", "st.", rb"[0-9a-f]{24}\.[0-9a-f]{32}\.[0-9a-f]{32}"),
+    Format("cursor_key", "key_", _HEX + rb"{64}"),
     Format("age_key", "AGE-SECRET-KEY-1", rb"[0-9A-Z]{40,}"),
     Format("jwt", "eyJ", rb"[\w-]{8,}\.[\w-]{2,}(?:\.[\w-]*){0,3}"),
     # Private keys that were put into base64 once more: the text begins with `-----BEGIN`.
@@ -115,12 +183,20 @@ _ANY = Pattern(
         for one in FORMATS
     )
 )
-# Shapes without a fixed start: Telegram's bots, Azure's client secrets, Terraform's tokens.
+# Shapes without a fixed start. Those that end at a border are found only as a whole.
 _LOOSE = (
     ("telegram_token", Pattern(rb"[0-9]{8,10}:AA[\w-]{32,36}")),
     ("azure_secret", Pattern(rb"[\w.~-]{3}[0-9]Q~[\w.~-]{31,34}")),
     ("terraform_token", Pattern(rb"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,}")),
+    ("discord_token", Pattern(rb"\b[MNO][A-Za-z0-9_]{22,27}\.[\w-]{6}\.[\w-]{27,38}")),
+    ("mailchimp_key", Pattern(rb"\b[0-9a-f]{32}-us\d{1,2}\b")),
+    ("mailgun_key", Pattern(rb"\b[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}\b")),
+    ("newrelic_key", Pattern(rb"\b[0-9a-zA-Z]{36}NRAL\b")),
+    ("vault_token", Pattern(rb"\bs\.[A-Za-z0-9]{24}(?:\.[A-Za-z0-9]{5})?\b")),
+    ("asana_token", Pattern(rb"\b[12]/\d{10,16}:[0-9a-f]{32}\b")),
+    ("azure_devops_token", Pattern(rb"\b[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}\b")),
 )
+_ANY_LOOSE = Pattern(b"|".join(pattern.source for _, pattern in _LOOSE))
 _HASH = Pattern(
     rb"\$(?:1|5|6|7|y|gy|apr1)\$[^$\s:\"']{1,40}\$[\w./$]{16,}|\$2[abxy]?\$\d\d\$[\w./]{50,}"
     rb"|\$argon2(?:id|i|d)\$v=\d+\$[\w=,]+\$[\w+/=]+\$[\w+/=]+"
@@ -129,7 +205,9 @@ _HASH = Pattern(
     rb"|SCRAM-SHA-256\$\d+:[\w+/=]+\$[\w+/=:]+|\*[0-9A-F]{40}\b"
 )
 TRIGGERS = (
-    _STARTS + rb"|:AA|\dQ~|\.atlasv1\.|\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2)|\{S?(?:SHA|MD5)"
+    _STARTS
+    + rb"|:AA|\dQ~|\.atlasv1\.|[MNO]\w{22,27}\.|[0-9a-f]{32}-|NRAL\b|\bs\.\w{24}|/\d{10,16}:"
+    rb"|AZDO|\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2)|\{S?(?:SHA|MD5)"
     rb"|\{CRYPT|\{PBKDF2|pbkdf2|SCRAM-SHA-256|\*[0-9A-F]{8}"
 )
 _AWS_SECRET = Pattern(rb"[A-Za-z0-9/+]{40,}")
@@ -161,8 +239,9 @@ def find_formats(data: bytes) -> Iterator[Finding]:
         yield Finding(start, end, known.kind)
         if known.kind == "aws_key_id":
             yield from _aws_secret(data, end)
-    for kind, pattern in _LOOSE:
-        yield from (Finding(start, end, kind) for start, end in pattern.spans(data))
+    for start, end in _ANY_LOOSE.spans(data):
+        kind = next(kind for kind, pattern in _LOOSE if pattern.fits(data[start:end]))
+        yield Finding(start, end, kind)
 
 
 def find_hashes(data: bytes) -> Iterator[Finding]:

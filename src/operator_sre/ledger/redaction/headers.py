@@ -14,11 +14,15 @@ __all__ = ["TRIGGERS", "cookie_values", "find_cookies", "find_credentials"]
 
 TRIGGERS = rb"bearer|basic|authorization|cookie"
 SCHEMED_BYTES_MIN = 8
-_SCHEMES = rb"bearer|basic|token|apikey|api-key|oauth|key|splunk|genie-?key|bot|negotiate|ntlm|jwt"
-_CREDENTIAL = Pattern(
-    rb"(?i)\bauthorization[\"'\\]*\s{0,2}[:=]\s{0,4}[\[\"'`\\]*(?:(?:" + _SCHEMES + rb")[ :+]+)?"
-    rb"|\b(?:bearer|basic|apikey)(?: |%20|\+|: ?)"
+_SCHEMES = frozenset(
+    b"bearer basic token apikey api-key oauth key splunk geniekey genie-key bot negotiate ntlm jwt"
+    b" ssws".split()
 )
+_CREDENTIAL = Pattern(
+    rb"(?i)\bauthorization[\"'\\]*\s{0,2}[:=]\s{0,4}[\[\"'`\\]*(?:[a-z][a-z0-9_-]{1,24}[ :+]+)?"
+    rb"|\b(?:bearer|basic|apikey)(?: |%20|\+|: ?|, ?)"
+)
+_DIGEST = Pattern(rb"(?i)\bresponse=\"[0-9a-f]{32,64}\"")
 _COOKIES = Pattern(rb"(?i)\b(?:set-)?cookie2?[\"'\\]*\s{0,2}[:=]\s{0,4}[\[\"'\\]*")
 _COOKIE = Pattern(rb"[^\s=;,\"'\\]+=[^\s;,\"'\\]*")
 _ATTRIBUTES = frozenset(
@@ -29,7 +33,9 @@ _SESSIONS = (b"sess", b"sid", b"auth", b"csrf", b"xsrf", b"jwt", b"remember", b"
 
 def find_credentials(data: bytes) -> Iterator[Finding]:
     """What follows `Authorization:` and its scheme, or `Bearer` and `Basic` on their own."""
-    return each(data, _CREDENTIAL, _credential)
+    yield from each(data, _CREDENTIAL, _credential)
+    for start, end in _DIGEST.spans(data):
+        yield Finding(start + 10, end - 1, "credential")
 
 
 def _credential(data: bytes, start: int, end: int) -> Iterator[Finding]:
@@ -40,7 +46,7 @@ def _credential(data: bytes, start: int, end: int) -> Iterator[Finding]:
     head = data[start:end].lower()
     if b"basic" in head:
         found = is_basic(raw)
-    elif b"bearer" in head or head.rstrip()[-1:].isalpha():
+    elif b"bearer" in head or head.rstrip(b" :+").rpartition(b" ")[2].strip(b"\"'`") in _SCHEMES:
         is_header = head.startswith(b"authorization") and len(raw) >= SCHEMED_BYTES_MIN
         found = is_secret(raw, Trust.ANY if is_header else Trust.RANDOM)
     else:

@@ -7,19 +7,27 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["STEMS", "Name", "Trust", "name_of"]
+__all__ = ["NAME", "STEMS", "Name", "Trust", "name_of"]
 
 NAME_BYTES_MAX = 128
 # Every name of a secret holds one of these; the detectors look for them first.
 STEMS = (
-    rb"passw|passphrase|passcode|pass|pwd|pswd|bindpw|rootpw|userpw|[_-]pw|kennwort|secret|token"
-    rb"|jwt|key|auth|cred|sessionid|sessid|psk|pepper|sig(?:nature)?|bearer"
+    rb"passw|passphrase|passcode|pass|pwd|pswd|bindpw|rootpw|userpw|[_-]pw|\bpw\b|kennwort|secret"
+    rb"|token|jwt|key|auth|cred|sessionid|sessid|psk|pepper|sig(?:nature)?|bearer|community|license"
+)
+
+# A name that may be one, with a word before it that is written apart.
+NAME = (
+    rb"(?:(?:api|access|account|secret|private|encryption|signing|master|shared|auth|unseal"
+    rb"|recovery|storage|license|webhook|root|client|activation|preshared|pre-shared) )?"
+    rb"[\w.$-]*(?:" + STEMS + rb")[\w.-]*"
 )
 
 
 class Trust(IntEnum):
     """What a value must be for its name to make it a secret."""
 
+    MADE = 0  # it is random beyond doubt, and no UUID
     RANDOM = 1  # it looks as if a machine had made it
     CHOSEN = 2  # or as if a person had chosen it: letters with digits or signs
     SAID = 3  # or words with dashes and a digit, where no object has such a name
@@ -54,15 +62,14 @@ _LAST = {
     "kennwort": _PASSWORD,
     "pwd": _PASSWORD,
     "pswd": _PASSWORD,
-    "pw": Name("password", Trust.CHOSEN),
-    "pass": Name("password", Trust.CHOSEN),
+    "pw": Name("password", Trust.SAID),
+    "pass": Name("password", Trust.SAID),
     "psk": _PASSWORD,
     "requirepass": _PASSWORD,
     "masterauth": _PASSWORD,
     "bindpw": _PASSWORD,
     "rootpw": _PASSWORD,
     "userpw": _PASSWORD,
-    "rediscliauth": _PASSWORD,
     # Alone it is as often the name of a Kubernetes object as it is a secret.
     "secret": Name("secret", Trust.CHOSEN),
     "pepper": Name("secret", Trust.RANDOM),
@@ -80,6 +87,10 @@ _LAST = {
     "sessid": Name("session", Trust.RANDOM),
     "phpsessid": Name("session", Trust.RANDOM),
     "jsessionid": Name("session", Trust.RANDOM),
+    "storepass": _PASSWORD,
+    "keypass": _PASSWORD,
+    "masterpass": _PASSWORD,
+    "community": Name("secret", Trust.CHOSEN),
     "sig": Name("signature", Trust.RANDOM),
     "signature": Name("signature", Trust.RANDOM),
 }
@@ -94,6 +105,11 @@ _ENDS = (
     ("accesskey", _SECRET),
     ("privatekey", Name("private_key", Trust.ANY)),
     ("apitoken", _TOKEN),
+    ("community", Name("secret", Trust.CHOSEN)),
+    ("license", Name("api_key", Trust.MADE)),
+    ("appkey", _KEY),
+    ("authkey", Name("api_key", Trust.CHOSEN)),
+    ("presharedkey", _SECRET),
     ("authtoken", _TOKEN),
     ("accesstoken", _TOKEN),
     ("refreshtoken", _TOKEN),
@@ -103,14 +119,26 @@ _ENDS = (
 _PASS_OWNERS = _set(
     "admin bind broker db database elastic ftp http imap jdbc key ldap login mail mongo mq my mysql"
     " pg pop postgres proxy rabbitmq redis root sasl sftp smtp sql ssh ssl store sudo trust user"
-    " vault vnc vpn web become rpc git svn nexus registry docker es db1 app"
+    " vault vnc vpn web auth chap ppp wifi become rpc git svn nexus registry docker es db1 app"
 )
 # A key is a secret by what it opens; primary, cache, partition and public keys open nothing.
 _KEY_OWNERS = _set(
     "access account admin api app application auth authentication aws client consumer crypto"
     " decryption deploy encryption hmac ingest ingestion integration jwt license master mac"
     " private rsa secret service sas session shared signing ssh storage subscription unseal"
-    " recovery vault webhook write aes cipher fernet"
+    " recovery vault webhook write aes cipher fernet preshared activation instrumentation"
+)
+# These keys are found everywhere in ordinary text, and often end in something random.
+_NOT_KEYS = _set(
+    "public pub primary foreign partition partitioning sort cache host object row record group lock"
+    " map hash hot dict dictionary index lookup shard sharding idempotency dedup deduplication"
+    " correlation message tracking registry event translation i18n gpg pgp composite natural"
+    " surrogate unique duplicate candidate super join order range cluster clustering document doc"
+    " item entry field property config option setting metric label tag annotation header attribute"
+    " param parameter query json yaml xml column table trusted authorized known cookie session s3"
+    " bucket file path blob redis etcd consul memcached kv storage request trace span etag content"
+    " rsa dsa ecdsa ed25519 eddsa pubkey fingerprint verification verify x509 certificate cert"
+    " any each every this next prev previous last first wrong missing unknown invalid bad"
 )
 # These come before `token` in pagination, grammars and the budgets of language models.
 _NOT_TOKENS = _set(
@@ -146,12 +174,14 @@ def _known(name: bytes) -> Name | None:
     if last == "key":
         return _key(words)
     if last == "pass":
-        return _PASSWORD if before in _PASS_OWNERS else None if before else _LAST[last]
+        return _PASSWORD if before in _PASS_OWNERS else _LAST[last]
     if last == "secret" and before:
         return _LAST[last] if before in _NOT_SECRETS else _SECRET
     if last == "token" and before in _NOT_TOKENS:
         return None
     if last == "pw" and before:
+        return _PASSWORD
+    if last == "auth" and before == "rediscli":
         return _PASSWORD
     if last in _LAST:
         return _LAST[last]
@@ -172,8 +202,10 @@ def _words(name: bytes) -> list[str]:
 
 
 def _key(words: list[str]) -> Name | None:
-    if len(words) < 2 or words[-2] not in _KEY_OWNERS:
+    if len(words) < 2 or words[-2] in _NOT_KEYS - _KEY_OWNERS:
         return None
+    if words[-2] not in _KEY_OWNERS:
+        return Name("api_key", Trust.MADE)
     if words[-2] in {"private", "rsa", "client"}:
         return Name("private_key", Trust.ANY)
     if words[-2] in {"secret", "access", "account", "storage", "shared"}:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from operator_sre.ledger.redaction.pattern import Pattern
 
-__all__ = ["Value", "closing", "line_end", "line_start", "read_quoted", "read_value"]
+__all__ = ["Value", "closing", "line_end", "line_start", "read_near", "read_quoted", "read_value"]
 
 # How far a closing quote is looked for. A longer value is still taken, up to the next blank.
 QUOTED_BYTES_MAX = 16_384
@@ -72,6 +72,14 @@ def read_value(data: bytes, at: int) -> Value | None:
         at += 1  # never closed, as in a line that was cut short: what is there counts
     end = _bare_end(data, at)
     return None if end < 0 else _trimmed(data, at, end)
+
+
+def read_near(data: bytes, at: int) -> Value | None:
+    """The same, but None when it is long: then no noun of a sentence is about it."""
+    value = read_value(data[at : at + _WINDOW_BYTES], 0)
+    if value is None or value.end == _WINDOW_BYTES:
+        return None
+    return Value(at + value.start, at + value.end, value.quote, value.depth)
 
 
 def read_quoted(data: bytes, at: int) -> Value | None:

@@ -11,10 +11,14 @@ from operator_sre.ledger.redaction import (
     assignments,
     formats,
     headers,
+    languages,
+    lists,
     manifests,
+    nouns,
     pem,
     sentences,
 )
+from operator_sre.ledger.redaction.colours import Uncoloured
 from operator_sre.ledger.redaction.finding import Finding, merge, without_markers
 from operator_sre.ledger.redaction.manifests import Manifest
 from operator_sre.ledger.redaction.pattern import Pattern
@@ -29,6 +33,7 @@ DETECTORS: tuple[Callable[[bytes], Iterable[Finding]], ...] = (
     assignments.find_pairs,
     assignments.find_elements,
     assignments.find_calls,
+    assignments.find_members,
     assignments.find_parameters,
     assignments.find_assignments,
     arguments.find_options,
@@ -38,7 +43,13 @@ DETECTORS: tuple[Callable[[bytes], Iterable[Finding]], ...] = (
     headers.find_credentials,
     headers.find_cookies,
     sentences.find_said,
-    sentences.find_beside,
+    nouns.find_beside,
+    nouns.find_after,
+    nouns.find_below,
+    nouns.find_before,
+    languages.find_foreign,
+    lists.find_words,
+    lists.find_inserted,
     sentences.find_spelled,
     formats.find_hashes,
     formats.find_formats,
@@ -56,7 +67,10 @@ _ANYTHING = Pattern(
             assignments,
             formats,
             headers,
+            languages,
+            lists,
             manifests,
+            nouns,
             pem,
             sentences,
         )
@@ -86,14 +100,17 @@ class Layout:
 def scan(data: bytes, layout: Layout) -> list[Finding]:
     """All secrets of a text, in order and apart. The layout moves on to what follows."""
     data = without_markers(data)
-    if not layout.is_open and _ANYTHING.first(data) is None:
+    plain = Uncoloured(data)
+    if not layout.is_open and _ANYTHING.first(plain.data) is None:
         return []
-    found = list(_structured(data, layout))
+    found = list(_structured(plain.data, layout))
     for detector in DETECTORS:
-        found += detector(data)
+        found += detector(plain.data)
+    found += lists.find_bytes(plain.data, lambda text: bool(scan(text, Layout())))
     if not found:
         return []
-    found += _echoes(data, found)
+    found += _echoes(plain.data, found)
+    found = list(plain.restore(found))
     return merge(_whole(data, one) for one in found if data[one.start : one.end].strip(b"\0"))
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from operator_sre.ledger.redaction.assignments import open_assignment
+from operator_sre.ledger.redaction.lists import open_words
 from operator_sre.ledger.redaction.manifests import find_manifest
+from operator_sre.ledger.redaction.nouns import open_noun
 from operator_sre.ledger.redaction.pem import open_pem
 from operator_sre.ledger.redaction.redactor import Redactor
 from operator_sre.ledger.redaction.scan import Layout
@@ -57,7 +59,7 @@ class Stream:
     def _open_at(self, lines: str) -> int | None:
         """Where the first block begins that goes on after these lines."""
         data = lines.encode("utf-8", "surrogatepass")
-        places = [open_pem(data), open_assignment(data)]
+        places = [open_pem(data), open_assignment(data), open_noun(data), open_words(data)]
         if b"data" in data or b"stringData" in data:
             state = self._layout.manifest.copy()
             list(find_manifest(data, state))  # what it finds is not asked for, only where it ends

@@ -15,7 +15,8 @@ __all__ = ["Columns", "find_cells"]
 LINE_BYTES_MAX = 4096
 CELLS_MAX = 64
 _HEAD = Pattern(
-    rb"(?im)^[\w \t,;|\"'#./()-]*(?:passw|passphrase|pwd|\bpass\b|\bpw\b|secret|token|key)"
+    rb"(?im)^[\w \t,;|\"'#./()-]*(?:passw|passphrase|pwd|\bpass\b|\bpw\b|secret|token|key"
+    rb"|community)"
     rb"[\w \t,;|\"'#./()-]*\r?$"
 )
 _TITLE = Pattern(rb"[A-Za-z#][\w/()#-]*(?:\.\w+)*(?: [\w/()#-]+){0,2}")

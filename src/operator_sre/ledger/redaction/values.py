@@ -15,7 +15,9 @@ from operator_sre.ledger.redaction.words import NOTHING, ORDINARY, TECHNICAL
 __all__ = [
     "is_basic",
     "is_code",
+    "is_ordinary",
     "is_secret",
+    "is_uuid",
     "looks_chosen",
     "looks_made",
     "looks_random",
@@ -30,6 +32,9 @@ _UPPER = string.ascii_uppercase.encode()
 # A capital that begins nothing: the next word begins one or two letters later.
 _ODD = re.compile(rb"(?<![A-Z])[A-Z](?=[a-z]?(?:[A-Z0-9]|\Z))")
 _CONSONANTS = re.compile(rb"(?i)[bcdfghjklmnpqrstvwxz]{6}|[bcdfghjkmpqvwxz]{5}")
+# From a letter to a digit or back: words with a number have one or two, what is drawn has many.
+_SWITCH = re.compile(rb"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+_TURN = re.compile(rb"[a-z](?=[A-Z])")
 _SIGNS = b"!@#$%^&*+=~?"
 
 _PLACEHOLDER = any_of(
@@ -48,6 +53,8 @@ _PLACEHOLDER = any_of(
     rb"\w+(?:[-_ ]\w+)*[-_ ]here|\x00+",
     rb"placeholder|dummy|redacted|replace_?me|insert_?me|todo|tbd",
 )
+_UUID = any_of(rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_CAPITAL = any_of(rb"(?-i:[A-Z])[a-z]{2,}[-_.:]\d{2,6}")  # Castle_4912
 _PATH = any_of(rb"(?:~|\.{1,2})?(?:/[\w.@%+-]+)+/?")
 _REFERENCE = any_of(
     rb"(?:vault|arn|ssm|secretsmanager|keyvault|kms|ref\+\w+|gcp|file|env|op|awssm|azurekeyvault"
@@ -71,15 +78,18 @@ _CODE = any_of(
     rb"[\[({]+[\w.-]*[\])}:,]*|[&|=;,)}\]]+[A-Za-z_]*|\+|-{1,2}[a-z][a-z-]*|\\.{0,2}",
     flags=b"s",
 )
+# Names of objects, which a jumble of upper and lower case is not.
+_OBJECTS = any_of(
+    rb"[a-z]+(?:[-_./][a-z]+)*[-_.]\d{1,5}",  # web-01
+    rb"[a-z]+(?:[-./][a-z]+\d{0,2})+",  # default/db-credentials
+    rb"[a-z]+(?:-[a-z0-9]+)*-[a-z0-9]{8,10}-[a-z0-9]{5}",  # pods
+)
 _SHAPES = any_of(
     rb"v?\d+(?:\.\d+)+[\w.+-]*|v\d+(?:(?:alpha|beta|rc)\d+)?",  # versions, addresses
     rb"[\w.-]+:\d{1,5}|\d+(?:\.\d+){3}(?::\d+)?(?:/\d+)?",
     rb"\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d(?::\d\d.*)?",  # times
     rb"[\d.,]+(?:[mun]?s|m|h|d|w|%|[kmgtp]i?b?(?:/s)?|bytes?|x|th|st|nd)",  # quantities
     rb"\d+[- ]?(?:char|character|bit|byte|digit|day|hour|min|minute|second|sec|week|month|year)\w*",
-    rb"[a-z]+(?:[-_./][a-z]+)*[-_.]\d{1,5}",  # web-01
-    rb"[a-z]+(?:[-./][a-z]+\d{0,2})+",  # default/db-credentials
-    rb"[a-z]+(?:-[a-z0-9]+)*-[a-z0-9]{8,10}-[a-z0-9]{5}",  # pods
     rb"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|[a-z_-]+@[a-z.-]+\d{0,3}",  # people, logins
     rb"sha(?:1|256|384|512)[:=-].*|[\w./-]+@sha256.*",  # digests
     rb"(?-i:[A-Z]{2,8}-?\d+)|[a-z]+/\d[\d.]*",  # RFC7519, HTTP/1.1
@@ -97,9 +107,11 @@ def is_secret(value: bytes, trust: Trust, *, is_env: bool = False, at_least: int
         return not _is_sentence(value)
     stripped = value.strip()
     # The cheap questions first: most values that stand after such a name are ordinary words.
-    if len(stripped) < at_least or (not is_env and _is_ordinary(stripped)):
+    if len(stripped) < at_least or (not is_env and is_ordinary(stripped)):
         return False
-    if trust is Trust.RANDOM:
+    if trust is Trust.MADE:
+        is_one = looks_made(stripped) and not is_uuid(stripped)
+    elif trust is Trust.RANDOM:
         is_one = looks_random(stripped) or is_basic(stripped)
     elif is_env or trust is Trust.ANY:
         is_one = is_env or not (b" " in stripped and _is_sentence(stripped))
@@ -108,7 +120,8 @@ def is_secret(value: bytes, trust: Trust, *, is_env: bool = False, at_least: int
     return is_one and not _is_placeholder(stripped)
 
 
-def _is_ordinary(value: bytes) -> bool:
+def is_ordinary(value: bytes) -> bool:
+    """Whether it is a word that stands after names of secrets all day."""
     return value.lower().rstrip(b".,;:!") in ORDINARY
 
 
@@ -149,12 +162,21 @@ def looks_random(value: bytes) -> bool:
 
 
 def looks_made(value: bytes) -> bool:
-    """Random beyond doubt, so that no name is needed: long hexadecimal, or all kinds of letters."""
-    if len(value) < 16 or not looks_random(value):
+    """Random beyond doubt: digits and letters of both cases follow each other without an order."""
+    if not len(value) >= 12 or not looks_random(value):
         return False
     if not value.translate(None, _DIGITS + b"abcdefABCDEF-"):
-        return len(value) >= 20
-    return value != value.lower() and value != value.upper() and _counts(value)[1] > 1
+        return len(value) >= 16
+    if _is_jumbled(value) and not _OBJECTS.fits(value):
+        return True
+    size = min(len(value), 96)
+    switches = len(_SWITCH.findall(value[:96]))
+    return switches * 7 >= size or (switches + len(_TURN.findall(value[:96]))) * 5 >= size
+
+
+def is_uuid(value: bytes) -> bool:
+    """Whether it is written as a UUID, which more often names a request than it is a secret."""
+    return _UUID.fits(value)
 
 
 def is_basic(value: bytes) -> bool:
@@ -186,7 +208,9 @@ def _has_random_part(path: bytes) -> bool:
 def _has_known_shape(value: bytes) -> bool:
     if len(value) > SHAPED_BYTES_MAX:
         return False
-    return _SHAPES.fits(value) or _CODE.fits(value) or value.lower() in ORDINARY
+    if _SHAPES.fits(value) or _CODE.fits(value) or value.lower() in ORDINARY:
+        return True
+    return _OBJECTS.fits(value) and not (_is_jumbled(value) and _counts(value)[1])
 
 
 def _is_jumbled(value: bytes) -> bool:
@@ -216,9 +240,14 @@ def _counts(value: bytes) -> tuple[int, int, int]:
 
 
 def _is_phrase(value: bytes) -> bool:
-    """Words with dashes and a digit, as password managers make them."""
+    """Words with dashes and a digit, as password managers make them; or a word and a number."""
     words = value.split(b"-")
-    return len(words) > 2 and value[-1:].isdigit() and all(word.isalnum() for word in words)
+    if len(words) > 2 and value[-1:].isdigit() and all(word.isalnum() for word in words):
+        return True
+    spoken = value.split()  # as it is read out from a list of words
+    if len(spoken) > 2 and spoken[-1].isdigit() and all(word.isalpha() for word in spoken[:-1]):
+        return not _is_sentence(value)
+    return _CAPITAL.fits(value)
 
 
 def _is_sentence(value: bytes) -> bool:

@@ -1,0 +1,137 @@
+"""Secrets by their place in a list: words of a command, columns of an INSERT, bytes of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from operator_sre.ledger.redaction.arguments import NAMES, find_options, find_tools
+from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.names import STEMS, Trust, name_of
+from operator_sre.ledger.redaction.pattern import Pattern
+from operator_sre.ledger.redaction.reading import line_start, read_quoted
+from operator_sre.ledger.redaction.values import is_secret
+
+__all__ = ["TRIGGERS", "find_bytes", "find_inserted", "find_words", "open_words"]
+
+WORDS_MAX = 64
+ROWS_MAX = 256
+_TOOL = rb"(?:[\w./-]*/)?(?:" + b"|".join(NAMES) + rb")"
+# The first word of a list that is a command: in JSON, in YAML, in the records of auditd.
+_COMMAND = Pattern(
+    rb"(?i)\[\s*[\"']" + _TOOL + rb"[\"'],\s*|\ba0=[\"']" + _TOOL + rb"[\"'] a1="
+    rb"|- [\"']?" + _TOOL + rb"[\"']?\r?\n\s*- "
+)
+TRIGGERS = rb"\[\d{1,3}, ?\d{1,3}, ?\d|insert into|\ba0=|[\[-]\s*[\"']?" + _TOOL + rb"[\"'\n]"
+_BEGUN = Pattern(rb"(?i)\[\s*\z|- [\"']?" + _TOOL + rb"[\"']?\s*\z")
+_BETWEEN = Pattern(rb",\s*| a\d{1,2}=|\r?\n\s*- ")
+_PLAIN = Pattern(rb"[^\s\"',\[\]{}][^\n\"',\[\]{}]*")
+_INSERT = Pattern(
+    rb"(?i)\binsert (?:ignore )?into \S+ ?\([^()\n]*(?:" + STEMS + rb")[^()\n]*\)\s*values\s*\("
+)
+_IN = Pattern(rb"(?i)\b[\w.]*(?:" + STEMS + rb")\w* in \(")
+_CELL = Pattern(rb"\s*[^\s,()'\"]*(?:\([^()\n]*\))?\s*")
+_NEXT_ROW = Pattern(rb"\s*\)\s*,\s*\(")
+_BYTES = Pattern(rb"\[\s*\d{1,3}(?:\s*,\s*\d{1,3}){11,}\s*\]")
+BYTES_MAX = 65_536
+
+
+def find_words(data: bytes) -> Iterator[Finding]:
+    """What a command takes as a secret when its words are a list: `["mysql", "-phunter2"]`."""
+    for start, _ in _COMMAND.spans(data):
+        places = list(_words(data, start))
+        line = b" ".join(data[a:b] for a, b in places)
+        for detector in (find_options, find_tools):
+            for one in detector(line):
+                at = 0
+                for begin, stop in places:
+                    size = stop - begin
+                    first, last = max(one.start, at), min(one.end, at + size)
+                    if first < last:
+                        yield Finding(begin + first - at, begin + last - at, one.kind)
+                    at += size + 1
+
+
+def open_words(data: bytes) -> int | None:
+    """Where the line begins of a command whose list of words goes on after the text."""
+    begun = _BEGUN.first(data)
+    if begun is not None:
+        return line_start(data, begun[0])
+    for start, _ in _COMMAND.spans(data):
+        places = list(_words(data, start))
+        if places and len(places) < WORDS_MAX and not data[places[-1][1] :].strip(b" \r\n\t,\"'-"):
+            return line_start(data, start)
+    return None
+
+
+def _words(data: bytes, start: int) -> Iterator[tuple[int, int]]:
+    at = start
+    while data[at : at + 1] in b"[- \n\r\t" or data[at : at + 3] == b"a0=":
+        at += 3 if data[at : at + 3] == b"a0=" else 1
+    for _ in range(WORDS_MAX):
+        value = read_quoted(data, at)
+        if value is not None:
+            yield value.start, value.end
+            at = value.end + value.depth + 1
+        else:
+            end = _PLAIN.at(data, at)
+            if end < 0:
+                return
+            yield at, end
+            at = end
+        at = _BETWEEN.at(data, at)
+        if at < 0:
+            return
+
+
+def find_inserted(data: bytes) -> Iterator[Finding]:
+    """What an INSERT writes into a column of secrets, and what `token IN (...)` looks for."""
+    for start, end in _INSERT.spans(data):
+        columns = data[data.index(b"(", start) + 1 : data.index(b")", start)].split(b",")
+        named = [name_of(column.strip(b" \"'`[]")) for column in columns]
+        at = end
+        for _ in range(ROWS_MAX):
+            for one in named:
+                at = _spaces(data, at)
+                value = read_quoted(data, at)
+                if value is None:
+                    at = _CELL.at(data, at)
+                else:
+                    at = value.end + value.depth + 1
+                    if one is not None and is_secret(value.of(data), one.trust):
+                        yield Finding(value.start, value.end, one.kind)
+                at = _spaces(data, at)
+                if data[at : at + 1] != b",":
+                    break
+                at += 1
+            at = _NEXT_ROW.at(data, at)
+            if at < 0:
+                break
+    for start, end in _IN.spans(data):
+        found = name_of(data[start:end].split()[0])
+        at = end
+        for _ in range(ROWS_MAX if found is not None else 0):
+            value = read_quoted(data, at)
+            if value is None or found is None:
+                break
+            if is_secret(value.of(data), min(found.trust, Trust.SAID)):
+                yield Finding(value.start, value.end, found.kind)
+            at = _spaces(data, value.end + value.depth + 1)
+            if data[at : at + 1] != b",":
+                break
+            at = _spaces(data, at + 1)
+
+
+def _spaces(data: bytes, at: int) -> int:
+    while data[at : at + 1] in (b" ", b"\t", b"\n", b"\r"):
+        at += 1
+    return at
+
+
+def find_bytes(data: bytes, scan: Callable[[bytes], bool]) -> Iterator[Finding]:
+    """A text written as its bytes, as journald does when it has colours, and that has a secret."""
+    for start, end in _BYTES.spans(data):
+        if end - start > BYTES_MAX:
+            continue
+        numbers = [int(number) for number in data[start + 1 : end - 1].split(b",")]
+        if max(numbers) < 256 and scan(bytes(numbers)):
+            yield Finding(start, end, "secret", bytes(numbers), b'"')

@@ -1,0 +1,191 @@
+"""Values near a noun of secrets: beside it, after a colon, on the line below, or before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from operator_sre.ledger.redaction.finding import Finding, each
+from operator_sre.ledger.redaction.names import NAME, Name, Trust, name_of
+from operator_sre.ledger.redaction.pattern import Pattern
+from operator_sre.ledger.redaction.reading import line_end, line_start, read_near
+from operator_sre.ledger.redaction.values import is_code, is_secret, is_uuid, looks_made
+
+__all__ = ["TRIGGERS", "find_after", "find_before", "find_below", "find_beside", "open_noun"]
+
+TRIGGERS = rb"\bcredentials|\bcreds\b"
+_SIGN = (
+    rb"(?:[ \t]*(?::|=|->|=>|\xe2\x86\x92|,|\||;)[ \t]*"
+    rb"|[ \t]+(?:-[ \t]+|(?:is|was|are|ist|war|lautet|est|es"
+    rb"|\xc3[\xa8\xa9]|jest|er|=|->)[: ][ \t]*)?)"
+)
+_TYPE = rb"(?:[05-9] )?"  # how a router stores it
+_HEAD = rb"(?i)" + NAME + rb"[\"'\\`\])*]*" + _SIGN + _TYPE + rb"\(?"
+_BESIDE = Pattern(_HEAD)
+# Most words after such a noun are only words: RE2 passes them over far quicker than we could.
+_BESIDE_MADE = Pattern(
+    _HEAD + rb"[\"'`\\]*[^\s\"'`<>]*(?:[0-9!@$%^&*+~?]|(?-i:[a-z][A-Z]|[A-Z]{8}))"
+)
+_AFTER = Pattern(rb"(?i)" + NAME + rb"(?: [\w()'/.-]+){1,6}: ?")
+_BELOW = Pattern(
+    rb"(?i)\b(?:password|passphrase|token|secret|(?:api|access|secret|root|unseal|recovery) key)\b"
+    rb"[^\n:]{0,80}:[ \t]*\r?\n(?:[ \t]*\r?\n)?[ \t]*"
+)
+_OPEN = Pattern(
+    rb"(?i)\b(?:password|passphrase|token|secret|(?:api|access|secret|root|unseal|recovery) key)\b"
+    rb"[^\n:]{0,80}:[ \t]*(?:\r?\n[ \t]*){0,2}\z"
+)
+_BEFORE = Pattern(
+    rb"(?i) (?:(?:as|is|was|are|=) (?:the|our|my|your|his|her|its|an?)"
+    rb"|(?:when|if|once) (?:asked|prompted) for (?:the|an?|your))"
+    rb"(?: [\w-]+){0,2} (?:password|passwd|passphrase|pw|token|key|secret"
+    rb"|credentials|creds)\b"
+)
+_COMMENT = Pattern(rb"\s*(?:#|//|--|;|/\*|<!--)")
+_LONG = Pattern(rb"\\*[\"'`]?[\w+/.:~%=-]{12}")
+# An option, an assignment, a call, a type, a macro of a man page.
+_EXPRESSION = Pattern(rb"-|[a-z_][\w.-]*=[^=]|[^()\[\]{}|\\]*[()\[\]{}|\\]")
+_VERBS = frozenset("is was are ist war lautet est es è é jest er".encode().split())
+_UPPER_HEX = Pattern(rb"(?:0x)?[0-9A-F]{8,40}")
+# What a colon is about when one of these stands before it.
+_OTHERS = frozenset(
+    b"id ids uuid hash sha sha1 sha256 md5 digest fingerprint checksum path file commit revision"
+    b" version url uri host user username name image ref etag trace span request at address sum"
+    b" size type kind status state code error reason message body response".split()
+)
+KEY_BYTES_BACK = 24
+CHOSEN_BYTES_MIN = 6
+
+
+def find_beside(data: bytes) -> Iterator[Finding]:
+    """What follows such a noun at once, when it cannot be a word: `token 0f3a...`, `key=0f3a`."""
+    return each(data, _BESIDE_MADE, _beside)
+
+
+def _beside(data: bytes, start: int, _: int) -> Iterator[Finding]:
+    end = _BESIDE.at(data, start)
+    text = data[start:end]
+    if data[end : end + 1] in (b"$", b"<", b"{", b"%", b"["):
+        return  # a placeholder
+    name = text.rstrip(b" \t:=->,|;(['\"\\`])*").lstrip(b"-")
+    name = name.split(b"\xe2")[0]
+    words = name.split(b" ")
+    while len(words) > 1 and (words[-1].isdigit() or words[-1].lower() in _VERBS):
+        words.pop()
+    name = b" ".join(words).rstrip(b" \t:=->,|;(['\"\\`])*")
+    named = _named(data, start, name)
+    if named is None or named.kind == "signature" or name == b"PASS":  # a test that passed
+        return
+    if name.endswith(b"passwd") and text[-1:] in b" \t":
+        return  # the file, the command
+    is_password = named.kind == "password"
+    if not is_password and _LONG.at(data, end) < 0:
+        return
+    value = read_near(data, end)
+    if value is None:
+        return
+    raw = value.of(data)
+    if not value.quote and (_EXPRESSION.at(raw, 0) > 0 or is_code(raw)):
+        return
+    if _UPPER_HEX.fits(raw):  # a key of GnuPG, by its fingerprint
+        return
+    if is_password:
+        is_note = _COMMENT.at(data, line_start(data, start)) > 0  # it has no verbs
+        is_sure = named.trust is Trust.ANY or is_note or looks_made(raw)
+        is_one = is_sure and (is_note or _has_digit(raw)) and len(raw) >= CHOSEN_BYTES_MIN
+    elif named.trust is Trust.MADE:  # keys by nothing but that word: of rows, of caches, of GnuPG
+        is_field = data[start - 1 : start] in (b'"', b"'", b"\\")
+        is_one = looks_made(raw) and not (is_field and is_uuid(raw))
+    else:
+        is_one = looks_made(raw)
+    if is_one and is_secret(raw, Trust.SAID if is_password else Trust.CHOSEN):
+        yield Finding(value.start, value.end, named.kind, value.plain(data))
+
+
+def _named(data: bytes, start: int, name: bytes) -> Name | None:
+    """What the noun names with the word before it: a public key or a page token is no secret."""
+    if (
+        data[start : start + 1] != b"-"
+        and b"_" not in name
+        and b"-" not in name
+        and b"." not in name
+        and b" " not in name
+    ):
+        words = data[max(0, start - KEY_BYTES_BACK) : start].split(b"\n")[-1].split()
+        if words and data[start - 1 : start] == b" ":
+            before = words[-1].strip(b"\"'`(")
+            if before.isalnum():
+                name = before + b" " + name
+    if name.lower() == b"key":
+        return Name("api_key", Trust.MADE)
+    return name_of(name)
+
+
+def _has_digit(value: bytes) -> bool:
+    return any(48 <= byte < 58 for byte in value)
+
+
+def find_after(data: bytes) -> Iterator[Finding]:
+    """What follows after more words and a colon: `API key not accepted: 0f3a...`."""
+    return each(data, _AFTER, _after)
+
+
+def _after(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    if _LONG.at(data, end) < 0:
+        return
+    words = data[start:end].rstrip(b" :=").lower().split()
+    if words[-1].strip(b"()'") in _OTHERS:
+        return
+    for count in (1, 2):
+        named = name_of(b" ".join(words[:count]))
+        value = read_near(data, end)
+        if named is not None and value is not None and looks_made(value.of(data)):
+            if not is_uuid(value.of(data)) and is_secret(value.of(data), Trust.CHOSEN):
+                yield Finding(value.start, value.end, named.kind)
+            return
+
+
+def find_below(data: bytes) -> Iterator[Finding]:
+    """What stands alone on the line below a sentence that announces it."""
+    return each(data, _BELOW, _below)
+
+
+def _below(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    last = line_end(data, end, 256)
+    value = data[end:last].strip(b" \t\r\"'`")
+    is_word = b" " not in value and _EXPRESSION.at(value, 0) < 0
+    if is_word and looks_made(value) and is_secret(value, Trust.CHOSEN):
+        at = data.index(value, end)
+        kind = "password" if data[start : start + 4].lower() == b"pass" else "token"
+        yield Finding(at, at + len(value), kind)
+
+
+def open_noun(data: bytes) -> int | None:
+    """Where the line begins of a sentence whose secret may be on the next line."""
+    found = _OPEN.first(data, max(0, len(data) - 512))
+    return None if found is None else line_start(data, found[0])
+
+
+def find_before(data: bytes) -> Iterator[Finding]:
+    """What stands before: `hunter2 is the admin password`, `0f3a... as the key`."""
+    return each(data, _BEFORE, _before)
+
+
+def _before(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    line = data[line_start(data, start) : start]
+    words = line.split()
+    if not words:
+        return
+    word = words[-1]
+    value = word.strip(b"\"'`(),*")
+    if _EXPRESSION.at(value, 0) > 0:
+        return
+    noun = data[start:end].lower().rpartition(b" ")[2]
+    if noun.startswith(b"cred"):
+        value = value.rpartition(b":")[2].rpartition(b"/")[2]
+    if noun in (b"key", b"token", b"secret"):
+        is_one = looks_made(value)
+    else:
+        is_one = len(value) >= CHOSEN_BYTES_MIN and _has_digit(value)
+    if is_one and is_secret(value, Trust.SAID):
+        at = data.rindex(value, 0, start)
+        yield Finding(at, at + len(value), "token" if noun in (b"key", b"token") else "password")
