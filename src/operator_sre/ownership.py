@@ -32,17 +32,23 @@ class Distrust:
     remedy: str
 
 
-def must_be_trusted(path: Path, error: type[OperatorError]) -> None:
-    """Raise `error` when another user could change what is read there."""
-    if found := distrust(path):
+def must_be_trusted(path: Path, error: type[OperatorError], *, of_any_user: bool = False) -> None:
+    """Raise `error` when another user could change what is read there.
+
+    `of_any_user`: root reads what belongs to the user that runs a server, such as its password.
+    """
+    user = path.stat().st_uid if of_any_user and os.geteuid() == ROOT and path.exists() else None
+    if found := distrust(path, user):
         raise error(
             f"{str(path)!r} is not trusted: {found.reason}.",
             next_step=f"Fix it with: {found.remedy}",
         )
 
 
-def distrust(path: Path) -> Distrust | None:
+def distrust(path: Path, user: int | None = None) -> Distrust | None:
     """Why another user could change a path; None when only its user and root can.
+
+    The user is ourselves, unless it is given.
 
     Every folder from the root on counts, and every link on the way: its folder, and where it leads.
     A path that ends before it exists is judged by the folders that are there.
@@ -51,7 +57,7 @@ def distrust(path: Path) -> Distrust | None:
     here = Path(left.pop())
     links = 0
     try:
-        if found := _distrust_of(here, here.lstat()):
+        if found := _distrust_of(here, here.lstat(), user):
             return found
         while left:
             name = left.pop()
@@ -62,7 +68,7 @@ def distrust(path: Path) -> Distrust | None:
             status = place.lstat()
             if stat.S_ISCHR(status.st_mode):
                 return None  # such as /dev/null, which keeps nothing
-            if found := _distrust_of(place, status):
+            if found := _distrust_of(place, status, user):
                 return found
             if not stat.S_ISLNK(status.st_mode):
                 here = place
@@ -121,8 +127,8 @@ def is_private_group(gid: int, user: int) -> bool:
     return gid == ROOT or name in members or group.gr_name == name
 
 
-def _distrust_of(path: Path, status: os.stat_result) -> Distrust | None:
-    user = os.geteuid()
+def _distrust_of(path: Path, status: os.stat_result, given: int | None) -> Distrust | None:
+    user = os.geteuid() if given is None else given
     extended = bool(status.st_mode & stat.S_IWGRP) and _has_acl(path, status)
     how = is_open(
         status, user=user, private=lambda gid: is_private_group(gid, user), extended=extended

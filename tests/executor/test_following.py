@@ -133,7 +133,7 @@ async def test_what_somebody_else_ended_meanwhile_was_not_the_commands_fault(
 ) -> None:
     go = bench.folder / "go"
     task = await bench.begin(
-        Action.shell(f"touch {go}.ready; while ! test -e {go}; do :; done; kill -TERM $$")
+        Action.shell(f"touch {go}.ready; while ! test -e {go}; do sleep 0.01; done; kill -TERM $$")
     )
     await eventually(Path(f"{go}.ready").exists)
     await bench.store.switch.turn_on(by="ada", reason="")
