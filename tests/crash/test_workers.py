@@ -7,6 +7,7 @@ import asyncio
 import random
 import shutil
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -160,7 +161,27 @@ async def test_two_workers_that_are_killed_and_paused_end_every_ticket_once(
     shift: Callable[[str], Shift],
 ) -> None:
     one = shift("dbos")
-    await one.floor.open_tickets(12)
+    await one.floor.open_tickets(20)
+    first, second = one.hire(2)
+    await eventually(lambda: len(one.floor.repaired()) >= 3)
+    first.pause()
+    second.end(signal.SIGKILL)
+    one.hire()
+    over = time.monotonic() + 1.5 * LEASE_S
+    await eventually(lambda: time.monotonic() > over)
+    first.go_on()
+    await one.until_over(100.0)
+    assert first.end() == 0, "who was paused ends as politely as anybody"
+    one.must_be_right(20)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_others_finish_while_a_worker_is_paused_past_its_lease(
+    shift: Callable[[str], Shift],
+) -> None:
+    one = shift("dbos")
+    await one.floor.open_tickets(20)
     first, second = one.hire(2)
     await eventually(lambda: len(one.floor.repaired()) >= 3)
     first.pause()
@@ -170,7 +191,7 @@ async def test_two_workers_that_are_killed_and_paused_end_every_ticket_once(
     first.go_on()
     await one.until_over(100.0)
     assert first.end() == 0, "who was paused ends as politely as anybody"
-    one.must_be_right(12)
+    one.must_be_right(20)
 
 
 @pytest.mark.slow
