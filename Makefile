@@ -9,15 +9,16 @@ AUTO ?= --auto
 WORKERS ?= 5
 # With what `make quick` compares the tree.
 BASE := HEAD
-# What tests ask for beside Python; the driver of the browser needs libatomic1.
-DEBIAN_PACKAGES := bubblewrap busybox-static chromium docker.io fish gawk git jq ksh \
-	kubernetes-client libatomic1 mawk mksh openssh-client openssh-server original-awk procps strace \
+# What tests ask for beside Python; the driver of the browser needs libatomic1. A kubectl from
+# elsewhere is used as it is, because Debian's package cannot be installed beside it.
+DEBIAN_PACKAGES := bubblewrap busybox-static chromium dbus-daemon docker.io fish gawk git jq ksh \
+	libatomic1 mawk mksh openssh-client openssh-server original-awk procps python3 strace \
 	tmux util-linux zsh
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test quick check lint style test-system test-crash test-faults test-slow \
-	repeat tables gallery lock clean
+	repeat size tables gallery lock clean
 
 # Another project's Python settings must not reach into this one.
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -56,6 +57,7 @@ help:
 	@echo 'make test-faults  every fault of every rig: it breaks what it says, and heals (minutes)'
 	@echo 'make test-slow    all that takes long, the two above among it (half an hour)'
 	@echo 'make repeat       make test on fresh clones: times and failures (ARGS="--runs 10 --load")'
+	@echo 'make size         lines, modules, functions, helpers used once (ARGS=--incident: files)'
 	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
 	@echo 'make gallery      take the pictures of the README and the docs anew, of a real incident'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
@@ -96,18 +98,16 @@ endif
 test-system: lint
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-		apt-get install -qq -y --no-install-recommends $(DEBIAN_PACKAGES); \
+		apt-get install -qq -y --no-install-recommends $(DEBIAN_PACKAGES) \
+			$$(command -v kubectl >/dev/null || echo kubernetes-client); \
 	else \
 		echo 'Not root, or no apt-get: nothing is installed, skips are failures all the same.'; \
 	fi
 	@.venv/bin/python -m tests.engines.compose
-	@echo '== tests, no skips' \
-		&& OPERATOR_FORBID_SKIPS=1 .venv/bin/python -m pytest -q -m 'not slow' $(spread) tests $(ARGS)
-ifeq ($(ARGS),)
-	@if .venv/bin/python -m tests.tools.pd; then echo '== with the real PD' \
-		&& .venv/bin/python -m pytest -q -m slow tests/subjects/tikv/test_pd_contract.py \
-			tests/subjects/tikv/test_real_pd.py; fi
-endif
+	@.venv/bin/python -m tests.engines.base
+	@.venv/bin/python -m tests.tools.pd
+	@echo '== tests, no skips' && OPERATOR_FORBID_SKIPS=1 \
+		.venv/bin/python -m pytest -q -m 'system or not slow' $(spread) tests $(ARGS)
 
 test-crash: lint
 	@echo '== rough treatment' \
@@ -123,6 +123,10 @@ test-slow: lint
 
 repeat:
 	@"$(PYTHON)" .ci/repeat.py $(ARGS)
+
+size:
+	@$(if $(findstring --incident,$(ARGS)),$(call ready,all))
+	@"$(PYTHON)" .ci/size.py $(ARGS)
 
 tables:
 	@$(call ready,all)

@@ -2,7 +2,7 @@
 
     python3 .ci/repeat.py --runs 10                    ten runs on an idle machine
     python3 .ci/repeat.py --runs 5 --load              a hogged core, and a process that writes
-    python3 .ci/repeat.py --python 3.12 --python 3.13  one run for each interpreter of pyenv
+    python3 .ci/repeat.py --python python3.12         with another interpreter, by name or path
 
 Each run is one line with its time and every failed test; `--log FOLDER` keeps the whole output.
 The exit code is 0 only when every run was green.
@@ -11,16 +11,18 @@ The exit code is 0 only when every run was green.
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-__all__ = ["Outcome", "main", "read_outcome", "under_load"]
+__all__ = ["Outcome", "main", "read_outcome", "run_group", "under_load"]
 
 _ROOT = Path(__file__).resolve().parent.parent
 _RUN_S_MAX = 3600.0
@@ -80,6 +82,37 @@ def under_load(folder: Path, *, is_loaded: bool) -> Iterator[None]:
             process.wait()
 
 
+def run_group(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+    output: BinaryIO,
+    timeout_s: float,
+) -> int | None:
+    """The exit code of a command, None when it timed out. No process of its group outlives it.
+
+    pytest forks its workers, and killing pytest alone leaves them running.
+    """
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 def _run(python: str, folder: Path, log: Path, *, is_loaded: bool) -> bool:
     """One clone, one run, one line; whether it was green."""
     clone = folder / "clone"
@@ -92,27 +125,20 @@ def _run(python: str, folder: Path, log: Path, *, is_loaded: bool) -> bool:
         environ |= {"PYTHON": python}
     started = time.monotonic()
     with under_load(folder, is_loaded=is_loaded), log.open("wb") as file:
-        done = subprocess.run(
-            ["bash", ".ci/run"],
-            cwd=clone,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            timeout=_RUN_S_MAX,
-            check=False,
+        code = run_group(
+            ["bash", ".ci/run"], cwd=clone, environ=environ, output=file, timeout_s=_RUN_S_MAX
         )
     took_s = time.monotonic() - started
     outcome = read_outcome(log.read_text(errors="replace"))
     words = [
-        "green" if done.returncode == 0 else f"exit {done.returncode}",
+        {0: "green", None: "timed out"}.get(code, f"exit {code}"),
         f"{int(took_s // 60)} min {int(took_s % 60):02} s",
         f"{outcome.passed} passed, {len(outcome.failed)} failed, {outcome.skipped} skipped",
         "loaded" if is_loaded else "idle",
         *([python] if python else []),
     ]
     _say("\n".join(["  ".join(words), *(f"    {name}" for name in outcome.failed)]))
-    return done.returncode == 0
+    return code == 0
 
 
 def main(arguments: list[str]) -> int:
@@ -123,6 +149,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--python", action="append", default=[], help="an interpreter to run with")
     parser.add_argument("--log", type=Path, help="a folder that keeps the output of each run")
     options = parser.parse_args(arguments)
+    # Stopped from outside, it stops its run and its load as well.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     green = total = 0
     with tempfile.TemporaryDirectory(prefix="repeat-") as scratch:
         logs = options.log or Path(scratch)
@@ -130,7 +158,8 @@ def main(arguments: list[str]) -> int:
         for python in options.python or [""]:
             for number in range(options.runs):
                 total += 1
-                log = logs / f"{Path(python).name or 'python'}-{number + 1}.log"
+                name = python.strip("/").replace("/", "-") or "python"
+                log = logs / f"{name}-{number + 1}.log"
                 with tempfile.TemporaryDirectory(dir=scratch) as folder:
                     green += _run(python, Path(folder), log, is_loaded=options.load)
     _say(f"{green} of {total} runs were green")

@@ -65,7 +65,8 @@ def is_ready(level: str, *, state: Mapping[str, str], now: Mapping[str, str]) ->
 
 def _projects() -> list[Path]:
     """The folders of our own distributions, what is depended on first."""
-    folders = [_ROOT / "protocols", *sorted((_ROOT / "services").glob("*/")), _ROOT]
+    services = sorted((_ROOT / "services").glob("*/"))
+    folders = [_ROOT / "protocols", *services, _ROOT, _ROOT / "lab", _ROOT / "evals"]
     return [folder for folder in folders if (folder / "pyproject.toml").is_file()]
 
 

@@ -32,7 +32,7 @@ from operator_sre.config import load_config
 from operator_sre.contract import messages
 from operator_sre.contract.promises import checked
 from operator_sre.gate import Policy, judge
-from operator_sre.store.places import database_at
+from operator_sre.store.store import database_at
 from operator_sre.store.transaction import Rules, Transaction
 
 RUN_ENTRIES = 20

@@ -25,10 +25,10 @@ from pathlib import Path
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.verdict import Mode, Risk
-from operator_sre.app.hands import MACHINE
-from operator_sre.app.switch import switch_on
+from operator_sre.app.restraints import switch_on
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import load_config
+from operator_sre.controls import MACHINE
 from operator_sre.gate import Gate, Policy
 from operator_sre.processes.identity import process_of
 
@@ -99,7 +99,7 @@ async def _busy(app: App, command: str, count: int) -> None:
     """Run the command so many times at once, through the executor of the home."""
     policy, store = Policy(mode=Mode.EXECUTE, auto=frozenset(Risk)), app.store
     gate = Gate(lambda: policy, store.journal, store.approvals, app.clock, app.new_id)
-    executor = app.hands(MACHINE).executor
+    executor = app.controls(MACHINE).executor
 
     async def one(subject: str) -> None:
         permit = await gate.permit(gate.judge(Action.shell(command)), None, subject=subject)

@@ -20,8 +20,8 @@ import threading
 import time
 from pathlib import Path
 
+from operator_lab.rig import Rig
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
-from operator_sre.lab.rig import Rig
 
 HOST = "127.0.0.1"
 IDLE_S = 5.0

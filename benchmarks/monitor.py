@@ -32,7 +32,7 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.ports import Plugin, Subject, SubjectSettings
 from operator_sre.clock import SystemClock
-from operator_sre.engine.watching import Rounds
+from operator_sre.engine.local import Rounds
 from operator_sre.monitor import Monitor, Watched, WatchStats
 from operator_sre.store import Store, open_store
 from operator_sre.tickets import Desk

@@ -17,12 +17,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from operator_lab.rig import Rig
 from operator_protocols.domain.health import Health, worst
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Plugin, SubjectSettings
-from operator_sre.app.secrets import read_secret
+from operator_sre.app.secret_store import read_secret
 from operator_sre.clock import SystemClock
-from operator_sre.lab.rig import Rig
 from operator_sre.plugins import find_plugin, plugin_names
 
 GOALS_S = {"ratelimiter": 4.0, "etcd": 5.0, "postgres": 5.0}

@@ -33,7 +33,7 @@ from operator_sre.codec import to_json
 from operator_sre.ledger.history.query import parse_query
 from operator_sre.store import Store, store_on
 from operator_sre.store.database import Connection, Maintained
-from operator_sre.store.places import database_at
+from operator_sre.store.store import database_at
 from operator_sre.store.transaction import Rules, Transaction
 
 RUN_ENTRIES = 20

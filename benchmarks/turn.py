@@ -39,7 +39,7 @@ from operator_sre.codec import to_json
 from operator_sre.config import load_config
 from operator_sre.models.remote import RemoteModel
 from operator_sre.store import store_on
-from operator_sre.store.places import database_at
+from operator_sre.store.store import database_at
 from operator_sre.store.transaction import Rules, Transaction
 
 GOAL_MS = 25.0

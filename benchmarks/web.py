@@ -33,7 +33,7 @@ from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Violation
 from operator_protocols.domain.ticket import Move, MoveKind
-from operator_protocols.domain.token import Role
+from operator_protocols.domain.token import Audience, Role
 from operator_sre.app.tokens import create
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import Config, load_config
@@ -208,7 +208,8 @@ def core_s(process: int) -> float:
 async def measure(app: App, url: str, process: int, told: argparse.Namespace) -> bool:
     """Tell every figure; whether every promise was kept."""
     place = urlsplit(url).netloc
-    _, secret = await create(app, f"load {os.getpid()}", Role.VIEWER)
+    name = f"load {os.getpid()}"
+    _, secret = await create(app, name, Role.VIEWER, audience=Audience.WEB)
     cookies = [await signed_in(place, secret) for _ in range(SESSIONS)]
     kept = True
     for path in PAGES:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Violation
-from operator_protocols.domain.token import Role
+from operator_protocols.domain.token import Audience, Role
 from operator_sre.app.tokens import create
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import load_config
@@ -153,7 +153,7 @@ def measure(app: App, folder: Path, told: argparse.Namespace) -> bool:
     """Tell every figure; whether every promise was kept."""
     from playwright.sync_api import sync_playwright
 
-    _, secret = asyncio.run(create(app, f"screen {os.getpid()}", Role.ADMIN))
+    _, secret = asyncio.run(create(app, f"screen {os.getpid()}", Role.ADMIN, audience=Audience.WEB))
     path = shutil.which("chromium") or sys.exit("There is no chromium: apt install chromium")
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with served(folder) as url, sync_playwright() as browsers:

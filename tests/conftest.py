@@ -1,11 +1,11 @@
 """What holds for every test: a clean environment, loopback only, and an honest list of skips."""
 
 import gc
+import logging
 import os
 import shutil
 import signal
 import socket
-import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import suppress
@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from operator_sre.processes.runner import launching as _launching
+from tests.audit import watch
 from tests.e2e import warm
 from tests.leaks import LeaksPlugin
 
@@ -32,6 +33,7 @@ _launching.IDLE_S = 2.0
 _start_runner = _launching._start
 
 _FORBID_SKIPS = "OPERATOR_FORBID_SKIPS"
+_GARBAGE_MAX = 20_000
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES_MIN = 4 * 1024**3
 _WRITTEN = pytest.StashKey[Path]()
@@ -39,6 +41,8 @@ _LEFT_TO = {
     "slow": "`make test-slow`: they take long",
     "system": "`make test-system`: they need more than Python, like a Docker engine or a browser",
 }
+# Their tests start modules of the tests as processes of their own.
+_WITH_MODULES = ("tests/app/test_hub.py", "tests/contract/", "tests/crash/", "tests/e2e/test_crash")
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
 # A user's settings and keys must not decide a test, and no test may spend a user's money.
@@ -125,9 +129,14 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+        # Each test that opens anything ends with a collection; in between few are needed.
+        gc.set_threshold(_GARBAGE_MAX)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # Some of the longest files are there. Workers take files in this order, and no worker should be
+    # alone with one of them at the end.
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/tidy/"))
     # Whoever asks for the ones with `-m`, or for all but them, has chosen already.
     if "slow" in config.option.markexpr or "system" in config.option.markexpr:
         return
@@ -159,13 +168,15 @@ class _LeftOut:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Start what all workers can share before they are forked."""
     if session.config.option.workers > 1 and not session.config.option.collectonly:
+        # Hundreds of tests have a home with a runner of its own. Those with `real_runner`, and
+        # commands that are not forked themselves, start theirs as users do.
+        runner = warm.shared_warm(session.config, warm.RUNNER)
+        if any(item.nodeid.startswith(_WITH_MODULES) for item in session.items):
+            warm.shared_warm(session.config, warm.MODULE)
         wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
         for fixture, program in (("warm", warm.COMMAND), ("warm_node", warm.NODE)):
             if fixture in wanted:
                 warm.shared_warm(session.config, program)
-        # Hundreds of tests have a home with a runner of its own. Those of the command line, and
-        # those with `real_runner`, start theirs as users do.
-        runner = warm.shared_warm(session.config, warm.RUNNER)
         _launching._start = partial(warm.fork_runner, runner)
 
 
@@ -212,14 +223,14 @@ def _is_loopback(host: object) -> bool:
 
 
 class _Guard:
-    """An audit hook, which cannot be removed again: it looks only while a test runs."""
+    """Sees where sockets lead to while a test runs."""
 
     def __init__(self) -> None:
         self.is_on = False
         self.reached: list[str] = []
 
-    def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
-        if event not in ("socket.connect", "socket.bind") or not self.is_on:
+    def see(self, event: str, arguments: tuple[object, ...]) -> None:
+        if not self.is_on:
             return
         endpoint, address = arguments
         if not isinstance(endpoint, socket.socket) or not isinstance(address, tuple):
@@ -230,7 +241,7 @@ class _Guard:
 
 
 _guard = _Guard()
-sys.addaudithook(_guard)
+watch(("socket.connect", "socket.bind"), _guard.see)
 
 
 @pytest.fixture(autouse=True)
@@ -243,6 +254,15 @@ def loopback_only() -> Iterator[None]:
     if _guard.reached:
         tried = ", ".join(_guard.reached)
         pytest.fail(f"tests stay on loopback, this one tried: {tried}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A command that a test runs in this process sets logging up for itself only."""
+    ours = logging.getLogger("operator_sre")
+    before = ours.propagate, ours.level, ours.handlers[:], logging.root.manager.disable
+    yield
+    ours.propagate, ours.level, ours.handlers[:], logging.root.manager.disable = before
 
 
 @pytest.fixture(autouse=True, scope="session")

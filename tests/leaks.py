@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import sys
+import stat
 import threading
 import time
 from asyncio import runners
@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 from _pytest.unraisableexception import collect_unraisable
+
+from tests.audit import watch
 
 __all__ = ["LeaksPlugin", "outlives_test"]
 
@@ -58,12 +60,18 @@ def _now_open() -> _Open:
             found |= {("process", pid) for pid in children}
     for entry in os.scandir("/proc/self/fd"):
         with suppress(OSError):
-            link = str(Path(entry.path).readlink())
-            if link.startswith("socket:"):
-                found.add(("socket", link))
-            elif link.endswith((".db", ".db-wal", ".db-search")):
-                found.add(("database", f"{link} {entry.name}"))
+            opened = os.fstat(int(entry.name))
+            if stat.S_ISSOCK(opened.st_mode):
+                found.add(("socket", f"socket:[{opened.st_ino}]"))
+            elif stat.S_ISREG(opened.st_mode):
+                link = str(Path(entry.path).readlink())
+                if link.endswith((".db", ".db-wal", ".db-search")):
+                    found.add(("database", f"{link} {entry.name}"))
     return frozenset(found)
+
+
+def _threads() -> frozenset[int | None]:
+    return frozenset(thread.ident for thread in threading.enumerate())
 
 
 def _described(kind: str, key: str) -> str:
@@ -88,13 +96,13 @@ class LeaksPlugin:
     """Compares what is open before and after each test that opens anything."""
 
     def __init__(self) -> None:
-        self._has_opened = False
-        self._threads = 0
+        self._has_opened = True
+        self._threads: frozenset[int | None] = frozenset()
         self._tasks: set[str] = set()
         self._file = ""
         self._before_file: _Open = frozenset()
         self._before_test: _Open = frozenset()
-        sys.addaudithook(self._see)
+        watch(_OPENING, self._see)
         closing: Any = runners
         cancel_all: Callable[[asyncio.AbstractEventLoop], None] = closing._cancel_all_tasks
 
@@ -105,9 +113,8 @@ class LeaksPlugin:
 
         closing._cancel_all_tasks = note_and_cancel_all
 
-    def _see(self, event: str, _: tuple[object, ...]) -> None:
-        if event in _OPENING:
-            self._has_opened = True
+    def _see(self, event: str, arguments: tuple[object, ...]) -> None:
+        self._has_opened = True
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(
@@ -120,9 +127,13 @@ class LeaksPlugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None]:
-        self._before_test = _now_open()
+        # What was open before is known when nothing has been opened since; looking costs more than
+        # most tests.
+        threads = _threads()
+        if self._has_opened or threads != self._threads:
+            self._before_test = _now_open()
         self._has_opened = False
-        self._threads = threading.active_count()
+        self._threads = threads
         self._tasks.clear()
         if (file := item.nodeid.partition("::")[0]) != self._file:
             self._file, self._before_file = file, self._before_test
@@ -133,7 +144,7 @@ class LeaksPlugin:
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None]:
         yield
-        if not self._has_opened and threading.active_count() == self._threads:
+        if not self._has_opened and _threads() == self._threads:
             return
         if isinstance(item, pytest.Function):
             item.funcargs.clear()  # what nobody else holds goes with them

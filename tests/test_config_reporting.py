@@ -9,9 +9,8 @@ import pytest
 from operator_protocols.domain.health import Severity
 from operator_protocols.errors import ConfigError
 from operator_sre.config import Config, NoticeConfig, load_config
-from operator_sre.config.notices import notices_of
-from operator_sre.config.triggers import triggers_of
-from operator_sre.notify.event import Event
+from operator_sre.config.tables import notices_of, triggers_of
+from operator_sre.notify.notice import Event
 from operator_sre.triggers.trigger import Trigger, TriggerKind
 
 

@@ -14,8 +14,7 @@ import pytest
 
 from operator_protocols.errors import ConfigError, MissingPluginError, StoreError
 from operator_sre.app.policy import policy_file
-from operator_sre.app.secret_store import open_secrets
-from operator_sre.app.secrets import read_secret
+from operator_sre.app.secret_store import open_secrets, read_secret
 from operator_sre.config import load_config
 from operator_sre.ledger.keys import load_key
 from operator_sre.ownership import distrust, is_open, is_private_group, must_be_trusted

@@ -27,8 +27,9 @@ from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import ConflictError, MissingExtraError, ModelError, OperatorError
 from operator_protocols.ports import Job
+from operator_sre.agent.transcript import Summaries
 from operator_sre.app.story import lines_of
-from operator_sre.pipeline import Context, Summaries
+from operator_sre.controls import Context
 from operator_sre.tickets import Desk
 from tests.contract.clock import NOON
 from tests.contract.samples import violation
@@ -415,7 +416,7 @@ async def test_a_mind_is_told_of_the_time_before(shop: Open) -> None:
     one = shop(Answer("", (Escalate("x"),)))
     known = Context((Trend("node-1", "up", 2, 1.0, 0.0, 0.0, 1.0),), (LogTail("node-1", ("a",)),))
     pipeline = replace(
-        one.pipeline(), care=lambda name: replace(one.care(name), context=lambda _: known)
+        one.pipeline(), controls=lambda name: replace(one.controls(name), context=lambda _: known)
     )
     await pipeline.watch("shop")
     await pipeline.work(await one.claim())
@@ -428,7 +429,8 @@ async def test_a_mind_hears_what_people_say_while_it_works(shop: Open) -> None:
     one = shop(Answer("", (look,)), Answer("", (look,)), Answer("", (Escalate("x"),)))
     said: list[Comment] = []
     pipeline = replace(
-        one.pipeline(), care=lambda name: replace(one.care(name), comments=lambda _: tuple(said))
+        one.pipeline(),
+        controls=lambda name: replace(one.controls(name), comments=lambda _: tuple(said)),
     )
     asked = _asked(one)
     model = pipeline.model

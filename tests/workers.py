@@ -14,6 +14,7 @@ import json
 import os
 import selectors
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import pytest
+from _pytest._io import TerminalWriter
 
 __all__ = ["WorkersPlugin", "pytest_addoption", "pytest_configure"]
 
@@ -29,6 +31,8 @@ _INDEX_BYTES = 4
 _LENGTH_BYTES = 8
 _READ_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 16
+# Folders whose single files take longest.
+_LONG = ("tests/tidy/", "tests/subjects/", "tests/e2e/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,13 +46,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _groups(items: list[pytest.Item]) -> list[list[pytest.Item]]:
-    """What has to stay together, in the order of collection."""
+    """What has to stay together, in the order of collection, the longest first.
+
+    A long file that is taken last is waited for by all other workers.
+    """
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         mark = item.get_closest_marker("group")
         key = f"group {mark.args[0]}" if mark else item.nodeid.partition("::")[0]
         groups.setdefault(key, []).append(item)
-    return list(groups.values())
+    return [groups[key] for key in sorted(groups, key=lambda key: not key.startswith(_LONG))]
 
 
 def _queue(length: int) -> int:
@@ -67,6 +74,11 @@ class _Reporter:
     def __init__(self, config: pytest.Config, pipe: int) -> None:
         self._config = config
         self._pipe = os.fdopen(pipe, "wb", buffering=0)
+
+    @property
+    def _tw(self) -> TerminalWriter:
+        """Where a time limit writes the stacks of its test, which are captured with the test."""
+        return TerminalWriter(sys.stderr)
 
     def send(self, kind: str, content: object) -> None:
         body = json.dumps([kind, content], default=str).encode()
@@ -96,7 +108,7 @@ def _run_worker(
     reporter = _Reporter(config, pipe)
     for name in ("terminalreporter", "operator-skips", "operator-workers"):
         config.pluginmanager.unregister(name=name)
-    config.pluginmanager.register(reporter)
+    config.pluginmanager.register(reporter, "terminalreporter")
     # The files behind pytest's capture are shared with all other forks: each needs its own.
     capture = config.pluginmanager.getplugin("capturemanager")
     if capture is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 GENESIS = bytes(32)
+_NEVER = datetime.fromtimestamp(0, UTC)  # of an entry whose bytes retention took away
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
@@ -105,9 +106,9 @@ def seq_of(body: bytes) -> int | None:
 
 def entry_from(seq: int, body: bytes | None, previous: bytes, digest: bytes) -> Entry:
     """An entry from its stored bytes; every field comes from them."""
-    if body is None:
-        return _purged(seq, previous, digest)
     links = bytes(previous).hex(), bytes(digest).hex()
+    if body is None:
+        return Entry(seq, _NEVER, Kind.PURGED, {}, None, "", Actor(), *links)
     try:
         one = _STORED.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -125,18 +126,4 @@ def entry_from(seq: int, body: bytes | None, previous: bytes, digest: bytes) -> 
         actor=Actor(**record["actor"]),
         previous=links[0],
         hash=links[1],
-    )
-
-
-def _purged(seq: int, previous: bytes, digest: bytes) -> Entry:
-    return Entry(
-        seq=seq,
-        at=datetime.fromisoformat("1970-01-01T00:00:00+00:00"),
-        kind=Kind.PURGED,
-        payload={},
-        ticket=None,
-        run="",
-        actor=Actor(),
-        previous=bytes(previous).hex(),
-        hash=bytes(digest).hex(),
     )

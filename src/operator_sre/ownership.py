@@ -10,6 +10,7 @@ import os
 import shlex
 import stat
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,7 +130,10 @@ def is_private_group(gid: int, user: int) -> bool:
 
 def _distrust_of(path: Path, status: os.stat_result, given: int | None) -> Distrust | None:
     user = os.geteuid() if given is None else given
-    extended = bool(status.st_mode & stat.S_IWGRP) and _has_acl(path, status)
+    extended = False
+    if status.st_mode & stat.S_IWGRP and not stat.S_ISLNK(status.st_mode):
+        with suppress(AttributeError, OSError):  # there is none, or this system knows none
+            extended = bool(os.getxattr(path, _ACL))
     how = is_open(
         status, user=user, private=lambda gid: is_private_group(gid, user), extended=extended
     )
@@ -144,15 +148,6 @@ def _distrust_of(path: Path, status: os.stat_result, given: int | None) -> Distr
     if how:
         return Distrust(f"other users may write to {str(path)!r}", f"chmod go-w {quoted}")
     return None
-
-
-def _has_acl(path: Path, status: os.stat_result) -> bool:
-    if stat.S_ISLNK(status.st_mode) or not hasattr(os, "getxattr"):
-        return False
-    try:
-        return bool(os.getxattr(path, _ACL))
-    except OSError:
-        return False  # there is none, or the file system knows none
 
 
 def _name(uid: int) -> str:

@@ -1,14 +1,18 @@
-"""THE ORDER: watch, file, think, decide, act, prove, remember. Nothing else knows it."""
+"""THE ORDER: watch, file, think, decide, act, prove, remember. Nothing else holds it.
+
+`Pipeline` is the journey of an incident. `act` is the way of one action, for agents on tickets as
+for workflows, scheduled commands, `operator exec` and calls of tools.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol, assert_never
+from enum import StrEnum
+from typing import assert_never
 
 from operator_protocols.domain.action import Action, Outcome, Result, digest_of
-from operator_protocols.domain.cause import Cause
-from operator_protocols.domain.entry import Draft, Entry, Kind
+from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Sighting
 from operator_protocols.domain.permit import Permit
@@ -20,80 +24,219 @@ from operator_protocols.domain.run import (
     Ask,
     Briefing,
     Budget,
-    Comment,
     Diagnose,
-    LogTail,
     Prove,
-    Trend,
     Want,
 )
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.errors import ConflictError, MissingExtraError, ModelError
-from operator_protocols.ports import (
-    Clock,
-    Entries,
-    Journal,
-    Model,
-    Sealed,
-    Subject,
-    Tickets,
-)
-from operator_sre.agent.attempts import deadline_of, repeats, unreadable
-from operator_sre.agent.outside import briefed, proven, said
-from operator_sre.agent.replay import Recorded, Told
+from operator_protocols.ports import Clock, Entries, Journal, Model, Sealed, Tickets
+from operator_sre.agent.progress import deadline_of, repeats, unreadable
 from operator_sre.agent.run import Run
-from operator_sre.agent.suspicion import suspicions
-from operator_sre.agent.transcript import Stopped, answer_payload, stopped_payload
+from operator_sre.agent.suspicion import briefed, proven, said, suspicions
+from operator_sre.agent.transcript import (
+    Recorded,
+    Stopped,
+    Summaries,
+    Told,
+    answer_payload,
+    stopped_payload,
+)
 from operator_sre.codec import to_json
-from operator_sre.executor import Executor
-from operator_sre.gate import Gate, Turns, came_late, refused_as_busy
+from operator_sre.controls import Controls
+from operator_sre.gate import came_late
 from operator_sre.monitor import Monitor
 from operator_sre.tickets import Desk
 from operator_sre.verify import Verifier
 
-__all__ = ["Care", "Context", "Pipeline", "Summaries", "Work", "refused_payload"]
+__all__ = [
+    "ActionRecord",
+    "Pipeline",
+    "RefusedBy",
+    "Request",
+    "WhenBusy",
+    "Work",
+    "act",
+]
 
-Propose = Callable[[Action, Ticket], Awaitable[Action | Result]]
+# How long a change that can wait comes again while other changes of the same subject are quicker.
+BUSY_S_MAX = 600.0
+
+
+class WhenBusy(StrEnum):
+    """What becomes of a change while another change of the same subject runs."""
+
+    REFUSE = "refuse"  # a person sees that at once
+    WAIT = "wait"  # a workflow has the time
+    RETHINK = "rethink"  # an agent chose it for a state of the subject that is gone by then
+
+
+class RefusedBy(StrEnum):
+    """Who refused an action that did not run."""
+
+    NOBODY = ""
+    TOOL = "tool"
+    REQUESTER = "requester"
+    GATE = "gate"
+    EXECUTOR = "executor"
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """What the last half hour was like, around a ticket."""
+class ActionRecord:
+    """What became of a request, and the ledger entry that holds it.
 
-    trends: tuple[Trend, ...] = ()
-    logs: tuple[LogTail, ...] = ()
-
-
-class Summaries(Protocol):
-    """Who says in a sentence or two what a mind thought and what came of it, beside the work."""
-
-    def note(self, ticket: Ticket, seq: int, what: str | Result) -> None:
-        """Have what this entry records summarised, some time soon."""
-        ...
-
-    async def finish(self, run: str) -> None:
-        """Have done with a run, soon."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Care:
-    """One subject in our care, with what may be done about it.
-
-    `propose` completes what a mind wants from what the ticket and the world determine; `context`
-    is what it is told of the time before, and `comments` what people said of the ticket.
+    `waited_s` is how long it waited for its turn and for people's approval.
     """
 
-    subject: Subject
-    gate: Gate
-    executor: Executor
-    propose: Propose
-    causes: Sequence[Cause] = ()
-    notes: str = ""
-    turns: Turns | None = None
-    context: Callable[[Ticket], Context] = lambda _: Context()
-    comments: Callable[[Ticket], tuple[Comment, ...]] = lambda _: ()
+    verdict: Verdict
+    result: Result
+    seq: int
+    permit: Permit | None = None
+    refused_by: RefusedBy = RefusedBy.NOBODY
+    waited_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One action that somebody wants to run: an agent on its ticket, a workflow, or a person.
+
+    Without a requester it is the agent that holds the ticket. What belongs to no ticket names its
+    subject, and a step of a workflow its run and its claim. An action that is `complete` gets no
+    more arguments. `screen` is asked once the action is judged: it may refuse it, or answer with
+    what became of it earlier. `began` is called with the permit before the action runs.
+    """
+
+    action: Action
+    subject: str = ""
+    requester: Actor | None = None
+    ticket: Ticket | None = None
+    run: str = ""
+    epoch: int = 0
+    when_busy: WhenBusy = WhenBusy.REFUSE
+    complete: bool = False
+    screen: Callable[[Verdict], ActionRecord | Result | None] = lambda verdict: None
+    began: Callable[[Permit], None] = lambda permit: None
+    watch: Callable[[int, bytes], None] | None = None
+
+
+async def act(controls: Controls, request: Request) -> ActionRecord:
+    """Complete, judge, permit, execute and record one action. Nothing is run in another way."""
+    gate, requester = controls.gate, request.requester
+    action: Action | Result = request.action
+    if request.complete:
+        action = controls.refuse_unknown_target(request.action) or request.action
+    else:
+        action = await controls.complete(request.action, request.ticket)
+    if isinstance(action, Result):
+        verdict = gate.judge(request.action, requester)
+        return await _refuse(controls, request, verdict, action, RefusedBy.TOOL)
+    verdict = gate.judge(action, requester)
+    screened = request.screen(verdict)
+    if isinstance(screened, ActionRecord):
+        return screened
+    if screened is not None:
+        return await _refuse(controls, request, verdict, screened, RefusedBy.REQUESTER)
+    return await _permit_and_execute(controls, request, verdict)
+
+
+async def _permit_and_execute(
+    controls: Controls, request: Request, verdict: Verdict
+) -> ActionRecord:
+    """Wait for the turn of the subject, have the action permitted, run it; again while it is busy.
+
+    A permit is kept while others have their turn. An agent whose change came late thinks again,
+    unless people approved it.
+    """
+    gate, clock, executor = controls.gate, controls.gate.clock, controls.executor
+    rethinks = request.when_busy is WhenBusy.RETHINK
+    waits = verdict.level is not Level.SAFE and request.when_busy is not WhenBusy.REFUSE
+    began, waited_s, late = clock.monotonic(), 0.0, False
+
+    def refuse(result: Result, permit: Permit | None) -> Awaitable[ActionRecord]:
+        by = RefusedBy.GATE if permit is None else RefusedBy.EXECUTOR
+        return _refuse(controls, request, verdict, result, by, permit, waited_s)
+
+    async def wait_for_turn() -> bool:
+        nonlocal waited_s
+        asked = clock.monotonic()
+        waited = controls.turns is not None and await controls.turns.free()
+        waited_s += clock.monotonic() - asked
+        return waited
+
+    while True:
+        late = (waits and await wait_for_turn()) or late
+        ticket = request.ticket
+        if late and rethinks and not (ticket and gate.allowed(verdict, ticket)):
+            return await refuse(_late_refusal(verdict, controls.subject.name), None)
+        asked = clock.monotonic()
+        permit = await gate.permit(
+            verdict,
+            ticket,
+            request.requester,
+            subject=request.subject,
+            run=request.run,
+            epoch=request.epoch,
+        )
+        waited_s += clock.monotonic() - asked
+        entry: Entry | None = None
+        if isinstance(permit, Permit):
+            request.began(permit)
+            result, entry = await executor.execute(permit, watch=request.watch)
+            while entry is None and waits and came_late(result):
+                await wait_for_turn()
+                fresh = permit.approval if rethinks else permit.expires_at > clock.now()
+                if not fresh or gate.outdated(permit):
+                    break
+                result, entry = await executor.execute(permit, watch=request.watch)
+        else:
+            result = permit
+        used = permit if isinstance(permit, Permit) else None
+        if entry is not None:
+            return ActionRecord(verdict, result, entry.seq, used, waited_s=waited_s)
+        if came_late(result) and rethinks and used is not None:
+            return await refuse(_late_refusal(verdict, controls.subject.name), used)
+        if not (waits and came_late(result) and clock.monotonic() - began < BUSY_S_MAX):
+            return await refuse(result, used)
+        late, verdict = True, gate.judge(verdict.action, request.requester)
+
+
+def _late_refusal(verdict: Verdict, subject: str) -> Result:
+    """The refusal of a change chosen for a state that another change has ended meanwhile."""
+    why = (
+        f"Not run: another change of {subject!r} ran first. Look at how it is now, and propose it"
+        " again if it is still right."
+    )
+    return replace(verdict.refusal(why), outcome=Outcome.CANCELLED, data={LATE: True})
+
+
+async def _refuse(
+    controls: Controls,
+    request: Request,
+    verdict: Verdict,
+    result: Result,
+    by: RefusedBy,
+    permit: Permit | None = None,
+    waited_s: float = 0.0,
+) -> ActionRecord:
+    """Record an action that did not run."""
+    payload = {
+        "action": verdict.action,
+        "level": verdict.level,
+        "risk": verdict.risk,
+        "permit": permit.fingerprint if permit is not None else "",
+        "result": result,
+    }
+    ticket = request.ticket
+    draft = Draft(
+        Kind.REFUSED,
+        to_json(payload),
+        ticket=ticket.id if ticket is not None else None,
+        run=ticket.run if ticket is not None else request.run,
+        actor=request.requester or Actor(),
+    )
+    entry = await controls.gate.journal.append(draft)
+    return ActionRecord(verdict, result, entry.seq, permit, by, waited_s)
 
 
 @dataclass(slots=True)
@@ -104,7 +247,7 @@ class Work:
     """
 
     ticket: Ticket
-    care: Care
+    controls: Controls
     run: Run
     broken_before: frozenset[str]
     recorded: Recorded
@@ -129,14 +272,14 @@ class Pipeline:
     tickets: Tickets
     clock: Clock
     budget: Budget
-    care: Callable[[str], Care]
+    controls: Callable[[str], Controls]
     summaries: Summaries | None = None
     gone: Callable[[str], str] = lambda _: ""
 
     async def watch(self, subject: str) -> Sighting:
         """Look once at a subject, file what is broken, close what recovered by itself."""
-        care = self.care(subject)
-        watched = await self.monitor.watch(care.subject)
+        controls = self.controls(subject)
+        watched = await self.monitor.watch(controls.subject)
         at = watched.sighting.observation.at
         if watched.violations and (why := self.gone(subject)):
             await self.desk.retire(subject, why)
@@ -149,7 +292,7 @@ class Pipeline:
 
     async def work(self, ticket: Ticket) -> Ticket:
         """Carry one claimed ticket to an end: RESOLVED with a proof, or ESCALATED with reasons."""
-        recover = self.care(ticket.subject).executor.recover
+        recover = self.controls(ticket.subject).executor.recover
         recorded = await Recorded.of(ticket, self.entries, self.sealed, recover)
         work = await self._begin(ticket, recorded)
         run = work.run
@@ -172,7 +315,10 @@ class Pipeline:
         try:
             return await self._end(work)
         except ConflictError:
-            if not self._outgrown(work):
+            now = self.tickets.get(ticket.id)
+            if now is None or (now.state, now.epoch) != (ticket.state, ticket.epoch):
+                raise  # somebody else has it
+            if work.proven is None or _covers(now) == _covers(work.proven):
                 raise
         return await self.work(ticket)  # from the ledger: only what is not proven yet is done
 
@@ -187,22 +333,14 @@ class Pipeline:
             known = recorded.next(want)
         return known
 
-    def _outgrown(self, work: Work) -> bool:
-        """Whether the ticket is ours still, and has gained what its proof does not cover."""
-        ticket, now = work.ticket, self.tickets.get(work.ticket.id)
-        if work.proven is None or now is None:
-            return False
-        ours = (now.state, now.epoch) == (ticket.state, ticket.epoch)
-        return ours and _covers(now) != _covers(work.proven)
-
     async def _begin(self, ticket: Ticket, recorded: Recorded) -> Work:
-        care = self.care(ticket.subject)
+        controls = self.controls(ticket.subject)
         start = {"model": self.model.name, "worker": ticket.worker}
         draft = Draft(
             Kind.RUN_STARTED, start, ticket=ticket.id, run=ticket.run, key=f"{ticket.run}/started"
         )
         await self.journal.append(draft)
-        briefing, broken = await self._brief(ticket, care)
+        briefing, broken = await self._brief(ticket, controls)
         if recorded.first_look is not None:  # what we broke before we were stopped is ours still
             broken = recorded.first_look.broken()
         run = Run(
@@ -211,17 +349,20 @@ class Pipeline:
             seconds=self.clock.monotonic,
             shown=recorded.shown,
             well=recorded.began_well(now=briefing.health is Health.HEALTHY),
-            harmless=lambda action: care.gate.judge(action).level is Level.SAFE,
+            harmless=lambda action: controls.gate.judge(action).level is Level.SAFE,
         )
-        return Work(ticket, care, run, broken, recorded)
+        return Work(ticket, controls, run, broken, recorded)
 
     async def _ask(self, want: Ask, work: Work) -> tuple[Answer | Stopped, int]:
-        if work.stale or self._grown(work):
-            briefing, _ = await self._brief(work.ticket, work.care)
+        known, comments = work.run.briefing, work.controls.comments(work.ticket)
+        if work.stale or _covers(self._fresh(work.ticket)) != _covers(known.ticket):
+            briefing, _ = await self._brief(work.ticket, work.controls)
             work.run.brief(briefing)
             work.stale = False
-        else:
-            await self._hear(work)
+        elif comments != known.comments:
+            briefing = replace(known, comments=comments)
+            work.run.brief(briefing)
+            await self._suspect(work.ticket, known.observation_seq or 0, briefed(briefing))
         try:
             answer = await self.model.answer(replace(want, briefing=work.run.briefing))
         except (MissingExtraError, ModelError) as error:
@@ -235,97 +376,32 @@ class Pipeline:
         self._note(work, seq, answer.reasoning)
         return answer, seq
 
-    def _grown(self, work: Work) -> bool:
-        """Whether the ticket is about more than its mind was told."""
-        return _covers(self._fresh(work.ticket)) != _covers(work.run.briefing.ticket)
-
-    async def _hear(self, work: Work) -> None:
-        """Tell the mind what people have said of the ticket since it was briefed."""
-        known, said = work.run.briefing, work.care.comments(work.ticket)
-        if said != known.comments:
-            heard = replace(known, comments=said)
-            work.run.brief(heard)
-            await self._suspect(work.ticket, known.observation_seq or 0, briefed(heard))
-
     async def _act(self, want: Act, work: Work) -> tuple[Result, int]:
-        gate, ticket = work.care.gate, work.ticket
-        action = await work.care.propose(want.action, ticket)
-        if isinstance(action, Result):  # it makes no sense, so there is nothing to permit
-            return await self._refuse(gate.judge(want.action), action, work)
-        verdict = gate.judge(action)
-        changes = verdict.level is not Level.SAFE
-        if changes and (known := work.recorded.done(action)):
-            return known
-        if changes and not work.run.diagnosed:
-            why = "Hand in a diagnosis first: nothing is changed without one."
-            return await self._refuse(verdict, verdict.refusal(why), work)
-        if why := unreadable(work.run.steps, want.action):
-            return await self._refuse(verdict, verdict.refusal(why), work)
-        if changes and (why := repeats(work.run.steps, action)):
-            return await self._refuse(verdict, verdict.refusal(why), work)
-        permit = await self._permitted(verdict, work)
-        if not isinstance(permit, Permit):
-            if came_late(permit):
-                return await self._late(verdict, work)
-            return await self._refuse(verdict, permit, work)
-        work.stale = work.stale or changes
-        result, entry = await self._executed(permit, work)
-        if entry is None:
-            if came_late(result):
-                return await self._late(verdict, work, permit=permit.fingerprint)
-            return await self._refuse(verdict, result, work, permit=permit.fingerprint)
-        self._note(work, entry.seq, result)
-        await self._suspect(ticket, entry.seq, said(action, result))
-        return result, entry.seq
+        """Act for the agent: no change without a diagnosis, and none that has failed before."""
+        run, ticket = work.run, work.ticket
 
-    async def _permitted(self, verdict: Verdict, work: Work) -> Permit | Result:
-        """A permit, or why not. Who comes late thinks it over, unless people said yes to it."""
-        gate, ticket = work.care.gate, work.ticket
-        late = verdict.level is not Level.SAFE and await self._waited(work)
-        while not late or gate.allowed(verdict, ticket):
-            asked_at = self.clock.monotonic()
-            permit = await gate.permit(verdict, ticket)
-            work.run.waited(self.clock.monotonic() - asked_at)
-            if isinstance(permit, Permit) or not came_late(permit):
-                return permit
-            late = True
-            await self._waited(work)
-        return refused_as_busy(verdict, f"another change of {ticket.subject!r} was quicker")
+        def screen(verdict: Verdict) -> ActionRecord | Result | None:
+            changes = verdict.level is not Level.SAFE
+            if changes and (known := work.recorded.done(verdict.action)):
+                return ActionRecord(verdict, *known)
+            why = ""
+            if changes and not run.diagnosed:
+                why = "Hand in a diagnosis first: nothing is changed without one."
+            why = why or unreadable(run.steps, want.action)
+            why = why or (repeats(run.steps, verdict.action) if changes else "")
+            return verdict.refusal(why) if why else None
 
-    async def _executed(self, permit: Permit, work: Work) -> tuple[Result, Entry | None]:
-        """What people said yes to keeps its permit while others have their turn, until it ends."""
-        execute = work.care.executor.execute
-        result, entry = await execute(permit)
-        while entry is None and came_late(result):
-            await self._waited(work)
-            if not permit.approval or work.care.gate.outdated(permit):
-                break
-            result, entry = await execute(permit)
-        return result, entry
-
-    async def _waited(self, work: Work) -> bool:
-        """Wait for our turn to change something; True when somebody else had theirs first."""
-        began = self.clock.monotonic()
-        waited = work.care.turns is not None and await work.care.turns.free()
-        work.run.waited(self.clock.monotonic() - began)
-        return waited
-
-    async def _late(self, verdict: Verdict, work: Work, *, permit: str = "") -> tuple[Result, int]:
-        """Nothing is changed on a view of the world that somebody else has changed meanwhile."""
-        work.stale = True
-        why = (
-            f"Not run: another change of {work.ticket.subject!r} ran first. Look at how it is now,"
-            " and propose it again if it is still right."
-        )
-        late = replace(verdict.refusal(why), outcome=Outcome.CANCELLED, data={LATE: True})
-        return await self._refuse(verdict, late, work, permit=permit)
-
-    async def _refuse(
-        self, verdict: Verdict, result: Result, work: Work, *, permit: str = ""
-    ) -> tuple[Result, int]:
-        refused = refused_payload(verdict, result, permit=permit)
-        seq = await self._remember(work, Kind.REFUSED, refused)
-        self._note(work, seq, result)
+        busy = WhenBusy.RETHINK
+        request = Request(want.action, ticket=ticket, when_busy=busy, screen=screen)
+        record = await act(work.controls, request)
+        result, seq = record.result, record.seq
+        run.waited(record.waited_s)
+        if LATE in result.data or (record.permit and record.verdict.level is not Level.SAFE):
+            work.stale = True
+        if record.permit or record.refused_by:
+            self._note(work, seq, result)
+        if record.permit and not record.refused_by:
+            await self._suspect(ticket, seq, said(record.verdict.action, result))
         return result, seq
 
     async def _prove(self, want: Prove, work: Work) -> tuple[Proof, int]:
@@ -344,7 +420,7 @@ class Pipeline:
 
         async def look() -> Sighting:
             nonlocal covered
-            sighting = await self.monitor.look(work.care.subject)
+            sighting = await self.monitor.look(work.controls.subject)
             work.proven = covered = self._fresh(work.ticket)
             return sighting
 
@@ -370,26 +446,26 @@ class Pipeline:
         over = Draft(Kind.RUN_FINISHED, finish, ticket=ticket.id, run=ticket.run)
         return await self.desk.close(ticket, end.proof, over, reason=end.reason)
 
-    async def _brief(self, ticket: Ticket, care: Care) -> tuple[Briefing, frozenset[str]]:
+    async def _brief(self, ticket: Ticket, controls: Controls) -> tuple[Briefing, frozenset[str]]:
         """What a mind is told, as it is now; what it may cite is in the ledger first."""
-        sighting = await self.monitor.look(care.subject)
+        sighting = await self.monitor.look(controls.subject)
         draft = Draft(Kind.OBSERVED, to_json(sighting), ticket=ticket.id, run=ticket.run)
         entry = await self.journal.append(draft)
         ticket = self._fresh(ticket)
-        context = care.context(ticket)
+        context = controls.context(ticket)
         briefing = Briefing(
             ticket=ticket,
-            targets=tuple(care.subject.targets()),
+            targets=tuple(controls.subject.targets()),
             observation=sighting.observation,
             health=sighting.health_of(violation.key for violation in ticket.violations),
-            tools=tuple(tool.spec for tool in care.executor.tools),
-            causes=tuple(care.causes),
-            notes=care.notes,
+            tools=tuple(tool.spec for tool in controls.executor.tools),
+            causes=tuple(controls.causes),
+            notes=controls.notes,
             observation_seq=entry.seq,
             trends=context.trends,
             logs=context.logs,
             broken=sighting.broken(),
-            comments=care.comments(ticket),
+            comments=controls.comments(ticket),
         )
         await self._suspect(ticket, entry.seq, briefed(briefing))
         return briefing, sighting.broken()
@@ -421,14 +497,3 @@ class Pipeline:
 def _covers(ticket: Ticket) -> str:
     """All that a ticket is about, in short; it changes when the ticket grows."""
     return digest_of(sorted(one.key for one in ticket.violations))
-
-
-def refused_payload(verdict: Verdict, result: Result, *, permit: str = "") -> dict[str, object]:
-    """What is remembered of an action that did not run."""
-    return {
-        "action": verdict.action,
-        "level": verdict.level,
-        "risk": verdict.risk,
-        "permit": permit,
-        "result": result,
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +14,7 @@ from operator_protocols.errors import MissingPluginError, NotFoundError
 from operator_sre.ownership import must_be_trusted
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import EntryPoint, EntryPoints
 
     from operator_protocols.ports import Plugin
 
@@ -87,9 +87,15 @@ def _points(group: str) -> tuple[EntryPoint, ...]:
 
 @lru_cache(maxsize=16)
 def _installed(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    return tuple(_selection(places)(group=group))
+
+
+@lru_cache(maxsize=1)
+def _selection(places: tuple[tuple[str, int], ...]) -> Callable[..., EntryPoints]:
+    """Selects among all groups: reading one of them takes as long as reading all of them."""
     from importlib.metadata import entry_points  # most commands ask for no plug-in
 
-    return tuple(entry_points(group=group))
+    return entry_points().select
 
 
 def _changed_at(place: str) -> int:

@@ -28,14 +28,15 @@ from operator_sre.app.policy import policy_file
 from operator_sre.app.redaction import open_redactor
 from operator_sre.app.wiring import App
 from operator_sre.config import load_config
+from operator_sre.controls import Controls
 from operator_sre.ledger import KeyFile
-from operator_sre.ledger.sealing import Vault
+from operator_sre.ledger.keys import Vault
 from operator_sre.models.calls import call_from
 from operator_sre.models.fence import Fence
 from operator_sre.models.offers import offers
 from operator_sre.models.prompt import Conversation, conversation
 from operator_sre.monitor import Monitor
-from operator_sre.pipeline import Care, Pipeline
+from operator_sre.pipeline import Pipeline
 from operator_sre.store import open_store
 from operator_sre.tickets import Desk
 from operator_sre.triggers.subject import WithAlerts
@@ -220,7 +221,7 @@ class Stage:
     number: int = 0
     blanks: dict[str, object] = field(default_factory=dict)
     before: Mapping[str, bytes] = field(default_factory=dict)
-    cares: list[Care] = field(default_factory=list)
+    controls: list[Controls] = field(default_factory=list)
 
     @property
     def ticket_run(self) -> str:
@@ -359,14 +360,14 @@ class Stage:
             tickets=store.tickets,
             clock=clock,
             budget=BUDGET,
-            care=self._care,
+            controls=self._controls,
         )
 
-    def _care(self, name: str) -> Care:
-        if not self.cares:  # made once, as an engine does
+    def _controls(self, name: str) -> Controls:
+        if not self.controls:  # made once, as an engine does
             told = WithAlerts(self.stall, self.app.store.alerts, clock=self.clock, timeout_s=4.0)
-            self.cares.append(replace(self.app.care(name), subject=told))
-        return self.cares[0]
+            self.controls.append(replace(self.app.controls(name), subject=told))
+        return self.controls[0]
 
 
 def _world(folder: Path) -> None:

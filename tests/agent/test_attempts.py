@@ -26,7 +26,7 @@ from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
-from operator_sre.agent.attempts import ARRIVED, attempts_of, deadline_of, repeats, to_undo
+from operator_sre.agent.progress import ARRIVED, attempts_of, deadline_of, repeats, to_undo
 from operator_sre.models.reasoner import Reasoner
 from tests.contract.plants import Plant
 from tests.contract.samples import proof, violation

@@ -16,8 +16,7 @@ from operator_protocols.domain.tool import Parameter, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import ModelError
 from operator_protocols.ports import Job
-from operator_sre.agent.account import left_of
-from operator_sre.agent.attempts import undone_by, undos_of
+from operator_sre.agent.progress import left_of, undone_by, undos_of
 from operator_sre.agent.transcript import Stopped, answer_payload, stopped_from, stopped_payload
 from operator_sre.pipeline import Pipeline
 from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop

@@ -11,7 +11,7 @@ from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.run import Act, Answer, Ask, Budget, Finish, Prove
 from operator_protocols.domain.ticket import Ticket, TicketState
-from operator_sre.agent.replay import Recorded
+from operator_sre.agent.transcript import Recorded
 from tests.contract.verified import verified
 from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop
 from tests.models.world import briefing

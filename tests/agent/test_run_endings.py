@@ -21,9 +21,8 @@ from operator_protocols.domain.run import (
     Want,
 )
 from operator_sre.agent import Run
-from operator_sre.agent.account import account_of, is_change, looking_tools, unproven
-from operator_sre.agent.budget import used_up
-from operator_sre.agent.checking import checked
+from operator_sre.agent.progress import account_of, is_change, looking_tools, unproven, used_up
+from operator_sre.agent.run import checked
 from operator_sre.agent.transcript import Stopped
 from tests.contract.samples import proof
 from tests.contract.workshop import DIAGNOSIS

@@ -8,16 +8,19 @@ import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.run import LogTail
-from operator_sre.agent.outside import briefed, proven, said
 from operator_sre.agent.suspicion import (
     ALL_CHARS_MAX,
+    COMMAND_LINE,
     FOUND_MAX,
+    RULES,
     TEXT_CHARS_MAX,
     Suspicion,
+    briefed,
     folded,
+    proven,
+    said,
     suspicions,
 )
-from operator_sre.agent.suspicious import COMMAND_LINE, RULES
 from tests.contract.samples import proof, violation
 from tests.every import every
 from tests.measuring import GROWTH_MAX, TIMES, growth

@@ -27,8 +27,7 @@ from operator_protocols.domain.tool import Parameter, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
 from operator_sre.agent import Run
-from operator_sre.agent.account import account_of, is_change
-from operator_sre.agent.attempts import unreadable
+from operator_sre.agent.progress import account_of, is_change, unreadable
 from operator_sre.agent.run import UNDO_TRIES_MAX
 from tests.contract.samples import proof
 from tests.contract.workshop import DIAGNOSIS, Script, Workshop
@@ -146,7 +145,7 @@ async def test_what_came_late_through_the_whole_pipeline_is_taken_back_after_all
     shop.tools = (drain, fill)
     quicker: Any = _Turns(2, 3)
     pipeline = replace(
-        shop.pipeline(), care=lambda subject: replace(shop.care(subject), turns=quicker)
+        shop.pipeline(), controls=lambda subject: replace(shop.controls(subject), turns=quicker)
     )
     await pipeline.watch("shop")
     await pipeline.work(await shop.claim())

@@ -10,7 +10,7 @@ from pathlib import Path
 from operator_protocols.domain.confirmation import Boundary, ConfirmationState
 from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.verdict import Risk
-from operator_sre.app.crossing import Asked
+from operator_sre.app.confirmations import Asked
 from operator_sre.app.wiring import App
 from tests.app.home import opened
 from tests.contract.clock import HeldClock

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from operator_sre.app.hub import Hub
@@ -23,10 +24,10 @@ async def _serve(folder: Path, store: str) -> None:
         await Hub(app).serve()
 
 
-def main() -> None:
+def main(words: Sequence[str]) -> None:
     """Serve until ended."""
-    asyncio.run(_serve(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(_serve(Path(words[0]), words[1]))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -24,7 +24,7 @@ from operator_sre.contract.messages import (
     NextActionRequest,
     SummarizeRunRequest,
 )
-from operator_sre.store.reader import Reader
+from operator_sre.store.database import Reader
 from tests.app.answering import FOUND, shopkeeper
 
 FIRST_FEW = re.compile(r"FROM \w+ (?:WHERE seq > \? )?ORDER BY seq(?: DESC)? LIMIT \?$")

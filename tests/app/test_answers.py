@@ -27,7 +27,7 @@ from operator_sre.app.answers import (
 )
 from operator_sre.app.answers.denials import NotDeniedError
 from operator_sre.app.answers.projects import Project, issue
-from operator_sre.app.switch import switch_on
+from operator_sre.app.restraints import switch_on
 from operator_sre.contract.accounts import NotFailedError
 from operator_sre.contract.messages import (
     EvidenceType,

@@ -26,12 +26,12 @@ from operator_sre.app.approvals import (
     revoke_rule,
     show_approval,
     show_rule,
-    signed_in,
     withdraw,
 )
+from operator_sre.app.persons import signed_in
 from operator_sre.app.wiring import App
 from operator_sre.gate.authority import Role
-from operator_sre.gate.policy.book import built_in
+from operator_sre.gate.policy.policy import built_in
 from tests.app.home import opened
 from tests.contract.samples import approval
 

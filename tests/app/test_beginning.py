@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from operator_sre.app.arming import hands_of
-from operator_sre.app.beginning import beginning, first_look
-from operator_sre.app.hands import Surroundings
+from operator_sre.app.story import beginning, first_look
+from operator_sre.app.wiring.controls import build_controls
+from operator_sre.controls import Surroundings
 from tests.app.home import SUBJECTS, opened
 
 
@@ -40,7 +40,7 @@ async def test_how_a_subject_is_found_is_told_after_the_first_look(tmp_path: Pat
         before = app.clock.now() - timedelta(seconds=1)
         assert first_look(app, "shop", before) is None
         pipeline = app.engine().pipeline
-        await pipeline.monitor.look(pipeline.care("shop").subject)
+        await pipeline.monitor.look(pipeline.controls("shop").subject)
         found = first_look(app, "shop", before)
         assert found is not None
         assert found.tone == "bad", "nothing listens there"
@@ -48,7 +48,7 @@ async def test_how_a_subject_is_found_is_told_after_the_first_look(tmp_path: Pat
         assert first_look(app, "shop", app.clock.now() + timedelta(seconds=1)) is None
 
 
-def test_hands_find_what_the_home_says_of_its_surroundings(tmp_path: Path) -> None:
+def test_controls_know_their_subject_and_its_surroundings(tmp_path: Path) -> None:
     with opened(tmp_path, SUBJECTS) as app:
         assert isinstance(app.surroundings, Surroundings)
-        assert hands_of(app, "shop").settings.name == "shop"
+        assert build_controls(app, "shop").subject.name == "shop"

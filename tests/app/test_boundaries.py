@@ -16,7 +16,7 @@ from operator_protocols.domain.limits import Usage
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import ConflictError
-from operator_sre.app import limits, store
+from operator_sre.app import restraints, store
 from operator_sre.app.confirmations import (
     approve,
     cross,
@@ -24,17 +24,24 @@ from operator_sre.app.confirmations import (
     request,
     sweep,
 )
-from operator_sre.app.handoffs import handoff_asked
-from operator_sre.app.limits import limits_of
-from operator_sre.app.loosening import limits_asked, rule_asked, session_asked, switch_asked
-from operator_sre.app.modes import reset_asked, set_modes, show_modes
+from operator_sre.app.restraints import (
+    limits_asked,
+    limits_of,
+    reset_asked,
+    rule_asked,
+    session_asked,
+    set_modes,
+    show_modes,
+    switch_asked,
+)
 from operator_sre.app.store import (
     plan_purge,
     purge_asked,
     purge_recorded,
     restore_asked,
-    watched,
+    watch_purge,
 )
+from operator_sre.app.tickets import handoff_asked
 from tests.app.crossings import ADA, BOB, entries
 from tests.app.home import SUBJECTS, opened
 from tests.contract.clock import NOON, HeldClock
@@ -71,7 +78,7 @@ def test_limits_are_not_forgotten_when_more_has_failed_since(tmp_path: Path) -> 
         def failed(count: int, changes: int) -> None:
             at = NOON + timedelta(hours=count)
             known = replace(view, usage=Usage("shop", (), changes, frozenset(), count, at))
-            patch.setattr(limits, "limits_of", lambda *words: known)
+            patch.setattr(restraints, "limits_of", lambda *words: known)
 
         failed(1, 3)
         asked = limits_asked(app, "shop", reason="seen")
@@ -141,7 +148,7 @@ def test_a_purge_is_confirmed_by_what_it_would_take(tmp_path: Path) -> None:
         plan = plan_purge(app.config, "2020-01-01")
         one = asyncio.run(request(app, purge_asked(replace(plan, entries=5))))
         assert purge_recorded(app) is None
-        with watched(lambda count: None), pytest.raises(ConflictError, match="has changed"):
+        with watch_purge(lambda count: None), pytest.raises(ConflictError, match="has changed"):
             asyncio.run(approve(app, one.id, BOB))
         (settled,) = find(app)
         assert (settled.applied, settled.outcome[:11]) == (False, "not applied")

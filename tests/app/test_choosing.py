@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from operator_protocols.errors import NotFoundError, UsageError
-from operator_sre.app.choosing import chosen
+from operator_sre.app.wiring.home import choose_subjects
 
 INSTALLED = ["etcd", "postgres"]
 
@@ -21,7 +21,7 @@ INSTALLED = ["etcd", "postgres"]
 def test_what_is_named_is_meant_or_the_only_one(
     named: list[str], known: list[str], meant: list[str]
 ) -> None:
-    assert chosen(named, known=known, installed=INSTALLED) == meant
+    assert choose_subjects(named, known=known, installed=INSTALLED) == meant
 
 
 @pytest.mark.parametrize(
@@ -38,5 +38,5 @@ def test_who_cannot_be_meant_is_told_what_there_is(
     named: list[str], known: list[str], error: type[UsageError], told: str
 ) -> None:
     with pytest.raises(error) as caught:
-        chosen(named, known=known, installed=INSTALLED)
+        choose_subjects(named, known=known, installed=INSTALLED)
     assert told in str(caught.value)

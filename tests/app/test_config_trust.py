@@ -12,10 +12,10 @@ from operator_protocols.domain.entry import Kind
 from operator_protocols.errors import AuthorityError, ConfigError
 from operator_sre.app.config_trust import (
     Found,
+    find_unconfirmed,
     keep_trust,
     must_be_confirmed,
     record_trust,
-    unconfirmed,
 )
 from operator_sre.app.wiring import open_app
 from operator_sre.config import Config, load_config
@@ -43,19 +43,19 @@ def _load(below: Path, text: str, *, environ: Mapping[str, str] | None = None) -
 
 def test_only_what_lets_something_run_or_sends_a_key_is_asked_about(below: Path) -> None:
     for text in ("", 'mode = "observe"\n', 'mode = "approve"\n', MODEL, "interval_s = 5\n"):
-        assert unconfirmed(_load(below, text), below) is None, text
+        assert find_unconfirmed(_load(below, text), below) is None, text
     for text, why in (
         (EXECUTE, "without approval"),
         (KEYED, "sends the key of the model 'm' to eve.example"),
         (MODEL + 'key_file = "key"\n', "sends the key"),
         (EXECUTE + KEYED, "without approval"),
     ):
-        found = unconfirmed(_load(below, text), below)
+        found = find_unconfirmed(_load(below, text), below)
         assert found is not None, text
         assert why in found.sentence
-        assert unconfirmed(_load(below, text), below.parents[1]) is None, "its own folder"
+        assert find_unconfirmed(_load(below, text), below.parents[1]) is None, "its own folder"
     (below.parents[1] / "policy.yaml").write_text("version: 1\n")
-    assert unconfirmed(_load(below, ""), below) is not None
+    assert find_unconfirmed(_load(below, ""), below) is not None
 
 
 def test_it_is_confirmed_once_for_each_path_and_content(below: Path, tmp_path: Path) -> None:
@@ -67,12 +67,14 @@ def test_it_is_confirmed_once_for_each_path_and_content(below: Path, tmp_path: P
     must_be_confirmed(config, below)
     assert kept == Found(below.parents[1] / "operator.toml", kept.reasons, kept.digest)
     for text in (EXECUTE + "\n", EXECUTE + KEYED):
-        assert unconfirmed(_load(below, text), below) is not None, "another content"
-    assert unconfirmed(_load(below, EXECUTE), below) is None
+        assert find_unconfirmed(_load(below, text), below) is not None, "another content"
+    assert find_unconfirmed(_load(below, EXECUTE), below) is None
     (below.parents[1] / "policy.yaml").write_text("version: 1\n")
-    assert unconfirmed(_load(below, EXECUTE), below) is not None, "another policy"
+    assert find_unconfirmed(_load(below, EXECUTE), below) is not None, "another policy"
     (tmp_path / "home" / "trusted.json").write_text("[1]")
-    assert unconfirmed(_load(below, EXECUTE), below) is not None, "nothing is confirmed by that"
+    assert find_unconfirmed(_load(below, EXECUTE), below) is not None, (
+        "nothing is confirmed by that"
+    )
     with open_app(config) as app:
         asyncio.run(record_trust(app, kept))
         (entry,) = app.store.entries.newest(limit=1)
@@ -88,9 +90,9 @@ def test_a_file_cannot_bring_its_own_confirmation(
     text = f'home = "{own}"\n{EXECUTE}'
     keep_trust(load_config(flags={"home": str(own)}, environ={}, cwd=_written(below, text)))
     assert (own / "trusted.json").exists()
-    assert unconfirmed(_load(below, text, environ={}), below) is not None
+    assert find_unconfirmed(_load(below, text, environ={}), below) is not None
     keep_trust(_load(below, text, environ={}))
-    assert unconfirmed(_load(below, text, environ={}), below) is None
+    assert find_unconfirmed(_load(below, text, environ={}), below) is None
     assert (tmp_path / "state" / "operator-sre" / "trusted.json").exists()
 
 
@@ -101,6 +103,6 @@ def _written(below: Path, text: str) -> Path:
 
 def test_an_agent_confirms_nothing(below: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = _load(below, EXECUTE)
-    monkeypatch.setattr("operator_sre.app.config_trust.by_an_agent", lambda: True)
+    monkeypatch.setattr("operator_sre.app.persons.by_an_agent", lambda: True)
     with pytest.raises(AuthorityError):
         keep_trust(config)

@@ -17,10 +17,15 @@ from operator_protocols.domain.confirmation import Boundary, Confirmation, Confi
 from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_protocols.errors import AuthorityError, ConfigError, ConflictError, NotFoundError
-from operator_sre.app import approvals, patches
+from operator_sre.app import patches, persons
 from operator_sre.app.confirmations import (
+    CROSSINGS,
+    Asked,
+    Crossing,
+    Effect,
     approve,
     cross,
+    crossing_of,
     decline,
     done_without,
     find,
@@ -32,14 +37,13 @@ from operator_sre.app.confirmations import (
     sweep,
     use,
 )
-from operator_sre.app.crossing import CROSSINGS, Asked, Crossing, Effect, crossing_of
-from operator_sre.app.exposing import command_asked, listener_asked
-from operator_sre.app.modes import execute_asked, set_modes, show_modes
+from operator_sre.app.listeners import command_asked, listener_asked
 from operator_sre.app.patches import propose
+from operator_sre.app.restraints import execute_asked, set_modes, show_modes
 from operator_sre.app.service import monitor
 from operator_sre.app.wiring import App
 from operator_sre.contract.messages import RiskLevel
-from operator_sre.faces.cli.confirming import crossed
+from operator_sre.faces.cli.consent import crossed
 from tests.app.crossings import ADA, APPROVED, BOB, LISTENER, entries, refusals, timed
 from tests.app.home import SUBJECTS, opened
 from tests.contract.clock import HeldClock
@@ -59,7 +63,7 @@ def test_a_no_to_ones_own_question_is_a_decision_as_well(
         with pytest.raises(typer.Abort):
             crossed(app, asked, yes=False, propose=False, as_json=False)
         (one,) = find(app)
-        me = approvals.signed_in()
+        me = persons.signed_in()
         assert (one.state, one.decided_by, one.boundary) == ("declined", me, Boundary.MODE_EXECUTE)
         assert entries(app, Kind.CONFIRMATION_DECIDED)[-1].actor == Actor(me, "user")
         assert show_modes(app)[0].mode is Mode.OBSERVE
@@ -280,7 +284,7 @@ def test_whoever_dies_while_applying_leaves_a_clear_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
 ) -> None:
     """The yes is on record, and the file is either the old or the new one, never in between."""
-    real = patches._written
+    real = patches._replace_file
 
     def writes_and_dies(file: Path, text: str) -> None:
         if written:
@@ -289,7 +293,7 @@ def test_whoever_dies_while_applying_leaves_a_clear_end(
 
     child = os.fork()
     if child == 0:
-        monkeypatch.setattr(patches, "_written", writes_and_dies)
+        monkeypatch.setattr(patches, "_replace_file", writes_and_dies)
         with opened(tmp_path) as app:
             found = asyncio.run(propose(app, "raise turns to 60"))
             asyncio.run(approve(app, found.confirmation.id, BOB))
@@ -331,7 +335,7 @@ def test_what_cannot_be_written_leaves_the_file_and_says_so(
         ]
         (settled,) = find(app)
         assert (settled.applied, "not applied" in settled.outcome) == (False, True)
-        assert approvals.signed_in()
+        assert persons.signed_in()
 
 
 def test_of_two_people_in_two_processes_one_wins(tmp_path: Path) -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.entry import Kind
-from operator_protocols.errors import NotFoundError, UsageError
-from operator_sre.app.demo import (
+from operator_lab.demo import (
     CHAPTERS,
     Chapter,
     Cue,
@@ -21,9 +19,10 @@ from operator_sre.app.demo import (
     sentence_of,
     straight_on,
 )
-from operator_sre.app.demo.chapters import FAULT, REPORT, WATCH, chapter_of
-from operator_sre.app.demo.crew import crew_files, crew_programs
-from operator_sre.app.demo.reporting import report_text
+from operator_lab.demo.play import crew_files, crew_programs
+from operator_lab.demo.story import FAULT, REPORT, WATCH, chapter_of, report_text
+from operator_protocols.domain.entry import Kind
+from operator_protocols.errors import NotFoundError, UsageError
 from operator_sre.app.story import Line
 from operator_sre.app.wiring import open_app
 from operator_sre.config import load_config

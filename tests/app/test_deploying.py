@@ -14,10 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.stack import ServiceState, ServiceStatus, StackService, StackSpec
-from operator_protocols.errors import NotFoundError, OperatorError, RigError, UsageError
-from operator_protocols.ports import Plugin
-from operator_sre.app.deploying import (
+from operator_lab.app.deployments import (
     DeploymentView,
     deploy_down,
     deploy_logs,
@@ -25,19 +22,10 @@ from operator_sre.app.deploying import (
     deploy_status,
     deploy_up,
 )
-from operator_sre.app.rig_makes import check_rig, no_rig, parts_of, raise_rig, rigs_there_are
-from operator_sre.app.wiring import App
-from operator_sre.executor.docker import EngineError
-from operator_sre.lab.ports import choose_ports
-from operator_sre.lab.rigs import Make, attach
-from operator_sre.lab.stacks.command import (
-    Compose,
-    ComposeMissingError,
-    engine_variables,
-    find_compose,
-    plain,
-)
-from operator_sre.lab.stacks.record import (
+from operator_lab.app.rigs import check_rig, no_rig, parts_of, raise_rig, rigs_there_are
+from operator_lab.ports import choose_ports
+from operator_lab.rig import Make, attach
+from operator_lab.stacks.record import (
     COMPOSE,
     Record,
     is_stack,
@@ -46,6 +34,18 @@ from operator_sre.lab.stacks.record import (
     remove,
     write_record,
 )
+from operator_lab.stacks.target import (
+    Compose,
+    ComposeMissingError,
+    engine_variables,
+    find_compose,
+    plain,
+)
+from operator_protocols.domain.stack import ServiceState, ServiceStatus, StackService, StackSpec
+from operator_protocols.errors import NotFoundError, OperatorError, RigError, UsageError
+from operator_protocols.ports import Plugin
+from operator_sre.app.wiring import App
+from operator_sre.executor.docker import EngineError
 from operator_sre.plugins import find_plugin
 from operator_sre.processes.run import Finished
 from tests.app.home import opened
@@ -188,7 +188,7 @@ async def test_without_an_engine_nothing_is_written(app: App, programs: Programs
 async def test_what_is_broken_off_leaves_nothing(
     app: App, programs: Programs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("operator_sre.lab.stacks.target.QUIET_S", 0.01)
+    monkeypatch.setattr("operator_lab.stacks.target.QUIET_S", 0.01)
     said = tmp_path / "said"
     script = f'case "$*" in *version*) echo 2.40.3;; *" up "*) echo up >> {said}; exec {SLEEP} 60;;'
     programs(docker=f"{script} *) echo $* >> {said};; esac")

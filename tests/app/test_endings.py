@@ -9,8 +9,7 @@ import pytest
 from operator_protocols.domain.action import Action, Left, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.target import Process
-from operator_sre.app.endings import ending_of
-from operator_sre.app.executing import Executed
+from operator_sre.app.commands import Executed, ending_of
 from operator_sre.gate import Policy, judge
 
 OK = Result(Outcome.RAN, 0)

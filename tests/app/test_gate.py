@@ -10,9 +10,8 @@ import pytest
 from operator_protocols.domain.action import MARK, Action
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.verdict import Level, Risk, Rule, Verdict
-from operator_sre.app.acting import acting_as, by_an_agent
-from operator_sre.app.gate import answer_of, check_command, check_lines
-from operator_sre.app.persons import myself
+from operator_sre.app.persons import acting_as, by_an_agent, myself
+from operator_sre.app.policy import answer_of, check_command, check_lines
 from operator_sre.config import load_config
 from operator_sre.gate.authority import LocalPermissions, Role
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -16,8 +14,6 @@ from operator_protocols.domain.action import Action, Outcome
 from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.workflow import WorkflowState
 from operator_protocols.errors import AuthorityError, NotFoundError, UsageError
-from operator_sre.app.acting import acting_as
-from operator_sre.app.approvals import signed_in
 from operator_sre.app.hub import (
     ActionResult,
     Agent,
@@ -26,14 +22,15 @@ from operator_sre.app.hub import (
     MessageKind,
     PendingAction,
 )
+from operator_sre.app.persons import acting_as, signed_in
 from operator_sre.app.wiring import App
 from operator_sre.gate import PERSON
 from tests.app.home import opened
 from tests.contract.postgres import database_in
 from tests.contract.stores import URL
+from tests.e2e.warm import start_module
 
 pytestmark = pytest.mark.asyncio
-ROOT = Path(__file__).resolve().parents[2]
 PLANNER, CODER, TESTER = Agent("planner", "planner"), Agent("coder", "coder"), Agent("tester")
 AGENTS = (PLANNER, CODER, TESTER)
 ENDED = MessageKind.RESULT
@@ -139,8 +136,7 @@ async def test_three_agents_at_once_each_get_their_own(place: Place) -> None:
 
 async def test_another_process_serves_and_a_person_answers_here(place: Place) -> None:
     made = place.folder / "made"
-    argv = [sys.executable, "-m", "tests.app.hub_process", str(place.folder), place.store]
-    server = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220
+    server = start_module("tests.app.hub_process", str(place.folder), place.store)
     try:
         assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"
@@ -170,7 +166,9 @@ async def test_another_process_serves_and_a_person_answers_here(place: Place) ->
     finally:
         server.terminate()
         server.wait(20)
-        server.stdout.close()  # type: ignore[union-attr]
+        for pipe in (server.stdin, server.stdout):
+            assert pipe is not None
+            pipe.close()
 
 
 async def _waiting(hub: Hub, action: str) -> PendingAction:

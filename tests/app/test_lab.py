@@ -12,12 +12,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from operator_protocols.domain.action import Action
-from operator_protocols.domain.rig import RigSpec
-from operator_protocols.errors import MissingExtraError, NotFoundError, RigError, UsageError
-from operator_protocols.ports import Plugin, RightEnd
-from operator_sre.app import lab
-from operator_sre.app.lab import (
+from operator_lab.app import rigs as lab
+from operator_lab.app.rig_logs import LogView, follow_logs, read_logs
+from operator_lab.app.rigs import (
     BrokenView,
     FaultView,
     Latency,
@@ -38,7 +35,10 @@ from operator_sre.app.lab import (
     rig_up,
     rigs_up,
 )
-from operator_sre.app.rig_logs import LogView, follow_logs, read_logs
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.rig import RigSpec
+from operator_protocols.errors import MissingExtraError, NotFoundError, RigError, UsageError
+from operator_protocols.ports import Plugin, RightEnd
 from operator_sre.app.wiring import App
 from operator_sre.gate import Profile
 from operator_sre.plugins import find_plugin
@@ -86,12 +86,12 @@ async def test_a_rig_is_in_our_care_with_the_rights_of_a_lab(app: App) -> None:
     view = rig_status(app, NAME)
     assert view.faults == tuple(fault.name for fault in FAULTS)
     assert app.subjects() == app.choose([]) == rigs_up(app) == [NAME]
-    policy = app.care(NAME).gate.policy()
+    policy = app.controls(NAME).gate.policy()
     assert policy.profile is Profile.LAB
     assert policy.boundary_tools >= {"restart_node", "resume_node"}
     assert policy.boundary_targets == set(_states(view))
     script = Action("execute_script", {"language": "bash", "text": "true"}, target="store")
-    gate = app.care(NAME).gate
+    gate = app.controls(NAME).gate
     assert policy.runs_by_itself(gate.judge(script))
     assert not policy.runs_by_itself(gate.judge(replace(script, target="somewhere")))
     for target in view.targets:

@@ -20,15 +20,15 @@ from operator_sre.app.models import (
     mind_of,
     over_budget,
     script_of,
+    small_question,
     summaries_of,
     summary_model,
     thinking_model,
     transcript_of,
     try_model,
 )
-from operator_sre.app.trying import small_question
 from operator_sre.app.wiring import App
-from operator_sre.models.fallback import Fallback
+from operator_sre.models.patience import Fallback
 from operator_sre.models.reasoner import Reasoner
 from tests.app.home import opened
 from tests.contract.samples import run_started, ticket

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.entry import Entry
-from operator_sre.app.executing import Wanted, execute_command
-from operator_sre.app.outputs import RunningOutput, running_output
+from operator_sre.app.commands import Wanted, execute_command
+from operator_sre.app.history import RunningOutput, running_output
 from operator_sre.app.wiring import App
 from operator_sre.executor.growing import PIECES_MAX, Growing
 from tests.app.home import opened

@@ -10,9 +10,9 @@ from pathlib import Path
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.verdict import Level
-from operator_sre.app.hands import MACHINE
-from operator_sre.app.own_program import is_own_program
-from operator_sre.gate.deciding import FOR_PEOPLE
+from operator_sre.app.system import is_own_program
+from operator_sre.controls import MACHINE
+from operator_sre.gate.reserved_commands import FOR_PEOPLE
 from tests.app.home import opened
 
 OPERATOR = Path(sys.executable).with_name("operator")
@@ -38,7 +38,7 @@ def test_an_agent_decides_nothing_by_a_copy_of_the_operator(tmp_path: Path) -> N
     shutil.copy(OPERATOR, tmp_path / "op")
     (tmp_path / "fly").write_text("#!/bin/sh\n")
     with opened(tmp_path, mode="execute") as app:
-        gate = app.hands(MACHINE).gate
+        gate = app.controls(MACHINE).gate
         for line in (
             f"{tmp_path}/op tokens create x",
             "./op mode set execute --yes",

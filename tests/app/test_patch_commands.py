@@ -10,8 +10,8 @@ import pytest
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.confirmation import Boundary
 from operator_protocols.domain.verdict import Level, Mode
-from operator_sre.app.patch_drafts import drafted
-from operator_sre.app.patch_requests import WantedCommand, understood
+from operator_sre.app.patch_drafts import draft_edit
+from operator_sre.app.patch_requests import WantedCommand, parse_request
 from operator_sre.app.patches import sketch
 from operator_sre.config import Config, load_config
 from operator_sre.gate import Policy, judge
@@ -28,8 +28,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 def test_a_command_is_allowed_as_it_is_written_and_in_no_other_way(config: Config) -> None:
     wanted = WantedCommand(("jobctl", "depth", "-v", "mail"))
-    assert understood("allow command jobctl depth -v mail") == wanted
-    edit = drafted(config, wanted, lambda file: None)
+    assert parse_request("allow command jobctl depth -v mail") == wanted
+    edit = draft_edit(config, wanted, lambda file: None)
     policy = Policy(mode=Mode.EXECUTE, book=book_of(edit.new, "policy.yaml"))
 
     def level(line: str) -> Level:
@@ -92,7 +92,7 @@ def test_a_command_is_allowed_as_it_is_written_and_in_no_other_way(config: Confi
 def test_a_command_is_allowed_where_it_starts_and_with_nothing_fed_to_it(
     config: Config, text: str, line: str, others: list[str]
 ) -> None:
-    edit = drafted(config, understood(text), lambda file: None)  # type: ignore[arg-type]
+    edit = draft_edit(config, parse_request(text), lambda file: None)  # type: ignore[arg-type]
     policy = Policy(mode=Mode.EXECUTE, book=book_of(edit.new, "policy.yaml"))
     assert judge(Action.shell(line), policy).level is Level.SAFE
     elsewhere = replace(Action.shell(line), cwd="/tmp/evil")

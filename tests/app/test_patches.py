@@ -15,17 +15,25 @@ from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import ConflictError, OperatorError, UsageError
 from operator_sre.app.confirmations import approve, decline, get
-from operator_sre.app.patch_drafts import FOUND, Edit, drafted, request_of
+from operator_sre.app.patch_drafts import (
+    FOUND,
+    Edit,
+    draft_edit,
+    request_of,
+    with_number,
+    with_rule,
+    with_setting,
+    with_words,
+)
 from operator_sre.app.patch_requests import (
     REQUEST_CHARACTERS_MAX,
     WantedBinding,
     WantedBudget,
     WantedCommand,
     WantedHost,
-    understood,
+    parse_request,
 )
-from operator_sre.app.patch_texts import with_number, with_rule, with_setting, with_words
-from operator_sre.app.patches import Proposal, Sketch, propose, sketch, sketched
+from operator_sre.app.patches import Proposal, Sketch, propose, sketch, sketch_for
 from operator_sre.config import Config, load_config
 from operator_sre.gate.policy import Rulebook, built_in
 from operator_sre.gate.policy.egress import Egress
@@ -93,7 +101,7 @@ UNDERSTOOD = [
 
 @every(("text", "wanted"), UNDERSTOOD)
 def test_plain_requests_are_understood(text: str, wanted: object) -> None:
-    assert understood(text) == wanted
+    assert parse_request(text) == wanted
 
 
 NOT_UNDERSTOOD = [
@@ -144,7 +152,7 @@ NOT_UNDERSTOOD = [
 @every("text", NOT_UNDERSTOOD)
 def test_what_is_not_clear_is_no_patch(text: str) -> None:
     with pytest.raises(UsageError) as refused:
-        understood(text)
+        parse_request(text)
     assert refused.value.next_step
 
 
@@ -177,11 +185,11 @@ def test_hostile_text_never_allows_more_than_one_named_thing(
 ) -> None:
     for mine in (None, MINE):
         try:
-            wanted = understood(before + right + text)
+            wanted = parse_request(before + right + text)
             if isinstance(wanted, WantedBinding):
                 assert (wanted.kind, wanted.holder[:4]) == ("subject", "shop")
                 return
-            edit = drafted(config, wanted, lambda file, mine=mine: mine)  # type: ignore[misc]
+            edit = draft_edit(config, wanted, lambda file, mine=mine: mine)  # type: ignore[misc]
         except OperatorError:
             continue
         book = built_in() if mine is None else book_of(mine, "policy.yaml")
@@ -276,7 +284,7 @@ def test_an_option_says_high_as_well(config: Config) -> None:
 
 def test_every_letter_that_is_not_meant_stays(config: Config) -> None:
     for text in ("allow host x.example.com", "allow command bar baz", "raise turns to 20"):
-        edit = drafted(config, understood(text), lambda file: MINE)  # type: ignore[arg-type]
+        edit = draft_edit(config, parse_request(text), lambda file: MINE)  # type: ignore[arg-type]
         kept = [line for line in MINE.splitlines() if line in edit.new.splitlines()]
         assert len(kept) >= len(MINE.splitlines()) - 1
         assert "# ours" in edit.new
@@ -318,7 +326,7 @@ def test_a_credential_that_is_not_there_is_bound_to_nobody(tmp_path: Path) -> No
         with pytest.raises(OperatorError, match="DB_PASS"):
             asyncio.run(propose(app, "bind credential DB_PASS to subject shop"))
         assert app.store.confirmations.find() == []
-        assert sketched(app, "raise turns to 60").asked.boundary is Boundary.POLICY_PATCH
+        assert sketch_for(app, "raise turns to 60").asked.boundary is Boundary.POLICY_PATCH
 
 
 def test_a_limit_of_a_day_is_a_setting(tmp_path: Path) -> None:
@@ -416,9 +424,9 @@ def test_every_budget_can_be_asked_for(config: Config) -> None:
     asked = {"turns", "commands", "seconds", "attempts", "tokens", "usd"}
     found = {}
     for unit in asked:
-        wanted = understood(f"raise {unit} to 7")
+        wanted = parse_request(f"raise {unit} to 7")
         assert isinstance(wanted, WantedBudget)
-        edit = drafted(config, wanted, lambda file: None)
+        edit = draft_edit(config, wanted, lambda file: None)
         written = read_policy(edit.new, "policy.yaml", origin="policy.yaml")
         assert written.budgets == {wanted.setting: 7}
         found[wanted.setting] = unit
@@ -428,4 +436,4 @@ def test_every_budget_can_be_asked_for(config: Config) -> None:
 def test_a_request_has_an_end() -> None:
     assert REQUEST_CHARACTERS_MAX == 500
     with pytest.raises(UsageError, match="up to 500"):
-        understood("allow host " + "a" * 1_000_000)
+        parse_request("allow host " + "a" * 1_000_000)

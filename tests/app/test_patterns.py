@@ -10,15 +10,15 @@ import pytest
 
 from operator_protocols.domain.entry import Kind
 from operator_protocols.errors import ConflictError, NotFoundError, UsageError
-from operator_sre.app.approvals import signed_in
-from operator_sre.app.patterns import (
-    Filled,
+from operator_sre.app.history import (
+    FilledPattern,
     create_pattern,
     delete_pattern,
     list_patterns,
     show_pattern,
     use_pattern,
 )
+from operator_sre.app.persons import signed_in
 from operator_sre.app.wiring import App
 from tests.app.home import SUBJECTS, opened
 from tests.contract.doing import Doer
@@ -56,7 +56,7 @@ async def test_people_come_before_what_was_learned(app: App) -> None:
 async def test_using_one_judges_every_line_records_it_and_runs_nothing(app: App) -> None:
     await create_pattern(app, "mine", ["tail -n 5 {log}", "touch {file}"])
     values = {"log": "/var/log/a", "file": "/tmp/$(reboot)"}
-    filled: Filled = await use_pattern(app, "mine", values)
+    filled: FilledPattern = await use_pattern(app, "mine", values)
     assert filled.lines == ("tail -n 5 /var/log/a", "touch '/tmp/$(reboot)'")
     assert [verdict.level for verdict in filled.verdicts] == ["safe", "review"]
     assert filled.level == "review"

@@ -8,11 +8,10 @@ import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.entry import Actor
-from operator_protocols.domain.limits import Change
+from operator_protocols.domain.limits import TargetChange
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.verdict import Mode, Risk
-from operator_sre.app.planned import PLANNED
-from operator_sre.app.silences import silences_now
+from operator_sre.app.silences import PLANNED, silences_now
 from operator_sre.app.wiring import App
 from operator_sre.gate import Gate, Policy
 from tests.app.home import SUBJECTS, opened
@@ -26,7 +25,7 @@ PLACE = ("shop", "node-1", "node_draining")
 
 async def _did(app: App, tool: str, by: Actor, *, exit_code: int = 0, target: str = "") -> None:
     """What the gate and the executor leave behind of one call."""
-    specs = app.hands("shop").registry.specs
+    specs = app.controls("shop").registry.specs
     policy = Policy(mode=Mode.EXECUTE, auto=frozenset(Risk), tools=specs)
     store = app.store
     gate = Gate(lambda: policy, store.journal, store.approvals, app.clock, app.new_id)
@@ -39,7 +38,7 @@ async def _did(app: App, tool: str, by: Actor, *, exit_code: int = 0, target: st
 
 
 def _silent(app: App) -> bool:
-    specs = app.hands("shop").registry.specs
+    specs = app.controls("shop").registry.specs
     return any(one.covers(*PLACE) for one in silences_now(app, "shop", specs))
 
 
@@ -50,7 +49,7 @@ async def test_what_a_person_drained_is_planned_until_somebody_takes_it_back(
         assert not _silent(app)
         await _did(app, "drain_node", ADA)
         assert _silent(app)
-        (one,) = silences_now(app, "shop", app.hands("shop").registry.specs)
+        (one,) = silences_now(app, "shop", app.controls("shop").registry.specs)
         assert (one.id, one.by, one.reason) == (PLANNED, "ada", "drain_node by ada")
         assert not one.covers("shop", "node-1", "node_down"), "only what a drain explains"
         assert not one.covers("shop", "node-2", "node_draining")
@@ -88,9 +87,9 @@ async def test_the_newest_change_of_each_target_is_told(tmp_path: Path) -> None:
             ("undrain_node", AGENT, "node-1"),
         ]:
             await _did(app, tool, by, target=target)
-        changes = app.store.changes
+        changes = app.store.limit_usage
         found = changes.newest("shop", ["drain_node", "undrain_node"])
-        assert isinstance(found[0], Change)
+        assert isinstance(found[0], TargetChange)
         assert [(one.target, one.tool, one.by, one.planned) for one in found] == [
             ("node-1", "undrain_node", "crane", False),
             ("node-2", "drain_node", "crane", False),

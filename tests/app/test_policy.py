@@ -83,7 +83,7 @@ def test_modes_and_limits_of_the_policy_hold_for_a_subject(tmp_path: Path) -> No
         assert app.mode_of("other") is Mode.OBSERVE
         limits = app.limits_of(6, rig=False)
         assert (limits.changes_per_hour, limits.failures_max, limits.targets_max) == (3, 9, 2)
-        gate = app.care("shop").gate
+        gate = app.controls("shop").gate
         assert gate.policy().book.modes == {"shop": "execute"}
         assert gate.policy() is gate.policy(), "the same one as long as nothing changes"
     with opened(tmp_path, SUBJECTS, mode="approve") as app:

@@ -10,16 +10,17 @@ import pytest
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.errors import UsageError
-from operator_sre.app.collecting import LOCK, Collected
-from operator_sre.app.packages import signed_lock
+from operator_sre.app.bundles import sign_lock
 from operator_sre.app.project import (
     FURTHER_CHECKS,
+    LOCK,
+    Collected,
     Made,
     docker_problem,
     init_project,
     issues,
     line_of,
-    unreached,
+    why_unreached,
 )
 from operator_sre.app.secrets import set_secret
 from operator_sre.contract.messages import ValidationIssue
@@ -78,7 +79,7 @@ def test_every_problem_is_told_at_once_with_what_to_do(tmp_path: Path) -> None:
     (folder / "notes.md").write_text("fine\npassword = 'hunter2-Xk29fjQ'\n")
     with opened(tmp_path, "") as app:
         wrong = [Collected("policy.yaml", b"another")]
-        lock = signed_lock(app.key, name="shop", versions={}, plugins=[], files=wrong)
+        lock = sign_lock(app.key, name="shop", versions={}, plugins=[], files=wrong)
     (folder / LOCK).write_bytes(lock)
     found = issues(folder, home=str(tmp_path / "home"))
     told = categories(found)
@@ -105,12 +106,12 @@ def test_an_address_where_nobody_listens_is_a_dashboard_that_is_not_there(tmp_pa
     init_project(folder)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"http://127.0.0.1:{server.getsockname()[1]}/v1/traces"
-        assert unreached(address) == ""
+        assert why_unreached(address) == ""
     (folder / "operator.toml").write_text(f'otlp_endpoint = "{address}"\n')
     told = categories(issues(folder, home=str(tmp_path / "home")))
     assert told["dashboard_unavailable"] == "rerun"
     for nonsense in ("", "http://", "http://[", "host:port"):
-        assert unreached(nonsense) == "it is no address"
+        assert why_unreached(nonsense) == "it is no address"
 
 
 def test_a_secret_that_is_set_and_not_bound_is_missing_still(tmp_path: Path) -> None:

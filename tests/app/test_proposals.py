@@ -14,8 +14,7 @@ from operator_protocols.domain.action import Action, Outcome
 from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.workflow import WorkflowState
 from operator_protocols.errors import AuthorityError
-from operator_sre.app.hub import Hub
-from operator_sre.app.proposals import foreign_agent, propose_action, proposed_action
+from operator_sre.app.hub import Hub, foreign_agent, propose_action, proposed_action
 from operator_sre.app.wiring import App
 from tests.app.home import opened
 

@@ -12,8 +12,8 @@ import pytest
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.permit import Permit
-from operator_sre.app.hands import MACHINE
 from operator_sre.app.wiring import App
+from operator_sre.controls import MACHINE
 from tests.app.home import opened
 
 pytestmark = pytest.mark.asyncio
@@ -29,17 +29,17 @@ print(json.dumps(settings))
 
 async def _done(app: App, action: Action) -> Result:
     """The way of every action, each by somebody else: one who does much is asked at some point."""
-    hands = app.hands(MACHINE)
+    controls = app.controls(MACHINE)
     name = f"ada-{next(PEOPLE)}"
-    proposed = await hands.propose(action)
+    proposed = await controls.complete(action)
     assert isinstance(proposed, Action), proposed
-    verdict = hands.gate.judge(proposed)
-    first = await hands.gate.permit(
+    verdict = controls.gate.judge(proposed)
+    first = await controls.gate.permit(
         verdict, None, Actor(name, "user", f"{name}@here:1"), subject=MACHINE
     )
     if not isinstance(first, Permit):
         return first
-    result, entry = await hands.executor.execute(first)
+    result, entry = await controls.executor.execute(first)
     assert entry is not None, result
     return result
 
@@ -91,6 +91,6 @@ async def test_a_dangerous_script_never_reaches_the_box(tmp_path: Path) -> None:
             ("x = 1\n" * 6000, "size"),
             ("password = 'hunter2hunter2'", "secrets"),
         ):
-            refused = await app.hands(MACHINE).propose(_script(text, {}))
+            refused = await app.controls(MACHINE).complete(_script(text, {}))
             assert isinstance(refused, Result), "nobody is asked about it"
             assert f"{layer}: " in refused.stderr

@@ -11,10 +11,10 @@ import pytest
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import LedgerDamagedError
 from operator_sre.app.audit import verify_ledger
-from operator_sre.app.hands import MACHINE
 from operator_sre.app.store import backup_store, restore_store
 from operator_sre.app.wiring import kept_head, open_app
 from operator_sre.config import Config, load_config
+from operator_sre.controls import MACHINE
 
 
 def _silent(count: int) -> None:
@@ -37,7 +37,7 @@ def test_an_older_store_runs_nothing_until_that_is_recorded(tmp_path: Path) -> N
     shutil.copy(tmp_path / "old.db", config.store)
     with open_app(config) as app:
         with pytest.raises(LedgerDamagedError, match="was replaced"):
-            app.hands(MACHINE)
+            app.controls(MACHINE)
         assert app.mode_of(MACHINE) is Mode.OBSERVE
         report = verify_ledger(app, progress=_silent)
         assert [one.detail for one in report.damages] == [
@@ -47,5 +47,5 @@ def test_an_older_store_runs_nothing_until_that_is_recorded(tmp_path: Path) -> N
     backup_store(config, tmp_path / "saved.db", force=False, progress=_silent)
     restore_store(config, tmp_path / "saved.db", force=True, progress=_silent, reason="meant")
     with open_app(config) as app:
-        assert app.hands(MACHINE) is not None
+        assert app.controls(MACHINE) is not None
         assert verify_ledger(app, progress=_silent).whole

@@ -13,19 +13,28 @@ from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import AuthorityError, UsageError
 from operator_sre.app import persons
-from operator_sre.app.limits import LimitsView, reset_limits, show_limits
-from operator_sre.app.modes import (
-    ModeView,
-    mode_named,
-    reset_modes,
-    set_modes,
-    show_modes,
-    unconfirmed,
-)
 from operator_sre.app.persons import administrator
-from operator_sre.app.sessions import SessionView, list_sessions, reset_session, show_session
+from operator_sre.app.restraints import (
+    LimitsView,
+    ModeView,
+    PartlyRun,
+    SessionView,
+    Stopped,
+    list_sessions,
+    list_unconfirmed,
+    mode_named,
+    reset_limits,
+    reset_modes,
+    reset_session,
+    set_modes,
+    show_limits,
+    show_modes,
+    show_session,
+    switch_off,
+    switch_on,
+    switch_state,
+)
 from operator_sre.app.story import lines_of
-from operator_sre.app.switch import PartlyRun, Stopped, switch_off, switch_on, switch_state
 from operator_sre.app.wiring import App
 from operator_sre.gate import LocalPermissions
 from operator_sre.gate.authority import Role
@@ -39,7 +48,7 @@ def _told(app: App) -> list[str]:
 
 def test_the_switch_overrides_a_set_mode_which_overrides_the_configured(tmp_path: Path) -> None:
     with opened(tmp_path, SUBJECTS, mode="approve") as app:
-        gate = app.care("shop").gate
+        gate = app.controls("shop").gate
         assert show_modes(app) == [ModeView("shop", Mode.APPROVE, "flag")]
         asyncio.run(set_modes(app, Mode.EXECUTE, [], reason="night"))
         (view,) = show_modes(app)
@@ -67,12 +76,12 @@ def test_the_switch_overrides_a_set_mode_which_overrides_the_configured(tmp_path
 
 def test_only_what_executes_outside_a_rig_has_to_be_confirmed(tmp_path: Path) -> None:
     with opened(tmp_path, SUBJECTS) as app:
-        assert unconfirmed(app, mode_named("execute"), []) == ["shop"]
-        assert unconfirmed(app, mode_named("approve"), []) == []
+        assert list_unconfirmed(app, mode_named("execute"), []) == ["shop"]
+        assert list_unconfirmed(app, mode_named("approve"), []) == []
         rig = app.rig_directory("ratelimiter")
         rig.mkdir(parents=True)
         (rig / "rig.json").touch()
-        assert unconfirmed(app, Mode.EXECUTE, ["ratelimiter"]) == []
+        assert list_unconfirmed(app, Mode.EXECUTE, ["ratelimiter"]) == []
         assert (app.is_rig("ratelimiter"), app.is_rig("shop")) == (True, False)
         with pytest.raises(UsageError, match="no mode"):
             mode_named("often")

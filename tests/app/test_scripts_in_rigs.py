@@ -17,8 +17,8 @@ from operator_protocols.domain.action import Action, Argument, Result
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.verdict import Level, Mode, Risk
 from operator_protocols.ports import Job
-from operator_sre.app.toolbox import registry_of
 from operator_sre.app.wiring import App
+from operator_sre.app.wiring.controls import build_registry
 from operator_sre.executor.tools.script import ExecuteScript
 from operator_sre.gate import Policy, Profile
 from operator_sre.gate.judge import judge
@@ -85,7 +85,7 @@ def _inputs(*nodes: Node) -> dict[str, str]:
 async def _boxed(app: App, target: Node, inputs: dict[str, str], *, rig: bool) -> Result:
     """The real script in a real box, where the only target is this node."""
     targets = (Target("node-1", "node", port=target.server_port),)
-    tool = registry_of(app, app.programs, lambda: targets, (), rig=rig).get(NAME)
+    tool = build_registry(app, app.programs, lambda: targets, (), rig=rig).get(NAME)
     assert tool is not None
     text = Path(restore_limit.__file__).read_text()
     arguments: dict[str, Argument] = {"language": "python", "text": text, "inputs": inputs}
@@ -139,7 +139,7 @@ def test_the_script_inspects_before_and_after_and_says_when_it_is_not_repaired(
 
 def test_it_runs_by_itself_at_the_targets_of_a_rig_only(tmp_path: Path) -> None:
     with opened(tmp_path) as app:
-        specs = registry_of(app, app.programs, list, (), rig=True).specs
+        specs = build_registry(app, app.programs, list, (), rig=True).specs
     lab = Policy(
         mode=Mode.EXECUTE,
         profile=Profile.LAB,
@@ -157,9 +157,9 @@ def test_it_runs_by_itself_at_the_targets_of_a_rig_only(tmp_path: Path) -> None:
 
 def test_outside_of_a_rig_a_person_is_asked_as_ever(tmp_path: Path) -> None:
     with opened(tmp_path, SUBJECTS, mode="execute") as app:
-        gate = app.care("shop").gate
+        gate = app.controls("shop").gate
         verdict = gate.judge(SCRIPT)
         assert (verdict.level, verdict.risk) == (Level.REVIEW, Risk.CRITICAL)
         assert not gate.policy().runs_by_itself(verdict)
         assert not gate.policy().inside(SCRIPT)
-        assert ExecuteScript.spec in app.hands("shop").registry.specs
+        assert ExecuteScript.spec in app.controls("shop").registry.specs

@@ -24,36 +24,35 @@ from operator_protocols.errors import (
     UsageError,
 )
 from operator_sre.app.approvals import approve as approve_action
-from operator_sre.app.confirmations import approve, cross, decline, request
-from operator_sre.app.crossing import crossing_of
-from operator_sre.app.executing import Executed, Wanted, execute_command
+from operator_sre.app.commands import Executed, Wanted, execute_command
+from operator_sre.app.confirmations import approve, cross, crossing_of, decline, request
 from operator_sre.app.history import show_command, show_output
 from operator_sre.app.models import key_state, thinking_model
 from operator_sre.app.patches import propose
-from operator_sre.app.secret_bindings import (
+from operator_sre.app.secret_store import (
+    Holder,
+    give_variables,
+    is_held,
+    model_key,
+    named_secret,
+    secret_reader,
+    variables_for,
+)
+from operator_sre.app.secrets import (
     CROSSING,
     Lease,
+    SecretView,
+    TriedSecret,
     binding_asked,
     holder_named,
     lease_asked,
-    leased,
-    leased_draft,
-    seconds_of,
-    sweep_leases,
-)
-from operator_sre.app.secret_store import Holder
-from operator_sre.app.secrets import (
-    SecretView,
-    TriedSecret,
-    given,
-    given_to,
-    is_held,
+    lease_draft,
+    lease_secret,
     list_secrets,
-    model_key,
-    named_secret,
     remove_secret,
-    secret_reader,
+    seconds_of,
     set_secret,
+    sweep_leases,
     try_secret,
     unbind_secret,
     view_of,
@@ -132,7 +131,7 @@ def test_a_command_is_given_a_secret_only_when_it_is_exactly_one_that_fits(shop:
     bind(shop, "command:psql *", "PGPASSWORD")
 
     def check(line: str, fits: bool) -> None:
-        found = given_to(shop.config, Action.shell(line))
+        found = variables_for(shop.config, Action.shell(line))
         assert found == ({"PGPASSWORD": VALUE} if fits else {}), line
 
     expect_each(
@@ -171,15 +170,15 @@ def test_another_machine_is_given_only_what_was_bound_for_it(shop: App) -> None:
     here = Action.shell("psql shop")
     there, elsewhere = (replace(here, target=name) for name in ("node-1", "node-2"))
     near, far = {"PGPASSWORD": VALUE}, {"PGPASSWORD": "the value for over there"}
-    assert given_to(shop.config, here) == near
-    assert given_to(shop.config, elsewhere) == near
-    assert given_to(shop.config, here, away=True) == {}
-    assert given_to(shop.config, elsewhere, away=True) == {}
-    assert given_to(shop.config, there, away=True) == far
-    with given("psql shop", {"LEASED": "only here"}):
-        assert given_to(shop.config, there, away=True) == far
+    assert variables_for(shop.config, here) == near
+    assert variables_for(shop.config, elsewhere) == near
+    assert variables_for(shop.config, here, away=True) == {}
+    assert variables_for(shop.config, elsewhere, away=True) == {}
+    assert variables_for(shop.config, there, away=True) == far
+    with give_variables("psql shop", {"LEASED": "only here"}):
+        assert variables_for(shop.config, there, away=True) == far
     asyncio.run(unbind_secret(shop, "far", holder_named("command@node-1:psql *")))
-    assert given_to(shop.config, there, away=True) == {}
+    assert variables_for(shop.config, there, away=True) == {}
 
 
 def test_nonsense_is_refused_with_one_sentence(shop: App) -> None:
@@ -272,7 +271,7 @@ def test_a_binding_that_a_program_proposes_is_made_by_the_yes_of_a_person(shop: 
 def test_agents_change_no_secrets(shop: App, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(shop)
     monkeypatch.setenv(shop.surroundings.mark, "1")
-    with pytest.raises(AuthorityError, match="agents change no secrets"):
+    with pytest.raises(AuthorityError, match="agents propose, and people answer"):
         keep(shop, value="the value of an agent")
     with pytest.raises(AuthorityError):
         asyncio.run(remove_secret(shop, "db"))
@@ -370,10 +369,10 @@ def test_a_canary_is_given_and_seen_nowhere(shop: App, tmp_path: Path) -> None:
 
 def test_what_is_given_is_for_exactly_one_line(shop: App) -> None:
     keep(shop)
-    with given("printenv X_KEY", {"X_KEY": VALUE}):
-        assert given_to(shop.config, Action.shell("printenv X_KEY")) == {"X_KEY": VALUE}
-        assert given_to(shop.config, Action.shell("printenv  X_KEY")) == {}
-    assert given_to(shop.config, Action.shell("printenv X_KEY")) == {}
+    with give_variables("printenv X_KEY", {"X_KEY": VALUE}):
+        assert variables_for(shop.config, Action.shell("printenv X_KEY")) == {"X_KEY": VALUE}
+        assert variables_for(shop.config, Action.shell("printenv  X_KEY")) == {}
+    assert variables_for(shop.config, Action.shell("printenv X_KEY")) == {}
 
 
 def test_a_lease_is_for_one_command_and_leaves_nothing(shop: App, tmp_path: Path) -> None:
@@ -385,17 +384,17 @@ def test_a_lease_is_for_one_command_and_leaves_nothing(shop: App, tmp_path: Path
     assert asked.credentials == ("db",)
     done = asyncio.run(cross(shop, asked, sure=True, by=ADA))
     assert done.applied, "it is used up"
-    payload = leased_draft(lease, ADA).payload
+    payload = lease_draft(lease, ADA).payload
     assert payload["name"] == "db"
     assert VALUE not in str(payload)
-    with leased(shop.config, lease):
+    with lease_secret(shop.config, lease):
         told = run(shop, lease.command).result.stdout
         assert told.startswith("[REDACTED:kept_secret:")
     assert run(shop, lease.command).result.stdout == "", "it was for once"
     assert shop.mode_of("machine") is Mode.EXECUTE
     by_file = Lease("db", "stat -c %a x", "X_FILE", in_file=True, seconds=30)
-    with leased(shop.config, by_file):
-        (path,) = given_to(shop.config, Action.shell(by_file.command)).values()
+    with lease_secret(shop.config, by_file):
+        (path,) = variables_for(shop.config, Action.shell(by_file.command)).values()
         assert Path(path).read_text() == VALUE
         assert Path(path).stat().st_mode & 0o777 == 0o600
         assert Path(path).parent.stat().st_mode & 0o777 == 0o700

@@ -20,15 +20,9 @@ import pytest
 
 from operator_protocols.domain.entry import Kind
 from operator_protocols.errors import NotFoundError, StoreError
-from operator_sre.app.approvals import signed_in
-from operator_sre.app.secret_store import (
-    Holder,
-    KnownValues,
-    Owed,
-    Secret,
-    SecretStore,
-    open_secrets,
-)
+from operator_sre.app.persons import signed_in
+from operator_sre.app.redaction import KnownValues
+from operator_sre.app.secret_store import Holder, Owed, Secret, SecretStore, open_secrets
 from operator_sre.app.secrets import settle_changes, unbind_secret
 from operator_sre.app.wiring import App
 from operator_sre.ledger.redaction import Redactor

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.errors import ObservationError
-from operator_sre.app.secrets import SECRET_BYTES_MAX, read_secret
+from operator_sre.app.secret_store import SECRET_BYTES_MAX, read_secret
 
 
 def test_a_secret_is_the_text_of_its_file_without_the_line_end(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.app.rigs import rig_down
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.ticket import TicketState
-from operator_sre.app.lab import rig_down
 from operator_sre.app.service import agent, monitor
 from operator_sre.app.wiring import App
 from tests.app.home import SUBJECTS, opened

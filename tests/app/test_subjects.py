@@ -13,21 +13,19 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation, Seen
 from operator_protocols.errors import NotFoundError, UsageError
 from operator_sre.app import service
-from operator_sre.app.subject_history import (
+from operator_sre.app.subjects import (
     HistoryView,
     Point,
     Replayed,
     Series,
-    replay_history,
-    subject_history,
-)
-from operator_sre.app.subjects import (
     SubjectLine,
     SubjectView,
     check_subject,
     list_subjects,
     observe_subject,
+    replay_history,
     show_subject,
+    subject_history,
     subject_of,
 )
 from operator_sre.app.wiring import App
@@ -131,7 +129,7 @@ async def test_subjects_that_come_are_watched_and_those_that_go_are_not(
 
     async def until(*names: str) -> None:
         found = {name: looked(name) for name in names}
-        await eventually(lambda: all(looked(name) > found[name] for name in names), within_s=30.0)
+        await eventually(lambda: all(looked(name) > found[name] for name in names))
 
     def watched() -> list[str]:
         return [one.subject for who in app.store.watchers.find() for one in who.watches]
@@ -143,7 +141,7 @@ async def test_subjects_that_come_are_watched_and_those_that_go_are_not(
     toml.write_text("[subjects.")  # somebody is writing it this moment
     await until("shop", "bank")
     toml.write_text(SUBJECTS.replace("subjects.shop", "subjects.bank"))
-    await eventually(lambda: watched() == ["bank"], within_s=30.0)
+    await eventually(lambda: watched() == ["bank"])
     watching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await watching

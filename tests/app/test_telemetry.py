@@ -30,7 +30,7 @@ from operator_sre.app.telemetry import (
 from operator_sre.app.wiring import App
 from operator_sre.contract.evidence import command_for, of_span
 from operator_sre.contract.messages import EvidenceType, GetRunTimelineRequest
-from operator_sre.telemetry import otlp
+from operator_sre.telemetry import spans
 from tests.app.home import opened
 from tests.contract.workshop import DIAGNOSIS, MEND, Script, Workshop
 from tests.processes.waiting import eventually
@@ -110,7 +110,7 @@ async def test_a_run_arrives_as_one_trace(tmp_path: Path) -> None:
 async def test_nobody_waits_for_a_collector_and_its_spans_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(otlp, "SEND_S_MAX", 0.3)
+    monkeypatch.setattr(spans, "SEND_S_MAX", 0.3)
     monkeypatch.setattr(telemetry, "BACK_OFF_S_MAX", 0.1)
     with collecting() as inbox, opened(tmp_path, _toml(inbox.url)) as app:
         inbox.status = 400
@@ -142,7 +142,7 @@ async def test_what_is_too_much_is_dropped_and_counted(
         cursor = await cursors.claim("traces", "me", lease_s=30)
         assert cursor is not None
         cursor = replace(cursor, seq=0)
-        sender = Sender(app, otlp.Collector(inbox.url, "1"))
+        sender = Sender(app, spans.Collector(inbox.url, "1"))
         after = await sender.step(cursor)
         dropped = after.note["dropped"]
         assert dropped > 0
@@ -161,7 +161,7 @@ async def test_what_is_too_much_is_dropped_and_counted(
 def test_trying_the_collector_says_whether_it_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(otlp, "SEND_S_MAX", 0.3)
+    monkeypatch.setattr(spans, "SEND_S_MAX", 0.3)
     with opened(tmp_path) as app, pytest.raises(UsageError, match="otlp_endpoint"):
         try_collector(app)
     with collecting() as inbox:

@@ -11,9 +11,7 @@ from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.permit import Approval
 from operator_protocols.domain.tool import ToolSource, ToolState
 from operator_protocols.errors import NotFoundError, UsageError
-from operator_sre.app.executing import execute_command, foresee_command, hands_for
-from operator_sre.app.hands import MACHINE
-from operator_sre.app.toolbox import registry_of
+from operator_sre.app.commands import controls_for, execute_command, foresee_command
 from operator_sre.app.tools import (
     Call,
     Offered,
@@ -22,6 +20,8 @@ from operator_sre.app.tools import (
     propose_call,
     show_tool,
 )
+from operator_sre.app.wiring.controls import build_registry
+from operator_sre.controls import MACHINE
 from operator_sre.gate import Way
 from operator_sre.gate.policy import Decision
 from tests.app.home import SUBJECTS, opened
@@ -46,9 +46,9 @@ async def test_every_subject_has_the_tools_of_the_machine(tmp_path: Path) -> Non
         everywhere = [one.spec for one in offered]
         assert of_shop[: len(everywhere)] == everywhere
         assert {one.source for one in of_shop[len(everywhere) :]} == {ToolSource.SUBJECT}
-        registry = registry_of(app, app.programs, list, ())
+        registry = build_registry(app, app.programs, list, ())
         assert registry.specs == tuple(one.spec for one in offered)
-        assert app.hands(MACHINE).registry.specs == registry.specs
+        assert app.controls(MACHINE).registry.specs == registry.specs
         with pytest.raises(NotFoundError):
             list_tools(app, "nobody")
 
@@ -93,7 +93,7 @@ async def test_a_target_that_was_named_is_inferred(tmp_path: Path) -> None:
             *({"target": "node-1"}, ("target",)),
         )
         assert (wanted.action.target, wanted.action.reasoning) == ("node-1", "why")
-        assert hands_for(app, wanted)[0] == "shop"
+        assert controls_for(app, wanted)[0] == "shop"
         with pytest.raises(NotFoundError, match="no target 'nobody'"):
             await propose_call(app, Call("check_port", target="nobody"))
 
@@ -159,7 +159,7 @@ async def test_nobody_calls_a_tool_with_what_makes_no_sense(tmp_path: Path) -> N
 
 async def test_a_tool_is_not_begun_on_what_nobody_here_knows(tmp_path: Path) -> None:
     with opened(tmp_path, SUBJECTS) as app:
-        known = [one.name for one in app.hands("shop").parts()]
+        known = [one.name for one in app.controls("shop").subject.targets()]
         for tool in ("check_port", "drain_node"):
             call = Call(tool, document={"target": "billing-1"}, subject="shop")
             wanted = await propose_call(app, call)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.manifest import Manifest, write_manifest
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.rig import RigSpec
 from operator_protocols.domain.target import Process
@@ -19,11 +20,10 @@ from operator_protocols.errors import (
     UsageError,
 )
 from operator_sre.app import service
-from operator_sre.app.gate import check_command
+from operator_sre.app.policy import check_command
 from operator_sre.app.wiring import App
 from operator_sre.config import load_config
 from operator_sre.gate import Profile
-from operator_sre.lab.manifest import Manifest, write_manifest
 from tests.app.home import SUBJECTS, opened
 
 TWO = SUBJECTS + SUBJECTS.replace("shop", "bank")
@@ -75,19 +75,19 @@ def test_a_subject_is_given_the_options_of_its_settings_or_of_its_rig(tmp_path: 
 
 def test_a_configured_subject_is_under_the_standard_policy(tmp_path: Path) -> None:
     with opened(tmp_path, SUBJECTS, mode="execute") as app:
-        care = app.care("shop")
-        policy = care.gate.policy()
+        controls = app.controls("shop")
+        policy = controls.gate.policy()
         assert (policy.profile, policy.mode) == (Profile.STANDARD, Mode.EXECUTE)
         assert policy.boundary_tools == frozenset()
         assert policy.hosts == {"127.0.0.1"}
-        assert care.subject.name == "shop"
-        assert [target.name for target in care.subject.targets()] == ["node-1"]
-        assert "check_port" in [tool.spec.name for tool in care.executor.tools]
+        assert controls.subject.name == "shop"
+        assert [target.name for target in controls.subject.targets()] == ["node-1"]
+        assert "check_port" in [tool.spec.name for tool in controls.executor.tools]
 
 
 def test_the_logs_of_the_targets_are_readable_and_secrets_are_not(tmp_path: Path) -> None:
     with opened(tmp_path, SUBJECTS) as app:
-        gate = app.care("shop").gate
+        gate = app.controls("shop").gate
         level = {
             path: gate.judge(Action.shell(f"tail -n 5 {path}")).level
             for path in ("/srv/shop/node-1.log", "/srv/shop/.env")
@@ -100,24 +100,24 @@ def test_the_lab_profile_is_refused_where_there_is_no_rig(tmp_path: Path) -> Non
         opened(tmp_path, SUBJECTS, profile="lab") as app,
         pytest.raises(ConfigError, match="'shop' is not one"),
     ):
-        app.care("shop")
+        app.controls("shop")
 
 
 def test_a_subject_whose_plug_in_is_missing_is_told(tmp_path: Path) -> None:
     toml = SUBJECTS.replace('"ratelimiter"', '"missing"')
     with opened(tmp_path, toml) as app, pytest.raises(NotFoundError, match="'missing'"):
-        app.care("shop")
+        app.controls("shop")
 
 
 def test_a_rig_that_is_not_there_is_told(tmp_path: Path) -> None:
     with opened(tmp_path) as app, pytest.raises(NotFoundError):
-        app.care("ratelimiter")
+        app.controls("ratelimiter")
 
 
-def test_care_is_made_once_for_each_engine(tmp_path: Path) -> None:
+def test_controls_is_made_once_for_each_engine(tmp_path: Path) -> None:
     with opened(tmp_path, SUBJECTS) as app:
         engine = app.engine()
-        assert engine.pipeline.care("shop") is engine.pipeline.care("shop")
+        assert engine.pipeline.controls("shop") is engine.pipeline.controls("shop")
         assert engine.interval_s == app.config.number("interval_s")
         assert engine.worker
 

@@ -23,8 +23,6 @@ from operator_protocols.domain.workflow import (
     workflow_of,
 )
 from operator_protocols.errors import ConflictError, NotFoundError, UsageError
-from operator_sre.app.carrying import carry, subject_of, withdraw_requests
-from operator_sre.app.hands import MACHINE
 from operator_sre.app.wiring import App
 from operator_sre.app.workers import this_worker
 from operator_sre.app.workflows import (
@@ -33,6 +31,7 @@ from operator_sre.app.workflows import (
     WorkflowView,
     add_workflow,
     cancel_workflow,
+    carry_workflow,
     command_workflow,
     entries_of,
     follow_workflows,
@@ -41,9 +40,12 @@ from operator_sre.app.workflows import (
     read_definition,
     run_workflow,
     show_workflow,
+    subject_of,
     tick,
+    withdraw_requests,
 )
 from operator_sre.codec import from_json
+from operator_sre.controls import MACHINE
 from operator_sre.gate import Way
 from tests.app.home import SUBJECTS, opened
 
@@ -259,13 +261,13 @@ async def test_after_a_crash_what_had_ended_is_not_run_again(tmp_path: Path) -> 
 
 async def _act_as(app: App, held: WorkflowRecord, run: str, command: str) -> None:
     """Run a step as its worker did before it went, without the note that comes behind it."""
-    hands = app.hands(MACHINE)
-    verdict = hands.gate.judge(Action.shell(command))
-    permit = await hands.gate.permit(
+    controls = app.controls(MACHINE)
+    verdict = controls.gate.judge(Action.shell(command))
+    permit = await controls.gate.permit(
         verdict, None, held.requester, subject=MACHINE, run=run, epoch=held.epoch
     )
     assert isinstance(permit, Permit)
-    await hands.executor.execute(permit)
+    await controls.executor.execute(permit)
 
 
 async def test_after_a_crash_what_nobody_knows_the_end_of_is_unknown(tmp_path: Path) -> None:
@@ -277,9 +279,9 @@ async def test_after_a_crash_what_nobody_knows_the_end_of_is_unknown(tmp_path: P
         run = run_of(held.id, "count", 1)
         began = StepNote("count", WorkflowState.IN_PROGRESS, 1, run)
         await app.store.workflow_claims.note(held, began)
-        hands = app.hands(MACHINE)
-        verdict = hands.gate.judge(Action.shell(f"echo ran >> {counted}"))
-        permit = await hands.gate.permit(
+        controls = app.controls(MACHINE)
+        verdict = controls.gate.judge(Action.shell(f"echo ran >> {counted}"))
+        permit = await controls.gate.permit(
             verdict, None, held.requester, subject=MACHINE, run=run, epoch=held.epoch
         )
         assert isinstance(permit, Permit)
@@ -461,12 +463,11 @@ async def test_a_defect_ends_the_workflow_and_not_the_agent(
         def broken(*words: object, **more: object) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr("operator_sre.app.carrying.refused_payload", broken)
         monkeypatch.setattr("operator_sre.gate.permits.judge", broken)
         held = await app.store.workflow_claims.claim("w", lease_s=9.0, late_s_max=9.0)
         assert held is not None
         with pytest.raises(ZeroDivisionError):
-            await carry(app, held)
+            await carry_workflow(app, held)
         record = show_workflow(app, added.id).workflow
         assert record.state is WorkflowState.FAILED
         assert "ZeroDivisionError" in record.reason

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -22,10 +22,10 @@ from operator_sre.clock import SystemClock
 from tests.contract.doing import DONE, Doer
 from tests.contract.samples import violation
 from tests.contract.stores import STORES, Home, Ports
+from tests.e2e.warm import start_module
 
-__all__ = ["APPENDED", "APPROVED", "CHANGED", "OPENED", "Actor", "actors"]
+__all__ = ["APPENDED", "APPROVED", "CHANGED", "OPENED", "Actor", "actors", "main"]
 
-ROOT = Path(__file__).resolve().parents[2]
 APPENDED = 500
 CHANGED = 20
 OPENED = 40
@@ -37,10 +37,8 @@ class Actor:
     """One process, seen from the test."""
 
     def __init__(self, home: Home, verb: str, name: str) -> None:
-        argv = [sys.executable, "-m", "tests.contract.actor", home.kind, str(home.folder)]
-        self._process = subprocess.Popen(
-            [*argv, verb, name], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        words = (home.kind, str(home.folder), verb, name)
+        self._process = start_module("tests.contract.actor", *words)
         assert self._output.readline() == "ready\n"
 
     @property
@@ -174,7 +172,9 @@ _VERBS = {
 }
 
 
-def _main(kind: str, folder: str, verb: str, name: str) -> None:
+def main(words: Sequence[str]) -> None:
+    """Act as told, on the store of this kind in this folder."""
+    kind, folder, verb, name = words
     if verb == "create":
         # Says ready before it opens, so that several meet a database that is not there yet.
         _say("ready")
@@ -190,4 +190,4 @@ def _main(kind: str, folder: str, verb: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    main(sys.argv[1:])

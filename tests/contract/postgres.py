@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from operator_sre.store.places import database_at
+from operator_sre.store.store import database_at
 from tests.contract.stores import URL
 from tests.leaks import outlives_test
 

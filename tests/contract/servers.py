@@ -21,6 +21,7 @@ __all__ = [
     "resets",
     "says",
     "serving",
+    "until",
     "unused_port",
 ]
 
@@ -111,6 +112,21 @@ async def resets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     await reader.read(1)
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def until(over: asyncio.Event, behave: Behave) -> Behave:
+    """Behaves so until the event is set, then hangs up."""
+
+    async def behave_until(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks = [asyncio.ensure_future(behave(reader, writer)), asyncio.ensure_future(over.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    return behave_until
 
 
 def drips(begin: bytes, *, every_s: float) -> Behave:

@@ -10,9 +10,8 @@ from operator_protocols.ports import (
     Alerts,
     Approvals,
     Backlog,
-    Changes,
     Clock,
-    Commands,
+    CommandHistory,
     Conditions,
     Confirmations,
     Cursors,
@@ -20,6 +19,7 @@ from operator_protocols.ports import (
     Intents,
     Journal,
     Leases,
+    LimitUsage,
     Modes,
     Observations,
     Patterns,
@@ -39,7 +39,7 @@ from operator_protocols.ports import (
     Workflows,
 )
 from operator_sre.store import open_store, open_store_at
-from operator_sre.store.spending import StoredSpending
+from operator_sre.store.runs import StoredSpending
 from operator_sre.store.transaction import Rules
 
 __all__ = ["STORES", "URL", "Home", "Ports"]
@@ -71,7 +71,7 @@ class Ports(Protocol):
     @property
     def intents(self) -> Intents: ...
     @property
-    def changes(self) -> Changes: ...
+    def limit_usage(self) -> LimitUsage: ...
     @property
     def sessions(self) -> Sessions: ...
     @property
@@ -79,7 +79,7 @@ class Ports(Protocol):
     @property
     def modes(self) -> Modes: ...
     @property
-    def commands(self) -> Commands: ...
+    def commands(self) -> CommandHistory: ...
     @property
     def patterns(self) -> Patterns: ...
     @property

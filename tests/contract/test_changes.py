@@ -35,7 +35,7 @@ async def _permit(doer: Doer, action: Action) -> Permit:
 
 
 def _usage(ports: Ports, clock: HeldClock, limits: Limits = LIMITS) -> Usage:
-    return ports.changes.usage(SUBJECT, limits, now=clock.now())
+    return ports.limit_usage.usage(SUBJECT, limits, now=clock.now())
 
 
 async def test_looks_are_no_changes(ports: Ports, clock: HeldClock) -> None:
@@ -43,6 +43,28 @@ async def test_looks_are_no_changes(ports: Ports, clock: HeldClock) -> None:
     await doer.begin("uptime")
     await doer.refuse(_fix())
     assert _usage(ports, clock) == Usage(SUBJECT)
+
+
+async def test_changes_are_found_newest_first_and_by_subject(
+    ports: Ports, clock: HeldClock
+) -> None:
+    doer = await Doer.hired(ports, clock)
+    await doer.begin("uptime")
+    await doer.refuse(_fix())
+    first, _ = await doer.begin(_fix())
+    assert ports.commands.changes(limit=9)[0][1:] == (SUBJECT, None), "it runs"
+    end = await ports.intents.end(first, DONE)
+    second, _ = await doer.begin(_fix("node-2"))
+    found = ports.commands.changes(limit=9)
+    assert [command.seq for command, _, _ in found] == [second.seq, first.seq]
+    assert found[1][1:] == (SUBJECT, end.seq)
+    assert ports.commands.changes(limit=1, before=second.seq) == found[1:]
+    assert ports.commands.changes(subject=SUBJECT, limit=9) == found
+    assert ports.commands.changes(subject="bank", limit=9) == []
+    hashed = found[1][0].command_hash
+    assert ports.commands.succeeded_after(0, hashed, "node-1") == first.seq
+    assert ports.commands.succeeded_after(first.seq, hashed, "node-1") is None
+    assert ports.commands.succeeded_after(0, hashed, "node-2") is None, "it has not ended"
 
 
 async def test_a_change_counts_from_its_begin(home: Home, clock: HeldClock) -> None:
@@ -58,7 +80,7 @@ async def test_a_change_counts_from_its_begin(home: Home, clock: HeldClock) -> N
 
 async def test_another_subject_is_another_count(ports: Ports, clock: HeldClock) -> None:
     await (await Doer.hired(ports, clock)).begin(_fix())
-    assert ports.changes.usage("bank", LIMITS, now=clock.now()) == Usage("bank")
+    assert ports.limit_usage.usage("bank", LIMITS, now=clock.now()) == Usage("bank")
 
 
 async def test_a_change_without_a_ticket_counts_for_the_subject_it_was_permitted_for(
@@ -128,7 +150,7 @@ async def test_a_reset_counts_anew_and_is_on_record(ports: Ports, clock: HeldClo
     doer = await Doer.hired(ports, clock)
     for _ in range(3):
         await doer.fail(_fix())
-    await ports.changes.reset(SUBJECT, by="ada", reason="I looked")
+    await ports.limit_usage.reset(SUBJECT, by="ada", reason="I looked")
     assert _usage(ports, clock) == Usage(SUBJECT)
     told = ports.entries.newest(limit=1)[0]
     assert (told.kind, told.actor.id) == ("limits_reset", "ada")
@@ -165,7 +187,7 @@ async def test_after_three_failures_nothing_is_changed_for_a_while(
     intent = await ports.intents.begin(await _permit(doer, _fix()), Limits())
     await ports.intents.end(intent, Result(Outcome.RAN, 1))
     await _refused(ports, await _permit(doer, _fix()), Limits(), "failed in a row")
-    await ports.changes.reset(SUBJECT, by="ada", reason="")
+    await ports.limit_usage.reset(SUBJECT, by="ada", reason="")
     await ports.intents.begin(await _permit(doer, _fix()), Limits())
 
 

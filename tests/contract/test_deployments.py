@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from operator_lab.stacks import ScriptedTarget
+from operator_lab.stacks.record import prepare
+from operator_lab.stacks.target import ComposeTarget
 from operator_protocols.domain.stack import ServiceState, StackSpec
 from operator_protocols.errors import NotFoundError, RigError
 from operator_protocols.ports import Deploying, DeploymentTarget, Tending
-from operator_sre.lab.stacks import ScriptedTarget
-from operator_sre.lab.stacks.record import prepare
-from operator_sre.lab.stacks.target import ComposeTarget
 from tests.engines.dockerd import docker_engine
 from tests.lab.stacks.engines import PLAIN, compose_for, containers_of
 
@@ -84,7 +84,10 @@ async def _composed(config: pytest.Config, folder: Path) -> AsyncIterator[Place]
             await each.down(volumes=True)
 
 
-@pytest_asyncio.fixture(params=["scripted", pytest.param("compose", marks=pytest.mark.slow)])
+_COMPOSED = pytest.param("compose", marks=[pytest.mark.slow, pytest.mark.system])
+
+
+@pytest_asyncio.fixture(params=["scripted", _COMPOSED])
 async def place(
     request: pytest.FixtureRequest, pytestconfig: pytest.Config, tmp_path: Path
 ) -> AsyncIterator[Place]:

@@ -19,10 +19,9 @@ from operator_protocols.domain.worker import Worker
 from operator_protocols.errors import MissingExtraError, UsageError
 from operator_protocols.ports import Backlog, Engine, Model, Workers
 from operator_sre.engine import ClusterEngine, LocalEngine
-from operator_sre.engine import choosing as engine_choosing
-from operator_sre.engine.choosing import ENGINES, engine_named
-from operator_sre.engine.joining import SCHEMA
-from operator_sre.engine.queueing import TicketQueue
+from operator_sre.engine import cluster as engine_cluster
+from operator_sre.engine.cluster import ENGINES, engine_named
+from operator_sre.engine.queues import SCHEMA, TicketQueue
 from tests.contract.clock import NOON
 from tests.contract.postgres import database_in, shared_server
 from tests.contract.stores import Home, Ports
@@ -246,7 +245,7 @@ async def test_which_engine_a_name_means(
     def missing() -> None:
         raise MissingExtraError("cluster", needed_for="The engine dbos")
 
-    monkeypatch.setattr(engine_choosing, "must_be_installed", missing)
+    monkeypatch.setattr(engine_cluster, "must_be_installed", missing)
     with pytest.raises(MissingExtraError, match=r"operator-sre\[cluster\]"):
         chosen("dbos")
 

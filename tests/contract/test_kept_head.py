@@ -18,8 +18,8 @@ from operator_sre.ledger import KeyFile
 from operator_sre.store import Store, open_store_at
 from operator_sre.store.head import KeptHead, read_head
 from operator_sre.store.maintenance import Maintenance
-from operator_sre.store.places import database_at
-from operator_sre.store.tables import LAYOUT
+from operator_sre.store.schema import LAYOUT
+from operator_sre.store.store import database_at
 from operator_sre.store.transaction import Rules
 from tests.contract.clock import HeldClock
 from tests.contract.doing import Doer

@@ -283,7 +283,7 @@ async def test_words_that_are_no_text_do_not_stop_the_index(ports: Ports) -> Non
 @pytest.mark.asyncio
 async def test_the_index_is_filled_by_itself_within_a_second(ports: Ports, doer: Doer) -> None:
     await doer.run("df -h")
-    await eventually(lambda: not ports.search.behind(), within_s=30.0)
+    await eventually(lambda: not ports.search.behind())
     assert len(ports.search.commands(parse_query("df"), EVERY, limit=9)) == 1
 
 

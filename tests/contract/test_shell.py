@@ -263,7 +263,7 @@ async def test_bytes_are_heard_as_they_come(shell: Shell, tmp_path: Path) -> Non
     job = replace(new_job(30.0), watch=lambda stream, data: heard.append((stream, data)))
     command = f"echo one; echo two >&2; while [ ! -e '{asked}' ]; do sleep 0.1; done; echo three"
     running = asyncio.ensure_future(shell.run(Action.shell(command), job))
-    await eventually(lambda: (1, b"one\n") in heard and (2, b"two\n") in heard, within_s=20.0)
+    await eventually(lambda: (1, b"one\n") in heard and (2, b"two\n") in heard)
     assert not running.done()
     asked.touch()
     result = await running
@@ -274,7 +274,7 @@ async def test_bytes_are_heard_as_they_come(shell: Shell, tmp_path: Path) -> Non
 async def test_whoever_stops_waiting_ends_the_whole_tree(shell: Shell, witness: Witness) -> None:
     command = f"{witness.line}{STUBBORN}{FOREVER}"
     running = asyncio.ensure_future(shell.run(Action.shell(command), new_job(60.0)))
-    await eventually(witness.has_heard, within_s=20.0)
+    await eventually(witness.has_heard)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -313,12 +313,12 @@ async def test_who_recovers_a_job_that_still_runs_waits_for_it(
     wait = f"while [ ! -e '{asked}' ]; do sleep 0.1; done"
     action = Action.shell(f"echo one; touch {begun}; {wait}; echo two; echo e >&2; exit 7")
     running = asyncio.ensure_future(shell.run(action, job))
-    await eventually(begun.exists, within_s=20.0)
+    await eventually(begun.exists)
     other = make()
     heard: list[bytes] = []
     watching = replace(job, watch=lambda stream, data: heard.append(data))
     recovering = asyncio.ensure_future(other.recover(action, watching))
-    await eventually(lambda: heard, within_s=20.0)
+    await eventually(lambda: heard)
     assert not recovering.done()
     asked.touch()
     for result in (await recovering, await running):

@@ -20,7 +20,7 @@ from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import ObservationError
 from operator_protocols.faults import killed
 from operator_protocols.ports import Invariant, Job, Plugin, Subject, SubjectSettings, Tool
-from operator_protocols.ports.breaking import Inject, Oracle
+from operator_protocols.ports.lab import Inject, Oracle
 from operator_protocols.promises import broken_promises
 from operator_sre.plugins import find_plugin, plugin_names
 from tests.contract.clock import HeldClock

@@ -25,8 +25,8 @@ from operator_sre.gate import Standing
 from operator_sre.ledger import KeyFile
 from operator_sre.store import Store, open_store_at
 from operator_sre.store.database import Connection
-from operator_sre.store.places import database_at
-from operator_sre.store.tables import LAYOUT
+from operator_sre.store.schema import LAYOUT
+from operator_sre.store.store import database_at
 from operator_sre.store.transaction import Rules, Transaction
 from tests.contract.clock import NOON, HeldClock
 from tests.contract.doing import Doer

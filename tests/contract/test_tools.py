@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
+from operator_lab.rig import Rig
+from operator_lab.tools import rig_tools
 from operator_protocols.domain.action import TIMEOUT_S_MAX, Argument, Outcome
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import Prepared, ToolSource
@@ -20,8 +22,6 @@ from operator_sre.executor.tools.files import Rights
 from operator_sre.executor.tools.parameters import Invalid, validate
 from operator_sre.executor.tools.registry import Registry
 from operator_sre.executor.tools.standard import standard_tools
-from operator_sre.lab.rig import Rig
-from operator_sre.lab.tools import rig_tools
 from tests.executor.jobs import new_job
 
 

@@ -15,13 +15,14 @@ from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import Parameter, ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_protocols.ports import Job, Model, Tool
+from operator_sre.controls import Controls
 from operator_sre.executor import Executor
 from operator_sre.executor.programs import Programs
 from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Gate, Policy, Profile, Terms
 from operator_sre.monitor import Monitor
-from operator_sre.pipeline import Care, Pipeline
+from operator_sre.pipeline import Pipeline
 from operator_sre.store import Store, open_store
 from operator_sre.tickets import Desk
 from operator_sre.verify import Verifier
@@ -88,6 +89,13 @@ class Mend:
         return Result(Outcome.RAN, 0, f"{target} mended")
 
 
+class _AsItIs(Controls):
+    """Controls that judge every action as it was proposed."""
+
+    async def complete(self, action: Action, ticket: Ticket | None = None) -> Action:
+        return action
+
+
 class Workshop:
     """One home with a subject `shop`, whose node-1 is down, and a tool that mends it."""
 
@@ -103,7 +111,7 @@ class Workshop:
         self._shell = LocalShell(Programs(Spool(folder / "spool")))
         self.model = model
 
-    def care(self, subject: str) -> Care:
+    def controls(self, subject: str) -> Controls:
         """Everything for the subject."""
         gate = Gate(
             policy=self._policy,
@@ -114,10 +122,7 @@ class Workshop:
             terms=Terms(approval_s=60.0),
         )
         executor = Executor(self.store.intents, self._shell, self.tools)
-        return Care(self.plant, gate, executor, self._propose)
-
-    async def _propose(self, action: Action, ticket: Ticket) -> Action:
-        return action
+        return _AsItIs(self.plant, gate, executor)
 
     def _policy(self) -> Policy:
         return Policy(
@@ -148,7 +153,7 @@ class Workshop:
             tickets=store.tickets,
             clock=self.clock,
             budget=budget or Budget(),
-            care=self.care,
+            controls=self.controls,
         )
 
     async def claim(self, worker: str = "worker") -> Ticket:

@@ -10,10 +10,16 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
+from operator_evals.app import recordings, replays, views, worker
+from operator_evals.campaign import Scenario
+from operator_evals.conductor import Outcome as CampaignOutcome
+from operator_lab.app import deployments, rig_logs, rigs
+from operator_lab.demo.story import Ending
 from operator_protocols.domain.action import Action, Left, Outcome, Usage
 from operator_protocols.domain.alert import Alert
 from operator_protocols.domain.category import ErrorCategory, FailureCategory, NextAction
 from operator_protocols.domain.command import Command
+from operator_protocols.domain.confinement import Confinement
 from operator_protocols.domain.confirmation import Confirmation
 from operator_protocols.domain.entry import Actor, Entry
 from operator_protocols.domain.health import Health
@@ -21,57 +27,39 @@ from operator_protocols.domain.observation import Observation, Sighting, Value
 from operator_protocols.domain.pattern import Pattern
 from operator_protocols.domain.permit import Approval
 from operator_protocols.domain.run import Diagnose, Escalate, Finish, Misuse, RunRecord, Spent
-from operator_protocols.domain.silence import Silence
-from operator_protocols.domain.standing import StandingRule
-from operator_protocols.domain.switch import SwitchState
 from operator_protocols.domain.ticket import Ticket
-from operator_protocols.domain.token import Token
 from operator_protocols.domain.tool import ToolSpec, ToolState
 from operator_protocols.domain.verdict import Level, Mode, Risk, Rule
 from operator_protocols.domain.workflow import WorkflowRecord
 from operator_sre.app import (
-    deploying,
-    describing,
+    bundles,
+    description,
     doctor,
     health,
-    history,
     hub,
-    lab,
-    limits,
     models,
-    modes,
     notices,
-    packing,
     policy,
     porter,
     project,
     redaction,
     reports,
-    rig_logs,
     secrets,
-    sessions,
-    subject_history,
     subjects,
-    switch,
     system,
     telemetry,
     workers,
     workflows,
 )
-from operator_sre.app.demo.events import Ending
-from operator_sre.app.evals import outside, recordings, replays, second, taking, views
 from operator_sre.contract import messages
 from operator_sre.contract.schemas import Maybe, OneOf, Shape, fields_of
-from operator_sre.evals.campaign import Scenario
-from operator_sre.evals.conducting import Outcome as CampaignOutcome
 from operator_sre.gate import Way
 from operator_sre.gate.policy import PolicyRule, Rulebook
-from operator_sre.gate.policy.difference import Change
+from operator_sre.gate.policy.difference import PolicyChange
 from operator_sre.gate.policy.rule import Decision
-from operator_sre.ledger.history.venvs import VenvViolation
 from operator_sre.ledger.verify import Report
-from operator_sre.store.check import CheckReport
-from operator_sre.store.rebuild import Difference
+from operator_sre.operations import all_operations
+from operator_sre.store.rebuild import CheckReport, Difference
 from operator_sre.telemetry.spans import Span
 
 __all__ = ["ALIKE", "CONFIRMATION", "DOCUMENTS", "ERROR"]
@@ -100,6 +88,8 @@ _VERDICT = {
     "network": list[str],
     "sensitive": list[str],
     "reversible": bool | None,
+    "confinement": Confinement | None,
+    "unenforced": str,
     "policy_digest": str,
 }
 _OUTLOOK = {
@@ -139,6 +129,7 @@ _EXECUTED = {
     "duration_ms": float,
     "usage": Usage | None,
     "left": list[Left],
+    "blocked": list[str],
     "seq": int,
     "explanation": str,
 }
@@ -155,13 +146,10 @@ _SCHEDULED = {"workflow": WorkflowRecord, "steps": list[workflows.StepOutlook]}
 _TOOL = {**fields_of(ToolSpec), "approval": Decision}
 _ALWAYS = ("id", "level", "risk", "origin", "why")
 _RULE = {name: it if name in _ALWAYS else Maybe(it) for name, it in fields_of(PolicyRule).items()}
-_FOUND = {"commands": list[Command], "behind": int}
 _PATTERN = {"pattern": Pattern}
-_MODES = {"modes": list[modes.ModeView]}
-_LIMITS = {"limits": list[limits.LimitsView]}
 _SECRETS = {"secrets": list[secrets.SecretView]}
 _SECRET = {"secret": secrets.SecretView}
-_RIG = {"rig": lab.RigView}
+_RIG = {"rig": rigs.RigView}
 _HIT = {"fault": str, "target": str}
 
 _CALLS = (
@@ -181,9 +169,10 @@ _ANSWER = {
 }
 
 DOCUMENTS: dict[str, Shape] = {
+    **{operation.name: operation.printed for operation in all_operations() if operation.is_command},
     "validate": messages.ValidateAgentProjectResponse,
     "summarize": messages.SummarizeRunResponse,
-    "eval cases": {"tally": outside.Tally, "cases": list[replays.Replayed]},
+    "eval cases": {"tally": replays.Tally, "cases": list[replays.Replayed]},
     "eval record": {"recorded": recordings.Kept},
     "eval replay": {"replayed": replays.Replayed},
     "explain-failure": messages.ExplainFailureResponse,
@@ -197,21 +186,9 @@ DOCUMENTS: dict[str, Shape] = {
         ("alerts serve", "eval viewer", "mcp", "porter serve", "serve", "web"), _LISTENING
     ),
     "alerts list": {"alerts": list[Alert]},
-    "approvals approve": {
-        "approval": Approval,
-        "rule": StandingRule | None,
-        "confirmation": Confirmation | None,
-    },
-    "approvals list": {"approvals": list[Approval]},
-    "approvals reject": {"approval": Approval},
-    "approvals revoke": {"rule": StandingRule},
-    "approvals rules": {"rules": list[StandingRule]},
     "approvals show": {"approval": Approval, "binding": str, "left_s": float, "outlook": _OUTLOOK},
-    "approvals withdraw": {"approval": Approval},
     "audit anchor": {"anchor": {"seq": int, "hash": str, "at": datetime, "key": str}},
     "audit export": {"file": str, "format": str, "count": int},
-    "audit list": {"runs": list[RunRecord]},
-    "audit search": {"entries": list[Entry], "behind": int},
     "audit show": OneOf((_ENTRY, {"run": RunRecord, "entries": list[Entry]})),
     "audit tail": _ENTRY,
     "audit verify": {"whole": bool, "report": Report},
@@ -221,9 +198,6 @@ DOCUMENTS: dict[str, Shape] = {
         "subjects": Mapping[str, list[str]],
     },
     "config trust": {"trusted": {"file": str, "sha256": str, "reasons": list[str]}},
-    "confirmations approve": {"confirmation": Confirmation},
-    "confirmations decline": {"confirmation": Confirmation, "next_action": NextAction},
-    "confirmations list": {"confirmations": list[Confirmation]},
     "confirmations show": {
         "confirmation": Confirmation,
         "requirement": messages.ConfirmationRequirement,
@@ -243,7 +217,7 @@ DOCUMENTS: dict[str, Shape] = {
         )
     ),
     "doctor": {"healthy": bool, "findings": list[doctor.DoctorFinding]},
-    "eval analyze": {"analysis": views.Analysis, "opinions": Maybe(second.Opinions)},
+    "eval analyze": {"analysis": views.Analysis, "opinions": Maybe(views.Opinions)},
     "eval compare": _COMPARED,
     "eval compare-baseline": _COMPARED,
     "eval compare-variants": _COMPARED,
@@ -258,12 +232,10 @@ DOCUMENTS: dict[str, Shape] = {
             {"trial": views.Scored},
         )
     ),
-    "eval work": {"did": taking.Did},
+    "eval work": {"did": worker.Did},
     "exec": OneOf(({**_EXECUTED, "warnings": list[str]}, _FORESEEN, _SCHEDULED)),
     "gate check": OneOf((_VERDICT, {"error": str, "line": int})),
     "health": {"health": health.HealthView},
-    "history failures": fields_of(history.Failures),
-    "history list": _FOUND,
     "history patterns create": _PATTERN,
     "history patterns delete": {"deleted": str},
     "history patterns list": {"patterns": list[Pattern]},
@@ -281,14 +253,11 @@ DOCUMENTS: dict[str, Shape] = {
             }
         ],
     },
-    "history search": _FOUND,
     "history show": {
         "command": Command,
         "stdout_file": str | None,
         "stderr_file": str | None,
     },
-    "history stats": fields_of(history.Statistics),
-    "history venv": {"violations": list[VenvViolation]},
     "hub approve": {"approval": Approval},
     "hub listen": {"message": hub.Message},
     "deploy local down": {
@@ -298,20 +267,17 @@ DOCUMENTS: dict[str, Shape] = {
         "volumes": bool,
     },
     "deploy local logs": {"subject": str, "lines": list[str]},
-    "deploy local restart": {"deployment": deploying.DeploymentView},
-    "deploy local status": {"deployment": deploying.DeploymentView},
-    "deploy local up": {"deployment": deploying.DeploymentView},
+    "deploy local restart": {"deployment": deployments.DeploymentView},
+    "deploy local status": {"deployment": deployments.DeploymentView},
+    "deploy local up": {"deployment": deployments.DeploymentView},
     "hub pending": {"actions": list[hub.PendingAction]},
     "hub request": {"action": str},
     "hub result": {"result": hub.ActionResult},
     "init": {"project": project.Made},
-    "install": {"installed": packing.Installed},
-    "kill-switch off": {"switch": SwitchState},
-    "kill-switch on": {"stopped": switch.Stopped},
-    "kill-switch status": {"switch": SwitchState},
+    "install": {"installed": bundles.Installed},
     "lab break": {"subject": str, **_HIT},
     "lab down": {"subject": str | None, "down": bool},
-    "lab faults": {"faults": list[lab.FaultView]},
+    "lab faults": {"faults": list[rigs.FaultView]},
     "lab heal": {"subject": str, "fault": Maybe(str), "target": Maybe(str), "healed": [_HIT]},
     "lab logs": OneOf(
         ({"subject": str, "logs": list[rig_logs.LogView]}, {"target": str, "line": str})
@@ -319,21 +285,16 @@ DOCUMENTS: dict[str, Shape] = {
     "lab restart": {"subject": str, "restarted": list[str]},
     "lab status": _RIG,
     "lab up": _RIG,
-    "limits reset": _LIMITS,
-    "limits show": _LIMITS,
-    "mode reset": _MODES,
-    "mode set": _MODES,
-    "mode show": _MODES,
     "models list": {"models": list[models.ModelView]},
     "models test": {"tried": models.Tried},
     "models transcript": OneOf(({"answers": [_ANSWER]}, {"file": str, "count": int})),
     "notify status": {"channels": list[notices.ChannelStatus]},
     "notify test": {"channels": list[notices.Tried]},
-    "pack": {"packed": packing.Packed},
+    "pack": {"packed": bundles.Packed},
     "policy change": {"confirmation": Confirmation},
     "policy check": {"policy": policy.Checked},
     "policy diff": {
-        "changes": list[Change],
+        "changes": list[PolicyChange],
         "commands": list[policy.Judged],
         "judged": int,
     },
@@ -363,12 +324,6 @@ DOCUMENTS: dict[str, Shape] = {
     "secrets set": _SECRET,
     "secrets test": {"name": str, "tested": list[secrets.TriedSecret]},
     "secrets unbind": _SECRETS,
-    "session list": {"sessions": list[sessions.SessionView]},
-    "session reset": {"session": sessions.SessionView},
-    "session show": {"session": sessions.SessionView},
-    "silences add": {"silences": list[Silence]},
-    "silences end": {"silences": list[Silence]},
-    "silences list": {"silences": list[Silence]},
     "store backup": {"backup": {"file": str, "entries": int, "head": str, "size_bytes": int}},
     "store check": {"sound": bool, "report": CheckReport},
     "store migrate": {"before": int, "after": int, "backup": str | None},
@@ -376,27 +331,15 @@ DOCUMENTS: dict[str, Shape] = {
     "store rebuild": {"differences": list[Difference]},
     "store restore": {"restored": {"entries": int, "head": str, "saved": str | None}},
     "subjects check": {"health": Health, "sightings": list[Sighting]},
-    "subjects history": OneOf(
-        ({"history": subject_history.HistoryView}, {"replay": subject_history.Replayed})
-    ),
-    "subjects init": {"written": describing.Written},
-    "subjects list": {"subjects": list[subjects.SubjectLine]},
+    "subjects history": OneOf(({"history": subjects.HistoryView}, {"replay": subjects.Replayed})),
+    "subjects init": {"written": description.Written},
     "subjects observe": {"observations": list[Observation]},
     "subjects show": {"subject": subjects.SubjectView},
-    "subjects test": {"trial": describing.Trial},
+    "subjects test": {"trial": description.Trial},
     "system state": fields_of(system.SystemState),
     "telemetry show": {"spans": list[Span]},
     "telemetry status": {"telemetry": telemetry.TelemetryStatus},
     "telemetry test": {"trace": str},
-    "tickets list": {"tickets": list[Ticket]},
-    "tickets show": {**_TICKET, "entries": list[Entry]},
-    **dict.fromkeys((f"tickets {move}" for move in ("assign", "close", "comment")), _TICKET),
-    **dict.fromkeys((f"tickets {move}" for move in ("escalate", "handoff", "hold")), _TICKET),
-    **dict.fromkeys((f"tickets {move}" for move in ("reopen", "resolve", "snooze")), _TICKET),
-    "tickets unhold": _TICKET,
-    "tokens create": {"token": Token, "secret": str},
-    "tokens list": {"tokens": list[Token]},
-    "tokens revoke": {"tokens": list[Token]},
     "tools list": {"tools": [_TOOL]},
     "tools run": OneOf((_CALLED, _FORESEEN)),
     "tools show": {"tool": _TOOL},

@@ -14,19 +14,22 @@ from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.run import RunRecord
 from operator_sre.app.answers.rules import DEFAULT_DENY, blocking_rule, place_of, rule_at
 from operator_sre.codec import to_json
-from operator_sre.contract.accounts import NotFailedError, failure_of, summary_of, timeline_of
-from operator_sre.contract.evidence import of_command, of_rule
-from operator_sre.contract.facts import (
+from operator_sre.contract.accounts import (
     Denial,
+    NotFailedError,
     RunFacts,
     Waiting,
     category_of,
     denials_of,
+    failure_of,
+    next_of,
     obstacle_of,
+    summary_of,
+    timeline_of,
 )
+from operator_sre.contract.evidence import of_command, of_rule
 from operator_sre.contract.messages import EvidenceRef, RunStatus
 from operator_sre.contract.promises import checked
-from operator_sre.contract.steering import next_of
 from operator_sre.gate import Policy, judge
 from operator_sre.gate.policy import built_in
 from operator_sre.gate.policy.load import book_of

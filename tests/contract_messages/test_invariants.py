@@ -12,15 +12,18 @@ from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.confirmation import Boundary
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import OperatorError, UsageError
-from operator_sre.app.answers.wording import redacting, without_secrets
+from operator_sre.app.answers.texts import build_redactor, without_secrets
 from operator_sre.contract.categories import ADVICE, after_decline, next_after, risk_level
 from operator_sre.contract.documents import (
+    MisfitError,
     all_error_categories,
     all_next_actions,
     as_document,
     from_document,
+    inner_of,
     is_valid_error_category,
     is_valid_next_action,
+    write_message,
 )
 from operator_sre.contract.evidence import command_for
 from operator_sre.contract.messages import (
@@ -38,7 +41,6 @@ from operator_sre.contract.messages import (
     ValidateAgentProjectResponse,
 )
 from operator_sre.contract.promises import broken, checked
-from operator_sre.contract.writing import MisfitError, inner_of, written
 from tests.contract_messages.samples import failures, requests, responses
 
 
@@ -57,7 +59,7 @@ def test_messages_inside_of_messages_are_known() -> None:
     assert held == {"evidence_refs": EvidenceRef, "confirmation": ConfirmationRequirement}
     assert inner_of(EvidenceRef) == ()
     with pytest.raises(MisfitError):
-        written(_with(EvidenceRef(type=EvidenceType.LOG, ref="command:1"), "ref", None))
+        write_message(_with(EvidenceRef(type=EvidenceType.LOG, ref="command:1"), "ref", None))
 
 
 def _must_break(message: Message) -> None:
@@ -164,7 +166,7 @@ def test_9_a_secret_is_taken_out_and_its_sentence_is_left() -> None:
         root_cause=said,
         evidence_refs=(EvidenceRef(type=EvidenceType.RUN_ID, ref="run-1", detail=said),),
     )
-    told = without_secrets(failure, redacting())
+    told = without_secrets(failure, build_redactor())
     for text in (told.root_cause, told.evidence_refs[0].detail):
         assert token not in text
         assert "hunter2" not in text

@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,14 @@ from operator_protocols.domain.action import Action
 from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState, Permit
 from operator_sre.app.audit import verify_ledger
-from operator_sre.app.hands import MACHINE
-from operator_sre.app.recovering import settle_abandoned
+from operator_sre.app.commands import settle_abandoned
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import Config, load_config
+from operator_sre.controls import MACHINE
 from operator_sre.executor.sandbox.bubblewrap import NAME_CHARS_MAX
 from operator_sre.executor.sandbox.cgroup import PREFIX
 from operator_sre.gate import warm
+from operator_sre.ledger.redaction import Redactor
 from operator_sre.processes.identity import rows
 from operator_sre.processes.runner import client
 from operator_sre.processes.runner.line import Line
@@ -81,9 +82,9 @@ class Victim:
         self._arm()
         with open_app(self._config) as app:
             self.at("request")
-            hands = app.hands(MACHINE)
-            gate, executor = hands.gate, hands.executor
-            proposed = await hands.propose(action)
+            controls = app.controls(MACHINE)
+            gate, executor = controls.gate, controls.executor
+            proposed = await controls.complete(action)
             assert isinstance(proposed, Action), proposed
             verdict = gate.judge(proposed)
             self.at("judge")
@@ -222,15 +223,16 @@ def boxes(permits: Iterable[str]) -> list[str]:
     return [str(path) for path in (*found, *(one for one in groups if one.name in names))]
 
 
-def main() -> None:
+def main(words: Sequence[str]) -> None:
     """Round after round, each with the same home."""
-    folder, seed, rounds = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    steps, chance = sys.argv[4:], random.Random(seed)
+    folder, seed, rounds = Path(words[0]), words[1], int(words[2])
+    steps, chance = words[3:], random.Random(seed)
     folder.mkdir(exist_ok=True)
     flags = {"home": str(folder / "home"), "mode": "approve", "changes_per_hour": "10000"}
     config = load_config(flags=flags, environ={}, cwd=folder)
     with open_app(config) as app:
-        warm(app.hands(MACHINE).gate.policy())
+        warm(app.controls(MACHINE).gate.policy())
+    Redactor(bytes(32)).text("password=x")  # its patterns are compiled once, not in every round
     # What a runner that never ran cannot know is not what this is about.
     runner = folder / "home" / "runner"
     Records(runner).close()
@@ -272,4 +274,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -12,9 +12,9 @@ import pytest
 
 from operator_protocols.errors import StoreError
 from operator_sre.ledger import KeyFile, verify
+from operator_sre.store.backup import fingerprints
+from operator_sre.store.schema import LAYOUT
 from operator_sre.store.sqlite import SqliteDatabase
-from operator_sre.store.tables import LAYOUT
-from operator_sre.store.transfer import fingerprints
 from tests.contract.clock import HeldClock
 from tests.store.life import Estate, quietly
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -12,25 +10,23 @@ from typing import Any
 
 import pytest
 
-from tests.crash.executing import STEPS
+from tests.crash.executing import ROUND_S_MAX, STEPS
+from tests.e2e.warm import start_module
 
-ROOT = Path(__file__).parents[2]
 # From the intent on there is something to find out; before it nothing may have run.
 BEGUN = STEPS[STEPS.index("intent") :]
 
 
 def _rounds(folder: Path, seed: int, count: int, *steps: str) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.executing", str(folder), str(seed), str(count), *steps],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=30.0 + 20.0 * count,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    told = [json.loads(line) for line in done.stdout.splitlines()]
+    log = folder.with_suffix(".log")
+    with log.open("wb") as said:
+        words = (str(folder), str(seed), str(count), *steps)
+        process = start_module("tests.crash.executing", *words, err=said.fileno())
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdin, process.stdout as lines:
+        told = [json.loads(line) for line in lines]
+    assert process.wait(ROUND_S_MAX) == 0, log.read_text()[-2000:]
     assert len(told) == count
     return told
 

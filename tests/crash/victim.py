@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from operator_protocols.domain.entry import Draft, Kind
 from operator_sre.clock import SystemClock
 from operator_sre.store import Store
 from tests.contract.samples import violation
+from tests.e2e.warm import start_module
 from tests.store.life import Estate
 
-__all__ = ["Victim", "size_of"]
+__all__ = ["Victim", "main", "size_of"]
 
-ROOT = Path(__file__).resolve().parents[2]
 PRODUCERS = 8
 GROUP = 50
 
@@ -29,13 +29,7 @@ class Victim:
     """One writing process, seen from the test."""
 
     def __init__(self, estate: Estate, *words: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.victim", str(estate.folder), *words],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._process = start_module("tests.crash.victim", str(estate.folder), *words)
         assert self._process.stdin is not None
         self._process.stdin.write(f"{estate.place}\n")
         self._process.stdin.flush()
@@ -103,7 +97,9 @@ async def _append(store: Store, name: str, count: int) -> None:
             _say(entry.seq)
 
 
-def _main(folder: str, verb: str, name: str, count: str = "0") -> None:
+def main(words: Sequence[str]) -> None:
+    """Write as told; the place of the store comes as the first line of the input."""
+    folder, verb, name, *rest = words
     estate = Estate(sys.stdin.readline().strip(), Path(folder), SystemClock())
     _say("opening")
     store = estate.open()
@@ -112,9 +108,9 @@ def _main(folder: str, verb: str, name: str, count: str = "0") -> None:
     else:
         _say("ready")
         sys.stdin.readline()
-        asyncio.run(_append(store, name, int(count)))
+        asyncio.run(_append(store, name, int(rest[0])))
     store.close()
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    main(sys.argv[1:])

@@ -17,7 +17,7 @@ import pytest
 
 from operator_sre import __version__
 from operator_sre.executor.porter.owning import PART_LABEL
-from tests.engines.base import base_or_why
+from tests.engines.base import Base, base_or_why
 from tests.engines.docker_keeper import Asking
 from tests.engines.dockerd import Engine, PrivateEngine, private_engine
 from tests.executor.porter.standing import LAB, labels
@@ -25,6 +25,7 @@ from tests.lab.stacks.engines import compose_for, engine_to_publish
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.system,
     pytest.mark.timeout(3600),
     pytest.mark.group("built"),
 ]
@@ -52,14 +53,18 @@ runs_at = "docker://lab-node-1"
 
 
 @pytest.fixture(scope="module")
-def engine(pytestconfig: pytest.Config) -> Iterator[PrivateEngine]:
+def base() -> Base:
+    """The stand-in that both images are built on."""
+    found, why = base_or_why()
+    return found or pytest.skip(why)
+
+
+@pytest.fixture(scope="module")
+def engine(pytestconfig: pytest.Config, base: Base) -> Iterator[PrivateEngine]:
     """An engine that has both images, made by another one that reached the packages."""
-    base, why = base_or_why()
-    if base is None:
-        pytest.skip(why)
     builder = private_engine(pytestconfig, outward=True)
     try:
-        _take_in(builder, base)
+        _take_in(builder, base.tar)
         for target in IMAGES:
             _build(builder, target)
         engine = engine_to_publish(pytestconfig)
@@ -157,13 +162,13 @@ def _told(engine: Engine, image: str, *words: str, entrypoint: str = "") -> tupl
 
 @pytest.mark.parametrize("target", IMAGES)
 def test_it_runs_as_nobody_special_on_a_root_that_it_cannot_write(
-    engine: PrivateEngine, target: str
+    engine: PrivateEngine, base: Base, target: str
 ) -> None:
     image = IMAGES[target]
     assert _told(engine, image, "--version") == (0, f"operator {__version__}\r\n")
     script = "id -u; python --version; touch /x /opt/operator/x; touch ~/x && echo at home"
     _, said = _told(engine, image, "-c", script, entrypoint="sh")
-    assert said.startswith("10001\r\nPython 3.12."), said
+    assert said.startswith(f"10001\r\nPython {base.python}."), said
     assert said.count("Read-only file system") == 2, said
     assert said.endswith("at home\r\n"), said
 

@@ -19,6 +19,7 @@ from operator_sre.drawing import (
     span,
     style_of,
 )
+from operator_sre.drawing.html import EMPTY, block, heading, joined, link, text
 
 LIGHT_AND_DARK = re.compile(r":root \{(.*?)\}", re.S)
 PAIRS = (
@@ -69,7 +70,7 @@ def test_a_page_lets_a_browser_do_nothing_but_show_it() -> None:
     assert "<title>&lt;/title&gt;&lt;script&gt;</title>" in told
     assert '<body class="aonloadx">' in told
     assert policy_of(style) != policy_of(f"{style} ")
-    assert style_of("operator_sre.evals.rendering").startswith(style)
+    assert style_of("operator_evals.rendering").startswith(style)
 
 
 def test_words_are_short_and_harmless() -> None:
@@ -80,7 +81,7 @@ def test_words_are_short_and_harmless() -> None:
 
 
 def test_every_text_is_told_from_what_it_stands_on_in_the_light_and_in_the_dark() -> None:
-    found = LIGHT_AND_DARK.findall(style_of("operator_sre.evals.rendering"))
+    found = LIGHT_AND_DARK.findall(style_of("operator_evals.rendering"))
     light: dict[str, str] = {}
     dark: dict[str, str] = {}
     for at, body in enumerate(found):
@@ -104,3 +105,10 @@ def _luminance(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_every_text_is_escaped_on_its_way_into_an_element() -> None:
+    assert joined() == EMPTY
+    assert heading(2, text("<b>")) == "<h2>&lt;b&gt;</h2>"
+    assert link('/?"', text("a&b")) == '<a href="/?&quot;">a&amp;b</a>'
+    assert block("\x1b[1m<i>\n") == "<pre>\\x1b[1m&lt;i&gt;\n</pre>"

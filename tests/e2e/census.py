@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tests.processes.waiting import younger_processes
+
 __all__ = ["is_alive", "processes_of"]
 
 
 def processes_of(directory: Path) -> dict[int, str]:
     """Every living process that has anything to do with a directory, by pid, with its words."""
     found: dict[int, str] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                words, traces = _traces(entry)
-            except OSError:  # it has ended meanwhile
-                continue
-            if any(str(directory) in trace for trace in traces) and is_alive(int(entry.name)):
-                found[int(entry.name)] = words
+    for pid in younger_processes():
+        if pid == os.getpid():
+            continue
+        try:
+            words, traces = _traces(Path(f"/proc/{pid}"))
+        except OSError:  # it has ended meanwhile
+            continue
+        if any(str(directory) in trace for trace in traces) and is_alive(pid):
+            found[pid] = words
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -22,7 +23,7 @@ from operator_sre.store import Store, open_store
 from tests.contract_messages.holding import held_to_schema
 from tests.e2e.census import processes_of
 from tests.e2e.waiting import eventually
-from tests.e2e.warm import OPERATOR, Done, Forked, Warm
+from tests.e2e.warm import OPERATOR, ROOT, Done, Forked, Warm, warm_module
 from tests.processes.runners import end_runner
 
 __all__ = ["OPERATOR", "Home", "Json", "Running", "answers", "run_operator"]
@@ -132,6 +133,25 @@ class Home:
             forked = self._warm.start(*line, cwd=self.cwd, environ=env, out=to, err=to)
         return self._kept(Running(forked, Path(log.name), line))
 
+    def fork_on(self, channel: int, *words: str) -> Forked:
+        """Start a command whose input and outputs are this file, like a terminal."""
+        env = {**os.environ, "TERM": "xterm"}
+        line = self.line(*words)[1:]
+        return self._warm.start(
+            *line, cwd=self.cwd, environ=env, input=channel, out=channel, err=channel
+        )
+
+    def fork_module(self, name: str, *words: str) -> Running:
+        """Start a module of the tests that ends with this home."""
+        requests = warm_module()
+        if requests is None:
+            script = ROOT / f"{name.replace('.', '/')}.py"
+            return self.start_process([sys.executable, str(script), *words])
+        with self._new_log() as log:
+            to, env = log.fileno(), {**os.environ, **PACE}
+            forked = requests.start(name, *words, cwd=self.cwd, environ=env, out=to, err=to)
+        return self._kept(Running(forked, Path(log.name), words))
+
     def _new_log(self) -> BufferedWriter:
         return (self.cwd / f"process-{len(self._running)}.log").open("wb")
 
@@ -141,7 +161,7 @@ class Home:
 
     def up(self, mode: str) -> Running:
         """Monitor and agent of the rig; returns when the monitor has looked once."""
-        running = self.start("up", "--subject", "ratelimiter", "--mode", mode)
+        running = self.fork("up", "--subject", "ratelimiter", "--mode", mode)
         self.looked(1)
         return running
 

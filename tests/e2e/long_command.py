@@ -13,9 +13,9 @@ from pathlib import Path
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.verdict import Mode, Risk
-from operator_sre.app.hands import MACHINE
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import load_config
+from operator_sre.controls import MACHINE
 from operator_sre.gate import Gate, Policy
 from tests.contract.samples import violation
 
@@ -39,7 +39,7 @@ async def _run(app: App, command: str) -> str:
     assert ticket is not None
     permit = await gate.permit(gate.judge(Action.shell(command)), ticket)
     assert isinstance(permit, Permit), permit
-    result, _ = await app.hands(MACHINE).executor.execute(permit)
+    result, _ = await app.controls(MACHINE).executor.execute(permit)
     return f"{result.outcome}: {result.stderr}"
 
 

@@ -15,9 +15,9 @@ from operator_protocols.domain.action import Action
 from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.run import Answer, Ask, Escalate, Finish
 from operator_sre.app.confirmations import cross
-from operator_sre.app.handoffs import handoff_asked
 from operator_sre.app.project import init_project
-from operator_sre.app.switch import switch_on
+from operator_sre.app.restraints import switch_on
+from operator_sre.app.tickets import handoff_asked
 from operator_sre.engine.local import LocalEngine
 from tests.app.answering import FOUND, Shopkeeper, shopkeeper
 from tests.app.home import SUBJECTS

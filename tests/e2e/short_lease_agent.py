@@ -1,6 +1,6 @@
 """`operator agent start`, but its lease is short, so that a test need not wait for 30 s.
 
-Run as `python short_lease_agent.py HOME MODE`.
+Run as `python -m tests.e2e.short_lease_agent HOME MODE`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,13 +20,13 @@ __all__ = ["LEASE_S", "main"]
 LEASE_S = 2.5
 
 
-def main() -> None:
+def main(words: Sequence[str]) -> None:
     """Work on tickets until killed."""
-    flags = {"home": sys.argv[1], "mode": sys.argv[2]}
+    flags = {"home": words[0], "mode": words[1]}
     config = load_config(flags=flags, environ=os.environ, cwd=Path.cwd())
     with open_app(config) as app:
         asyncio.run(replace(app.engine(), lease_s=LEASE_S).work())
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState
 from operator_protocols.domain.ticket import Ticket, TicketState
-from tests.e2e import short_lease_agent
 from tests.e2e.home import Home, Running
 from tests.e2e.story import Story
 from tests.e2e.waiting import eventually
@@ -25,21 +22,23 @@ Moment = Callable[[list[Entry]], bool]
 @pytest.fixture(scope="module")
 def monitored(rigged: Home) -> Iterator[Home]:
     """The rig with a monitor on it, and no agent."""
-    running = rigged.start("monitor", "run", "--subject", "ratelimiter")
+    running = rigged.fork("monitor", "run", "--subject", "ratelimiter")
     rigged.looked(1)
     yield rigged
     assert running.end() == 128 + signal.SIGTERM
 
 
 def _agent(home: Home, mode: str) -> Running:
-    script = str(Path(short_lease_agent.__file__))
-    return home.start_process([sys.executable, script, str(home.path), mode])
+    return home.fork_module("tests.e2e.short_lease_agent", str(home.path), mode)
 
 
 def _kill(home: Home, target: str) -> Ticket:
+    # A ticket that is still open would take the new violation in, and no other would be opened.
+    live = (TicketState.OPEN, TicketState.CLAIMED)
+    eventually(lambda: not home.tickets(*live), "no ticket is open")
     before = max([ticket.id for ticket in home.tickets()], default=0)
     os.kill(home.rig()[target]["pid"], signal.SIGKILL)
-    return home.new_ticket(before, TicketState.OPEN, TicketState.CLAIMED)
+    return home.new_ticket(before, *live)
 
 
 def _asked(home: Home, ticket: Ticket) -> Approval:
@@ -156,13 +155,13 @@ def test_a_request_outlives_the_agent_that_made_it(
 @pytest.mark.slow
 def test_a_stopped_agent_hands_its_ticket_on_at_once(monitored: Home) -> None:
     ticket = _kill(monitored, "node-3")
-    first = monitored.start("agent", "start", "--mode", "approve")
+    first = monitored.fork("agent", "start", "--mode", "approve")
     asked = _asked(monitored, ticket)
     assert first.end(signal.SIGTERM) == 128 + signal.SIGTERM
     parked = monitored.store.tickets.get(ticket.id)
     assert parked is not None
     assert (parked.state, parked.reason) == (TicketState.OPEN, "The agent was stopped.")
-    second = monitored.start("agent", "start", "--mode", "approve")
+    second = monitored.fork("agent", "start", "--mode", "approve")
     eventually(
         lambda: len(monitored.entries(Kind.TICKET_CLAIMED, ticket=ticket.id)) == 2,
         "the second claim, without waiting for a lease to end",

@@ -42,7 +42,7 @@ def _runs(pid: int) -> bool:
 
 def _switch_on(home: Home, pids: list[int]) -> None:
     """Turn it on as a person does; the command is gone long before its own end."""
-    switching = home.start("kill-switch", "on", "--reason", "it must stop", "--json")
+    switching = home.fork("kill-switch", "on", "--reason", "it must stop", "--json")
     eventually(lambda: not any(map(_runs, pids)), f"{pids} are gone", within_s=GONE_S_MAX)
     eventually(lambda: not switching.runs, "the command ends")
     assert switching.end() == 0, switching.said

@@ -64,7 +64,7 @@ def test_a_monitor_notifies_people_serves_its_figures_and_beats(home: Home) -> N
         settings = 'heartbeat_url_file = "heart"\nheartbeat_s = 1\n'
         _configured(home, settings + SUBJECT + NOTIFY, people.url())
         port = _free_port()
-        monitor = home.start("monitor", "run", "--metrics", f"127.0.0.1:{port}")
+        monitor = home.fork("monitor", "run", "--metrics", f"127.0.0.1:{port}")
         eventually(lambda: people.came, "a message")
         assert re.match(r"Operator: ticket 1 opened \(critical\): node-1", people.titles[0])
         assert "operator tickets show 1" in people.came[0]["message"]
@@ -96,7 +96,7 @@ def test_a_notifier_that_is_killed_while_sending_tells_it_again_and_says_so(home
     with sink() as people:
         _configured(home, NOTIFY, people.url())
         home.path.mkdir()
-        notifier = home.start("notify", "run")
+        notifier = home.fork("notify", "run")
         eventually(lambda: home.store.cursors.find("notify/"), "a cursor")
         # It dies when the message has arrived, and before it hears so.
         people.hook = lambda: os.kill(notifier.pid, signal.SIGKILL)
@@ -106,7 +106,7 @@ def test_a_notifier_that_is_killed_while_sending_tells_it_again_and_says_so(home
         (cursor,) = home.store.cursors.find("notify/")
         assert cursor.note["pending"]
         _run(home.store.cursors.release(cursor))  # as if its lease had ended
-        home.start("notify", "run")
+        home.fork("notify", "run")
         eventually(lambda: len(people.came) >= 2, "the second message")
         _open(home, "node-2")
         eventually(lambda: len(people.came) >= 3, "the third message")
@@ -124,7 +124,7 @@ def test_a_notifier_that_fails_stops_no_ticket_and_is_seen(home: Home) -> None:
     with sink() as people:
         people.refuse = 1000
         _configured(home, SUBJECT + NOTIFY, people.url(), "nosuch://s3cret")
-        monitor = home.start("monitor", "run")
+        monitor = home.fork("monitor", "run")
         home.new_ticket(0, TicketState.OPEN)
         home.looked(3, subject="shop")
         eventually(lambda: len(people.paths) >= 2, "another attempt")
@@ -144,7 +144,7 @@ def test_alerts_by_http_become_tickets_and_are_listed(home: Home) -> None:
     (home.cwd / "token").write_text("s3cret")
     toml = '[triggers.prometheus]\nkind = "alertmanager"\ntarget = "instance"\n'
     _configured(home, f'{toml}token_file = "token"\n')
-    server = home.start("alerts", "serve", "--listen", "127.0.0.1:0")
+    server = home.fork("alerts", "serve", "--listen", "127.0.0.1:0")
     told = eventually(lambda: re.search(r"http://127.0.0.1:(\d+)/", server.said), "its address")
     connection = HTTPConnection("127.0.0.1", int(told[1]), timeout=20)
 

@@ -105,7 +105,7 @@ def test_it_is_watched_broken_and_healed_as_if_it_were_ours(operator: Operator) 
 def test_the_snippets_of_its_guide_are_its_own_code() -> None:
     guide = (ROOT / "docs" / "writing-a-subject.md").read_text(encoding="utf-8")
     files = [path.read_text(encoding="utf-8") for path in EXAMPLE.rglob("*.py")]
-    files.append((EXAMPLE / "pyproject.toml").read_text(encoding="utf-8"))
+    files += [path.read_text(encoding="utf-8") for path in EXAMPLE.rglob("*.toml")]
     blocks = [block.split("```")[0] for block in guide.split("```python\n")[1:]]
     blocks += [block.split("```")[0] for block in guide.split("```toml\n")[1:]]
     assert len(blocks) >= 5

@@ -51,7 +51,7 @@ def _opened(home: Home, invariant: str, target: str) -> int:
 def test_nonsense_in_place_of_a_node_closes_nothing_and_is_a_break_itself(home: Home) -> None:
     ports = {name: free_port() for name in NONSENSE}
     _configure(home, **ports)
-    monitor = home.start("monitor", "run", "--subject", "shop", "--interval-s", "0.2")
+    monitor = home.fork("monitor", "run", "--subject", "shop", "--interval-s", "0.2")
     down = {_opened(home, "node_down", name) for name in NONSENSE}
     with ExitStack() as stack:
         servers = {name: stack.enter_context(stand_in(port)) for name, port in ports.items()}

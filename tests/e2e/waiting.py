@@ -12,8 +12,8 @@ T = TypeVar("T")
 POLL_S = 0.05
 
 
-def eventually(probe: Callable[[], T | None], what: str, *, within_s: float = 40.0) -> T:
-    """The first true value of the probe; fails, naming what was waited for, when time is up."""
+def eventually(probe: Callable[[], T | None], what: str, *, within_s: float = 100.0) -> T:
+    """The first true value of the probe; fails, saying what for, before the test would."""
     ends = time.monotonic() + within_s
     while True:
         value = probe()

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -31,20 +32,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMMAND",
+    "MODULE",
     "NODE",
+    "ROOT",
     "RUNNER",
     "Done",
     "Forked",
+    "Piped",
+    "Requests",
     "Warm",
     "fork_runner",
     "serve",
     "shared_warm",
+    "start_module",
+    "warm_module",
 ]
 
 OPERATOR = Path(sys.executable).with_name("operator")
 COMMAND = "operator_sre.faces.cli.main"
 NODE = "operator_ratelimiter.__main__"
 RUNNER = "operator_sre.processes.runner.daemon"
+MODULE = "tests.e2e.module"
+ROOT = Path(__file__).resolve().parents[2]
 ANSWER_S_MAX = 60.0
 PACKET_BYTES_MAX = 150_000
 CHANNELS_MAX = 8
@@ -65,6 +74,18 @@ LOADED = {
         "uvicorn.protocols.websockets.auto",
     ),
     RUNNER: (),
+    MODULE: (
+        "dbos",
+        "operator_sre.subjects.ratelimiter",
+        "psycopg",
+        "re2",
+        "tests.app.hub_process",
+        "tests.contract.actor",
+        "tests.crash.executing",
+        "tests.crash.victim",
+        "tests.e2e.short_lease_agent",
+        "tests.engines.worker",
+    ),
 }
 PACKAGES = (
     "operator_protocols",
@@ -131,14 +152,55 @@ class Forked:
         return int(self._answers.recv(PACKET_BYTES_MAX))
 
 
-class Warm:
-    """A process from which a program is forked: the command, or the `main` of a module."""
+class Requests:
+    """Asks a warm process for forks of its program; any number of processes may do so at once."""
 
-    def __init__(self, program: str = COMMAND) -> None:
-        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests = requests
+
+    @property
+    def number(self) -> int:
+        """The descriptor to pass on to a process that wants forks as well."""
+        return self._requests.fileno()
+
+    def start(
+        self,
+        *words: str,
+        cwd: Path,
+        environ: Mapping[str, str],
+        out: int,
+        err: int,
+        input: int | None = None,
+        more: Sequence[int] = (),
+    ) -> Forked:
+        """Start one line whose channels are these files; `more` become 3 and so on."""
+        request = json.dumps({"words": words, "cwd": str(cwd), "environ": dict(environ)}).encode()
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, Path(os.devnull).open("rb") as nothing:
+            first = nothing.fileno() if input is None else input
+            channels = [first, out, err, *more, theirs.fileno()]
+            socket.send_fds(self._requests, [request], channels)
+        return Forked(mine)
+
+
+class Warm(Requests):
+    """A process from which a program is forked: the command, or the `main` of a module.
+
+    Commands start their runners as users have them, or as forks of another warm process.
+    """
+
+    def __init__(self, program: str = COMMAND, *, runner: Requests | None = None) -> None:
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(mine)
+        passed = [] if runner is None else [runner.number]
         with theirs:
-            words = [sys.executable, __file__, str(theirs.fileno()), program]
-            self._popen = subprocess.Popen(words, pass_fds=[theirs.fileno()])
+            words = [sys.executable, __file__, program, str(theirs.fileno()), *map(str, passed)]
+            environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+            self._popen = subprocess.Popen(
+                words,
+                pass_fds=[theirs.fileno(), *passed],
+                env=environ if program == MODULE else None,
+            )
 
     def run(self, *words: str, cwd: Path, environ: Mapping[str, str]) -> Done:
         """Run one line to its end, with this environment and nothing else of ours."""
@@ -157,25 +219,9 @@ class Warm:
         _hold_to_schema(words, done.out)
         return done
 
-    def start(
-        self,
-        *words: str,
-        cwd: Path,
-        environ: Mapping[str, str],
-        out: int,
-        err: int,
-        more: Sequence[int] = (),
-    ) -> Forked:
-        """Start one line whose channels are these files; `more` become 3 and so on."""
-        request = json.dumps({"words": words, "cwd": str(cwd), "environ": dict(environ)}).encode()
-        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, Path(os.devnull).open("rb") as nothing:
-            channels = [nothing.fileno(), out, err, *more, theirs.fileno()]
-            socket.send_fds(self._requests, [request], channels)
-        return Forked(mine)
-
     def close(self) -> None:
-        """End the process."""
+        """End the process, whoever else could still ask it."""
+        self._requests.shutdown(socket.SHUT_WR)
         self._requests.close()
         with self._popen:
             self._popen.wait(ANSWER_S_MAX)
@@ -189,13 +235,59 @@ def shared_warm(config: pytest.Config, program: str = COMMAND) -> Warm:
     if program not in _shared:
         from tests.leaks import outlives_test
 
+        runner = shared_warm(config, RUNNER) if program in (COMMAND, MODULE) else None
         with outlives_test():
-            _shared[program] = Warm(program)
+            _shared[program] = Warm(program, runner=runner)
         config.add_cleanup(_shared[program].close)
     return _shared[program]
 
 
-def fork_runner(runner: Warm, folder: Path) -> None:
+class Piped:
+    """A program that is spoken to by lines, as far as `subprocess.Popen` would tell of it."""
+
+    def __init__(self, requests: Requests, *words: str, err: int) -> None:
+        theirs_in, ours_in = os.pipe()
+        ours_out, theirs_out = os.pipe()
+        self.stdin, self.stdout = open(ours_in, "w"), open(ours_out)  # noqa: PTH123, SIM115
+        try:
+            environ = dict(os.environ)
+            self._forked = requests.start(
+                *words, cwd=ROOT, environ=environ, input=theirs_in, out=theirs_out, err=err
+            )
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
+        self.pid = self._forked.pid
+        self.poll, self.kill = self._forked.poll, self._forked.kill
+        self.terminate = self._forked.terminate
+
+    def wait(self, timeout: float = ANSWER_S_MAX) -> int:
+        """Its exit code, when it ends in time."""
+        return self._forked.wait(timeout)
+
+
+def warm_module() -> Requests | None:
+    """The process from which modules of the tests are forked, where one is warm for all workers."""
+    return _shared.get(MODULE)
+
+
+def start_module(name: str, *words: str, err: int = 2) -> Piped | subprocess.Popen[str]:
+    """A module of the tests as a process of its own, spoken to by lines."""
+    requests = warm_module()
+    if requests is not None:
+        return Piped(requests, name, *words, err=err)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, "-m", name, *words],
+        cwd=ROOT,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=err,
+        text=True,
+    )
+
+
+def fork_runner(runner: Requests, folder: Path) -> None:
     """Start the runner of a folder as `launching._start` does, from one that is loaded already."""
     from operator_sre.processes.control import base_environment
     from operator_sre.processes.runner import launching
@@ -228,60 +320,99 @@ def _hold_to_schema(words: Sequence[str], out: str) -> None:
     held_to_schema(words, out)
 
 
-def serve(number: int, program: str) -> None:
+def serve(program: str, number: int, runner: int | None) -> None:
     """Fork the program for each request, until there are no more."""
     _load(program)
+    if runner is not None:
+        from operator_sre.processes.runner import launching
+
+        os.set_inheritable(runner, False)
+        launching._start = partial(fork_runner, Requests(socket.socket(fileno=runner)))
     gc.freeze()
-    with socket.socket(fileno=number) as requests:
+    woken, wake = socket.socketpair()
+    wake.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)  # or it would not wake anybody
+    signal.set_wakeup_fd(wake.fileno())
+    running: dict[int, socket.socket] = {}
+    with socket.socket(fileno=number) as requests, woken, wake:
         while True:
+            ready, _, _ = select.select([requests, woken], [], [])
+            if woken in ready:
+                woken.recv(PACKET_BYTES_MAX)
+                _tell_ended(running)
+            if requests not in ready:
+                continue
             packet, channels, _, _ = socket.recv_fds(requests, PACKET_BYTES_MAX, CHANNELS_MAX)
             if not packet:
                 return
-            if os.fork() == 0:
-                requests.close()
+            *streams, answers = channels
+            pid = os.fork()
+            if pid == 0:
+                os.close(answers)
                 break
-            for channel in channels:
-                os.close(channel)
-            _reap()
-    _mind(program, packet, channels)
+            for stream in streams:
+                os.close(stream)
+            running[pid] = socket.socket(fileno=answers)
+            with suppress(ConnectionError):
+                running[pid].send(str(pid).encode())
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for answer in running.values():
+            answer.close()
+    _become(program, json.loads(packet), streams)
+
+
+def _tell_ended(running: dict[int, socket.socket]) -> None:
+    """Tell the exit code of each program that has ended, without waiting for the others."""
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+            with running.pop(ended[0]) as answers, suppress(ConnectionError):
+                answers.send(str(os.waitstatus_to_exitcode(ended[1])).encode())
 
 
 def _load(program: str) -> None:
     names = [program, *LOADED[program]]
     if program == COMMAND:
-        from operator_sre.faces.cli.main import NOUNS
+        from operator_sre.faces.cli.contents import NOUNS
 
         names += NOUNS.values()
         names += [name for package in PACKAGES for name in _modules(package)]
     for name in names:
         import_module(name)
+    if program == COMMAND:
+        _rehearse()
+    elif program == NODE:
+        # A test may wait longer: a busy machine must not be taken for a store that is lost.
+        from operator_ratelimiter import arguments
+
+        arguments._STORE_TIMEOUT_S_MAX = ANSWER_S_MAX
+
+
+def _rehearse() -> None:
+    """Fill the caches that a command fills for itself, one after another: they hold no state."""
+    import typer.main
+
+    from operator_protocols.domain.action import Action
+    from operator_sre.faces.cli.contents import NOUNS
+    from operator_sre.faces.cli.main import command_line
+    from operator_sre.gate.judge import judge, warm
+    from operator_sre.gate.policy.policy import Policy
+    from operator_sre.ledger.redaction import Redactor
+    from operator_sre.plugins import plugin_names
+
+    known: Any = typer.main
+    known.get_params_from_function = cache(known.get_params_from_function)
+    typer.main.get_command(command_line(list(NOUNS)))
+    warm(Policy())
+    judge(Action.shell("cat /etc/hosts /home/me/notes"), Policy())
+    Redactor(bytes(32)).text("password=x, Bearer y: https://me:z@host -----BEGIN KEY-----")
+    plugin_names()
 
 
 def _modules(package: str) -> list[str]:
     """All that lies in a package: a verb loads only what it uses, one after another."""
     found = walk_packages(import_module(package).__path__, f"{package}.")
     return [package, *(module.name for module in found if "__main__" not in module.name)]
-
-
-def _reap() -> None:
-    """Let those go that have ended, without waiting for the others."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG) != (0, 0):
-            pass
-
-
-def _mind(program: str, packet: bytes, channels: list[int]) -> None:
-    """Fork the program itself, and tell its pid and its exit code."""
-    *streams, answers = channels
-    pid = os.fork()
-    if pid == 0:
-        os.close(answers)
-        _become(program, json.loads(packet), streams)
-    with socket.socket(fileno=answers) as told, suppress(BrokenPipeError):
-        told.send(str(pid).encode())
-        _, status = os.waitpid(pid, 0)
-        told.send(str(os.waitstatus_to_exitcode(status)).encode())
-    os._exit(0)
 
 
 def _become(program: str, request: dict[str, Any], streams: list[int]) -> NoReturn:
@@ -297,6 +428,11 @@ def _become(program: str, request: dict[str, Any], streams: list[int]) -> NoRetu
     os.environ.clear()
     os.environ.update(request["environ"])
     sys.argv = [str(OPERATOR), *request["words"]]
+    # Made anew: they remember whether they were a file or a terminal when Python started.
+    for number, name, errors in ((1, "stdout", "strict"), (2, "stderr", "backslashreplace")):
+        lines = 1 if os.isatty(number) or number == 2 else -1
+        made = open(number, "w", lines, "utf-8", errors, closefd=False)  # noqa: SIM115
+        setattr(sys, name, made)
     try:
         sys.exit(import_module(program).main(request["words"]))
     except SystemExit as end:
@@ -305,8 +441,8 @@ def _become(program: str, request: dict[str, Any], streams: list[int]) -> NoRetu
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(end.code if isinstance(end.code, int) else 1)
+        os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), sys.argv[2])
+    serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None)

@@ -10,7 +10,7 @@ import pytest
 
 from operator_sre.engine import LocalEngine
 from operator_sre.engine.cluster import ClusterEngine
-from operator_sre.engine.queueing import Errand
+from operator_sre.engine.queues import Errand
 from tests.contract.samples import violation
 from tests.contract.workshop import Script, Workshop
 

@@ -16,8 +16,7 @@ from operator_protocols.domain.run import Answer, Ask, Escalate
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.errors import StoreError
 from operator_sre.engine import LocalEngine
-from operator_sre.engine.local import FOLLOW_S, POLL_S
-from operator_sre.engine.parking import Parking
+from operator_sre.engine.local import FOLLOW_S, POLL_S, Parking
 from tests.contract.clock import HeldClock
 from tests.contract.samples import approval, violation
 from tests.contract.workshop import Script, Workshop

@@ -15,7 +15,7 @@ from operator_protocols.domain.permit import Approval, ApprovalState
 from operator_protocols.domain.run import Answer, Escalate
 from operator_protocols.domain.ticket import TicketState
 from operator_sre.engine import LocalEngine
-from operator_sre.engine.parking import PARK_S, Parking
+from operator_sre.engine.local import PARK_S, Parking
 from tests.contract.clock import HeldClock
 from tests.contract.samples import approval, run_started, violation
 from tests.contract.workshop import Script, Workshop

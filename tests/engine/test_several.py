@@ -19,11 +19,11 @@ from operator_protocols.domain.ticket import Move, MoveKind, TicketState
 from operator_protocols.domain.tool import Parameter, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
+from operator_sre.controls import Controls
 from operator_sre.engine import LocalEngine
 from operator_sre.engine.local import FOLLOW_S, STOPPING_POLL_S
 from operator_sre.executor import Executor
 from operator_sre.gate import Turns, came_late
-from operator_sre.pipeline import Care
 from tests.contract.clock import HeldClock
 from tests.contract.samples import violation
 from tests.contract.workshop import DIAGNOSIS, MEND, Workshop
@@ -93,18 +93,18 @@ class Yard:
         self.ids = (f"{number:010}" for number in itertools.count())
         self.shop.tools = (self.shop.mend, self.slow)
 
-    def care(self, subject: str) -> Care:
+    def controls(self, subject: str) -> Controls:
         """With limits and turns, as the product has them."""
-        care = self.shop.care(subject)
+        controls = self.shop.controls(subject)
         limits = Limits(targets_max=9)
         shell, store = self.shop._shell, self.shop.store
         executor = Executor(store.intents, shell, self.shop.tools, limits=lambda: limits)
-        turns = Turns("shop", store.changes, executor.limits, self.clock)
-        return replace(care, executor=executor, turns=turns)
+        turns = Turns("shop", store.limit_usage, executor.limits, self.clock)
+        return replace(controls, executor=executor, turns=turns)
 
     def engine(self, worker: str = "worker", runs_max: int = 2) -> LocalEngine:
         return LocalEngine(
-            pipeline=replace(self.shop.pipeline(), care=self.care),
+            pipeline=replace(self.shop.pipeline(), controls=self.controls),
             leases=self.shop.store.leases,
             clock=self.clock,
             worker=worker,

@@ -16,9 +16,9 @@ from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import Approval, ApprovalState
 from operator_protocols.domain.run import Answer
 from operator_protocols.domain.verdict import Mode
+from operator_sre.controls import Controls
 from operator_sre.gate import Policy, came_late, judge, refused_as_busy
 from operator_sre.gate.restraint import Restraint
-from operator_sre.pipeline import Care
 from tests.contract.workshop import DIAGNOSIS, MEND
 from tests.engine.test_several import Yard, until
 
@@ -36,15 +36,15 @@ class _Asking(Yard):
         self.shop.mode = Mode.APPROVE
         self._restrained = restrained
 
-    def care(self, subject: str) -> Care:
-        care = super().care(subject)
+    def controls(self, subject: str) -> Controls:
+        controls = super().controls(subject)
         if not self._restrained:
-            return care
+            return controls
         store, limits = self.shop.store, Limits(targets_max=9)
         restraint = Restraint(
-            store.switch, store.changes, store.sessions, self.clock, lambda: limits
+            store.switch, store.limit_usage, store.sessions, self.clock, lambda: limits
         )
-        return replace(care, gate=replace(care.gate, restrain=restraint))
+        return replace(controls, gate=replace(controls.gate, restrain=restraint))
 
     def pending(self, tool: str) -> list[Approval]:
         found = self.shop.store.approvals.find(states=(ApprovalState.PENDING,))

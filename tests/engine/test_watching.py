@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from operator_protocols.errors import StoreError
-from operator_sre.engine.watching import BEAT_S, Rounds
+from operator_sre.engine.local import BEAT_S, Rounds
 from operator_sre.monitor import WatchStats
 from operator_sre.store import Store, open_store
 from tests.contract.clock import HeldClock

@@ -45,7 +45,7 @@ def _is_fit(place: Path) -> bool:
 
 
 def _fetched(folder: Path) -> Path | None:
-    if not unpack(NAME, folder):
+    if not unpack(folder, NAME):
         return None
     found = [place for place in folder.glob(f"usr/**/{NAME}") if place.is_file()]
     return next((place for place in found if _is_fit(place)), None)

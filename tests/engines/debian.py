@@ -45,8 +45,8 @@ def mirror() -> str:
     return next((one for one in found if "://" in one and " " not in one), "")
 
 
-def unpack(package: str, folder: Path) -> bool:
-    """Have the files of a package in this folder; False where it cannot be had."""
+def unpack(folder: Path, *packages: str) -> bool:
+    """Have the files of packages in this folder; False where they cannot be had."""
     source = mirror()
     if not source:
         return False
@@ -66,7 +66,7 @@ def unpack(package: str, folder: Path) -> bool:
         "APT::Sandbox::User": "root",
     }
     apt = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in options.items())]
-    for words in (("update",), ("download", package)):
+    for words in (("update",), ("download", *packages)):
         done = subprocess.run(
             [*apt, *words], cwd=folder, capture_output=True, check=False, timeout=FETCH_S_MAX
         )

@@ -19,11 +19,11 @@ from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Observation, Seen, Violation
 from operator_protocols.domain.run import Act, Answer, Ask, Budget, Escalate, Finish
 from operator_protocols.domain.target import Target
-from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import Parameter, ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_protocols.ports import Engine, Invariant, Job, Model
 from operator_sre.clock import SystemClock
+from operator_sre.controls import Controls
 from operator_sre.engine import ClusterEngine, LocalEngine
 from operator_sre.executor import Executor
 from operator_sre.executor.programs import Programs
@@ -31,7 +31,7 @@ from operator_sre.executor.spool import Spool
 from operator_sre.executor.transports.local import LocalShell
 from operator_sre.gate import Gate, Policy, Profile, Terms
 from operator_sre.monitor import Monitor
-from operator_sre.pipeline import Care, Pipeline
+from operator_sre.pipeline import Pipeline
 from operator_sre.store import Store, open_store_at
 from operator_sre.store.transaction import Rules
 from operator_sre.tickets import Desk
@@ -204,10 +204,10 @@ class Floor:
             tickets=store.tickets,
             clock=self.clock,
             budget=Budget(),
-            care=self.care,
+            controls=self.controls,
         )
 
-    def care(self, subject: str) -> Care:
+    def controls(self, subject: str) -> Controls:
         """Everything for one bay."""
         mend = Mend(subject, self.repairs, self._stroke_s)
         policy = Policy(
@@ -226,15 +226,11 @@ class Floor:
             terms=self._terms,
         )
         executor = Executor(self.store.intents, self._shell, (mend,))
-        return Care(Bay(subject, self.repairs, self.clock), gate, executor, _as_it_is)
+        return Controls(Bay(subject, self.repairs, self.clock), gate, executor)
 
     def close(self) -> None:
         """Let go of the store."""
         self.store.close()
-
-
-async def _as_it_is(action: Action, ticket: Ticket) -> Action:
-    return action
 
 
 def _lines(file: Path) -> list[str]:

@@ -82,8 +82,8 @@ async def test_nothing_is_left_of_one_whose_owner_was_killed(
     owner.wait()
     owner.stdin.close()
     owner.stdout.close()
-    await eventually(lambda: gone(pids), within_s=20.0)
-    await eventually(lambda: not folder.exists(), within_s=20.0)
+    await eventually(lambda: gone(pids))
+    await eventually(lambda: not folder.exists())
     assert _pids_with(str(folder)) == []
     assert list(Path("/sys/fs/cgroup").glob(f"*/{cgroup_of(folder)}")) == []
 

@@ -12,12 +12,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from operator_protocols.domain.verdict import Mode
+from tests.e2e.warm import Piped, start_module
 from tests.engines.floor import Floor
 
-__all__ = ["LEASE_S", "WorkerProcess"]
+__all__ = ["LEASE_S", "WorkerProcess", "main"]
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE_S = 2.0
@@ -36,15 +38,20 @@ class WorkerProcess:
         code: Path | None = None,
     ) -> None:
         self._log = (folder / "workers.log").open("ab")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.engines.worker", str(folder), engine, mode],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(code)} if code else None,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
+        words = ("tests.engines.worker", str(folder), engine, mode)
+        self._process: Piped | subprocess.Popen[str]
+        if code is None:
+            self._process = start_module(*words, err=self._log.fileno())
+        else:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", *words],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(code)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                text=True,
+            )
         assert self._process.stdin is not None
         self._process.stdin.write(f"{where}\n")
         self._process.stdin.close()
@@ -101,7 +108,9 @@ async def _work(floor: Floor, engine: str) -> None:
         await working
 
 
-def _main(folder: str, engine: str, mode: str) -> None:
+def main(words: Sequence[str]) -> None:
+    """Work until stopped."""
+    folder, engine, mode = words
     where = sys.stdin.readline().strip()
     logging.basicConfig(format=f"%(asctime)s {os.getpid()} %(message)s", level=logging.INFO)
     floor = Floor(where, Path(folder), mode=Mode(mode), parked_s=PARKED_S)
@@ -110,4 +119,4 @@ def _main(folder: str, engine: str, mode: str) -> None:
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    main(sys.argv[1:])

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from operator_sre.app.evals.views import Analysis, Cell, Summary, analysis_of
-from operator_sre.evals.publishing import PUBLISHED
-from operator_sre.evals.statistics import Share
+from operator_evals.app.views import Analysis, Cell, Summary, analysis_of
+from operator_evals.database import PUBLISHED
+from operator_evals.scoring import Share
 
 __all__ = ["DOCUMENTS", "RESULTS", "campaigns", "filled", "tables_in"]
 

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from operator_protocols.domain.budget import Spent
-from operator_protocols.ports import RightEnd
-from operator_sre.evals.campaign import Campaign, Control, Mind, Scenario, Variant
-from operator_sre.evals.database import Recorded, open_database
-from operator_sre.evals.facts import (
+from operator_evals.campaign import Campaign, Control, Mind, Scenario, Variant
+from operator_evals.database import Recorded, open_database
+from operator_evals.facts import (
     CommandFact,
     DiagnosisFact,
     Moments,
@@ -21,6 +19,8 @@ from operator_sre.evals.facts import (
     TrialFacts,
     TrialState,
 )
+from operator_protocols.domain.budget import Spent
+from operator_protocols.ports import RightEnd
 
 __all__ = ["CAMPAIGN", "RECORDED", "fill", "hostile", "trial_of", "trials"]
 

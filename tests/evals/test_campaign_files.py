@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.errors import MissingProgramError, OperatorError
-from operator_sre.app.evals.campaigns import (
+from operator_evals.app.campaigns import (
     Wanted,
     campaign_from_file,
     campaign_of,
@@ -16,21 +15,23 @@ from operator_sre.app.evals.campaigns import (
     database_path,
     ledger_folder,
 )
-from operator_sre.app.evals.job import Job, config_of_trial, model_of, settings_for
-from operator_sre.config import load_config
-from operator_sre.evals.campaign import Control, Mind, Variant
-from operator_sre.evals.reading import read_campaign, variant_folders
-from operator_sre.evals.scenarios import planned, scenarios_of
-from operator_sre.evals.variants import (
+from operator_evals.app.trial_rig import Job, config_of_trial, model_of, settings_for
+from operator_evals.campaign import (
     BUDGET,
     BUILT_IN,
     FOLDER,
+    Control,
+    Mind,
+    Variant,
     budgets_of,
     read_variant,
     settings_of,
     variant_from,
     variant_named,
 )
+from operator_evals.campaign_file import planned, read_campaign, scenarios_of, variant_folders
+from operator_protocols.errors import MissingProgramError, OperatorError
+from operator_sre.config import load_config
 from operator_sre.plugins import find_plugin, plugin_names
 
 ROOT = Path(__file__).parents[2]

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from operator_evals.app import replays
+from operator_evals.app.replays import replay_cases, tally
+from operator_evals.cases import CASE, Case, cases_in, causes_around, recording_of
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.diagnosis import Alternative, Diagnosis, Evidence, Hypothesis
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.run import Answer, Ask, Diagnose, Escalate
 from operator_protocols.errors import NotFoundError, UsageError
-from operator_sre.app.evals import replays
-from operator_sre.app.evals.outside import replay_cases, tally
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import load_config
-from operator_sre.evals.cases import CASE, Case, cases_in, causes_around, recording_of
 
 CACHE: Mapping[str, object] = {
     "collection_timestamp": "2025-11-28T15:33:20.568512",

@@ -8,12 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from operator_protocols.domain.budget import Spent
-from operator_protocols.errors import RigError
-from operator_protocols.ports import RightEnd
-from operator_sre.clock import SystemClock
-from operator_sre.evals.campaign import Campaign, Mind, Planned, Scenario, Variant
-from operator_sre.evals.conducting import (
+from operator_evals.campaign import Campaign, Mind, Planned, Scenario, Variant
+from operator_evals.campaign_file import planned
+from operator_evals.conductor import (
     GUESS_S,
     Conductor,
     Outcome,
@@ -21,8 +18,11 @@ from operator_sre.evals.conducting import (
     failed_trial,
     left_of,
 )
-from operator_sre.evals.facts import TrialFacts, TrialState
-from operator_sre.evals.scenarios import planned
+from operator_evals.facts import TrialFacts, TrialState
+from operator_protocols.domain.budget import Spent
+from operator_protocols.errors import RigError
+from operator_protocols.ports import RightEnd
+from operator_sre.clock import SystemClock
 
 QUICK = tuple(
     Scenario("shop", f"fault_{number}", RightEnd.MITIGATED, ("answers",)) for number in range(4)

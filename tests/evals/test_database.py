@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from operator_evals.database import Database, open_database
 from operator_protocols.errors import StoreError
-from operator_sre.evals.database import Database, open_database
 
 # Each waits for the word to go, so that all of them meet a file that is not there yet.
 _OPEN = """
 import sys
 from pathlib import Path
-from operator_sre.evals.database import open_database
+from operator_evals.database import open_database
 print("ready", flush=True)
 for name in sys.stdin:
     with open_database(Path(name.strip())) as facts:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from operator_evals.analysis import analyse, scored
+from operator_evals.inspect_logs import documents, write_logs
 from operator_protocols.errors import UsageError
-from operator_sre.evals.analysis import analyse, scored
-from operator_sre.evals.inspecting import documents, write_logs
 from tests.evals.samples import CAMPAIGN, RECORDED, hostile, trials
 
 KNOWN = scored(list(trials()), CAMPAIGN)

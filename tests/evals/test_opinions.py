@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from operator_protocols.domain.budget import Spent
-from operator_protocols.errors import ModelError
-from operator_sre.evals.facts import CommandFact
-from operator_sre.evals.opinions import (
+from operator_evals.facts import CommandFact
+from operator_evals.opinions import (
     Claim,
     Completion,
     Opinion,
@@ -15,6 +13,8 @@ from operator_sre.evals.opinions import (
     Remembered,
     second_opinions,
 )
+from operator_protocols.domain.budget import Spent
+from operator_protocols.errors import ModelError
 
 pytestmark = pytest.mark.asyncio
 COST = Spent(tokens_in=10, tokens_out=1, usd=0.001)

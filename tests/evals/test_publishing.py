@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from operator_evals.app.views import analysis_of, every_comparison, exported, shown_campaign
+from operator_evals.database import PUBLISHED, Published, must_be_written, published, read_published
 from operator_protocols.errors import StoreError, UsageError
-from operator_sre.app.evals.views import analysis_of, every_comparison, exported, shown_campaign
-from operator_sre.evals.database import must_be_written
-from operator_sre.evals.publishing import PUBLISHED, Published, published, read_published
 from tests.evals.samples import fill
 
 

@@ -16,34 +16,20 @@ from typing import Any
 
 import pytest
 
-from operator_protocols.domain.action import Action, Outcome
-from operator_protocols.domain.budget import Spent
-from operator_protocols.domain.entry import Kind
-from operator_protocols.domain.run import Answer, Ask, Escalate, Finish
-from operator_protocols.domain.target import Process
-from operator_protocols.errors import NotFoundError, OperatorError, UsageError
-from operator_protocols.ports import RightEnd
-from operator_sre.agent.transcript import answer_payload
-from operator_sre.app.audit import Filter, export_bundle
-from operator_sre.app.evals import replays
-from operator_sre.app.evals.campaigns import database_path, ledger_folder
-from operator_sre.app.evals.outside import replay_file, tally
-from operator_sre.app.evals.recordings import (
+from operator_evals.app import replays
+from operator_evals.app.campaigns import database_path, ledger_folder
+from operator_evals.app.recordings import (
     Kept,
     entries_in,
     record_from,
     record_ticket,
     record_trial,
 )
-from operator_sre.app.evals.replays import Replayed, Said, replay
-from operator_sre.app.lab import own_rig
-from operator_sre.app.wiring import App, open_app
-from operator_sre.clock import SystemClock
-from operator_sre.config import load_config
-from operator_sre.evals.campaign import Campaign, Scenario, Variant
-from operator_sre.evals.database import Recorded, open_database
-from operator_sre.evals.facts import TrialFacts, TrialState
-from operator_sre.evals.recording import (
+from operator_evals.app.replays import Replayed, Said, replay, replay_file, tally
+from operator_evals.campaign import Campaign, Scenario, Variant
+from operator_evals.database import Recorded, open_database
+from operator_evals.facts import TrialFacts, TrialState
+from operator_evals.recording import (
     SCHEMA,
     Expected,
     Look,
@@ -53,9 +39,23 @@ from operator_sre.evals.recording import (
     read_recording,
     recollected,
 )
-from operator_sre.evals.replaying import RecordedProofs, RecordedShell, World, canonical, policy_for
+from operator_evals.replay import RecordedProofs, RecordedShell, World, canonical, policy_for
+from operator_lab.app.rigs import own_rig
+from operator_protocols.domain.action import Action, Outcome
+from operator_protocols.domain.budget import Spent
+from operator_protocols.domain.entry import Kind
+from operator_protocols.domain.run import Answer, Ask, Escalate, Finish
+from operator_protocols.domain.target import Process
+from operator_protocols.errors import NotFoundError, OperatorError, UsageError
+from operator_protocols.ports import RightEnd
+from operator_sre.agent.transcript import answer_payload
+from operator_sre.app.audit import Filter, export_bundle
+from operator_sre.app.wiring import App, open_app
+from operator_sre.clock import SystemClock
+from operator_sre.config import load_config
 from operator_sre.gate import judge
 from operator_sre.verify import Verifier
+from tests.audit import watch
 from tests.every import every
 
 SUBJECT = "ratelimiter"
@@ -75,19 +75,19 @@ class Incident:
 
 
 class _Starts:
-    """An audit hook that counts what starts a process, while it is asked to."""
+    """Counts what starts a process, while it is asked to."""
 
     def __init__(self) -> None:
         self.is_on = False
         self.seen: list[str] = []
 
-    def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
-        if self.is_on and (event in STARTS or event == "socket.connect"):
+    def see(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self.is_on:
             self.seen.append(event)
 
 
 _starts = _Starts()
-sys.addaudithook(_starts)
+watch((*STARTS, "socket.connect"), _starts.see)
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from operator_sre.app.evals.views import analysis_of, exported, shown_campaign
-from operator_sre.evals.campaign import Mind
-from operator_sre.evals.publishing import PUBLISHED
+from operator_evals.app.views import analysis_of, exported, shown_campaign
+from operator_evals.campaign import Mind
+from operator_evals.database import PUBLISHED
 from tests.evals import results
 from tests.evals.samples import fill
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.errors import NotFoundError, UsageError
-from operator_protocols.ports import RightEnd
-from operator_sre.evals.analysis import Miss, analyse, compare, scored
-from operator_sre.evals.campaign import Campaign, Control, Mind, Planned, Scenario, Variant
-from operator_sre.evals.database import Recorded, open_database
-from operator_sre.evals.facts import (
+from operator_evals.analysis import Miss, analyse, compare, scored
+from operator_evals.campaign import Campaign, Control, Mind, Planned, Scenario, Variant
+from operator_evals.campaign_file import choose, planned, scenarios_of
+from operator_evals.database import Recorded, open_database
+from operator_evals.facts import (
     CommandFact,
     DiagnosisFact,
     Moments,
@@ -22,8 +21,9 @@ from operator_sre.evals.facts import (
     TrialFacts,
     TrialState,
 )
-from operator_sre.evals.scenarios import choose, planned, scenarios_of
-from operator_sre.evals.scoring import Score, score
+from operator_evals.scoring import Score, score
+from operator_protocols.errors import NotFoundError, UsageError
+from operator_protocols.ports import RightEnd
 
 FAULT = Scenario(
     "shop", "till_kill", RightEnd.MITIGATED, breaks=("answers",), truths=("process_dead@hit",)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_sre.evals.statistics import (
+from operator_evals.scoring import (
     Share,
     all_of,
     mcnemar,

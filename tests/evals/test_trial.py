@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from operator_evals.campaign import Campaign, Control, Mind, Planned, Scenario, Variant
+from operator_evals.facts import Snapshot, TicketFact, TrialFacts, TrialState
+from operator_evals.scoring import score
+from operator_evals.trial import Cast, Hurting, Place, Trial, Witness, Working, run_trial
 from operator_protocols.errors import RigError
 from operator_protocols.ports import RightEnd
-from operator_sre.evals.campaign import Campaign, Control, Mind, Planned, Scenario, Variant
-from operator_sre.evals.facts import Snapshot, TicketFact, TrialFacts, TrialState
-from operator_sre.evals.scoring import score
-from operator_sre.evals.trial import Cast, Hurting, Place, Trial, Witness, Working, run_trial
 
 FAULT = Scenario("shop", "till_kill", RightEnd.MITIGATED, ("answers",), ("process_dead@hit",))
 CAMPAIGN = Campaign(

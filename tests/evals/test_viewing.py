@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from operator_evals.database import open_database
+from operator_evals.gallery import LEDGERS, Bundle, Gallery, Measured
 from operator_protocols.errors import NotFoundError, UsageError
-from operator_sre.evals.database import open_database
-from operator_sre.evals.viewing import LEDGERS, Bundle, Gallery, Measured
 from tests.evals.samples import RECORDED, fill, trials
 
 FIRST = next(trials())

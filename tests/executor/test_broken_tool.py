@@ -70,6 +70,6 @@ async def test_a_boxed_script_that_fails_says_nothing_about_changes(
     store = open_store(tmp_path / "operator.db", clock=SystemClock())
     for _ in range(2):
         assert not (await _execute(store, tmp_path, _Tool(name, breaks=False))).ok
-    usage = store.changes.usage("machine", Limits(), now=SystemClock().now())
+    usage = store.limit_usage.usage("machine", Limits(), now=SystemClock().now())
     assert usage.failures == failures
     store.close()

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from operator_protocols.domain.action import Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_sre.executor.workflows import order_of
+from operator_sre.executor.workflows.carrier import ATTEMPTS_MAX, back_off_s, may_try_again
 from operator_sre.executor.workflows.ordering import cycle_in, ready
-from operator_sre.executor.workflows.retrying import ATTEMPTS_MAX, back_off_s, may_try_again
 
 NAMES = [f"s{number}" for number in range(12)]
 FAILED = Result(Outcome.RAN, 1)

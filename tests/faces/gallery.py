@@ -20,13 +20,13 @@ from unittest import mock
 
 from textual.pilot import Pilot
 
+from operator_lab.demo import Begun, Event, Plan, Told, play
+from operator_lab.tui.app import Cues, DemoApp, Script
 from operator_protocols.domain.entry import Kind
 from operator_sre.app.approvals import approve
-from operator_sre.app.demo import Begun, Event, Plan, Told, play
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import Config, load_config
 from operator_sre.faces.tui.console.application import Console
-from operator_sre.faces.tui.demo.app import Cues, DemoApp, Script
 
 __all__ = ["FOLDER", "PICTURES", "main", "slim"]
 
@@ -83,7 +83,7 @@ def _incognito() -> Iterator[None]:
     """Neither this machine nor whoever sits at it is named."""
     with (
         mock.patch.object(socket, "gethostname", return_value=HOST),
-        mock.patch("operator_sre.app.approvals.signed_in", return_value=PERSON),
+        mock.patch("getpass.getuser", return_value=PERSON),
     ):
         yield
 

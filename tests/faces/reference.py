@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
 
+from operator_sre.operations import all_operations
 from tests.faces.cli.tree import Parameter, Verb, global_options, own_sentences, verbs
 
 __all__ = ["CONTENTS", "DOCUMENT", "FIRST", "contents", "reference"]
@@ -19,6 +20,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 FIRST = "## Reference\n"
 CONTENTS = Path(__file__).parents[2] / "src" / "operator_sre" / "faces" / "cli" / "contents.py"
 TABLE = "SENTENCES = {\n"
+EXAMPLES = {operation.name: operation.examples for operation in all_operations()}
 
 
 def reference(found: Iterable[Verb]) -> str:
@@ -35,6 +37,8 @@ def reference(found: Iterable[Verb]) -> str:
             ]
             told = [_told(one) for one in verb.parameters if one.option != "--json"]
             lines += ["", *told] if told else []
+            examples = EXAMPLES.get(verb.line, ())
+            lines += ["", "```sh", *examples, "```"] if examples else []
     return "\n".join(lines) + "\n"
 
 

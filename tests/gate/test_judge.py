@@ -12,7 +12,7 @@ from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Level, Risk, Verdict
 from operator_sre.gate import Policy, judge, safer, warm
 from operator_sre.gate.grammar.compile import FOLDER, examples, sources, tables_in
-from operator_sre.gate.risk import risk_of, score_of
+from operator_sre.gate.judge import risk_of, score_of
 from tests.every import every, expect_each
 from tests.gate.cases import BLOCKED, NOT_SAFE, SAFE, SECRETS
 

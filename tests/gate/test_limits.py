@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from operator_protocols.domain.limits import Limits, Usage
-from operator_sre.gate.limits import RIG_CHANGES_PER_HOUR, limits_for
+from operator_sre.gate.restraint import RIG_CHANGES_PER_HOUR, limits_for
 from tests.contract.clock import NOON
 
 

@@ -19,8 +19,7 @@ from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_sre.gate import Gate, Held, Policy, came_late
-from operator_sre.gate.restraint import TURN_S_MAX, Restraint
-from operator_sre.gate.session import SCORES
+from operator_sre.gate.restraint import SCORES, TURN_S_MAX, Restraint
 from operator_sre.store import Store, open_store
 from tests.contract.clock import HeldClock, LeapingClock
 from tests.contract.samples import violation
@@ -55,7 +54,7 @@ class _Office:
         store = self.store
         restraint = Restraint(
             store.switch,
-            store.changes,
+            store.limit_usage,
             store.sessions,
             self.clock,
             lambda: self.limits,
@@ -198,7 +197,7 @@ async def test_a_change_does_not_wait_forever(office: _Office) -> None:
 async def test_a_change_that_runs_hides_nothing_else_that_refuses(office: _Office) -> None:
     """Whoever waits for their turn is told at once what no waiting would mend."""
     await office.do(*[_act("transfer_leader")] * 3, exit_code=1)
-    await office.store.changes.reset("shop", by="ada", reason="")
+    await office.store.limit_usage.reset("shop", by="ada", reason="")
     permit = await office.want(_act("add_peer"))
     assert isinstance(permit, Permit)
     await office.store.intents.begin(permit, office.limits)
@@ -249,7 +248,7 @@ async def test_too_often_and_too_many_failures_are_refused(office: _Office) -> N
     await office.do(_act("transfer_leader"), _act("transfer_leader"))
     await office.refused(_act("transfer_leader"), "2 times within an hour")
     office.limits = WIDE
-    await office.store.changes.reset("shop", by="ada", reason="")
+    await office.store.limit_usage.reset("shop", by="ada", reason="")
     office.clock.advance(timedelta(minutes=10).total_seconds())
     await office.do(*[_act("transfer_leader")] * 3, exit_code=1)
     await office.refused(_act("transfer_leader"), "3 changes of 'shop' failed in a row")

@@ -9,7 +9,7 @@ import pytest
 from operator_protocols.domain.action import SHELL, Action
 from operator_protocols.domain.session import Deed
 from operator_protocols.domain.verdict import Risk
-from operator_sre.gate.session import SCORES, WINDOW_S, classify, weigh
+from operator_sre.gate.restraint import SCORES, WINDOW_S, classify, weigh
 from tests.contract.clock import NOON
 from tests.every import every
 

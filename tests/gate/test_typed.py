@@ -12,8 +12,8 @@ from operator_protocols.domain.tool import Parameter, ToolSource, ToolSpec
 from operator_protocols.domain.verdict import Level, Mode, Risk, Verdict
 from operator_sre.gate import Policy, Profile, judge
 from operator_sre.gate.grammar.paths import one_of
+from operator_sre.gate.judge import SCORES, judge_tool
 from operator_sre.gate.policy import Decision
-from operator_sre.gate.typed import SCORES, judge_tool
 from tests.gate.policy.writing import book
 
 PATH, SERVICE = Parameter("path", "a path"), Parameter("service", "a service")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from operator_lab.rig import Rig
 from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
-from operator_sre.lab.rig import Rig
 from tests.processes.waiting import processes_in
 
 __all__ = ["NODE", "STORE", "Up", "node", "rig_spec", "up"]

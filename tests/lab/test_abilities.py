@@ -12,6 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.abilities import Breakable
+from operator_lab.handle import Handle, manifest_of
+from operator_lab.limits import AVAILABLE, lower, lowered, raise_again
+from operator_lab.manifest import HOST
+from operator_lab.rig import Rig
+from operator_lab.startup import answers
 from operator_protocols.errors import NotFoundError, PortTakenError, RigError
 from operator_protocols.ports import (
     Abilities,
@@ -24,12 +30,6 @@ from operator_protocols.ports import (
     Pause,
     Slow,
 )
-from operator_sre.lab.abilities import Breakable
-from operator_sre.lab.handle import Handle, manifest_of
-from operator_sre.lab.limits import AVAILABLE, lower, lowered, raise_again
-from operator_sre.lab.manifest import HOST
-from operator_sre.lab.readiness import answers
-from operator_sre.lab.rig import Rig
 from operator_sre.processes.identity import alive, paused, process_of, tree_of
 from tests.lab.town import TOWN, port_of, process_of_target, status_of, target_of
 from tests.processes.waiting import eventually

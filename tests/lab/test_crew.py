@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_sre.lab.crew import Crew, Tail
+from operator_lab.crew import Crew, Tail
 from operator_sre.processes.supervision import SUPERVISE_FILE
 from tests.processes.waiting import eventually, gone, processes_in
 
@@ -85,7 +85,7 @@ async def test_they_run_say_what_they_have_to_and_end_with_the_crew(
 
 def test_kill_nine_of_whoever_started_them_takes_them_along(tmp_path: Path) -> None:
     code = (
-        "import asyncio, sys, pathlib; from operator_sre.lab.crew import Crew\n"
+        "import asyncio, sys, pathlib; from operator_lab.crew import Crew\n"
         "async def main():\n"
         f"    crew = await Crew.up(pathlib.Path({str(tmp_path / 'crew')!r}),"
         " {'a': (sys.executable, '-c', 'import time; time.sleep(99)')}, env={})\n"

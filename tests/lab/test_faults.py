@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 import pytest_asyncio
 
+from operator_lab.faults import Broken, broken, heal, inject, is_over, unavailable
+from operator_lab.rig import Rig, RunState
 from operator_protocols.errors import NotFoundError, RigError
 from operator_protocols.faults import cut_off, filled, killed, paused
 from operator_protocols.ports import Fault, Scene
-from operator_sre.lab.faults import Broken, broken, heal, inject, is_over, unavailable
-from operator_sre.lab.rig import Rig, RunState
 from tests.lab.conftest import rig_spec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -17,15 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.errors import NotFoundError, RigError
-from operator_protocols.ports import Ability
-from operator_sre.lab.callers import callers
-from operator_sre.lab.layout import LINKS
-from operator_sre.lab.links import Links, main
-from operator_sre.lab.manifest import HOST
-from operator_sre.lab.readiness import answers
-from operator_sre.lab.rig import Rig, RunState
-from operator_sre.lab.rules import (
+from operator_lab.links import Links, Wire, callers, main
+from operator_lab.manifest import HOST, LINKS
+from operator_lab.rig import Rig, RunState
+from operator_lab.rules import (
     EVERYBODY,
     Rule,
     Rules,
@@ -34,7 +29,9 @@ from operator_sre.lab.rules import (
     read_rules,
     write_applied,
 )
-from operator_sre.lab.wires import Wire
+from operator_lab.startup import answers
+from operator_protocols.errors import NotFoundError, RigError
+from operator_protocols.ports import Ability
 from tests.lab.conftest import Up
 from tests.lab.town import (
     OUTSIDE,

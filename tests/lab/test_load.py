@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.load import STATS_FILE, Load, LoadStats, Sample, main, read_load
+from operator_lab.manifest import LOAD
+from operator_lab.rig import Rig, RunState
 from operator_protocols.domain.rig import LoadSpec
 from operator_protocols.errors import RigError
-from operator_sre.lab.layout import LOAD
-from operator_sre.lab.load import STATS_FILE, Load, LoadStats, Sample, main, read_load
-from operator_sre.lab.rig import Rig, RunState
 from operator_sre.processes.control import Control
 from tests.contract.servers import serving
 from tests.lab.conftest import Up, rig_spec
@@ -147,7 +147,7 @@ async def test_every_request_has_its_number_and_the_nodes_take_turns(tmp_path: P
 async def test_only_the_last_seconds_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("operator_sre.lab.load.REPORT_S", 0.01)
+    monkeypatch.setattr("operator_lab.load.REPORT_S", 0.01)
     (tmp_path / LOAD).mkdir()
     load = Load(
         tmp_path / LOAD / STATS_FILE, host="127.0.0.1", ports=[1], path="/", body={}, rate_per_s=100

@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from operator_sre.lab.layout import LOAD
-from operator_sre.lab.load import STATS_FILE, Load
-from operator_sre.lab.load_http import HttpNode
-from operator_sre.lab.load_reply import REQUEST_S_MAX, Asked, Reply
-from operator_sre.lab.load_sql import CONNECTIONS_MAX, SqlNode
-from operator_sre.lab.load_stats import LoadStats, read_load
+from operator_lab.load import STATS_FILE, Load
+from operator_lab.load_clients import (
+    CONNECTIONS_MAX,
+    REQUEST_S_MAX,
+    Asked,
+    HttpNode,
+    Reply,
+    SqlNode,
+)
+from operator_lab.load_stats import LoadStats, read_load
+from operator_lab.manifest import LOAD
 from tests.contract.postgres import Server, shared_server
 from tests.contract.servers import (
     Behave,
@@ -120,7 +125,7 @@ async def test_what_is_turned_away_at_once_is_not_called_fast(tmp_path: Path) ->
 async def test_what_is_in_flight_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("operator_sre.lab.load.IN_FLIGHT_MAX", 3)
+    monkeypatch.setattr("operator_lab.load.IN_FLIGHT_MAX", 3)
     open_now = most = 0
 
     async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.rig import LoadShape
-from operator_sre.lab.layout import LOAD
-from operator_sre.lab.load import due_s
-from operator_sre.lab.load_stats import (
+from operator_lab.load import due_s
+from operator_lab.load_stats import (
     STATS_FILE,
     Histogram,
     Latency,
@@ -21,6 +19,8 @@ from operator_sre.lab.load_stats import (
     read_load,
     write_load,
 )
+from operator_lab.manifest import LOAD
+from operator_protocols.domain.rig import LoadShape
 
 
 def _per_second(shape: LoadShape, rate_per_s: float, seconds: int) -> list[int]:

@@ -12,19 +12,25 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.rig import LoadShape, LoadSpec, ProcessSpec, RigSpec
-from operator_protocols.domain.target import Process
-from operator_protocols.errors import NotFoundError, RigError
-from operator_sre.lab.layout import LINKS, LOAD, Layout, has_volume, nonsense, own_home, port_keys
-from operator_sre.lab.manifest import (
+from operator_lab.manifest import (
+    LINKS,
+    LOAD,
     MANIFEST_FILE,
+    Layout,
     Manifest,
     Volumes,
+    has_volume,
+    nonsense,
+    own_home,
+    port_keys,
     read_manifest,
     write_manifest,
 )
-from operator_sre.lab.places import User, choose_homes, clear, make_places, unprivileged_user
-from operator_sre.lab.plan import LINKS_CONFIG_FILE, aside, check_spec, plan
+from operator_lab.places import User, choose_homes, clear, make_places, unprivileged_user
+from operator_lab.plan import LINKS_CONFIG_FILE, aside, check_spec, plan
+from operator_protocols.domain.rig import LoadShape, LoadSpec, ProcessSpec, RigSpec
+from operator_protocols.domain.target import Process
+from operator_protocols.errors import NotFoundError, RigError
 from operator_sre.processes.supervision import Supervised
 from tests.lab.conftest import NODE, STORE, node, rig_spec
 

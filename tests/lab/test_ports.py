@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.manifest import HOST, Layout, Manifest
+from operator_lab.ports import ChoosePorts, choose_ports, listening, listens, taken
+from operator_lab.startup import answers, wait_ready
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import PortTakenError, RigError
-from operator_sre.lab.layout import Layout
-from operator_sre.lab.manifest import HOST, Manifest
-from operator_sre.lab.ports import ChoosePorts, choose_ports, listening, listens, taken
-from operator_sre.lab.readiness import answers, wait_ready
 from operator_sre.processes.identity import process_of
 from tests.lab.conftest import NODE
 

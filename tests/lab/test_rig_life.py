@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.manifest import write_manifest
+from operator_lab.rig import ProcessStatus, Rig, RigStatus, RunState
+from operator_lab.startup import answers
 from operator_protocols.domain.target import Process, Target
 from operator_protocols.errors import NotFoundError, RigError
-from operator_sre.lab.manifest import write_manifest
-from operator_sre.lab.readiness import answers
-from operator_sre.lab.rig import ProcessStatus, Rig, RigStatus, RunState
 from operator_sre.processes.identity import alive, process_of
 from operator_sre.processes.tree import send
 from tests.lab.conftest import Up, rig_spec

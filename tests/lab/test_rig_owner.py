@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from operator_sre.lab.manifest import read_manifest
-from operator_sre.lab.rig import Rig, RunState
+from operator_lab.manifest import read_manifest
+from operator_lab.rig import Rig, RunState
 from tests.lab.conftest import Up
 from tests.processes.waiting import eventually, processes_in
 
 _KILLED = """
 import asyncio, sys
 from pathlib import Path
-from operator_sre.lab.rig import Rig
+from operator_lab.rig import Rig
 from tests.lab.conftest import rig_spec
 async def main():
     rig = await Rig.up(rig_spec(1), Path(sys.argv[1]), owned=sys.argv[2] == "owned")

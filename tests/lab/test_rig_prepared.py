@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.rig import Rig, RunState
+from operator_lab.startup import answers, start_process, wait_linked, wait_links
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
 from operator_protocols.errors import RigError
-from operator_sre.lab.raising import start_process
-from operator_sre.lab.readiness import answers, wait_linked, wait_links
-from operator_sre.lab.rig import Rig, RunState
 from operator_sre.processes.control import Control
 from operator_sre.processes.identity import process_of
 from tests.lab.conftest import Up

@@ -13,15 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.manifest import HOST, LOAD, own_home
+from operator_lab.places import alone_in, take
+from operator_lab.ports import choose_ports
+from operator_lab.rig import Rig, RunState
+from operator_lab.startup import answers, raise_rig, retire
 from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
 from operator_protocols.errors import NotFoundError, PortTakenError, RigError
-from operator_sre.lab.claiming import alone_in, take
-from operator_sre.lab.layout import LOAD, own_home
-from operator_sre.lab.manifest import HOST
-from operator_sre.lab.ports import choose_ports
-from operator_sre.lab.raising import raise_rig, retire
-from operator_sre.lab.readiness import answers
-from operator_sre.lab.rig import Rig, RunState
 from operator_sre.processes.identity import alive
 from operator_sre.processes.tree import send
 from tests.lab.conftest import NODE, STORE, Up, rig_spec

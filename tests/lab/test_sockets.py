@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from operator_sre.lab.manifest import HOST
-from operator_sre.lab.sockets import Ends, callers_sockets, listeners
+from operator_lab.manifest import HOST
+from operator_lab.ports import Ends, callers_sockets, listeners
 
 
 def _mine() -> set[str]:
@@ -29,7 +29,7 @@ def test_who_listens_and_who_called(source: str, monkeypatch: pytest.MonkeyPatch
         def silent(*_: object, **__: object) -> None:
             raise OSError("the kernel does not tell")
 
-        monkeypatch.setattr("operator_sre.lab.sockets._ask", silent)
+        monkeypatch.setattr("operator_lab.ports._ask", silent)
     with socket.socket() as holder, socket.socket(socket.AF_INET6) as six:
         for each, host in ((holder, HOST), (six, "::1")):
             try:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.rig import Rig, RunState
+from operator_lab.tools import RESTART_NODE, RESUME_NODE, rig_tools
 from operator_protocols.domain.action import Outcome
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Tool
-from operator_sre.lab.rig import Rig, RunState
-from operator_sre.lab.tools import RESTART_NODE, RESUME_NODE, rig_tools
 from tests.executor.jobs import new_job
 from tests.lab.conftest import Up
 

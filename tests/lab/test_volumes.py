@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab import volumes
+from operator_lab.manifest import Manifest, Volumes, read_manifest
+from operator_lab.ports import taken
+from operator_lab.rig import Rig
+from operator_lab.volumes import drain, fill, is_full, mount_volumes, sized
 from operator_protocols.domain.rig import RigSpec
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import RigError
 from operator_protocols.ports import Ability
-from operator_sre.lab import volumes
-from operator_sre.lab.manifest import Manifest, Volumes, read_manifest
-from operator_sre.lab.ports import taken
-from operator_sre.lab.rig import Rig
-from operator_sre.lab.volumes import drain, fill, is_full, mount_volumes, sized
 from operator_sre.processes.identity import alive
 from operator_sre.processes.mounts import mounts_below
 from operator_sre.processes.supervision import read_state
@@ -97,7 +97,7 @@ async def test_a_failed_start_unmounts(tmp_path: Path, monkeypatch: pytest.Monke
 _MAKER = """
 import asyncio, sys
 from pathlib import Path
-from operator_sre.lab.rig import Rig
+from operator_lab.rig import Rig
 from tests.lab.town import STORED as SPEC
 async def main():
     rig = await Rig.up(SPEC, Path(sys.argv[1]), owned=sys.argv[2] == "owned")
@@ -172,8 +172,8 @@ _IMPATIENT = """
 import asyncio, sys
 from pathlib import Path
 from operator_protocols.errors import RigError
-from operator_sre.lab import raising
-from operator_sre.lab.rig import Rig
+from operator_lab import startup
+from operator_lab.rig import Rig
 from operator_sre.processes.control import Control
 from tests.lab.town import STORED as SPEC
 status = Control.status
@@ -183,7 +183,7 @@ async def late(self):
 async def hang(directory):
     print("retiring", flush=True)
     await asyncio.Event().wait()
-Control.status, raising.retire = late, hang
+Control.status, startup.retire = late, hang
 asyncio.run(Rig.up(SPEC, Path(sys.argv[1]), owned=True))
 """
 
@@ -209,7 +209,7 @@ async def test_who_gave_up_on_a_slow_start_and_was_killed_leaves_nothing(tmp_pat
 async def test_without_root_a_volume_is_private_to_the_rig(
     up: Up, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("operator_sre.lab.volumes.is_root", lambda: False)
+    monkeypatch.setattr("operator_lab.volumes.is_root", lambda: False)
     spec = RigSpec("tiny", (town_node("ash", volume_mb=VOLUME_MB),))
     rig = await up(spec, owned=False)
     if why := rig.unable("ash", Ability.FILL):
@@ -237,8 +237,8 @@ async def test_where_nothing_can_be_mounted_a_volume_is_a_directory(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("operator_sre.lab.volumes.is_root", lambda: True)
-    monkeypatch.setattr("operator_sre.lab.volumes.mount", refuse)
+    monkeypatch.setattr("operator_lab.volumes.is_root", lambda: True)
+    monkeypatch.setattr("operator_lab.volumes.mount", refuse)
     rig = await up(RigSpec("tiny", (town_node("ash", volume_mb=VOLUME_MB),)))
     assert rig.manifest().volumes is Volumes.PLAIN
     why = rig.unable("ash", Ability.FILL)

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from operator_lab.rig import ProcessStatus, Rig
+from operator_lab.startup import answers
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
 from operator_protocols.domain.target import Process, Target
-from operator_sre.lab.readiness import answers
-from operator_sre.lab.rig import ProcessStatus, Rig
 
 __all__ = [
     "NODE_SCRIPT",

@@ -8,7 +8,7 @@ import pytest
 
 from operator_protocols.errors import UsageError
 from operator_sre.ledger import Anchor
-from operator_sre.ledger.anchors import add_anchor, anchor_line, read_anchors
+from operator_sre.ledger.verify import add_anchor, anchor_line, read_anchors
 
 
 def test_anchors_come_back_in_their_order(tmp_path: Path) -> None:

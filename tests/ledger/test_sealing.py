@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_sre.ledger.sealing import Vault
+from operator_sre.ledger.keys import Vault
 
 
 def test_sealed_bytes_open_again_and_show_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from operator_protocols.errors import StoreError
 from operator_sre.ledger import KeyFile
-from operator_sre.ledger.signing import signature_holds
+from operator_sre.ledger.keys import signature_holds
 
 
 def test_the_key_is_made_at_first_use_for_its_owner_only(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from operator_lab.tools import RESTART_NODE
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.budget import Budget
 from operator_protocols.domain.run import (
@@ -22,8 +23,7 @@ from operator_protocols.domain.run import (
 )
 from operator_protocols.domain.tool import Parameter, ParameterType
 from operator_protocols.ports import Model
-from operator_sre.agent.checking import checked
-from operator_sre.lab.tools import RESTART_NODE
+from operator_sre.agent.run import checked
 from operator_sre.models.baselines import UNKNOWN_CAUSE, RandomCalls, RestartEverything
 from tests.contract.samples import proof
 from tests.models.world import briefing, target

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from operator_protocols.domain.cause import Cause, Remedy
 from operator_protocols.domain.target import Target
-from operator_sre.models.reasoner.belief import Belief, Suspect
+from operator_sre.models.reasoner.belief import Belief, Suspect, Symptoms, first_belief
 from operator_sre.models.reasoner.causes import GENERIC, UNEXPLAINED
 from operator_sre.models.reasoner.outcomes import HEALTHY, ISOLATED_SHARE, OUTCOMES, WORDS, chance
-from operator_sre.models.reasoner.prior import Symptoms, first_belief
 from operator_sre.models.reasoner.probes import PROBES
 
 TARGETS = [

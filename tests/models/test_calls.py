@@ -19,7 +19,7 @@ from operator_protocols.domain.run import (
 )
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Risk
-from operator_sre.models.calls import CALLS_MAX, call_from, called, known_seqs
+from operator_sre.models.calls import CALLS_MAX, call_from, known_seqs, tool_call_of
 from operator_sre.models.offers import (
     DIAGNOSE,
     ESCALATE,
@@ -131,7 +131,7 @@ def test_a_call_is_understood_and_can_be_told_again(case: str) -> None:
     name, arguments, call = GOOD[case]
     assert call_from(name, json.dumps(arguments), ASK) == call
     assert call_from(name, arguments, ASK) == call
-    assert call_from(*called(call), ASK) == call
+    assert call_from(*tool_call_of(call), ASK) == call
 
 
 def test_a_call_without_a_reason_has_that_of_the_turn() -> None:
@@ -195,7 +195,7 @@ def test_nonsense_is_told_in_one_sentence(case: str) -> None:
     assert len(call.why) < 500
     assert len(call.arguments) <= 2_100
     call.arguments.encode()
-    again, arguments = called(call)
+    again, arguments = tool_call_of(call)
     assert wire_name(again) == again
     json.dumps(arguments)
 
@@ -226,7 +226,7 @@ def test_a_diagnosis_cites_only_what_was_shown() -> None:
     assert [one.seq for one in call.diagnosis.evidence] == [None, None, None]
     assert call.diagnosis.timeline[0].seq == 7
     assert known_seqs(ASK) == {7}
-    assert call_from(*called(call), ASK) == call
+    assert call_from(*tool_call_of(call), ASK) == call
     assert CALLS_MAX >= 10
 
 
@@ -237,6 +237,6 @@ async def test_whatever_the_reasoner_calls_can_be_told_to_a_model() -> None:
     calls = [call for answer in world.answers for call in answer.calls]
     assert len(calls) > 3
     for call in calls:
-        name, arguments = called(call)
+        name, arguments = tool_call_of(call)
         assert name in {offer.name for offer in offers(world.told)}
         json.dumps(arguments)

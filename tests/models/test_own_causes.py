@@ -22,11 +22,10 @@ from operator_protocols.domain.run import (
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_sre.models.reasoner import Reasoner
-from operator_sre.models.reasoner.belief import expected
+from operator_sre.models.reasoner.belief import Symptoms, expected, first_belief
 from operator_sre.models.reasoner.causes import GENERIC
-from operator_sre.models.reasoner.diagnose import arguments_of
+from operator_sre.models.reasoner.diagnosis import arguments_of
 from operator_sre.models.reasoner.outcomes import HEALTHY
-from operator_sre.models.reasoner.prior import Symptoms, first_belief
 from tests.contract.clock import NOON
 from tests.contract.samples import violation
 from tests.models.world import DEAD, SHOP, TOOLS, WELL, State, briefing

@@ -20,9 +20,7 @@ from operator_protocols.domain.run import (
 )
 from operator_protocols.errors import MissingExtraError, ModelError, UsageError
 from operator_sre.agent.transcript import answer_from, answer_payload
-from operator_sre.models.breaker import Breaker
-from operator_sre.models.fallback import Fallback
-from operator_sre.models.patient import Patient
+from operator_sre.models.patience import Breaker, Fallback, Patient
 from operator_sre.models.reasoner import Reasoner
 from operator_sre.models.scripted import Scripted
 from operator_sre.models.summaries import (

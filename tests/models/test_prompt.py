@@ -26,18 +26,22 @@ from operator_protocols.domain.run import (
     Turn,
 )
 from operator_sre.ledger.redaction import Redactor
-from operator_sre.models.actions import (
+from operator_sre.models.calls import (
     ACTION_SCHEMA,
-    Written,
+    WrittenCalls,
     actions_text,
-    exchange_texts,
-    written,
+    find_calls,
 )
-from operator_sre.models.briefing import opening_text
-from operator_sre.models.fence import SEARCHED_CHARS_MAX, Fence, cleaned, shortened
-from operator_sre.models.guidance import system_text
+from operator_sre.models.fence import SEARCHED_CHARS_MAX, Fence, clean, shorten
 from operator_sre.models.offers import offers
-from operator_sre.models.prompt import Conversation, Exchange, Said, conversation
+from operator_sre.models.prompt import (
+    Conversation,
+    Exchange,
+    PastCall,
+    conversation,
+    opening_text,
+    system_text,
+)
 from tests.contract.clock import NOON
 from tests.contract.samples import proof, violation
 from tests.models.world import briefing
@@ -257,16 +261,17 @@ def test_a_deeply_nested_misuse_can_be_told_again() -> None:
 
 
 def test_texts_are_cleaned_and_shortened() -> None:
-    assert cleaned("a\x1b[31mb\r\nc\td") == "ab\nc\td"
-    assert shortened("abc", 3) == "abc"
-    short = shortened("x" * 1_000 + "END", 100)
+    assert clean("a\x1b[31mb\r\nc\td") == "ab\nc\td"
+    assert shorten("abc", 3) == "abc"
+    short = shorten("x" * 1_000 + "END", 100)
     assert len(short) <= 104
     assert short.endswith("END")
     assert "left out" in short
 
 
 def test_earlier_turns_in_json_read_like_answers() -> None:
-    said, told = exchange_texts(Exchange("I look.", (Said("c1", "shell", {"command": "ls"}, "a"),)))
+    exchange = Exchange("I look.", (PastCall("c1", "shell", {"command": "ls"}, "a"),))
+    said, told = exchange.texts()
     assert json.loads(said) == {
         "reasoning": "I look.",
         "calls": [{"name": "shell", "arguments": {"command": "ls"}}],
@@ -285,13 +290,16 @@ DONE = (("finish", {"summary": "over"}),)
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (f'{{"reasoning": "r", "calls": [{CALL}]}}', Written("r", DONE)),
-        (f'Well:\n```json\n{{"calls": [{CALL}], "reasoning": "r"}}\n```', Written("r", DONE)),
-        (f"<tool_call>\n{CALL}\n</tool_call>", Written("<tool_call>", DONE)),
-        (f"{CALL}\n{CALL}", Written("", DONE * 2)),
-        ('{"function": {"name": "finish", "arguments": "{}"}}', Written("", (("finish", "{}"),))),
-        ('{"tool": "finish", "parameters": {"summary": "over"}}', Written("", DONE)),
-        (f"{{broken {CALL}", Written("", DONE)),
+        (f'{{"reasoning": "r", "calls": [{CALL}]}}', WrittenCalls("r", DONE)),
+        (f'Well:\n```json\n{{"calls": [{CALL}], "reasoning": "r"}}\n```', WrittenCalls("r", DONE)),
+        (f"<tool_call>\n{CALL}\n</tool_call>", WrittenCalls("<tool_call>", DONE)),
+        (f"{CALL}\n{CALL}", WrittenCalls("", DONE * 2)),
+        (
+            '{"function": {"name": "finish", "arguments": "{}"}}',
+            WrittenCalls("", (("finish", "{}"),)),
+        ),
+        ('{"tool": "finish", "parameters": {"summary": "over"}}', WrittenCalls("", DONE)),
+        (f"{{broken {CALL}", WrittenCalls("", DONE)),
         ('{"name": "unknown", "arguments": {}}', None),
         ('The reading was {"name": "node-1"}.', None),
         ("no calls at all", None),
@@ -300,8 +308,8 @@ DONE = (("finish", {"summary": "over"}),)
         ('{"a":' * 50_000, None),
     ],
 )
-def test_calls_in_a_text_are_found(text: str, found: Written | None) -> None:
-    assert written(text, offers(briefing())) == found
+def test_calls_in_a_text_are_found(text: str, found: WrittenCalls | None) -> None:
+    assert find_calls(text, offers(briefing())) == found
 
 
 def test_what_people_said_of_the_ticket_is_told_as_data() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from operator_lab.tools import RESUME_NODE
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.health import Health
@@ -18,13 +19,12 @@ from operator_protocols.domain.run import (
     Step,
 )
 from operator_protocols.domain.tool import ToolSpec
-from operator_sre.agent.attempts import ARRIVED
+from operator_sre.agent.progress import ARRIVED
 from operator_sre.executor.tools.port import CheckPort
-from operator_sre.lab.tools import RESUME_NODE
 from operator_sre.models.reasoner import Reasoner
+from operator_sre.models.reasoner.belief import first_belief
 from operator_sre.models.reasoner.case import Case, Reading, case_from
-from operator_sre.models.reasoner.diagnose import diagnose, remedies_for
-from operator_sre.models.reasoner.prior import first_belief
+from operator_sre.models.reasoner.diagnosis import diagnose, remedies_for
 from operator_sre.models.reasoner.reasoner import HOLDS_AGAIN
 from tests.contract.samples import violation
 from tests.models.world import DEAD, HUNG, PAUSED, SHOP, WELL, State, World, briefing, target
@@ -340,8 +340,9 @@ async def test_an_answer_says_what_it_believes() -> None:
     world = World(_shop(node_1=DEAD))
     await world.live(Reasoner())
     assert all(answer.reasoning for answer in world.answers)
-    assert "process_dead at node-1" in world.answers[0].reasoning
-    assert "%" in world.answers[0].reasoning
+    first = world.answers[0].hypotheses[0]
+    assert (first.cause, first.target) == ("process_dead", "node-1")
+    assert 0.0 < first.probability < 1.0
     assert Reasoner.name == "reasoner"
 
 

@@ -21,7 +21,7 @@ from operator_sre.models.reasoner.causes import (
     UNEXPLAINED,
     VAGUE,
 )
-from operator_sre.models.reasoner.diagnose import choose
+from operator_sre.models.reasoner.diagnosis import choose
 from operator_sre.models.reasoner.outcomes import (
     HEALTHY,
     KINDS_OF,
@@ -32,7 +32,7 @@ from operator_sre.models.reasoner.outcomes import (
     chance,
     meaning,
 )
-from operator_sre.models.reasoner.table import table_of
+from operator_sre.models.reasoner.reasoner import rank_hypotheses
 from operator_sre.plugins import find_plugin, plugin_names
 from tests.contract.samples import violation
 from tests.models.world import (
@@ -244,16 +244,15 @@ async def test_a_remedy_that_ends_either_cause_needs_no_choice_between_them() ->
 async def test_a_thought_shows_the_hypotheses_before_and_after_each_answer() -> None:
     world = World(_shop(DEAD))
     await world.live(Reasoner())
-    first, second = world.answers[0].reasoning, world.answers[1].reasoning
-    assert first.startswith("Hypotheses:\n")
-    assert "process_dead at node-1" in first
-    assert "Hypotheses, before and now:" in second
-    assert " -> " in second
-    learned = second.splitlines()[0]
-    assert learned.startswith("node-1: ")
+    first, second = world.answers[:2]
+    assert ("process_dead", "node-1") in [(one.cause, one.target) for one in first.hypotheses]
+    assert {one.before for one in first.hypotheses} == {None}
+    assert all(one.before is not None for one in second.hypotheses)
+    assert second.reasoning.startswith("node-1: ")
     last = case_from(world.asks[1])
     assert last.before is not None
-    assert table_of(last.belief, last.before) in second
+    assert rank_hypotheses(last.belief, last.before) == second.hypotheses
+    assert rank_hypotheses(last.before, None) == first.hypotheses
 
 
 @pytest.mark.asyncio

@@ -27,15 +27,16 @@ from operator_sre.executor.sandbox.box import refused
 from operator_sre.executor.scripts import SIZE_CHARS_MAX
 from operator_sre.executor.tools.script import ExecuteScript
 from operator_sre.models.reasoner import Reasoner
-from operator_sre.models.reasoner.diagnose import SCRIPT, arguments_of
+from operator_sre.models.reasoner.diagnosis import SCRIPT, arguments_of
 from operator_sre.subjects.ratelimiter import restore_limit
-from operator_sre.subjects.ratelimiter.causes import CAUSES
-from operator_sre.subjects.ratelimiter.tool_specs import UPDATE_LIMIT
+from operator_sre.subjects.ratelimiter.tools import KNOWLEDGE
 from tests.contract.clock import NOON
 from tests.contract.samples import violation
 from tests.models.world import TOOLS, WELL, briefing
 
 pytestmark = pytest.mark.asyncio
+
+UPDATE_LIMIT = KNOWLEDGE.tools["update_limit"]
 
 HOSTILE = '{target}"; import os #\n{limit_declared}'
 ODD: dict[str, Value] = {
@@ -52,7 +53,7 @@ DRIFTED = replace(violation("store"), invariant="configuration_drift")
 
 
 def _brief(script: ToolSpec, readings: dict[str, Value] = ODD) -> Briefing:
-    told = briefing(DRIFTED, tools=(*TOOLS, script, UPDATE_LIMIT), causes=CAUSES)
+    told = briefing(DRIFTED, tools=(*TOOLS, script, UPDATE_LIMIT), causes=KNOWLEDGE.causes)
     return replace(told, observation=Observation("shop", NOON, (Seen("store", readings),)))
 
 

@@ -10,7 +10,7 @@ from operator_protocols.domain.action import Outcome, Result
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.run import Ask, Budget, Spent
 from operator_sre.models import summaries
-from operator_sre.models.fence import EDGE_CHARS, SEARCHED_CHARS_MAX, searched
+from operator_sre.models.fence import EDGE_CHARS, SEARCHED_CHARS_MAX, redact_whole
 from operator_sre.models.prompt import conversation
 from operator_sre.models.summaries import ModelSummariser, RuleSummariser
 from tests.models.world import briefing
@@ -77,7 +77,7 @@ async def test_a_small_model_neither_hears_nor_tells_a_secret() -> None:
 
 def test_of_a_text_that_is_too_long_to_be_searched_the_edge_is_left_out() -> None:
     text = "x" * (SEARCHED_CHARS_MAX - 5) + SECRET + "tail"
-    found = searched(text, redact)
+    found = redact_whole(text, redact)
     assert SECRET[:5] not in found
     assert f"about {EDGE_CHARS + len(text) - SEARCHED_CHARS_MAX} characters" in found
-    assert searched(f"a {SECRET}", redact) == "a [secret]"
+    assert redact_whole(f"a {SECRET}", redact) == "a [secret]"

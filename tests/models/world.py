@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from operator_lab.tools import RESTART_NODE, RESUME_NODE
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.diagnosis import Diagnosis
@@ -26,7 +27,6 @@ from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.ports import Model
 from operator_sre.agent import Conclusion, Run
 from operator_sre.executor.tools.port import CheckPort
-from operator_sre.lab.tools import RESTART_NODE, RESUME_NODE
 from tests.contract.clock import NOON
 from tests.contract.samples import proof, ticket, violation
 

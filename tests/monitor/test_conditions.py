@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Finding, Observation, Sighting
 from operator_protocols.ports import Condition
-from operator_sre.monitor import advance, departed, unwatched, violations_of
+from operator_sre.monitor import advance, find_departed, skip_gap, violations_of
 from tests.contract.clock import NOON
 from tests.contract.plants import Up
 
@@ -150,10 +150,10 @@ def test_what_no_invariant_knows_has_the_grace_of_blindness() -> None:
 def test_what_is_no_more_is_forgotten_unless_it_was_broken() -> None:
     well = _condition(HEALTHY, None)
     lost = _condition(UNKNOWN, 5.0)
-    gone = departed([well, lost], targets=["other"], invariants=["up"])
+    gone = find_departed([well, lost], targets=["other"], invariants=["up"])
     assert gone == (well,)
-    assert departed([well, lost], targets=["n"], invariants=["up"]) == ()
-    assert departed([well, lost], targets=["n"], invariants=["other"]) == (well, lost)
+    assert find_departed([well, lost], targets=["n"], invariants=["up"]) == ()
+    assert find_departed([well, lost], targets=["n"], invariants=["other"]) == (well, lost)
 
 
 def test_what_stays_the_same_is_the_same_thing() -> None:
@@ -175,7 +175,7 @@ def test_time_in_which_nobody_looked_counts_for_no_clock() -> None:
         for name, age in ages.items()
     }
     well = Condition("shop", "up", "well", HEALTHY, _at(97), None)
-    young, old, healthy = unwatched(
+    young, old, healthy = skip_gap(
         (broken["young"], broken["old"], well), last=_at(100), now=_at(4000), grace_of=_graced
     )
     assert (young.since, young.broken_since) == (_at(3996), _at(3996))
@@ -185,5 +185,5 @@ def test_time_in_which_nobody_looked_counts_for_no_clock() -> None:
 
 def test_no_clock_is_moved_beyond_now() -> None:
     late = Condition("shop", "up", "n", BROKEN, _at(105), _at(105))
-    (moved,) = unwatched((late,), last=_at(100), now=_at(200), grace_of=_graced)
+    (moved,) = skip_gap((late,), last=_at(100), now=_at(200), grace_of=_graced)
     assert moved.broken_since == _at(200)

@@ -12,11 +12,8 @@ import pytest
 from operator_protocols.domain.cursor import Cursor
 from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.health import Severity
-from operator_sre.notify.channel import Channel
-from operator_sre.notify.event import Event
-from operator_sre.notify.follower import ATTEMPTS_MAX, LEASE_S, Follower, Terms
-from operator_sre.notify.notice import Message
-from operator_sre.notify.quiet import quiet_of
+from operator_sre.notify.channel import ATTEMPTS_MAX, LEASE_S, Channel, Follower, Terms
+from operator_sre.notify.notice import Event, Message, quiet_of
 from operator_sre.store import Store, open_store
 from tests.contract.clock import HeldClock, LeapingClock
 from tests.contract.samples import approval, resolved, violation

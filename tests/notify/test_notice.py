@@ -10,9 +10,16 @@ import pytest
 from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.ticket import TicketState
-from operator_sre.notify.event import Event
-from operator_sre.notify.notice import KINDS, Message, Notice, message_of, notice_of
-from operator_sre.notify.quiet import Quiet, quiet_of
+from operator_sre.notify.notice import (
+    KINDS,
+    Event,
+    Message,
+    Notice,
+    Quiet,
+    message_of,
+    notice_of,
+    quiet_of,
+)
 from tests.contract.clock import NOON
 from tests.contract.samples import approval, ticket, violation
 

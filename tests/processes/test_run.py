@@ -10,9 +10,12 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from operator_sre.processes import run as running
+from operator_sre.processes import tree
 from operator_sre.processes.run import CANNOT_RUN, NOT_FOUND, Finished, run
 from operator_sre.processes.tree import MARK
 from tests.processes.waiting import eventually, gone, pids_in
@@ -220,6 +223,31 @@ async def test_a_start_can_be_cancelled_at_any_moment(
     assert done == {task}
     assert task.cancelled()
     assert begun == over, "it was not waited for"
+    await eventually(lambda: gone(pids_in(note)))
+
+
+@pytest.mark.asyncio
+async def test_a_cancelled_start_ends_processes_that_show_no_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a process becomes another program, the kernel shows no environment of it."""
+    spawn, is_cancelled = running._spawn, asyncio.Event()
+
+    async def spawn_slowly(*args: Any, **options: Any) -> asyncio.SubprocessTransport:
+        transport = await spawn(*args, **options)
+        await is_cancelled.wait()
+        return transport
+
+    monkeypatch.setattr(running, "_spawn", spawn_slowly)
+    monkeypatch.setattr(tree, "environment_of", lambda pid: b"")
+    note = tmp_path / "pids"
+    task = asyncio.create_task(_run(STUBBORN["ignores TERM"], env={"PIDS": str(note)}))
+    await eventually(lambda: len(pids_in(note)) == 2)
+    task.cancel()
+    await asyncio.sleep(0)
+    is_cancelled.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     await eventually(lambda: gone(pids_in(note)))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from operator_sre.processes.identity import process_of, rows
 
-__all__ = ["eventually", "gone", "names_in", "pids_in", "processes_in"]
+__all__ = ["eventually", "gone", "names_in", "pids_in", "processes_in", "younger_processes"]
 
 
 async def eventually(condition: Callable[[], object], *, within_s: float = 100.0) -> None:
@@ -39,11 +40,18 @@ def names_in(directory: Path) -> list[str]:
 def processes_in(directory: Path) -> list[int]:
     """Every process that works in this directory or was started with it as an argument."""
     found = []
-    for pid, row in rows().items():
+    for pid in younger_processes():
         with contextlib.suppress(OSError):
             cwd = str(Path(f"/proc/{pid}/cwd").readlink())
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
             is_ours = "operator_sre" in words and str(directory) in words
-            if not row.dead and (cwd.startswith(str(directory)) or is_ours):
+            if cwd.startswith(str(directory)) or is_ours:
                 found.append(pid)
     return found
+
+
+def younger_processes() -> list[int]:
+    """Every living process that was started after this one: no other can belong to a test."""
+    table = rows()
+    born = table[os.getpid()].process.started
+    return [pid for pid, row in table.items() if row.process.started >= born and not row.dead]

@@ -20,6 +20,7 @@ from operator_protocols.faults import (
     killed,
     limited,
     occupied,
+    only_at,
     paused,
     slowed,
 )
@@ -289,6 +290,15 @@ async def test_a_link_of_either_side_is_enough(stage: Stage) -> None:
     stage.rig.able = frozenset({"node-2"})
     assert fault.unavailable(stage.scene) == ""
     assert cut_off("a", "node", breaks=BREAKS).unavailable(stage.scene) == ""
+
+
+async def test_a_fault_of_one_target_is_available_there_and_nowhere_else(stage: Stage) -> None:
+    fault = killed("a", "node", breaks=BREAKS, end=RightEnd.ESCALATED)
+    assert fault.end is RightEnd.ESCALATED
+    assert only_at(fault, "node-2").unavailable(stage.scene) == ""
+    assert only_at(fault, "node-1").unavailable(stage.scene) == "it is done to 'node-1' only"
+    stage.rig.cannot = {Ability.KILL: "it cannot be killed"}
+    assert only_at(fault, "node-2").unavailable(stage.scene) == "it cannot be killed"
 
 
 async def test_a_limit_on_nothing_and_a_kill_of_nobody_are_mistakes() -> None:

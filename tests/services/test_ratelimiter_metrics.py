@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from operator_ratelimiter.latency import RecentLatency
+from operator_ratelimiter.tally import RecentLatency
 
 if TYPE_CHECKING:
     from tests.services.conftest import NodeProcess, Rig

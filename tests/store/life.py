@@ -30,7 +30,7 @@ from operator_sre.gate import Gate, Policy
 from operator_sre.ledger import KeyFile
 from operator_sre.store import Store, store_on
 from operator_sre.store.maintenance import Maintenance
-from operator_sre.store.places import database_at
+from operator_sre.store.store import database_at
 from operator_sre.store.transaction import Rules
 from tests.contract.clock import HeldClock
 from tests.contract.samples import (
@@ -164,7 +164,7 @@ async def live_through_everything(store: Store, clock: HeldClock) -> None:
     await store.switch.turn_off(by="ada", reason="")
     await store.sessions.hold("worker", score=51, reason="too much")
     await store.sessions.reset("worker", by="ada", reason="")
-    await store.changes.reset("shop", by="ada", reason="")
+    await store.limit_usage.reset("shop", by="ada", reason="")
     for name in ("shop", "other"):
         await store.modes.set(name, Mode.APPROVE, by="ada", reason="\ud800")
     await store.modes.reset("other", by="ada", reason="")

@@ -17,13 +17,15 @@ from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.ports import Commands, Patterns, Search
 from operator_sre.codec import to_json
 from operator_sre.store import Store, open_store
-from operator_sre.store.attempts import command_began, command_ended, command_refused
 from operator_sre.store.commands import (
     COMMAND_COLUMNS,
     COMMAND_FIELDS,
     StoredCommands,
     command_from,
     command_where,
+    end_command,
+    refuse_command,
+    start_command,
 )
 from operator_sre.store.patterns import StoredPatterns
 from operator_sre.store.search import StoredSearch
@@ -66,8 +68,8 @@ def _entry(kind: Kind, seq: int, **payload: object) -> Entry:
 
 def test_a_row_begins_ends_and_is_read_back(raw: sqlite3.Connection) -> None:
     action = to_json(Action.shell("df -h"))
-    command_began(raw, _entry(Kind.TOOL_CALL, 1, permit="p", action=action))
-    command_ended(raw, _entry(Kind.TOOL_RESULT, 2, permit="p", result=to_json(RAN)))
+    start_command(raw, _entry(Kind.TOOL_CALL, 1, permit="p", action=action))
+    end_command(raw, _entry(Kind.TOOL_RESULT, 2, permit="p", result=to_json(RAN)))
     row = _only(raw)
     one = command_from(row)
     assert isinstance(one, Command)
@@ -80,15 +82,15 @@ def test_a_refusal_that_says_little_is_a_row_all_the_same(raw: sqlite3.Connectio
     bare = {"outcome": "refused", "exit_code": None, "stdout": "", "stderr": ""}
     result = {**bare, "duration_s": 0.0, "category": None}
     action = {"tool": "shell", "arguments": {}}
-    command_refused(raw, _entry(Kind.REFUSED, 3, action=action, result=result))
+    refuse_command(raw, _entry(Kind.REFUSED, 3, action=action, result=result))
     one = command_from(_only(raw))
     assert (one.command, one.level, one.approver, one.outcome) == ("", "", "", "refused")
 
 
 def test_an_end_without_a_beginning_changes_nothing(raw: sqlite3.Connection) -> None:
     action = {"tool": "shell", "arguments": {}}
-    command_refused(raw, _entry(Kind.REFUSED, 3, action=action, result=to_json(RAN)))
-    command_ended(raw, _entry(Kind.TOOL_RESULT, 9, permit="", result=to_json(RAN)))
+    refuse_command(raw, _entry(Kind.REFUSED, 3, action=action, result=to_json(RAN)))
+    end_command(raw, _entry(Kind.TOOL_RESULT, 9, permit="", result=to_json(RAN)))
     assert raw.execute("SELECT ended FROM commands").fetchall() == [(3,)]
 
 

@@ -18,7 +18,7 @@ from operator_protocols.domain.command import CommandFilter
 from operator_protocols.domain.entry import Draft, Kind
 from operator_sre.ledger.history.query import parse_query
 from operator_sre.store import Store, open_store
-from operator_sre.store.indexing import STEP_ENTRIES, Indexer
+from operator_sre.store.indexer import STEP_ENTRIES, Indexer
 from operator_sre.store.sqlite import SqliteDatabase
 from operator_sre.store.textindex import (
     TEXT_INDEXES,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from operator_sre.store.places import database_at
 from operator_sre.store.schema import SCHEMA_VERSION
+from operator_sre.store.store import database_at
 from tests.store.life import Estate, quietly
 
 AT_ONCE = 8

@@ -16,8 +16,7 @@ from operator_sre.store.migrations import (
     migrate,
     must_be_current,
 )
-from operator_sre.store.schema import SCHEMA, SCHEMA_VERSION
-from operator_sre.store.tables import LAYOUT, RELEASED, Layout, layout_of
+from operator_sre.store.schema import LAYOUT, RELEASED, SCHEMA, SCHEMA_VERSION, Layout, layout_of
 from tests.store.life import Estate, quietly
 
 Words = Callable[[str], str]

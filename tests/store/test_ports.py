@@ -9,13 +9,14 @@ from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.ports import (
     Approvals,
     Backlog,
-    Changes,
+    ChangedCommands,
     Checkpoints,
     Conditions,
     Entries,
     Intents,
     Journal,
     Leases,
+    LimitUsage,
     Modes,
     Observations,
     RawEntry,
@@ -36,7 +37,7 @@ from operator_protocols.ports import (
     Workflows,
 )
 from operator_sre.ledger import KeyFile
-from operator_sre.ledger.sealing import Vault
+from operator_sre.ledger.keys import Vault
 from operator_sre.store import Store, store_on
 from operator_sre.store.sqlite import SqliteDatabase
 from operator_sre.store.transaction import Rules
@@ -53,7 +54,8 @@ def test_every_stored_noun_meets_its_port(tmp_path: Path) -> None:
     store = _store(tmp_path)
     met: dict[type, object] = {
         Approvals: store.approvals,
-        Changes: store.changes,
+        ChangedCommands: store.commands,
+        LimitUsage: store.limit_usage,
         Checkpoints: store.checkpoints,
         Conditions: store.conditions,
         Entries: store.entries,

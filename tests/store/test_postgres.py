@@ -16,10 +16,9 @@ from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.errors import ConfigError, MissingExtraError, StoreError
 from operator_sre.store import Store, open_store_at, postgres
-from operator_sre.store.places import database_at
-from operator_sre.store.postgres import PostgresDatabase
-from operator_sre.store.session import Session, bound, translated
+from operator_sre.store.postgres import PostgresDatabase, Session, bind, merge_rows, translate
 from operator_sre.store.sqlite import SqliteDatabase
+from operator_sre.store.store import database_at
 from operator_sre.store.transaction import Rules, Transaction
 from operator_sre.store.writer import INLINE_S_MAX
 from tests.contract.clock import HeldClock
@@ -96,14 +95,66 @@ def test_a_file_needs_no_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_marks_are_translated_and_quotes_left_alone(sql: str, expected: str) -> None:
-    assert translated(sql) == expected
+    assert translate(sql) == expected
 
 
 def test_values_are_bound_as_every_column_takes_them() -> None:
     given = (TicketState.OPEN, "a\0b\ud800", True, 5, None, b"\0")
-    values = [bound(value) for value in given]
+    values = [bind(value) for value in given]
     assert values == ["open", "a?b?", 1, 5, None, b"\0"]
     assert [type(value) for value in values[:3]] == [str, str, int]
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows", "expected"),
+    [
+        ("INSERT INTO a (b) VALUES (?)", [], []),
+        (
+            "INSERT INTO a (b, c) VALUES (?, lower(?))",
+            [(1, "x"), (2, "y"), (3, "z")],
+            [
+                (
+                    "INSERT INTO a (b, c) VALUES (?, lower(?)), (?, lower(?))",
+                    [1, "x", 2, "y"],
+                ),
+                ("INSERT INTO a (b, c) VALUES (?, lower(?))", [3, "z"]),
+            ],
+        ),
+        ("DELETE FROM a WHERE b = ?", [(1,), (2,)], [("DELETE FROM a WHERE b = ANY(?)", [[1, 2]])]),
+        (
+            "INSERT INTO a (b) VALUES (?) ON CONFLICT (b) DO UPDATE SET b = excluded.b",
+            [(1,), (1,)],
+            [("INSERT INTO a (b) VALUES (?) ON CONFLICT (b) DO UPDATE SET b = excluded.b", (1,))]
+            * 2,
+        ),
+        (
+            "DELETE FROM a WHERE b = ? AND c = ?",
+            [(1, 2)],
+            [("DELETE FROM a WHERE b = ? AND c = ?", (1, 2))],
+        ),
+    ],
+)
+def test_many_rows_are_few_statements(
+    monkeypatch: pytest.MonkeyPatch,
+    sql: str,
+    rows: list[tuple[object, ...]],
+    expected: list[tuple[str, object]],
+) -> None:
+    monkeypatch.setattr(postgres, "VALUES_MAX", 4)
+    assert list(merge_rows(sql, rows)) == expected
+
+
+def test_many_rows_are_written_and_deleted(url: str) -> None:
+    count = postgres.VALUES_MAX + 1
+    writer = PostgresDatabase(url).session()
+    writer.execute("CREATE TABLE parts (number BIGINT, name TEXT, size DOUBLE PRECISION)")
+    rows = [(number, None if number % 2 else f"p{number}", number / 2) for number in range(count)]
+    writer.executemany("INSERT INTO parts (number, name, size) VALUES (?, ?, ?)", rows)
+    order = "SELECT number, name, size FROM parts ORDER BY number"
+    assert writer.execute(order).fetchall() == rows
+    writer.executemany("DELETE FROM parts WHERE number = ?", [row[:1] for row in rows[1:]])
+    assert writer.execute(order).fetchall() == rows[:1]
+    writer.close()
 
 
 def test_text_that_no_column_holds_is_found_again(store: Store) -> None:

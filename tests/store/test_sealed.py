@@ -11,7 +11,7 @@ import pytest
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_sre.codec import from_json, to_json
-from operator_sre.ledger.sealing import Vault
+from operator_sre.ledger.keys import Vault
 from operator_sre.store import Store, open_store
 from tests.contract.clock import HeldClock
 from tests.contract.samples import run_finished, ticket

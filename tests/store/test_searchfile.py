@@ -17,9 +17,14 @@ import pytest
 from operator_protocols.domain.entry import Draft, Kind
 from operator_sre.ledger.history.query import parse_query
 from operator_sre.store import Store, open_store, sqlite
-from operator_sre.store.indexing import Indexer
-from operator_sre.store.searchfile import SearchFile, is_damaged, make_private, with_companions
-from operator_sre.store.sqlite import SqliteDatabase
+from operator_sre.store.indexer import Indexer
+from operator_sre.store.sqlite import (
+    SearchFile,
+    SqliteDatabase,
+    is_damaged,
+    make_private,
+    with_companions,
+)
 from operator_sre.store.textindex import (
     NOWHERE,
     FtsIndex,

@@ -6,10 +6,10 @@ import pytest
 
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Observation, Seen, Value
+from operator_protocols.kit.invariant import PartInvariant
 from operator_sre.subjects.ratelimiter.invariants import (
     INVARIANTS,
     LOG_BYTES_MAX,
-    Check,
     invariants_with,
     most_of,
 )
@@ -199,7 +199,7 @@ def test_the_figures_of_the_requirements() -> None:
 
 
 def test_every_invariant_is_a_sentence_and_thresholds_can_be_chosen() -> None:
-    checks: tuple[Check, ...] = INVARIANTS
+    checks: tuple[PartInvariant, ...] = INVARIANTS
     sentences = {one.sentence for one in checks}
     assert len(sentences) == len(INVARIANTS)
     slow = Observation("shop", NOON, (Seen("n", {**UP, "p99_check_ms": 150.0}),))

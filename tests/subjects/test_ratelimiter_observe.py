@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
@@ -27,13 +28,17 @@ from tests.contract.servers import (
     resets,
     says,
     serving,
+    until,
     unused_port,
 )
+from tests.processes.waiting import eventually
 
 pytestmark = pytest.mark.asyncio
 
+# For those that never answer. Who does answer has to be heard, also on a busy machine.
 TIMEOUT_S = 0.4
-PATIENT_S = 1.5  # who does answer has to be heard, also on a busy machine
+PATIENT_S = 60.0
+LOOK_UP_S = 5.0  # a server of names may be out of reach
 WELL = {
     "name": "node-1",
     "status": "up",
@@ -45,23 +50,25 @@ WELL = {
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 
 
-def _subject(targets: Sequence[Target], timeout_s: float = TIMEOUT_S) -> RateLimiter:
+def _subject(targets: Sequence[Target], timeout_s: float = PATIENT_S) -> RateLimiter:
     settings = SubjectSettings("shop", lambda: targets, SystemClock(), timeout_s, {})
     return RateLimiter(settings)
 
 
-async def _look(*targets: Target, timeout_s: float = TIMEOUT_S) -> Observation:
+async def _look(*targets: Target, timeout_s: float = PATIENT_S) -> Observation:
     return await _subject(targets, timeout_s).observe()
 
 
-async def _node(behave: Behave) -> Seen:
+async def _node(behave: Behave, timeout_s: float = PATIENT_S) -> Seen:
     async with serving(behave) as port:
-        return (await _look(Target("node-1", "node", port=port))).of("node-1")
+        target = Target("node-1", "node", port=port)
+        return (await _look(target, timeout_s=timeout_s)).of("node-1")
 
 
 async def _store(behave: Behave) -> Seen:
     async with serving(behave) as port:
-        return (await _look(Target("store", "store", port=port))).of("store")
+        timeout_s = TIMEOUT_S if behave is hangs else PATIENT_S
+        return (await _look(Target("store", "store", port=port), timeout_s=timeout_s)).of("store")
 
 
 async def test_a_node_that_is_well_is_seen_with_its_readings() -> None:
@@ -91,7 +98,7 @@ UNREACHABLE: list[tuple[str, Behave, str]] = [
 async def test_a_node_that_does_not_answer_is_seen_as_unreachable(
     behave: Behave, word: str
 ) -> None:
-    seen = await _node(behave)
+    seen = await _node(behave, TIMEOUT_S if word == "in time" else PATIENT_S)
     assert (seen.readings["kind"], seen.readings["reachable"]) == ("node", False)
     assert "127.0.0.1:" in str(seen.readings["error"])
     assert word in str(seen.readings["error"])
@@ -185,22 +192,25 @@ async def test_a_store_that_hangs_up_is_not_well() -> None:
 
 
 async def test_nobody_delays_or_blinds_the_others() -> None:
-    crowd = Crowd()
+    crowd, together = Crowd(), asyncio.Event()
     behaviours = [
+        *(until(together, one[1]) for one in UNREACHABLE),
+        *(until(together, one[1]) for one in STRANGE),
+        *(until(together, crowd.behave) for _ in range(9)),
         http(200, WELL),
-        *(one[1] for one in UNREACHABLE),
-        *(one[1] for one in STRANGE),
-        *(crowd.behave for _ in range(9)),
     ]
     async with AsyncExitStack() as stack:
         ports = [await stack.enter_async_context(serving(behave)) for behave in behaviours]
-        store = await stack.enter_async_context(serving(hangs))
+        store = await stack.enter_async_context(serving(until(together, hangs)))
         targets = [Target(f"node-{at}", "node", port=port) for at, port in enumerate(ports)]
         last = Target("store", "store", port=store)
-        observation = await _look(*targets, last, timeout_s=PATIENT_S)
-    assert crowd.most == 9  # nodes that say nothing are waited for together
+        looking = asyncio.create_task(_look(*targets, last))
+        # Nodes that say nothing are waited for together; then they hang up.
+        await eventually(lambda: crowd.most == 9, within_s=PATIENT_S / 2)
+        together.set()
+        observation = await looking
     assert [seen.target for seen in observation.seen] == [*(one.name for one in targets), "store"]
-    assert observation.of("node-0").readings["status"] == "up"
+    assert observation.of(targets[-1].name).readings["status"] == "up"
     assert observation.problem == ""
 
 
@@ -221,6 +231,7 @@ async def test_a_host_that_makes_no_sense_does_not_blind_us(host: str) -> None:
             Target("odd", "node", host=host, port=1),
             Target("odd-store", "store", host=host, port=1),
             Target("node-1", "node", port=port),
+            timeout_s=LOOK_UP_S,
         )
     assert observation.of("odd") != Seen("odd")
     assert observation.of("node-1").readings["status"] == "up"

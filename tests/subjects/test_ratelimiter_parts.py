@@ -12,43 +12,34 @@ from operator_protocols.domain.action import Argument
 from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.domain.verdict import Risk
+from operator_protocols.kit.access import addresses_of, authority, authorize, sentence_of
+from operator_protocols.kit.resp import ErrorReply, ProtocolError, Wire, open_wire
 from operator_protocols.ports import Job, SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.executor.tools.script import ExecuteScript
 from operator_sre.plugins import find_plugin
-from operator_sre.subjects.ratelimiter import tool_specs
-from operator_sre.subjects.ratelimiter.causes import CAUSES
-from operator_sre.subjects.ratelimiter.faults import FAULTS
-from operator_sre.subjects.ratelimiter.faults_node import NODE_FAULTS
-from operator_sre.subjects.ratelimiter.faults_store import STORE_FAULTS, primary_of
-from operator_sre.subjects.ratelimiter.info import store_readings
+from operator_sre.subjects.ratelimiter.faults import FAULTS, primary_of
 from operator_sre.subjects.ratelimiter.nodes import (
     KeyTally,
     NodeLook,
-    client_for,
-    headers_of,
+    TalkError,
+    api,
+    in_path,
     look_at_node,
-    sentence,
     unreachable,
-    url_of,
-)
-from operator_sre.subjects.ratelimiter.notes import NOTES
-from operator_sre.subjects.ratelimiter.resp import (
-    NonsenseError,
-    Refusal,
-    Wire,
-    addresses_of,
-    connected,
 )
 from operator_sre.subjects.ratelimiter.rig import NODES, SENTINELS, rig, server_path
 from operator_sre.subjects.ratelimiter.stores import (
     SETTINGS,
     Asking,
     StoreLook,
+    command,
     look_at_store,
     password_of,
+    role_of,
+    store_readings,
 )
-from operator_sre.subjects.ratelimiter.talking import TalkError, api, command, in_path, role_of
+from operator_sre.subjects.ratelimiter.tools import KNOWLEDGE
 from operator_sre.subjects.ratelimiter.totals import (
     COMMON,
     alone_of,
@@ -226,7 +217,7 @@ INFO = "# Server\r\nrole:master\r\nused_memory:50\r\nmaxmemory:0\r\n"
 def test_why_a_store_takes_no_writes(more: str, config: list[str], kind: str) -> None:
     found = store_readings(INFO + more, ["master"], list(config))
     assert (found["refuses_kind"], found["refuses_writes"]) == (kind, bool(kind))
-    assert store_readings(Refusal("NOPERM"), None, None) == {}
+    assert store_readings(ErrorReply("NOPERM"), None, None) == {}
 
 
 @pytest.mark.asyncio
@@ -246,10 +237,10 @@ async def test_an_answer_that_is_none_is_told_from_a_lost_connection(
 ) -> None:
     async with (
         serving(says(said)) as port,
-        connected(Target("s", "store", port=port), connect_s=2.0) as (wire, _, _),
+        open_wire(Target("s", "store", port=port), connect_s=2.0) as (wire, _, _),
     ):
         assert isinstance(wire, Wire)
-        with pytest.raises(NonsenseError, match=word):
+        with pytest.raises(ProtocolError, match=word):
             await wire.ask("PING")
 
 
@@ -262,8 +253,7 @@ async def test_further_addresses_are_tried_when_the_first_does_not_answer() -> N
         dead = stack.enter_context(unused_port())
         target = Target("n", "node", port=dead, endpoints=(f"127.0.0.1:{node}",))
         assert addresses_of(target) == [("127.0.0.1", dead), ("127.0.0.1", node)]
-        async with client_for((target,), 2.0) as client:
-            look = await look_at_node(client, target, timeout_s=2.0, secret=str)
+        look = await look_at_node(target, timeout_s=2.0, secret=str)
         assert look.answers
         other = Target("s", "store", port=dead, endpoints=(f"127.0.0.1:{store}",))
         found = await look_at_store(other, Asking("r", 1.0), timeout_s=2.0, secret=str)
@@ -277,10 +267,14 @@ async def test_whoever_does_not_do_what_it_is_asked_is_one_error() -> None:
         wild = await stack.enter_async_context(serving(floods(b"x")))
         refuses = await stack.enter_async_context(serving(says(b"-OOM no memory\r\n")))
         angry = await stack.enter_async_context(serving(http(503, {"detail": "no store"})))
-        for port, word in ((silent, "within"), (wild, "nonsense"), (refuses, "OOM no memory")):
+        for port, word, timeout_s in (
+            (silent, "within", 0.5),
+            (wild, "nonsense", 60.0),
+            (refuses, "OOM no memory", 60.0),
+        ):
             target = Target("s", "store", port=port)
             with pytest.raises(TalkError, match=word):
-                await command(target, [("PING",)], secret=str, timeout_s=0.5)
+                await command(target, [("PING",)], secret=str, timeout_s=timeout_s)
         with pytest.raises(TalkError, match="503: no store"):
             await api(Target("n", "node", port=angry), "GET", "/nodes", secret=str)
         assert await role_of(Target("s", "store", port=refuses), secret=str) == ""
@@ -289,14 +283,15 @@ async def test_whoever_does_not_do_what_it_is_asked_is_one_error() -> None:
 
 def test_secrets_come_from_files_and_go_into_headers_only() -> None:
     files = {"/pw": "open", "/token": "t0ken"}
-    basic = Target("n", "node", port=1, access=Access(user="me", password_file="/pw"))
-    assert headers_of(basic, files.__getitem__) == {"Authorization": "Basic bWU6b3Blbg=="}
-    bearer = Target("n", "node", port=1, access=Access(tls=True, token_file="/token"))
-    assert headers_of(bearer, files.__getitem__) == {"Authorization": "Bearer t0ken"}
-    assert url_of(bearer, "::1", 1) == "https://[::1]:1"
+    me = Access(user="me", password_file="/pw")
+    basic = Target("n", "node", port=1, access=me)
+    assert authorize(me, files.__getitem__) == {"authorization": "Basic bWU6b3Blbg=="}
+    bearer = Access(tls=True, token_file="/token")
+    assert authorize(bearer, files.__getitem__) == {"authorization": "Bearer t0ken"}
+    assert authority(("::1", 1)) == "[::1]:1"
     assert password_of(basic, files.__getitem__) == "open"
     assert password_of(Target("s", "store"), files.__getitem__) == ""
-    assert unreachable("node", basic, sentence(ConnectionRefusedError())).readings["error"] == (
+    assert unreachable("node", basic, sentence_of(ConnectionRefusedError())).readings["error"] == (
         "127.0.0.1:1: connection refused"
     )
 
@@ -308,7 +303,7 @@ def test_causes_speak_of_the_world_and_their_remedies_are_tools() -> None:
     tools = {tool.spec.name: tool.spec for tool in plugin.tools(settings)}
     invariants = {one.name for one in plugin.subject(settings).invariants}
     kinds = {one.kind for one in rig().processes}
-    for cause in CAUSES:
+    for cause in KNOWLEDGE.causes:
         assert set(cause.breaks) <= invariants
         assert set(cause.kinds) <= kinds
         for remedy in cause.remedies:
@@ -320,13 +315,13 @@ def test_causes_speak_of_the_world_and_their_remedies_are_tools() -> None:
             names = {one.name for one in spec.parameters}
             assert set(remedy.arguments or {"target": ""}) <= names
     ended = {name for spec in tools.values() for name in spec.ends}
-    assert ended <= {cause.name for cause in CAUSES}
+    assert ended <= {cause.name for cause in KNOWLEDGE.causes}
     for spec in tools.values():
         assert spec.undo == "" or spec.undo in tools
         assert spec.expected
         assert spec.verify
     assert tools["follow_primary"].risk is tools["fail_over"].risk is Risk.HIGH
-    assert {getattr(tool_specs, name).name for name in tool_specs.__all__} == set(tools)
+    assert KNOWLEDGE.tools.keys() == tools.keys()
 
 
 @pytest.mark.asyncio
@@ -345,7 +340,7 @@ def test_every_fault_breaks_something_that_exists_and_no_process_tells_of_it() -
     plugin = find_plugin("ratelimiter")
     settings = SubjectSettings("shop", list, SystemClock(), 1.0, {})
     invariants = {one.name for one in plugin.subject(settings).invariants}
-    assert set(NODE_FAULTS) | set(STORE_FAULTS) <= set(FAULTS)
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
     assert inspect.iscoroutinefunction(primary_of)
     for fault in FAULTS:
         assert set(fault.breaks) <= invariants, fault.name
@@ -353,4 +348,4 @@ def test_every_fault_breaks_something_that_exists_and_no_process_tells_of_it() -
     assert {one.name for one in spec.processes} == {"store", "replica", *NODES, *SENTINELS}
     assert all("PASSWORD" not in text for one in spec.processes for text in one.files.values())
     assert server_path() in spec.processes[0].argv
-    assert "escalate" in NOTES
+    assert "escalate" in KNOWLEDGE.notes

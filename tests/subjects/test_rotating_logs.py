@@ -15,8 +15,8 @@ from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job, SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.plugins import find_plugin
-from operator_sre.subjects.etcd.rotate import ROTATE_LOG
-from operator_sre.subjects.ratelimiter import tool_specs
+from operator_sre.subjects.etcd.tools import KNOWLEDGE as ETCD
+from operator_sre.subjects.ratelimiter.tools import KNOWLEDGE as RATELIMITER
 from tests.contract.servers import unused_port
 
 pytestmark = pytest.mark.asyncio
@@ -80,5 +80,6 @@ async def test_what_cannot_be_rotated_is_refused_and_left(subject: str, tmp_path
 
 
 async def test_it_is_said_to_be_of_little_risk_and_to_end_a_long_log() -> None:
-    for spec in (ROTATE_LOG, tool_specs.ROTATE_LOG):
+    for knowledge in (ETCD, RATELIMITER):
+        spec = knowledge.tools["rotate_log"]
         assert (spec.risk, spec.changes, spec.ends) == (Risk.LOW, True, ("log_long",))

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from operator_protocols.domain.watcher import Watch
-from operator_sre.telemetry.heartbeat import INTERVALS_MAX, SLACK_S, Heartbeat, stalled
+from operator_sre.telemetry.heartbeat import INTERVALS_MAX, SLACK_S, Heartbeat, why_stalled
 from tests.contract.clock import NOON, HeldClock
 
 WATCH = Watch("shop", 30.0, NOON, 0.1, looks=1)
@@ -17,7 +17,7 @@ LATE = timedelta(seconds=INTERVALS_MAX * 30.0 + SLACK_S)
 
 
 def test_a_look_that_is_young_enough_is_a_look() -> None:
-    assert stalled([WATCH], NOON, NOON + LATE) == ""
+    assert why_stalled([WATCH], NOON, NOON + LATE) == ""
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_look_that_is_young_enough_is_a_look() -> None:
     ],
 )
 def test_one_subject_that_nobody_looks_at_is_enough_to_be_silent(watches: list[Watch]) -> None:
-    assert stalled(watches, NOON, NOON + LATE + timedelta(seconds=0.5))
+    assert why_stalled(watches, NOON, NOON + LATE + timedelta(seconds=0.5))
 
 
 @pytest.mark.asyncio

@@ -9,9 +9,8 @@ import pytest
 
 from operator_protocols.domain.tracing import span_id, trace_id
 from operator_protocols.errors import MissingExtraError
-from operator_sre.telemetry import otlp
-from operator_sre.telemetry.otlp import Collector, traces_url
-from operator_sre.telemetry.spans import Span
+from operator_sre.telemetry import spans
+from operator_sre.telemetry.spans import Collector, Span, traces_url
 from tests.contract.clock import NOON
 from tests.telemetry.collector import collecting
 
@@ -31,7 +30,7 @@ def test_what_is_sent_is_what_comes() -> None:
         collector = Collector(inbox.url, "1.2.3", "the-token")
         assert "the-token" not in repr(collector)
         assert collector.send([root, _span(2, root.id, calls=True, error="refused")]) == ""
-        assert collector.send([_span(seq) for seq in range(3, 3 + otlp.BATCH_MAX + 1)]) == ""
+        assert collector.send([_span(seq) for seq in range(3, 3 + spans.BATCH_MAX + 1)]) == ""
         collector.close()
         collector.close()
     first, second, *rest = inbox.spans
@@ -42,14 +41,14 @@ def test_what_is_sent_is_what_comes() -> None:
     assert first.attributes == {"gen_ai.request.model": "claude", "n": 3, "usd": 0.25, "held": True}
     assert first.service == "operator"
     assert (second.parent, second.kind, second.status) == (root.id, CLIENT, FAILED)
-    assert len(rest) == otlp.BATCH_MAX + 1
+    assert len(rest) == spans.BATCH_MAX + 1
     assert set(inbox.paths) == {"/v1/traces"}
     assert len(inbox.paths) == 3
     assert inbox.headers[0]["authorization"] == "Bearer the-token"
 
 
 def test_a_collector_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp, "SEND_S_MAX", 0.5)
+    monkeypatch.setattr(spans, "SEND_S_MAX", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as deaf, collecting() as inbox:
         inbox.status = 400
         closed = socket.create_server(("127.0.0.1", 0))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from operator_sre.telemetry.server import REQUEST_BYTES_MAX, MetricsServer
+from operator_sre.telemetry.metrics import REQUEST_BYTES_MAX, MetricsServer
 
 pytestmark = pytest.mark.asyncio
 

@@ -10,37 +10,50 @@ BROAD_EXCEPTS: dict[str, str] = {
     "protocols/src/operator_protocols/promises.py:_depot": (
         "whatever a plug-in's depot raises, that it raises is the broken promise"
     ),
-    "src/operator_sre/app/evals/counting.py:_acknowledged": (
+    "evals/src/operator_evals/app/trial_facts.py:Counting._write": (
         "whatever a plug-in's depot raises, nobody has acknowledged anything"
     ),
-    "src/operator_sre/app/evals/counting.py:_read": (
+    "evals/src/operator_evals/app/trial_facts.py:Counting._find_gone": (
         "whatever a plug-in's depot raises, nobody can tell what is gone"
     ),
     "src/operator_sre/executor/execute.py:Executor.execute": (
         "a tool that breaks must not leave its intent open; it is logged and unknown"
     ),
-    "src/operator_sre/app/lab.py:_judged": (
+    "lab/src/operator_lab/app/rigs.py:_judged": (
         "whatever a plug-in's oracle raises, nobody has said that the fault is over"
     ),
-    "src/operator_sre/app/evals/places.py:FaultOfTrial.still": (
+    "evals/src/operator_evals/app/trial_rig.py:FaultOfTrial.still": (
         "whatever a plug-in's oracle raises, nobody has said that the fault is over"
     ),
     "tests/every.py:_Cases.check": "whatever one case raises, all others are checked and named",
     "tests/crash/executing.py:forked": "a forked process must not run on as its parent",
+    "src/operator_sre/processes/confinement/guard.py:Guard._answer_next": (
+        "whatever it is, the command waits for an answer, and is refused"
+    ),
+    "src/operator_sre/processes/confinement/guard.py:Guard._finish": (
+        "whatever it is, the command waits for an answer, and is refused"
+    ),
+    "src/operator_sre/processes/confinement/relays.py:Relays._serve": (
+        "whatever a stranger sends ends its own connection and no other"
+    ),
+    "src/operator_sre/processes/confinement/workers.py:Workers._work": (
+        "whatever it is, the task that waits for the thread is told"
+    ),
+    "tests/processes/confinement/arena.py:in_arena": "a forked process must not run on",
     "tests/workers.py:_run_worker": "a forked process must not run on as its parent",
-    "src/operator_sre/app/workflows.py:_carried": (
+    "src/operator_sre/app/workflows.py:follow_workflows.carry": (
         "one broken workflow must not end the agent; it is logged and has been failed"
     ),
     "src/operator_sre/engine/local.py:LocalEngine._carry": (
         "one broken run must not end the agent; it is logged and its ticket released"
     ),
-    "src/operator_sre/engine/watching.py:Rounds._look": (
+    "src/operator_sre/engine/local.py:Rounds._watch": (
         "one broken subject must not blind us to all others; it is logged and counted"
     ),
-    "src/operator_sre/monitor/look.py:_observe": (
+    "src/operator_sre/monitor/look.py:sight": (
         "whatever a plug-in raises, nothing was seen, and that is UNKNOWN"
     ),
-    "src/operator_sre/monitor/look.py:_check": "a plug-in's check that crashes knows nothing",
+    "src/operator_sre/monitor/look.py:findings_of": "a plug-in's check that crashes knows nothing",
     "src/operator_sre/plugins.py:_load": (
         "a stranger's module may raise anything while it is loaded; it is told in one sentence"
     ),
@@ -56,7 +69,7 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/triggers/subject.py:WithAlerts.observe": (
         "whatever a plug-in raises, nothing was seen, and alerts count all the same"
     ),
-    "src/operator_sre/subjects/declarative/subject.py:DeclarativeSubject._look": (
+    "src/operator_sre/subjects/declarative/subject.py:DeclarativeSubject._observe": (
         "what one target sends must not blind us for all others; it is unknown, with the reason"
     ),
     "src/operator_sre/models/remote/model.py:RemoteModel._request": (
@@ -65,10 +78,10 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/models/summaries.py:ModelSummariser.summary": (
         "a summary that cannot be had never fails what it is about; the rule writes it"
     ),
-    "src/operator_sre/store/commit.py:Committer._apply": (
+    "src/operator_sre/store/writer.py:Committer._apply": (
         "the error belongs to the one who waits for this change, who raises it"
     ),
-    "src/operator_sre/store/commit.py:Committer.commit": (
+    "src/operator_sre/store/writer.py:Committer.commit": (
         "whatever goes wrong, everybody who waits is told; nobody waits forever"
     ),
 }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeGuard
 
-from tests.tidy.sources import Source
+from tests.tidy.sources import Source, walk
 
 __all__ = ["idle_tests"]
 
@@ -51,7 +51,7 @@ def idle_tests(sources: Iterable[Source]) -> list[str]:
     imported: dict[str, dict[str, str]] = {}
     found: list[str] = []
     for source in sources:  # each is parsed once, and not kept
-        nodes = list(ast.walk(source.tree))
+        nodes = source.nodes
         imported[source.path] = _imported(nodes)
         helpers += _helpers(source.path, nodes)
         found += _always_true(source.path, nodes)
@@ -124,7 +124,7 @@ def _helpers(path: str, nodes: list[ast.AST]) -> Iterator[_Helper]:
             given = {one.arg: one.annotation for one in (*node.args.args, *node.args.kwonlyargs)}
             kinds = {name: kind.id for name, kind in given.items() if isinstance(kind, ast.Name)}
             kinds["self"] = owner[:-1]
-            for one in chain.from_iterable(map(ast.walk, node.body)):
+            for one in chain.from_iterable(map(walk, node.body)):
                 if isinstance(one, ast.Name):
                     found.names.add(one.id)
                 elif isinstance(one, ast.Attribute):
@@ -191,7 +191,7 @@ def _maybe_never(path: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
 def _filled_names(function: _Function) -> set[str]:
     """What a test has written down itself before it loops over it."""
     found: set[str] = set()
-    for node in ast.walk(function):
+    for node in walk(function):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_filled(value, found):
                 found.add(name)
@@ -205,7 +205,7 @@ def _only_loop(body: list[ast.stmt], filled: set[str]) -> ast.For | ast.AsyncFor
     """The first of the loops that hold every assert of a body, unless one of them surely runs."""
     loops = []
     for statement in body:
-        if not any(map(_says, ast.walk(statement))):
+        if not any(map(_says, walk(statement))):
             continue
         if isinstance(statement, ast.For | ast.AsyncFor) and not _is_filled(statement.iter, filled):
             loops.append(statement)

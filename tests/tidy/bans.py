@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from tests.tidy.sources import Source, aliases, dotted, functions, imports
+from tests.tidy.sources import Source, aliases, dotted, functions, imports, walk
 
 __all__ = ["banned", "broad_excepts", "places", "prints", "sleeps"]
 
@@ -45,7 +45,7 @@ def banned(source: Source) -> list[str]:
         return []
     names = aliases(source.tree)
     found = [finding for node in imports(source.tree) for finding in _imports(node)]
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call):
             found += _calls(node, names)
         for item in node.items if isinstance(node, ast.With) else ():
@@ -126,12 +126,12 @@ def places(
     if not words.search(source.text):
         return []
     names = aliases(source.tree)
-    found = [node for node in ast.walk(source.tree) if holds(node, names)]
+    found = [node for node in source.nodes if holds(node, names)]
     if not found:
         return []
     owner: dict[ast.AST, str] = {}
     for function in functions(source):  # outer functions come first, inner ones overwrite
-        owner.update(dict.fromkeys(ast.walk(function.node), function.place))
+        owner.update(dict.fromkeys(walk(function.node), function.place))
     return list(dict.fromkeys(owner.get(node, f"{source.path}:(module)") for node in found))
 
 

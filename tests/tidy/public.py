@@ -94,16 +94,18 @@ def _hands_out(source: Source) -> bool:
 
 
 def _used_outside(files: Iterable[Source]) -> set[str]:
-    """Full names of what is imported from a folder by a file that lies in another."""
+    """Full names of what is imported from a folder by a file that lies in another.
+
+    The commands of all distributions are one command line.
+    """
     used: set[str] = set()
     for source in files:
         name = module_name(source.path)
         folder = name if source.path.endswith("__init__.py") else name.rpartition(".")[0]
-        used |= {
-            found
-            for found in mentioned_modules(source)
-            if found.rpartition(".")[0].rpartition(".")[0] != folder
-        }
+        for found in mentioned_modules(source):
+            other = found.rpartition(".")[0].rpartition(".")[0]
+            if other != folder and not (other.endswith(".cli") and folder.endswith(".cli")):
+                used.add(found)
     return used
 
 
@@ -140,7 +142,7 @@ def mentioned_modules(source: Source) -> frozenset[str]:
     found: set[str] = set()
     name = module_name(source.path)
     package = name if source.path.endswith("__init__.py") else name.rpartition(".")[0]
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -213,8 +213,8 @@ def _below(folder: str) -> set[str]:
 
 
 def test_a_typo_in_a_command_starts_no_cluster() -> None:
-    chosen = _here("src/operator_sre/faces/cli/tickets.py")
-    assert chosen[0] == "tests/faces/cli/test_tickets.py"
+    chosen = _here("src/operator_sre/faces/cli/history.py")
+    assert chosen[0] == "tests/faces/cli/test_history.py"
     assert not [path for path in chosen if path.startswith(("tests/subjects/tikv", "tests/lab"))]
     assert not [path for path in chosen if path.startswith(("tests/e2e", "tests/contract/"))]
 
@@ -243,7 +243,7 @@ def test_a_word_of_the_domain_is_for_many_and_stays_in_the_budget() -> None:
         ("deploy/images/Dockerfile", "tests/deploy/test_images.py"),
         ("src/operator_sre/faces/web/templates/ticket.html", "tests/faces/web/test_console.py"),
         ("src/operator_sre/store/leases.py", "tests/contract/test_leases.py"),
-        ("src/operator_sre/subjects/tikv/causes.py", "tests/subjects/tikv/test_tikv_causes.py"),
+        ("src/operator_sre/subjects/tikv/causes.toml", "tests/subjects/tikv/test_tikv_causes.py"),
         ("src/operator_sre/config/subjects.py", "tests/test_config_subjects.py"),
         (
             "services/ratelimiter/src/operator_ratelimiter/app.py",

@@ -78,6 +78,12 @@ def test_before(): ...
 def test_dies(): os.kill(os.getpid(), 9)
 def test_behind(): ...
 """
+_HANGING = """
+import threading, pytest
+@pytest.mark.timeout(0.1, func_only=True)
+def test_hangs(): threading.Event().wait()
+def test_fine(): ...
+"""
 _LEAKING = """
 import asyncio, socket, subprocess, threading
 import pytest
@@ -160,7 +166,8 @@ def test_what_is_left_to_other_commands_is_counted(
 
 
 @pytest.mark.parametrize(
-    ("chosen", "passed"), [("not slow", 4), ("slow", 4), ("system and not slow", 3)]
+    ("chosen", "passed"),
+    [("not slow", 4), ("slow", 4), ("system and not slow", 3), ("system or not slow", 5)],
 )
 def test_whoever_chooses_by_marks_gets_all_of_them(
     tmp_path: Path, chosen: str, passed: int
@@ -218,6 +225,13 @@ def test_a_worker_that_dies_fails_its_tests_and_no_others(tmp_path: Path) -> Non
     assert "FAILED test_a.py::test_dies - the worker died in this test (exit -9)" in done.stdout
     assert "FAILED test_c.py::test_behind - not run: the worker died in" in done.stdout
     assert "4 failed, 3 passed" in done.stdout
+
+
+def test_a_time_limit_fails_its_test_in_a_worker_and_no_other(tmp_path: Path) -> None:
+    files = {f"test_{name}.py": _HANGING for name in "ab"}
+    done = _run(tmp_path, "--workers", "2", "-p", "pytest_timeout", files=files)
+    assert done.stdout.count("Failed: Timeout (>0.1s)") >= 2, done.stdout
+    assert "2 failed, 2 passed" in done.stdout
 
 
 def test_one_failure_may_end_the_run(tmp_path: Path) -> None:

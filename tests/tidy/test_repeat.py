@@ -1,10 +1,14 @@
 """The suite measured on fresh clones: what it reads from a run, and the load that it makes."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
-from repeat import Outcome, read_outcome, under_load
+import pytest
+
+from repeat import Outcome, read_outcome, run_group, under_load
+from tests.e2e.waiting import eventually
 
 _RED = """\
 FAILED tests/gate/test_judge.py::test_words[a b] - AssertionError: no
@@ -37,3 +41,33 @@ def test_the_load_ends_with_its_run(tmp_path: Path) -> None:
     assert not _children() & during
     with under_load(tmp_path, is_loaded=False):
         assert not (_children() - before) & during
+
+
+# A worker that would run for long, and a command that starts it and says its pid.
+_WORKER = "sleep 600 & echo $!"
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+@pytest.mark.parametrize(
+    ("then", "expected"), [("", 0), ("; wait", None), ("; kill -KILL $$", -signal.SIGKILL)]
+)
+def test_no_worker_outlives_its_run(tmp_path: Path, then: str, expected: int | None) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        code = run_group(
+            ["sh", "-c", _WORKER + then],
+            cwd=tmp_path,
+            environ=os.environ,
+            output=output,
+            timeout_s=3.0 if expected is None else 60.0,
+        )
+    assert code == expected
+    worker = int(log.read_text())
+    eventually(lambda: not _runs(worker), "the worker was killed")

@@ -14,7 +14,12 @@ from tests.tidy import allowed, atlas, bans, public, shape
 from tests.tidy.findings import expect_none
 from tests.tidy.sources import PRODUCT, Source, paths, product, sources, texts
 
-_LISTED = ("src/operator_sre/", "protocols/src/operator_protocols/")
+_LISTED = (
+    "evals/src/operator_evals/",
+    "lab/src/operator_lab/",
+    "protocols/src/operator_protocols/",
+    "src/operator_sre/",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,7 +47,7 @@ def _entry_points() -> Iterator[str]:
             for group in [project.get("scripts", {}), *project.get("entry-points", {}).values()]:
                 yield from (target.partition(":")[0] for target in group.values())
         elif path == "Makefile":
-            yield from re.findall(r"python -m (operator_sre[\w.]+)", text)
+            yield from re.findall(r"python -m (operator_(?:evals|lab|sre)[\w.]+)", text)
 
 
 def test_public_names_are_listed() -> None:

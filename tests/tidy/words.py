@@ -20,6 +20,7 @@ def leftover_notes(texts: dict[str, str]) -> list[str]:
     return [
         f"{path}:{number} has a leftover note, {match[0]!r}: do it or drop it"
         for path, text in texts.items()
+        if _NOTES.search(text)
         for number, line in enumerate(text.splitlines(), start=1)
         if (match := _NOTES.search(line))
     ]
@@ -30,7 +31,8 @@ def workshop_words(texts: dict[str, str]) -> list[str]:
     return [
         f"{path}:{number} names {kind}, {match[0]!r}: say it without"
         for path, text in texts.items()
-        for number, line in enumerate(text.splitlines(), start=1)
         for kind, pattern in _WORKSHOP.items()
+        if pattern.search(text)
+        for number, line in enumerate(text.splitlines(), start=1)
         if (match := pattern.search(line))
     ]

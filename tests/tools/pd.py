@@ -1,8 +1,9 @@
 """Build the real PD for tests, and the small store that goes with it: `python -m tests.tools.pd`.
 
 PD is a public Go module, taken at a pinned version and checked against a pinned sum. Both programs
-go into a cache folder outside of the tree, under the names by which a rig finds them. Where they
-cannot be built, one sentence says why, and tests that need them are skipped.
+go into a cache folder outside of the tree, under the names by which a rig finds them. A machine
+without Go fetches one from Debian's packages for the build. Where no build is possible, one
+sentence says why, and tests that need one are skipped.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.engines.debian import unpack
+
 __all__ = ["CannotBuild", "build", "built", "folder"]
 
 MODULE = "github.com/tikv/pd"
@@ -26,6 +29,7 @@ RELEASE = "v8.1.0-alpha"
 _PD = f"{VERSION} {SUM} {RELEASE}".encode()
 STORE = Path(__file__).parents[1] / "engines" / "tikv" / "store"
 PD, TIKV = "pd-server", "tikv-server"
+GO_PACKAGES, GO = ("golang-1.24-go", "golang-1.24-src"), "usr/lib/go-1.24/bin/go"
 DOWNLOAD_S_MAX, BUILD_S_MAX = 600.0, 5400.0
 PACKAGES_PER_LINE = 100
 ENVIRONMENT = {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false"}
@@ -61,9 +65,20 @@ def build() -> Path:
     place = folder()
     if built():
         return place
-    go = shutil.which("go")
-    if go is None:
+    with tempfile.TemporaryDirectory(prefix="operator-go-") as fetched:
+        go = shutil.which("go") or _fetch_go(Path(fetched))
+        _build_with(go, place)
+    return place
+
+
+def _fetch_go(folder: Path) -> str:
+    _say("Fetching Go from Debian's packages ...")
+    if not unpack(folder, *GO_PACKAGES):
         raise CannotBuild("There is no Go to build PD with: install Go 1.22 or newer.")
+    return str(folder / GO)
+
+
+def _build_with(go: str, place: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place, prefix="half.") as half:
         pd, tikv = Path(half) / PD, Path(half) / TIKV
@@ -77,7 +92,6 @@ def build() -> Path:
             _compile(go, _fetched(go, half), pd, *flags, package="./cmd/pd-server")
         for program in (pd, tikv):
             program.replace(place / program.name)
-    return place
 
 
 def _fetched(go: str, half: str) -> Path:

@@ -12,17 +12,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from operator_protocols.domain.health import Severity
-from operator_sre.triggers.reading import ALERTS_MAX, Told, UnreadableError, read_body
+from operator_sre.triggers.notification import ALERTS_MAX, SentAlert, UnreadableError, read_body
 from operator_sre.triggers.trigger import FIELDS, Trigger
 from tests.contract.clock import NOON
 from tests.triggers.payloads import ALERTMANAGER, JSON, webhook, webhook_alert
 
 
-def _read(body: bytes, trigger: Trigger = ALERTMANAGER) -> list[Told]:
+def _read(body: bytes, trigger: Trigger = ALERTMANAGER) -> list[SentAlert]:
     return list(read_body(trigger, body, at=NOON))
 
 
-def _generic(document: object, **fields: str) -> list[Told]:
+def _generic(document: object, **fields: str) -> list[SentAlert]:
     trigger = replace(JSON, fields={**FIELDS, **fields})
     return _read(json.dumps(document).encode(), trigger)
 

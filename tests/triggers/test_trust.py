@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_sre.triggers.trigger import Trigger
-from operator_sre.triggers.trust import SKEW_S_MAX, refusal, signature_of
+from operator_sre.triggers.trigger import SKEW_S_MAX, Trigger, refusal, signature_of
 from tests.triggers.payloads import ALERTMANAGER
 
 NOW_S = 1_772_000_000.0

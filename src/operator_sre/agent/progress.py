@@ -1,18 +1,44 @@
-"""What a run did so far, and what that leaves of its budget."""
+"""What a run did so far, what it leaves of the budget, and what stood in its way.
+
+A failed proof means another plan for the next attempt, and nothing left behind.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from operator_protocols.domain.action import Action
+from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import ErrorCategory
-from operator_protocols.domain.run import Act, Briefing, Budget, Prove, Spent, Step, Turn
-from operator_sre.agent.account import account_of, left_of, looking_tools, unproven
-from operator_sre.agent.attempts import attempts_of
-from operator_sre.agent.obstacles import obstacle_of
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.proof import Proof
+from operator_protocols.domain.run import Act, Briefing, Budget, Diagnose, Prove, Spent, Step, Turn
+from operator_protocols.domain.tool import ToolSpec
 
-__all__ = ["Progress"]
+__all__ = [
+    "ARRIVED",
+    "Progress",
+    "account_of",
+    "attempts_of",
+    "deadline_of",
+    "is_change",
+    "left_of",
+    "looking_tools",
+    "obstacle_of",
+    "repeats",
+    "to_undo",
+    "undone_by",
+    "undos_of",
+    "unproven",
+    "unreadable",
+    "used_up",
+]
+
+# What is claimed of a ticket that nothing had to be done about.
+ARRIVED = "It holds again by itself; nothing was changed."
+REDACTED = "[REDACTED:"
+TRIED_MAX = 5
+COMMAND_CHARS_MAX = 120
 
 
 class Progress:
@@ -78,3 +104,193 @@ class Progress:
             tokens_max=self._budget.tokens_max - spent.tokens,
             usd_max=self._budget.usd_max - spent.usd,
         )
+
+
+def used_up(left: Budget, budget: Budget) -> str:
+    """The first limit that was reached, as people write it; empty while there is some of each."""
+    limits = (
+        (left.turns_max, f"{budget.turns_max} turns"),
+        (left.commands_max, f"{budget.commands_max} commands"),
+        (left.seconds_max, f"{budget.seconds_max:g} s"),
+        (left.tokens_max, f"{budget.tokens_max} tokens"),
+        (left.usd_max, f"{budget.usd_max:g} dollars"),
+    )
+    return next((limit for rest, limit in limits if rest <= 0), "")
+
+
+def obstacle_of(steps: Sequence[Step], deeds: Sequence[Step]) -> ErrorCategory | None:
+    """The category of the last thing that failed with one, unless a deed went well since."""
+    for step in reversed(steps):
+        if not isinstance(step.want, Act) or not isinstance(step.result, Result):
+            continue
+        category = step.result.data.get("error_category")
+        if category in tuple(ErrorCategory):
+            return ErrorCategory(str(category))
+        if step.result.ok and step in deeds:
+            return None
+    return None
+
+
+def account_of(steps: Sequence[Step], looking: Iterable[str]) -> str:
+    """The last diagnosis, what was tried, what of it was left, and what the last proof said."""
+    known = frozenset(looking)
+    diagnoses = [
+        (at, step.want.diagnosis)
+        for at, step in enumerate(steps)
+        if isinstance(step.want, Diagnose)
+    ]
+    proofs = [step.result for step in steps if isinstance(step.result, Proof)]
+    sentences = ["No diagnosis was handed in.", "Nothing was changed.", left_of(steps, known)]
+    if diagnoses:
+        (first, _), (_, last) = diagnoses[0], diagnoses[-1]
+        sentences[0] = f"Last diagnosis: {last.summary} Chosen: {last.choice}."
+        tried = [_describe_action(step) for step in steps[first:] if is_change(step, known)]
+        if tried:
+            sentences[1] = f"Tried: {_list_few(tried)}."
+    if proofs:
+        sentences.append(f"Last proof: {proofs[-1].detail}")
+    return " ".join(filter(None, sentences))
+
+
+def left_of(steps: Sequence[Step], looking: Iterable[str]) -> str:
+    """What was changed and is so still, and what was taken back; empty when nothing was changed."""
+    known, undos = frozenset(looking), undos_of(steps)
+    left: list[str] = []
+    back: list[str] = []
+    for at, step in enumerate(steps):
+        itself = isinstance(step.want, Act) and step.want.action in undos
+        if not itself and _has_diagnosis(steps[:at]) and is_change(step, known):
+            (back if undone_by(step, steps[at + 1 :]) else left).append(_describe_action(step))
+    sentences = [f"Left changed: {_list_few(left)}."] if left else []
+    sentences += [f"Taken back: {_list_few(back)}."] if back else []
+    return " ".join(sentences)
+
+
+def looking_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
+    """The names of tools that change nothing."""
+    return frozenset(spec.name for spec in tools if not spec.changes)
+
+
+def is_change(step: Step, looking: Iterable[str]) -> bool:
+    """True when an action ran that may have changed something."""
+    if not isinstance(step.want, Act) or not isinstance(step.result, Result):
+        return False
+    ran = step.result.outcome is not Outcome.REFUSED and not step.late
+    return ran and step.want.action.tool not in looking
+
+
+def unproven(steps: Sequence[Step], looking: Iterable[str]) -> bool:
+    """True when something was changed after a diagnosis that no proof has spoken about yet."""
+    known = frozenset(looking)
+    since = max((at for at, one in enumerate(steps) if isinstance(one.want, Prove)), default=-1)
+    undos = undos_of(steps)
+    return _has_diagnosis(steps) and any(
+        is_change(step, known) and not (isinstance(step.want, Act) and step.want.action in undos)
+        for step in steps[since + 1 :]
+    )
+
+
+def _has_diagnosis(steps: Sequence[Step]) -> bool:
+    return any(isinstance(step.want, Diagnose) for step in steps)
+
+
+def _list_few(deeds: Sequence[str]) -> str:
+    more = f" and {len(deeds) - TRIED_MAX} before" if len(deeds) > TRIED_MAX else ""
+    return f"{'; '.join(deeds[-TRIED_MAX:])}{more}"
+
+
+def _describe_action(step: Step) -> str:
+    assert isinstance(step.want, Act)
+    assert isinstance(step.result, Result)
+    result = step.result
+    how = f"exit {result.exit_code}" if result.outcome is Outcome.RAN else str(result.outcome)
+    return f"{step.want.action.command[:COMMAND_CHARS_MAX]} ({how})"
+
+
+def attempts_of(steps: Iterable[Step]) -> int:
+    """How many proofs spoke of something that was done; a look on arrival is no attempt."""
+    return sum(
+        isinstance(step.want, Prove) and isinstance(step.result, Proof) and not step.want.arrival
+        for step in steps
+    )
+
+
+def repeats(steps: Sequence[Step], action: Action) -> str:
+    """Why this change makes no sense again: it was made, and a proof failed after it."""
+    failed = [
+        place
+        for place, step in enumerate(steps)
+        if isinstance(step.result, Proof) and not step.result.held
+    ]
+    taken_back = undos_of(steps)
+    for step in steps[: failed[-1] if failed else 0]:
+        if not isinstance(step.want, Act) or not isinstance(step.result, Result):
+            continue
+        if step.result.outcome not in {Outcome.RAN, Outcome.TIMED_OUT}:
+            continue
+        done = step.want.action
+        same = (done.command, done.target) == (action.command, action.target)
+        if same and action not in taken_back:
+            return (
+                f"{action.command} was done already and the proof after it failed; choose another"
+                " plan, or escalate."
+            )
+    return ""
+
+
+def to_undo(steps: Sequence[Step]) -> tuple[Action, ...]:
+    """What takes back the changes since the proof before the last, newest first.
+
+    Only where the last proof saw that they did not help; what cannot be seen is left as it is.
+    """
+    last = steps[-1].result if steps else None
+    if not isinstance(last, Proof) or last.held or not (last.harm or last.health is Health.BROKEN):
+        return ()
+    taken_back = undos_of(steps)
+    undos: list[Action] = []
+    for step in reversed(steps[:-1]):
+        if isinstance(step.want, Prove):
+            break
+        undo = step.result.undo if isinstance(step.result, Result) and step.result.ok else None
+        itself = isinstance(step.want, Act) and step.want.action in taken_back
+        if undo is not None and not itself:
+            undos.append(undo)
+    return tuple(undos)
+
+
+def unreadable(steps: Iterable[Step], action: Action) -> str:
+    """Why this cannot be taken back: what was recorded of it lacks a secret."""
+    text = repr(replace(action, reasoning="", expected=""))
+    if REDACTED not in text or action not in undos_of(steps):
+        return ""
+    return f"{action.command} cannot be done: a secret in it was redacted. Take it back by hand."
+
+
+def deadline_of(steps: Sequence[Step], tools: Iterable[ToolSpec]) -> float | None:
+    """How long the slowest change since the last proof needs until its effect shows."""
+    settles = {spec.name: spec.settle_s for spec in tools}
+    slowest = 0.0
+    for step in reversed(steps):
+        if isinstance(step.want, Prove):
+            break
+        if isinstance(step.want, Act):
+            slowest = max(slowest, settles.get(step.want.action.tool, 0.0))
+    return slowest or None
+
+
+def undos_of(steps: Iterable[Step]) -> list[Action]:
+    """What takes something back that was done in these steps."""
+    results = [step.result for step in steps if isinstance(step.result, Result)]
+    return [result.undo for result in results if result.undo is not None]
+
+
+def undone_by(step: Step, later: Iterable[Step]) -> bool:
+    """Whether one of these steps took back what this one did."""
+    undo = step.result.undo if isinstance(step.result, Result) else None
+    return undo is not None and any(
+        isinstance(one.want, Act)
+        and one.want.action == undo
+        and isinstance(one.result, Result)
+        and one.result.ok
+        for one in later
+    )

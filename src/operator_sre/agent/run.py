@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Generator, Iterable
+from dataclasses import dataclass, replace
 
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import ErrorCategory
+from operator_protocols.domain.diagnosis import Evidence
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import (
     Act,
@@ -23,16 +24,15 @@ from operator_protocols.domain.run import (
     Turn,
     Want,
 )
-from operator_sre.agent.attempts import ARRIVED, to_undo
-from operator_sre.agent.budget import used_up
-from operator_sre.agent.checking import checked
-from operator_sre.agent.progress import Progress
+from operator_sre.agent.progress import ARRIVED, Progress, to_undo, used_up
 from operator_sre.agent.transcript import Stopped
 
-__all__ = ["Conclusion", "Run"]
+__all__ = ["Conclusion", "Run", "checked"]
 
 Reply = Answer | Result | Proof | Stopped | None
+
 CLAIM_CHARS_MAX = 300
+
 UNDO_TRIES_MAX = 3  # to take a change back while others change the same subject
 
 
@@ -133,9 +133,9 @@ class Run:
         """A person takes over: a change that was never proven and does not help is taken back."""
         if self._done.unproven():
             yield from self._prove(Prove("The mind gives up after a change.", hasty=True))
-        told = self._done.account if self._stopped else self._done.left_changed
+        done = self._done.account() if self._stopped else self._done.left_changed()
         category = why.category or self._done.obstacle()
-        self.conclusion = Conclusion(None, f"{why.reason} {told()}".strip(), category)
+        self.conclusion = Conclusion(None, f"{why.reason} {done}".strip(), category)
 
     def _follow(self, answer: Answer) -> Generator[Want, None, None]:
         if not answer.calls:  # whoever asks for nothing more believes that it is over
@@ -147,7 +147,12 @@ class Run:
                         return
                     yield from self._act(Act(call))
                 case Diagnose():
-                    yield from self._diagnose(call)
+                    taken = checked(call, self._shown | self._done.seen())
+                    if isinstance(taken, Misuse):
+                        self.steps.append(Step(taken, Result(Outcome.REFUSED, stderr=taken.why)))
+                    else:
+                        yield taken
+                        self.steps.append(Step(taken, None, self._told[1]))
                 case Finish():
                     yield from self._prove(Prove(call.summary))
                 case Escalate():
@@ -156,14 +161,6 @@ class Run:
                     self.steps.append(Step(call, Result(Outcome.REFUSED, stderr=call.why)))
             if self.conclusion is not None or isinstance(call, Finish):
                 return  # whatever else the mind had planned rests on a world that has changed
-
-    def _diagnose(self, call: Diagnose) -> Generator[Want, None, None]:
-        taken = checked(call, self._shown | self._done.seen())
-        if isinstance(taken, Misuse):
-            self.steps.append(Step(taken, Result(Outcome.REFUSED, stderr=taken.why)))
-            return
-        yield taken
-        self.steps.append(Step(taken, None, self._told[1]))
 
     def _act(self, want: Act) -> Generator[Want, None, None]:
         yield want
@@ -181,19 +178,44 @@ class Run:
             self.conclusion = Conclusion(proof, want.claim)
             return
         for undo in to_undo(self.steps):
-            yield from self._take_back(undo)
+            # No mind proposes it again when it comes late, so it is tried again here.
+            for _ in range(UNDO_TRIES_MAX):
+                yield from self._act(Act(undo))
+                if not self.steps[-1].late:
+                    break
         if self._done.attempts() >= self._budget.attempts_max:
             reason = (
                 f"{self._done.attempts()} attempts were made and none held. {self._done.account()}"
             )
             self.conclusion = Conclusion(proof, reason, self._done.obstacle())
 
-    def _take_back(self, undo: Action) -> Generator[Want, None, None]:
-        """No mind proposes it again when it comes late, so it is tried again here."""
-        for _ in range(UNDO_TRIES_MAX):
-            yield from self._act(Act(undo))
-            if not self.steps[-1].late:
-                return
-
     def _left(self) -> Budget:
         return self._done.left(self._seconds() - self._started)
+
+
+def checked(call: Diagnose, citable: Collection[int]) -> Diagnose | Misuse:
+    """The diagnosis with each claim marked as one, or what it lacks.
+
+    `citable` are the entries that show something: looks, results and proofs of this run. A sentence
+    that points anywhere else has nothing to back it.
+    """
+    lacks = {
+        "it names no cause": not call.diagnosis.cause.strip(),
+        "it has no evidence": not any(one.sentence.strip() for one in call.diagnosis.evidence),
+        "it does not say what else it could have been": not any(
+            one.cause.strip() and one.why_rejected.strip() for one in call.diagnosis.alternatives
+        ),
+    }
+    if missing := [lack for lack, is_lacking in lacks.items() if is_lacking]:
+        why = f"The diagnosis was not taken: {' and '.join(missing)}. Hand in a whole one."
+        return Misuse("diagnose", call.diagnosis.summary, why)
+    diagnosis = replace(
+        call.diagnosis,
+        timeline=tuple(_mark_claim(one, citable) for one in call.diagnosis.timeline),
+        evidence=tuple(_mark_claim(one, citable) for one in call.diagnosis.evidence),
+    )
+    return call if diagnosis == call.diagnosis else Diagnose(diagnosis)
+
+
+def _mark_claim(evidence: Evidence, citable: Collection[int]) -> Evidence:
+    return evidence if evidence.seq in citable else replace(evidence, seq=None)

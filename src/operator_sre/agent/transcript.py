@@ -1,17 +1,44 @@
-"""A mind's answer as it is written down, and back, so that a run can be resumed."""
+"""The answers of a run as they are written down, and back, so that a run can be resumed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from operator_protocols.domain.action import Action
+from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.category import ErrorCategory
-from operator_protocols.domain.run import Answer, Call, Diagnose, Escalate, Finish, Misuse, Spent
+from operator_protocols.domain.diagnosis import RankedHypothesis
+from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.observation import Sighting
+from operator_protocols.domain.proof import Proof
+from operator_protocols.domain.run import (
+    Act,
+    Answer,
+    Ask,
+    Call,
+    Diagnose,
+    Escalate,
+    Finish,
+    Misuse,
+    Prove,
+    Spent,
+    Want,
+)
+from operator_protocols.domain.ticket import Ticket
+from operator_protocols.ports import Entries, Sealed
 from operator_sre.codec import from_json, to_json
 
-__all__ = ["Stopped", "answer_from", "answer_payload", "stopped_from", "stopped_payload"]
+__all__ = [
+    "Recorded",
+    "Stopped",
+    "Summaries",
+    "answer_from",
+    "answer_payload",
+    "stopped_from",
+    "stopped_payload",
+]
 
 _CALLS: dict[str, type[Call]] = {
     "act": Action,
@@ -20,7 +47,18 @@ _CALLS: dict[str, type[Call]] = {
     "escalate": Escalate,
     "misuse": Misuse,
 }
+
 _NAMES = {kind: name for name, kind in _CALLS.items()}
+ENTRIES_MAX = 10_000
+Recover = Callable[[Entry], Awaitable[object]]
+
+_ANSWERS: dict[Kind, type[Want]] = {
+    Kind.REASONING: Ask,
+    Kind.TOOL_RESULT: Act,
+    Kind.REFUSED: Act,
+    Kind.DIAGNOSIS: Diagnose,
+    Kind.PROOF: Prove,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +70,45 @@ class Stopped:
     spent: bool = False
 
 
+Told = tuple[Answer | Result | Proof | Stopped | None, int | None]
+
+# Time is not in the ledger: a resumed run has it anew, and must not go on where it had run out.
+_OUT_OF_TIME = Stopped("time", ErrorCategory.BUDGET_EXCEEDED, spent=True)
+
+
+class Summaries(Protocol):
+    """Summarises what a mind thought and what came of it, in a sentence or two, beside the work."""
+
+    def note(self, ticket: Ticket, seq: int, what: str | Result) -> None:
+        """Have the content of an entry summarised, some time soon."""
+        ...
+
+    async def finish(self, run: str) -> None:
+        """Finish the summaries of a run, soon."""
+        ...
+
+
 def stopped_payload(stopped: Stopped) -> dict[str, Any]:
     """The same as JSON, in the place of the answer that never came."""
-    told = answer_payload(Answer(stopped.reason, ()))
-    return {**told, "stopped": stopped.category.value if stopped.category else ""}
+    payload = answer_payload(Answer(stopped.reason, ()))
+    return {**payload, "stopped": stopped.category.value if stopped.category else ""}
 
 
 def stopped_from(payload: Mapping[str, Any]) -> Stopped | None:
     """What stopped a mind, or None where it answered."""
     if "stopped" not in payload:
         return None
-    told = payload["stopped"]
-    return Stopped(payload["reasoning"], ErrorCategory(told) if told else None)
+    category = payload["stopped"]
+    return Stopped(payload["reasoning"], ErrorCategory(category) if category else None)
 
 
 def answer_payload(answer: Answer) -> dict[str, Any]:
     """The answer as JSON; each call says what it is."""
     calls = [{"call": _NAMES[type(call)], "with": to_json(call)} for call in answer.calls]
-    told = {"reasoning": answer.reasoning, "calls": calls, "spent": to_json(answer.spent)}
-    return told if not answer.by else {**told, "by": answer.by, "note": answer.note}
+    payload = {"reasoning": answer.reasoning, "calls": calls, "spent": to_json(answer.spent)}
+    if answer.hypotheses:
+        payload["hypotheses"] = [to_json(one) for one in answer.hypotheses]
+    return payload if not answer.by else {**payload, "by": answer.by, "note": answer.note}
 
 
 def answer_from(payload: Mapping[str, Any]) -> Answer:
@@ -58,4 +116,77 @@ def answer_from(payload: Mapping[str, Any]) -> Answer:
     calls = tuple(from_json(_CALLS[one["call"]], one["with"]) for one in payload["calls"])
     spent = from_json(Spent, payload.get("spent", {}))
     by, note = payload.get("by", ""), payload.get("note", "")
-    return Answer(payload["reasoning"], calls, spent, by, note)
+    hypotheses = tuple(from_json(RankedHypothesis, one) for one in payload.get("hypotheses", ()))
+    return Answer(payload["reasoning"], calls, spent, by, note, hypotheses)
+
+
+class Recorded:
+    """The recorded answers of a run, handed out in the order in which they were given.
+
+    A run may take another way than it took: the policy or its budget is another by now. What was
+    done on the way that it took is done all the same, and is told whenever it is wanted again.
+    """
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._answers = deque(entry for entry in entries if entry.kind in _ANSWERS)
+        self._calls = _by_permit(entries, Kind.TOOL_CALL)
+        self._minted = _by_permit(entries, Kind.PERMIT_MINTED)
+        self._deeds: list[Entry] = []
+        # Looks that the mind was told of, so that what it said of them still points somewhere.
+        self.shown = tuple(entry.seq for entry in entries if entry.kind is Kind.OBSERVED)
+        looks = [entry for entry in entries if entry.kind is Kind.OBSERVED]
+        self.first_look = from_json(Sighting, looks[0].payload) if looks else None
+
+    def began_well(self, *, now: bool) -> bool:
+        """Whether everything held when the run began; `now` is how it is for one that begins."""
+        return self._answers[0].kind is Kind.PROOF if self._answers else now
+
+    @classmethod
+    async def of(
+        cls, ticket: Ticket, entries: Entries, sealed: Sealed, recover: Recover
+    ) -> Recorded:
+        """What the ledger knows of the ticket's run; `recover` finds out what is open in it."""
+        known = entries.after(0, limit=ENTRIES_MAX, run=ticket.run)
+        ended = {entry.payload["permit"] for entry in known if entry.kind is Kind.TOOL_RESULT}
+        for entry in known:
+            if entry.kind is Kind.TOOL_CALL and entry.payload["permit"] not in ended:
+                await recover(entry)
+        return cls(sealed.unsealed(entries.after(0, limit=ENTRIES_MAX, run=ticket.run)))
+
+    def next(self, want: Want) -> Told | None:
+        """The recorded answer to this want; None from the point where the run broke off."""
+        if not self._answers:
+            return None
+        if isinstance(want, Ask) and self._answers[0].kind is Kind.PROOF:
+            return _OUT_OF_TIME, None  # nothing else proves before the mind has answered
+        first = self._answers[0]
+        begun = first.payload if first.kind is Kind.REFUSED else None
+        if first.kind is Kind.TOOL_RESULT:
+            begun = self._calls.get(first.payload["permit"])
+        is_other = begun and isinstance(want, Act) and begun["action"]["tool"] != want.action.tool
+        if _ANSWERS[first.kind] is not type(want) or is_other:
+            self._deeds = [one for one in self._answers if one.kind is Kind.TOOL_RESULT]
+            self._answers.clear()  # the run took another way: what follows is not an answer to it
+            return None
+        entry = self._answers.popleft()
+        match entry.kind:
+            case Kind.REASONING:
+                return stopped_from(entry.payload) or answer_from(entry.payload), entry.seq
+            case Kind.TOOL_RESULT | Kind.REFUSED:
+                return from_json(Result, entry.payload["result"]), entry.seq
+            case Kind.PROOF:
+                return from_json(Proof, entry.payload), entry.seq
+            case _:
+                return None, entry.seq
+
+    def done(self, action: Action) -> tuple[Result, int] | None:
+        """What became of an action that was begun on a way that is left, told once; or None."""
+        for entry in self._deeds:
+            if self._minted.get(entry.payload["permit"], {}).get("digest") == action.digest:
+                self._deeds.remove(entry)
+                return from_json(Result, entry.payload["result"]), entry.seq
+        return None
+
+
+def _by_permit(entries: Sequence[Entry], kind: Kind) -> dict[str, Mapping[str, Any]]:
+    return {one.payload["permit"]: one.payload for one in entries if one.kind is kind}

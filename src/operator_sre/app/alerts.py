@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.alert import Alert, AlertChange
@@ -16,11 +15,11 @@ from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.errors import ConfigError, NotFoundError, OperatorError, UsageError
 from operator_protocols.ports import Plugin, SubjectSettings
-from operator_sre.app.secrets import read_secret
-from operator_sre.triggers.reading import Told, UnreadableError, read_body
+from operator_sre.app.listeners import is_loopback
+from operator_sre.app.secret_store import read_secret
+from operator_sre.triggers.notification import UnreadableError, read_body
 from operator_sre.triggers.subject import AlertedSubject
-from operator_sre.triggers.trigger import Trigger
-from operator_sre.triggers.trust import SKEW_S_MAX, refusal
+from operator_sre.triggers.trigger import SKEW_S_MAX, Trigger, refusal
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -99,26 +98,35 @@ class Receiver:
             )
         known = {one.name for one in self._app.config.subjects}
         for trigger in self._triggers.values():
-            _must_be_guarded(trigger, host)
-            if not trigger.subject and trigger.name in known:
+            name = trigger.name
+            if not trigger.guarded and not trigger.open:
                 raise ConfigError(
-                    f"Trigger {trigger.name!r} has the name of a subject.",
-                    next_step=f'Rename it, or add: subject = "{trigger.name}"',
+                    f"Trigger {name!r} trusts anybody.",
+                    next_step="Add token_file or hmac_file; or open = 1, which is for loopback"
+                    " only.",
                 )
-            self._must_make_sense(trigger)
-
-    def _must_make_sense(self, trigger: Trigger) -> None:
-        for file in filter(None, (trigger.token_file, trigger.hmac_file)):
-            if not read_secret(file):
-                raise ConfigError(f"The secret in {file!r} of trigger {trigger.name!r} is empty.")
-        if trigger.subject:
-            self._app.choose([trigger.subject])
-        names = [one.name for one in self._engine.pipeline.care(trigger.about).subject.invariants]
-        if trigger.invariant and trigger.invariant not in names:
-            raise NotFoundError(
-                f"{trigger.subject!r} has no invariant {trigger.invariant!r}.",
-                next_step=f"Invariants: {', '.join(names)}.",
-            )
+            if not trigger.guarded and not is_loopback(host):
+                raise ConfigError(
+                    f"Trigger {name!r} is open, and {host!r} is not loopback.",
+                    next_step="Add token_file or hmac_file, or listen on 127.0.0.1.",
+                )
+            if not trigger.subject and name in known:
+                raise ConfigError(
+                    f"Trigger {name!r} has the name of a subject.",
+                    next_step=f'Rename it, or add: subject = "{name}"',
+                )
+            for file in filter(None, (trigger.token_file, trigger.hmac_file)):
+                if not read_secret(file):
+                    raise ConfigError(f"The secret in {file!r} of trigger {name!r} is empty.")
+            if trigger.subject:
+                self._app.choose([trigger.subject])
+            subject = self._engine.pipeline.controls(trigger.about).subject
+            names = [one.name for one in subject.invariants]
+            if trigger.invariant and trigger.invariant not in names:
+                raise NotFoundError(
+                    f"{trigger.subject!r} has no invariant {trigger.invariant!r}.",
+                    next_step=f"Invariants: {', '.join(names)}.",
+                )
 
     async def receive(
         self, name: str, headers: Mapping[str, str], body: bytes, *, sender: str
@@ -162,43 +170,41 @@ class Receiver:
     ) -> Answer:
         told = read_body(trigger, body, at=now)
         signature = headers.get(trigger.hmac_header.lower(), "") if trigger.hmac_file else ""
-        if signature and self._is_repeated(signature, now.timestamp()):
+        # Signatures are known as long as a replay of theirs could pass for new.
+        signed, now_s = self._signed, now.timestamp()
+        while signed and (
+            len(signed) > SIGNATURES_MAX or next(iter(signed.values())) < now_s - 2 * SKEW_S_MAX
+        ):
+            signed.popitem(last=False)
+        if signature in signed:
             # Its sender may have missed our answer; and a replay changes nothing.
             return _answer([], [])
-        alerts = [self._alert(trigger, one) for one in told]
+        alerts = [
+            Alert(
+                trigger=trigger.name,
+                fingerprint=one.fingerprint,
+                name=one.name,
+                subject=trigger.about,
+                target=self._target_of(trigger, one.place),
+                invariant=trigger.invariant or f"alert:{one.name}",
+                severity=one.severity,
+                summary=one.summary,
+                since=one.since,
+                firing=one.firing,
+                labels=one.labels,
+            )
+            for one in told
+        ]
         changes = await self._app.store.alerts.take(alerts)
         if signature:
-            self._signed[signature] = now.timestamp()
+            signed[signature] = now_s
         if any(change is not AlertChange.KNOWN for change in changes):
             log.info("alerts of %s: %d", trigger.name, len(alerts), extra={"target": trigger.about})
             if due := self._due.get(trigger.about):
                 due.set()
         return _answer(alerts, changes)
 
-    def _is_repeated(self, signature: str, now_s: float) -> bool:
-        while self._signed and (
-            len(self._signed) > SIGNATURES_MAX
-            or next(iter(self._signed.values())) < now_s - 2 * SKEW_S_MAX
-        ):
-            self._signed.popitem(last=False)
-        return signature in self._signed
-
-    def _alert(self, trigger: Trigger, told: Told) -> Alert:
-        return Alert(
-            trigger=trigger.name,
-            fingerprint=told.fingerprint,
-            name=told.name,
-            subject=trigger.about,
-            target=self._target(trigger, told.place),
-            invariant=trigger.invariant or f"alert:{told.name}",
-            severity=told.severity,
-            summary=told.summary,
-            since=told.since,
-            firing=told.firing,
-            labels=told.labels,
-        )
-
-    def _target(self, trigger: Trigger, place: str) -> str:
+    def _target_of(self, trigger: Trigger, place: str) -> str:
         """The part of the subject that is meant; all of it where none goes by that name."""
         if not trigger.subject:
             shown = "".join(one if one.isprintable() else "?" for one in place)[:120]
@@ -252,28 +258,6 @@ class _Refused:
             return 0
         count, self.count, self.told_at = self.count, 0, now_s
         return count
-
-
-def _must_be_guarded(trigger: Trigger, host: str) -> None:
-    if trigger.guarded:
-        return
-    if not trigger.open:
-        raise ConfigError(
-            f"Trigger {trigger.name!r} trusts anybody.",
-            next_step="Add token_file or hmac_file; or open = 1, which is for loopback only.",
-        )
-    if not _is_loopback(host):
-        raise ConfigError(
-            f"Trigger {trigger.name!r} is open, and {host!r} is not loopback.",
-            next_step="Add token_file or hmac_file, or listen on 127.0.0.1.",
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _answer(alerts: Sequence[Alert], changes: Sequence[AlertChange]) -> Answer:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -14,8 +12,8 @@ from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.permit import Approval, ApprovalState
 from operator_protocols.domain.standing import Likeness, Scope, StandingRule
 from operator_protocols.errors import AuthorityError, NotFoundError, UsageError
-from operator_sre.app.acting import NoMore, acting_person
 from operator_sre.app.outlook import Outlook, outlook_of_request
+from operator_sre.app.persons import NoMore, must_be_a_person, signed_in
 from operator_sre.app.wiring import App
 
 __all__ = [
@@ -23,7 +21,6 @@ __all__ = [
     "Answered",
     "ApprovalView",
     "approve",
-    "by_a_person",
     "list_approvals",
     "list_rules",
     "page_of_approvals",
@@ -31,7 +28,6 @@ __all__ = [
     "revoke_rule",
     "show_approval",
     "show_rule",
-    "signed_in",
     "withdraw",
 ]
 
@@ -106,41 +102,28 @@ def show_approval(app: App, approval: str) -> ApprovalView:
 
 
 async def approve(
-    app: App,
-    approval: str,
-    *,
-    reason: str,
-    always: Always | None = None,
-    seen: int | None = None,
+    app: App, approval: str, *, reason: str, always: Always | None = None, seen: int | None = None
 ) -> Answered:
     """Say yes in the name of whoever is signed in, once or for always.
 
     A rule that cannot be made answers nothing, and one is made only when all have said yes.
     """
-    by_a_person(app)
+    must_be_a_person(app)
     known = _as_seen(app, approval, seen)
-    _not_alone(app, known)
+    # No token may both ask and answer, unless it is an admin's.
+    permissions = app.permissions
+    if isinstance(permissions, NoMore) and (
+        why := permissions.may_approve_own(signed_in(), known.requester)
+    ):
+        raise AuthorityError(why, next_step="Approve it in a terminal, or ask somebody who may.")
     rule = _rule(app, known, always or Always(), reason)
     state = ApprovalState.APPROVED
     decided = await app.answering.answer(known, state, by=signed_in(), reason=reason)
     if rule is None or decided.state is not ApprovalState.APPROVED:
         return Answered(decided)
-    return await _always(app, decided, rule)
-
-
-def _not_alone(app: App, known: Approval) -> None:
-    """AuthorityError for a token that would both ask and answer, and is no admin's."""
-    permissions = app.permissions
-    if not isinstance(permissions, NoMore):
-        return
-    if why := permissions.may_approve_own(signed_in(), known.requester.id):
-        raise AuthorityError(why, next_step="Approve it in a terminal, or ask somebody who may.")
-
-
-async def _always(app: App, decided: Approval, rule: StandingRule) -> Answered:
-    """Whoever says always means it; where nobody may confirm their own, another has to."""
+    # Whoever says always means it; where nobody may confirm their own, another has to.
     from operator_sre.app.confirmations import cross
-    from operator_sre.app.loosening import rule_asked
+    from operator_sre.app.restraints import rule_asked
 
     confirmation = await cross(app, rule_asked(app, rule), sure=True)
     return Answered(decided, app.store.standing.get(rule.id), confirmation)
@@ -148,7 +131,7 @@ async def _always(app: App, decided: Approval, rule: StandingRule) -> Answered:
 
 async def reject(app: App, approval: str, *, reason: str, seen: int | None = None) -> Approval:
     """Say no in the name of whoever is signed in; the mind is told why."""
-    by_a_person(app)
+    must_be_a_person(app)
     known = _as_seen(app, approval, seen)
     state = ApprovalState.REJECTED
     return await app.answering.answer(known, state, by=signed_in(), reason=reason)
@@ -156,13 +139,14 @@ async def reject(app: App, approval: str, *, reason: str, seen: int | None = Non
 
 async def withdraw(app: App, approval: str, *, reason: str) -> Approval:
     """Take a request back: for whoever asked, and for whoever may answer it."""
+    must_be_a_person(app)
     known, person = _as_seen(app, approval, None), signed_in()
     refusal = "" if person == known.requester.id else app.permissions.may_approve(person, known)
     if refusal:
         raise AuthorityError(refusal, next_step="Ask somebody who may.")
-    by = Actor(person, "user")
+    state, by = ApprovalState.WITHDRAWN, Actor(person, "user")
     return await app.store.approvals.decide(
-        approval, ApprovalState.WITHDRAWN, by=by, reason=reason, version=known.version
+        approval, state, by=by, reason=reason, version=known.version
     )
 
 
@@ -184,29 +168,13 @@ def show_rule(app: App, rule: str) -> StandingRule:
 
 async def revoke_rule(app: App, rule: str, *, reason: str) -> StandingRule:
     """It allows nothing from now on: for whoever made it, and for an admin."""
+    must_be_a_person(app)
     known, person = show_rule(app, rule), signed_in()
     mine = person == known.made_by
     refusal = "" if mine else app.permissions.may_administer(person, "revoke a rule")
     if refusal:
         raise AuthorityError(refusal, next_step="Ask an admin.")
     return await app.store.standing.revoke(rule, by=Actor(person, "user"), reason=reason)
-
-
-def by_a_person(app: App) -> None:
-    """AuthorityError in a command that an agent has started: agents propose, and people answer."""
-    if not acting_person() and app.surroundings.mark in os.environ:
-        raise AuthorityError(
-            "This is a command of an agent: agents propose, and people answer.",
-            next_step="Answer in a terminal of your own.",
-        )
-
-
-def signed_in() -> str:
-    """Whoever is signed in on this machine, or whose token asks."""
-    try:
-        return acting_person() or getpass.getuser()
-    except (KeyError, OSError):  # a uid without a name, as in some containers
-        return "unknown"
 
 
 def _as_seen(app: App, approval: str, seen: int | None) -> Approval:

@@ -12,11 +12,12 @@ from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.errors import NotFoundError, OperatorError, StoreError, UsageError
 from operator_sre.app.wiring import App, kept_head
 from operator_sre.ledger import Anchor, Damage, Report, verify
-from operator_sre.ledger.anchors import add_anchor, anchor_line, read_anchors
 from operator_sre.ledger.bundle import Bundle, write_bundle
 from operator_sre.ledger.export import FORMATS, Filter, export_lines
+from operator_sre.ledger.verify import add_anchor, anchor_line, read_anchors
 
 __all__ = [
+    "EntryPages",
     "Filter",
     "Report",
     "RunView",
@@ -25,9 +26,12 @@ __all__ = [
     "export_bundle",
     "export_text",
     "list_runs",
+    "page_of_run",
+    "page_of_runs",
     "post_anchor",
     "record_damage",
     "show_entry",
+    "show_record",
     "show_run",
     "tail",
     "verify_bundle",
@@ -47,18 +51,61 @@ class RunView:
     entries: tuple[Entry, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class EntryPages:
+    """Entries of a ticket, of a run, or all of them, in either direction."""
+
+    app: App
+    ticket: int | None = None
+    run: str = ""
+
+    def newer(self, after: int, *, limit: int) -> Sequence[Entry]:
+        """Those behind an entry, oldest first; from the beginning with 0."""
+        entries = self.app.store.entries
+        return entries.after(after, limit=limit, ticket=self.ticket, run=self.run)
+
+    def older(self, before: int, *, limit: int) -> Sequence[Entry]:
+        """Those in front of an entry, newest first; from the end with 0."""
+        entries = self.app.store.entries
+        if not before:
+            return entries.newest(limit=limit, ticket=self.ticket, run=self.run)
+        if self.ticket is None and not self.run:
+            # Nothing is ever missing in the chain, so that the page can be counted.
+            found = entries.after(max(0, before - 1 - limit), limit=limit)
+            return [one for one in reversed(found) if one.seq < before]
+        story = entries.newest(limit=ENTRIES_MAX, ticket=self.ticket, run=self.run)
+        return [one for one in story if one.seq < before][:limit]
+
+
 def list_runs(app: App, *, limit: int) -> Sequence[RunRecord]:
     """The newest runs, newest first."""
     return app.store.runs.newest(limit=limit)
 
 
-def show_run(app: App, run: str) -> RunView:
-    """One run as it went."""
+def page_of_runs(app: App, *, limit: int, before: str = "") -> Sequence[RunRecord]:
+    """Runs, the newest first; `before` a run for the next page."""
+    return app.store.runs.newest(limit=limit, before=before)
+
+
+def page_of_run(app: App, run: str, *, after: int, limit: int) -> Sequence[Entry]:
+    """Entries of a run behind an entry, oldest first. NotFoundError when there is no such run."""
+    show_record(app, run)
+    return app.store.entries.after(after, limit=limit, run=run)
+
+
+def show_record(app: App, run: str) -> RunRecord:
+    """One run without its entries."""
     record = app.store.runs.get(run)
     if record is None:
         raise NotFoundError(
             f"There is no run {run!r}.", next_step="See them with: operator audit list"
         )
+    return record
+
+
+def show_run(app: App, run: str) -> RunView:
+    """One run as it went."""
+    record = show_record(app, run)
     return RunView(record, tuple(app.store.entries.after(0, limit=ENTRIES_MAX, run=run)))
 
 
@@ -147,11 +194,7 @@ def export_bundle(app: App, path: Path, wanted: Filter) -> int:
     """Write a bundle that verifies by itself; how many entries are in it whole."""
     try:
         return write_bundle(
-            path,
-            app.store.entries,
-            app.store.checkpoints,
-            key=app.key.key,
-            keep=wanted.keeps,
+            path, app.store.entries, app.store.checkpoints, key=app.key.key, keep=wanted.keeps
         )
     except OSError as error:
         raise OperatorError(
@@ -165,11 +208,11 @@ def export_text(app: App, style: str, wanted: Filter) -> Iterator[str]:
     if style not in FORMATS:
         known = ", ".join(["bundle", *FORMATS])
         raise UsageError(f"There is no format {style!r}.", next_step=f"Formats: {known}.")
-    return export_lines((entry for entry in _all(app) if wanted.keeps(entry)), style)
 
+    def entries() -> Iterator[Entry]:
+        seq = 0
+        while page := app.store.entries.after(seq, limit=PAGE):
+            yield from filter(wanted.keeps, page)
+            seq = page[-1].seq
 
-def _all(app: App) -> Iterator[Entry]:
-    seq = 0
-    while page := app.store.entries.after(seq, limit=PAGE):
-        yield from page
-        seq = page[-1].seq
+    return export_lines(entries(), style)

@@ -15,14 +15,13 @@ import platformdirs
 
 from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.verdict import Mode
-from operator_protocols.errors import AuthorityError, ConfigError
-from operator_sre.app.acting import by_an_agent
-from operator_sre.app.persons import myself
+from operator_protocols.errors import ConfigError
+from operator_sre.app.persons import must_be_a_person, myself
 from operator_sre.app.wiring import App
 from operator_sre.config import Config
 from operator_sre.ownership import must_be_trusted
 
-__all__ = ["Found", "keep_trust", "must_be_confirmed", "record_trust", "unconfirmed"]
+__all__ = ["Found", "find_unconfirmed", "keep_trust", "must_be_confirmed", "record_trust"]
 
 RECORD = "trusted.json"
 RECORD_BYTES_MAX = 1024 * 1024
@@ -44,7 +43,7 @@ class Found:
         return f"{str(self.file)!r} was found above this folder and is not confirmed: {why}."
 
 
-def unconfirmed(config: Config, cwd: Path) -> Found | None:
+def find_unconfirmed(config: Config, cwd: Path) -> Found | None:
     """What a person has to confirm before these settings count; None when there is nothing.
 
     Only a file above the current folder is asked about: whoever works in its own folder has seen
@@ -52,28 +51,25 @@ def unconfirmed(config: Config, cwd: Path) -> Found | None:
     """
     if config.file is None or config.file.parent == cwd.absolute():
         return None
-    found = _found(config)
-    if not found.reasons or _read(_record(config)).get(str(found.file)) == found.digest:
+    found = _find_reasons(config)
+    if not found.reasons or _read_record(_record_path(config)).get(str(found.file)) == found.digest:
         return None
     return found
 
 
 def must_be_confirmed(config: Config, cwd: Path) -> None:
     """ConfigError that names the command by which a person confirms it."""
-    if found := unconfirmed(config, cwd):
+    if found := find_unconfirmed(config, cwd):
         command = f"operator config trust {shlex.quote(str(found.file))}"
         raise ConfigError(found.sentence, next_step=f"Read it, then confirm it with: {command}")
 
 
 def keep_trust(config: Config) -> Found:
     """Keep that a person has confirmed the settings as they are now, in the user's own folder."""
-    if by_an_agent():
-        raise AuthorityError(
-            "An agent does not confirm settings.", next_step="Ask the person it works for."
-        )
-    found = _found(config)
-    path = _record(config)
-    known = _read(path) | {str(found.file): found.digest}
+    must_be_a_person()
+    found = _find_reasons(config)
+    path = _record_path(config)
+    known = _read_record(path) | {str(found.file): found.digest}
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -93,7 +89,7 @@ async def record_trust(app: App, found: Found) -> None:
     await app.store.journal.append(Draft(Kind.CONFIG_TRUSTED, told, actor=myself()))
 
 
-def _found(config: Config) -> Found:
+def _find_reasons(config: Config) -> Found:
     assert config.file is not None
     reasons, source = [], f"file {config.file}"
     if config.mode is Mode.EXECUTE and config.sources["mode"] == source:
@@ -114,14 +110,14 @@ def _found(config: Config) -> Found:
     return Found(config.file, tuple(reasons), digest.hexdigest())
 
 
-def _record(config: Config) -> Path:
+def _record_path(config: Config) -> Path:
     """In the home that the user chose; a file must not bring the record that confirms it."""
     if config.sources["home"] in ("flag", "environment"):
         return config.home / RECORD
     return Path(platformdirs.user_state_dir("operator-sre", appauthor=False)) / RECORD
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read_record(path: Path) -> dict[str, str]:
     must_be_trusted(path, ConfigError)
     try:
         with path.open("rb") as file:

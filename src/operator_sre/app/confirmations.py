@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.action import Action, digest_of
-from operator_protocols.domain.confirmation import Confirmation, ConfirmationState
+from operator_protocols.domain.confirmation import Boundary, Confirmation, ConfirmationState
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState, Binding
-from operator_protocols.errors import (
-    AuthorityError,
-    ConflictError,
-    NotFoundError,
-    OperatorError,
-)
-from operator_sre.app.acting import NoMore, acting_person, acting_refusals
-from operator_sre.app.approvals import signed_in
-from operator_sre.app.crossing import Asked, Crossing, crossing_of
+from operator_protocols.domain.ticket import Move
+from operator_protocols.domain.verdict import Risk
+from operator_protocols.errors import AuthorityError, ConflictError, NotFoundError, OperatorError
+from operator_sre.app.persons import NoMore, acting_refusals, agent_refusal, asking_kind, signed_in
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
     from operator_sre.contract.messages import ConfirmationRequirement
 
 __all__ = [
+    "Asked",
+    "Crossing",
+    "Effect",
     "approve",
     "cross",
+    "crossing_of",
     "decline",
     "done_without",
     "find",
@@ -49,6 +49,73 @@ SWEEP_S = 10.0
 log = logging.getLogger(__name__)
 AGAIN = "Ask for the change again."
 _PENDING, _APPROVED = ConfirmationState.PENDING, ConfirmationState.APPROVED
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A change that somebody wants: exactly what, on which ground, and what it could cost."""
+
+    boundary: Boundary
+    change: Mapping[str, Any]
+    risk: Risk
+    rationale: str
+    bound: Mapping[str, str] = field(default_factory=dict)
+    destinations: tuple[str, ...] = ()
+    credentials: tuple[str, ...] = ()
+    evidence: tuple[int, ...] = ()
+    run: str = ""
+    ticket: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What follows from a yes in the ledger itself, in one transaction with it."""
+
+    drafts: Sequence[Draft] = ()
+    move: tuple[int, Move] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """How a change is made once a person has said yes. Without a way, whoever asked makes it.
+
+    `deed` is what only an admin may say yes to, or "". `changed` says why the ground is another by
+    now. `effect` is for what the ledger holds; `apply` for what lies elsewhere, and returns entries
+    that record it, or raises before anything was done. `made` says after a crash whether it was;
+    that is asked no sooner than `patience_s` after the yes. `left` says what of a change that was
+    made is still to come, or "".
+    """
+
+    deed: Callable[[Confirmation], str] = lambda confirmation: ""
+    changed: Callable[[App, Confirmation], str] = lambda app, confirmation: ""
+    effect: Callable[[App, Confirmation, Actor], Effect] | None = None
+    apply: Callable[[App, Confirmation, Actor], Awaitable[Sequence[Draft]]] | None = None
+    made: Callable[[App, Confirmation], bool | None] = lambda app, confirmation: None
+    patience_s: float = 30.0
+    left: Callable[[App, Confirmation], str] = lambda app, confirmation: ""
+
+
+# Where the `CROSSING` of a boundary is; loaded when it is asked for. Those that are not here, and a
+# listener and a lease, are crossed by whoever asked, with the confirmation in hand.
+CROSSINGS: Mapping[Boundary, str] = {
+    Boundary.POLICY_PATCH: "operator_sre.app.patches",
+    Boundary.EGRESS: "operator_sre.app.patches",
+    Boundary.CREDENTIAL_BINDING: "operator_sre.app.secrets",
+    Boundary.HANDOFF: "operator_sre.app.tickets",
+    Boundary.RETENTION_PURGE: "operator_sre.app.store",
+    Boundary.EXPOSED_LISTENER: "operator_sre.app.listeners",
+    Boundary.DIRECT_LEASE: "operator_sre.app.listeners",
+    Boundary.MODE_EXECUTE: "operator_sre.app.restraints",
+    Boundary.RULE_LOOSENED: "operator_sre.app.restraints",
+}
+
+
+def crossing_of(boundary: Boundary) -> Crossing:
+    """How a boundary is crossed."""
+    where = CROSSINGS.get(boundary)
+    crossing = import_module(where).CROSSING if where else Crossing()
+    assert isinstance(crossing, Crossing)
+    return crossing
 
 
 def requirement(confirmation: Confirmation) -> ConfirmationRequirement:
@@ -118,7 +185,7 @@ async def request(app: App, asked: Asked, *, by: Actor | None = None) -> Confirm
         digest=digest_of(change),
         risk=asked.risk,
         rationale=redactor.text(asked.rationale),
-        requested_by=by or Actor(signed_in(), "user"),
+        requested_by=by or Actor(signed_in(), asking_kind()),
         requested_at=now,
         expires_at=now + timedelta(seconds=CONFIRMATION_S),
         bound=dict(asked.bound),
@@ -160,13 +227,22 @@ async def approve(
             move=effect.move if effect else None,
         )
     except OperatorError as error:
-        await _refused(app, known.id, person, "approve", error.message)
+        await _record_refusal(app, known.id, person, "approve", error.message)
         raise
     if decided.state is not _APPROVED:
         raise ConflictError(
             f"Confirmation {known.id!r} has expired: {decided.reason}.", next_step=AGAIN
         )
-    return await _made(app, decided, crossing, person) if crossing.apply else decided
+    if crossing.apply is None:
+        return decided
+    # The change lies outside of the ledger, and is made after the yes is on record.
+    store = app.store.confirmations
+    try:
+        drafts = await crossing.apply(app, decided, person)
+    except OperatorError as error:
+        await store.settle(decided.id, applied=False, outcome=f"not applied: {error.message}")
+        raise
+    return await store.settle(decided.id, applied=True, outcome="applied", drafts=tuple(drafts))
 
 
 async def decline(
@@ -179,7 +255,7 @@ async def decline(
             known.id, ConfirmationState.DECLINED, by=person, reason=reason
         )
     except OperatorError as error:
-        await _refused(app, known.id, person, "decline", error.message)
+        await _record_refusal(app, known.id, person, "decline", error.message)
         raise
 
 
@@ -196,10 +272,10 @@ async def use(app: App, confirmation: str, asked: Asked) -> Confirmation:
         why = f"Confirmation {known.id!r} is for another change."
     elif dict(known.bound) != dict(asked.bound) or crossing_of(known.boundary).changed(app, known):
         why = f"What confirmation {known.id!r} stands on has changed since."
-    elif app.clock.now() >= _usable_until(known):
+    elif app.clock.now() >= _decided_at(known) + timedelta(seconds=CONFIRMATION_S):
         why = f"Confirmation {known.id!r} was not used in time."
     if why:
-        await _refused(app, known.id, Actor(signed_in(), "user"), "use", why)
+        await _record_refusal(app, known.id, Actor(signed_in(), "user"), "use", why)
         raise AuthorityError(why, next_step=AGAIN)
     return await app.store.confirmations.settle(known.id, applied=True, outcome="used")
 
@@ -215,7 +291,7 @@ async def cross(
     if given:
         return await use(app, given, asked)
     wanted = await request(app, asked, by=by)
-    person = by.type == "user" if by else not _inside_agent(app)
+    person = by.type == "user" if by else not agent_refusal(app)
     if not (sure and person and app.terms.self_approval):
         return wanted
     decided = await approve(app, wanted.id, by, reason="meant by whoever asked")
@@ -247,29 +323,28 @@ async def sweep(app: App) -> Sequence[Confirmation]:
     now, found = app.clock.now(), []
     for one in app.store.confirmations.find(states=[_PENDING]):
         if one.expires_at <= now:
-            found += await _swept(app, one, made=None)
+            found += await _settle(app, one, made=None)
     for one in app.store.confirmations.unsettled():
         crossing = crossing_of(one.boundary)
-        patience = _interrupted_at(one, crossing) if crossing.apply else _usable_until(one)
-        if patience <= now:
-            found += await _swept(app, one, made=_whether_made(app, one, crossing))
+        # Until then whoever said yes uses it, or makes the change; after that, others may say
+        # that it was not made.
+        patience_s = crossing.patience_s if crossing.apply else CONFIRMATION_S
+        if _decided_at(one) + timedelta(seconds=patience_s) > now:
+            continue
+        made: bool | None = False
+        if crossing.apply:
+            try:
+                made = crossing.made(app, one)
+            except OperatorError as error:  # it cannot be found out, which ends it as well
+                log.warning("confirmation %s: %s", one.id, error)
+                made = None
+        found += await _settle(app, one, made=made)
     return found
-
-
-def _whether_made(app: App, one: Confirmation, crossing: Crossing) -> bool | None:
-    """Whether a change was made; None when that cannot be found out, which ends it as well."""
-    if not crossing.apply:
-        return False
-    try:
-        return crossing.made(app, one)
-    except OperatorError as error:
-        log.warning("confirmation %s: %s", one.id, error)
-        return None
 
 
 async def follow_confirmations(app: App) -> None:
     """Record again and again what time has decided, until cancelled."""
-    import asyncio
+    import asyncio  # only here, for questions about a run are answered without a loop
 
     from operator_sre.app.secrets import settle_changes
 
@@ -282,16 +357,11 @@ async def follow_confirmations(app: App) -> None:
         await asyncio.sleep(SWEEP_S)
 
 
-def _usable_until(one: Confirmation) -> datetime:
-    return (one.decided_at or one.requested_at) + timedelta(seconds=CONFIRMATION_S)
+def _decided_at(one: Confirmation) -> datetime:
+    return one.decided_at or one.requested_at
 
 
-def _interrupted_at(one: Confirmation, crossing: Crossing) -> datetime:
-    """Until then whoever said yes is making the change; after that, others may say it was not."""
-    return (one.decided_at or one.requested_at) + timedelta(seconds=crossing.patience_s)
-
-
-async def _swept(app: App, one: Confirmation, *, made: bool | None) -> list[Confirmation]:
+async def _settle(app: App, one: Confirmation, *, made: bool | None) -> list[Confirmation]:
     store = app.store.confirmations
     told = {
         True: "applied, and whoever did it was stopped",
@@ -307,77 +377,55 @@ async def _swept(app: App, one: Confirmation, *, made: bool | None) -> list[Conf
         return []  # somebody was quicker
 
 
-async def _made(app: App, one: Confirmation, crossing: Crossing, by: Actor) -> Confirmation:
-    """Make a change that lies outside of the ledger, after the yes is on record."""
-    assert crossing.apply is not None
-    store = app.store.confirmations
-    try:
-        drafts: Iterable[Draft] = await crossing.apply(app, one, by)
-    except OperatorError as error:
-        await store.settle(one.id, applied=False, outcome=f"not applied: {error.message}")
-        raise
-    return await store.settle(one.id, applied=True, outcome="applied", drafts=tuple(drafts))
-
-
 async def _answerable(
     app: App, confirmation: str, by: Actor | None, role: str, deed: str
 ) -> tuple[Confirmation, Actor]:
     """The request, and the person who may answer it."""
     person = by or Actor(signed_in(), "user")
+    if by is None and (why := agent_refusal(app)):
+        await _record_refusal(app, confirmation, person, deed, why)
+        raise AuthorityError(why, next_step="Answer in a terminal of your own.")
     await sweep(app)
     try:
         known = get(app, confirmation)
     except NotFoundError as error:
-        await _refused(app, confirmation, person, deed, error.message)
+        await _record_refusal(app, confirmation, person, deed, error.message)
         raise
-    why = _refusal(app, known, person, role, asked_here=by is None)
+    permissions = NoMore(app.permissions, person.id, role) if role else app.permissions
+    why = ""
+    if person.type != "user":
+        why = f"{person.id!r} is no person: agents propose, and people answer."
+    elif not app.terms.self_approval and person.id == known.requested_by.id:
+        why = f"{person.id!r} asked for this, and nobody confirms a request of their own."
+    elif admin_deed := crossing_of(known.boundary).deed(known):
+        why = permissions.may_administer(person.id, admin_deed)
+    if not why:
+        # The same in the words of those who say what people may answer.
+        approval = Approval(
+            id=known.id,
+            action=Action(f"confirm {known.boundary}", dict(known.change)),
+            binding=Binding(action=known.digest),
+            risk=known.risk,
+            explanation=known.rationale,
+            state=ApprovalState.PENDING,
+            requested_at=known.requested_at,
+            expires_at=known.expires_at,
+            ticket=known.ticket,
+            run=known.run,
+            requester=known.requested_by,
+        )
+        why = permissions.may_approve(person.id, approval)
     if not why and role and deed == "approve":
-        own = NoMore(app.permissions, person.id, role)
-        why = own.may_approve_own(person.id, known.requested_by.id)
+        own = app.permissions
+        own = own if isinstance(own, NoMore) else NoMore(own, person.id, role)
+        why = own.may_approve_own(person.id, known.requested_by)
     if why:
-        await _refused(app, known.id, person, deed, why)
+        await _record_refusal(app, known.id, person, deed, why)
         raise AuthorityError(why, next_step="Ask a person who may.")
     return known, person
 
 
-def _refusal(app: App, known: Confirmation, by: Actor, role: str, *, asked_here: bool) -> str:
-    """Why the answer of this one does not count, or ""."""
-    if by.type != "user":
-        return f"{by.id!r} is no person: agents propose, and people answer."
-    if asked_here and _inside_agent(app):
-        return "This is a command of an agent: agents propose, and people answer."
-    if not app.terms.self_approval and by.id == known.requested_by.id:
-        return f"{by.id!r} asked for this, and nobody confirms a request of their own."
-    permissions = NoMore(app.permissions, by.id, role) if role else app.permissions
-    deed = crossing_of(known.boundary).deed(known)
-    if deed and (why := permissions.may_administer(by.id, deed)):
-        return why
-    return permissions.may_approve(by.id, _as_approval(known))
-
-
-def _inside_agent(app: App) -> bool:
-    """True for a command that an agent has started, however many processes are between."""
-    return not acting_person() and app.surroundings.mark in os.environ
-
-
-def _as_approval(known: Confirmation) -> Approval:
-    """The same in the words of those who say what people may answer."""
-    return Approval(
-        id=known.id,
-        action=Action(f"confirm {known.boundary}", dict(known.change)),
-        binding=Binding(action=known.digest),
-        risk=known.risk,
-        explanation=known.rationale,
-        state=ApprovalState.PENDING,
-        requested_at=known.requested_at,
-        expires_at=known.expires_at,
-        ticket=known.ticket,
-        run=known.run,
-        requester=known.requested_by,
-    )
-
-
-async def _refused(app: App, confirmation: str, by: Actor, deed: str, why: str) -> None:
+async def _record_refusal(app: App, confirmation: str, by: Actor, deed: str, why: str) -> None:
     payload = {
         "source": by.id,
         "count": 1,

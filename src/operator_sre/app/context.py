@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from operator_protocols.domain.run import Comment, LogTail, Trend
 from operator_protocols.domain.target import Target, dependencies_of
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.ports import Clock, Entries, Observations
-from operator_sre.pipeline import Context
+from operator_sre.controls import Context
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -47,8 +47,11 @@ def context_of(app: App, targets: Callable[[], Sequence[Target]]) -> Callable[[T
         if not redact:  # made when it is first needed: whoever only watches needs none
             redact.append(open_redactor(app.config).text)
         known = targets()
-        names = _around(ticket, known)
-        looks = _looks(app.store.observations, app.clock, ticket.subject, len(known))
+        # What the ticket is about, and then what that depends on.
+        broken = list(dict.fromkeys(violation.target for violation in ticket.violations))
+        needs = {need for name in broken for need in dependencies_of(name, known)}
+        names = [*broken, *sorted(needs.difference(broken))]
+        looks = _sample_looks(app.store.observations, app.clock, ticket.subject, len(known))
         return Context(trends_of(looks, names), log_tails(known, names, redact[0]))
 
     return context
@@ -92,19 +95,13 @@ def log_tails(
     logs = {one.name: one.log for one in targets if one.log and not one.runs_at}
     found: list[LogTail] = []
     for name in names:
-        if name in logs and len(found) < LOGS_MAX and (lines := tuple(_tail(logs[name], redact))):
+        lines = _read_tail(logs[name], redact) if name in logs and len(found) < LOGS_MAX else ()
+        if lines:
             found.append(LogTail(name, lines))
     return tuple(found)
 
 
-def _around(ticket: Ticket, targets: Sequence[Target]) -> Sequence[str]:
-    """What the ticket is about, and then what that depends on."""
-    broken = list(dict.fromkeys(violation.target for violation in ticket.violations))
-    needs = {need for name in broken for need in dependencies_of(name, targets)}
-    return [*broken, *sorted(needs.difference(broken))]
-
-
-def _looks(
+def _sample_looks(
     observations: Observations, clock: Clock, subject: str, targets: int
 ) -> list[Observation]:
     """Looks of the window, evenly spaced, oldest first, and the newest one."""
@@ -125,26 +122,26 @@ def _looks(
     return found if found and found[-1].at == newest[0].at else [*found, newest[0]]
 
 
-def _tail(path: str, redact: Callable[[str], str]) -> Iterator[str]:
+def _read_tail(path: str, redact: Callable[[str], str]) -> tuple[str, ...]:
     """The last lines of a file that can be read; a pipe or a device is left alone."""
     try:
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(Path(path).expanduser(), flags)
     except OSError:
-        return
+        return ()
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            return
+            return ()
         begin = max(0, status.st_size - TAIL_BYTES_MAX)
         data = os.pread(descriptor, TAIL_BYTES_MAX, begin)
     except OSError:
-        return
+        return ()
     finally:
         os.close(descriptor)
     lines = data.decode(errors="replace").splitlines()
     # Where only the end was read, its first line need not be whole.
     whole = lines[1:] if begin and len(lines) > 1 else lines
     # Redacted before anything is left out: a secret may take several lines, or more than one has.
-    for line in redact("\n".join(whole[-LINES_READ_MAX:])).splitlines()[-LINES_MAX:]:
-        yield line[:LINE_CHARS_MAX]
+    shown = redact("\n".join(whole[-LINES_READ_MAX:])).splitlines()[-LINES_MAX:]
+    return tuple(line[:LINE_CHARS_MAX] for line in shown)

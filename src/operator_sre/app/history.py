@@ -1,19 +1,24 @@
-"""The history of commands, for people and programs."""
+"""The history of commands: what ran and what it said, statistics, and patterns of commands."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from operator_protocols.domain.command import OUTCOMES, Command, CommandFilter
-from operator_protocols.domain.entry import Entry
-from operator_protocols.domain.verdict import Level
+from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.observation import Value
+from operator_protocols.domain.pattern import Pattern
+from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.errors import NotFoundError, StoreError, UsageError
+from operator_sre.app.persons import myself, signed_in
 from operator_sre.app.redaction import LiveOutput, open_redactor
 from operator_sre.app.wiring import App
+from operator_sre.ledger.history.patterns import category_of_line, learn, rank_patterns
 from operator_sre.ledger.history.query import parse_query
 from operator_sre.ledger.history.statistics import (
     FailureGroup,
@@ -24,21 +29,40 @@ from operator_sre.ledger.history.statistics import (
     success_patterns,
     tallies,
 )
+from operator_sre.ledger.history.templates import (
+    action_of,
+    fill,
+    fits,
+    placeholders_of,
+    quotes_a_placeholder,
+)
 from operator_sre.ledger.history.venvs import VenvViolation, venv_of, venv_violations
+
+if TYPE_CHECKING:
+    # Whoever only reads the history starts without what runs and judges commands.
+    from operator_sre.executor.growing import Growing
 
 __all__ = [
     "CommandView",
     "Failures",
+    "FilledPattern",
     "FoundCommands",
     "FoundEntries",
+    "RunningOutput",
     "Statistics",
+    "create_pattern",
+    "delete_pattern",
     "failures",
     "list_commands",
+    "list_patterns",
+    "running_output",
     "search_commands",
     "search_entries",
     "show_command",
     "show_output",
+    "show_pattern",
     "statistics",
+    "use_pattern",
     "venv_report",
     "wanted",
 ]
@@ -48,6 +72,9 @@ LOOK_BACK_MAX = 20_000
 # A reader brings a small rest of the index up to date itself; a large one is left to the writers.
 CATCH_UP_MAX = 20_000
 CHUNK_BYTES = 65_536
+PATTERN_LINES_MAX = 20
+PATTERN_LINE_CHARS_MAX = 4096
+_PATTERN_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _AGO = re.compile(r"(\d{1,4})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -59,6 +86,27 @@ class CommandView:
     command: Command
     stdout_file: str
     stderr_file: str
+
+
+class RunningOutput:
+    """The output of a command that another process has started, as it comes, without secrets."""
+
+    def __init__(self, growing: Growing, live: LiveOutput) -> None:
+        self._growing = growing
+        self._live = live
+
+    @property
+    def is_there(self) -> bool:
+        """False before its first word, and for what says nothing on this machine."""
+        return self._growing.is_there
+
+    def advance(self) -> bool:
+        """Pass on some of what is new; False when that was all for now."""
+        return self._growing.advance()
+
+    def end(self) -> None:
+        """Pass on what still waits for the rest of its line."""
+        self._live.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +143,20 @@ class Failures:
     patterns: tuple[FailurePattern, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FilledPattern:
+    """A pattern with its placeholders filled in, and what the gate thinks of each line."""
+
+    pattern: Pattern
+    lines: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def level(self) -> str:
+        """The strictest of the verdicts."""
+        return max(verdict.level for verdict in self.verdicts).value
+
+
 def wanted(
     app: App,
     *,
@@ -112,7 +174,17 @@ def wanted(
         raise UsageError(
             f"There is no outcome {outcome!r}.", next_step=f"Outcomes: {', '.join(OUTCOMES)}."
         )
-    start = _since(since, app.clock.now()) if since else None
+    start = None
+    if ago := _AGO.fullmatch(since):
+        start = app.clock.now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    elif since:
+        try:
+            start = datetime.fromisoformat(since)
+        except ValueError:
+            raise UsageError(
+                f"{since!r} is no time.", next_step="Say 30m, 12h, 7d, or 2026-03-04T12:00."
+            ) from None
+        start = start if start.tzinfo else start.replace(tzinfo=UTC)
     return CommandFilter(ticket, run, target, level, outcome, start)
 
 
@@ -120,7 +192,7 @@ def list_commands(
     app: App, where: CommandFilter, *, limit: int, before: int | None = None
 ) -> FoundCommands:
     """The newest commands, run or refused."""
-    return FoundCommands(_seen(app.store.commands.newest(where, limit=limit, before=before)))
+    return FoundCommands(_with_venvs(app.store.commands.newest(where, limit=limit, before=before)))
 
 
 async def search_commands(
@@ -130,7 +202,7 @@ async def search_commands(
     query = parse_query(text)
     behind = await _catch_up(app)
     found = app.store.search.commands(query, where, limit=limit, before=before)
-    return FoundCommands(_seen(found), behind)
+    return FoundCommands(_with_venvs(found), behind)
 
 
 async def search_entries(
@@ -160,7 +232,7 @@ def show_command(app: App, seq: int) -> CommandView:
         str(app.spool.path_of(digest) or "")
         for digest in (command.stdout_sha256, command.stderr_sha256)
     ]
-    return CommandView(_seen([command])[0], *files)
+    return CommandView(_with_venvs([command])[0], *files)
 
 
 def show_output(app: App, seq: int, show: Callable[[int, bytes], bool]) -> None:
@@ -182,6 +254,20 @@ def show_output(app: App, seq: int, show: Callable[[int, bytes], bool]) -> None:
                 while chunk := file.read(CHUNK_BYTES):
                     live.feed(number, chunk)
     live.end()
+
+
+def running_output(
+    app: App, seq: int, show: Callable[[int, bytes], bool | None]
+) -> RunningOutput | None:
+    """Follow the command that began with this entry; None when none did."""
+    from operator_sre.executor.growing import Growing
+
+    entry = app.store.entries.get(seq)
+    if entry is None or entry.kind is not Kind.TOOL_CALL:
+        return None
+    live = LiveOutput(open_redactor(app.config), show)
+    growing = Growing(app.running.folder, str(entry.payload["permit"]), live.feed)
+    return RunningOutput(growing, live)
 
 
 def statistics(app: App, where: CommandFilter) -> Statistics:
@@ -213,18 +299,111 @@ async def _catch_up(app: App) -> int:
         return app.store.search.behind()  # a full disk must not keep anybody from reading
 
 
-def _seen(commands: Sequence[Command]) -> tuple[Command, ...]:
+def _with_venvs(commands: Sequence[Command]) -> tuple[Command, ...]:
     """With the environment that a command line names by itself."""
     return tuple(replace(one, venv=venv_of(one)) for one in commands)
 
 
-def _since(text: str, now: datetime) -> datetime:
-    if ago := _AGO.fullmatch(text):
-        return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
+def list_patterns(app: App, *, like: str = "") -> list[Pattern]:
+    """All that are offered: people's first, then learned ones; or those like a need."""
+    attempts = app.store.commands.attempts(CommandFilter(), limit=LOOK_BACK_MAX)
+    notes = {note.name: note for note in app.store.patterns.notes()}
+    endings: dict[str, list[bool]] = {}  # how each command ended, each time it did
+    for one in attempts:
+        if one.succeeded or one.failed:
+            endings.setdefault(one.command, []).append(one.succeeded)
+    found: list[Pattern] = []
+    for note in notes.values():
+        if (made := note.pattern) is not None and not note.hidden:
+            fitting = [
+                succeeded
+                for command, ends in endings.items()
+                if any(fits(line, command) for line in made.lines)
+                for succeeded in ends
+            ]
+            rate = round(sum(fitting) / len(fitting), 4) if fitting else None
+            found.append(replace(made, uses=note.uses, success_rate=rate))
+    for learned in learn(attempts):
+        # Unless somebody hid it, or made one of the same name.
+        known = notes.get(learned.name)
+        if known is None or (known.pattern is None and not known.hidden):
+            found.append(learned)
+    return rank_patterns(found, like) if like.strip() else found
+
+
+def show_pattern(app: App, name: str) -> Pattern:
+    """One pattern by its name."""
+    for pattern in list_patterns(app):
+        if pattern.name == name:
+            return pattern
+    raise NotFoundError(
+        f"There is no pattern {name!r}.", next_step="See them with: operator history patterns list"
+    )
+
+
+async def create_pattern(
+    app: App,
+    name: str,
+    lines: Sequence[str],
+    *,
+    category: str = "",
+    preconditions: Mapping[str, Value] | None = None,
+    context: str = "",
+) -> Pattern:
+    """Remember lines with placeholders under a name, in the name of whoever is signed in."""
+    if not _PATTERN_NAME.fullmatch(name):
         raise UsageError(
-            f"{text!r} is no time.", next_step="Say 30m, 12h, 7d, or 2026-03-04T12:00."
-        ) from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+            f"{name!r} cannot be the name of a pattern.",
+            next_step="Use small letters, digits, - and _, up to 63, beginning with a letter.",
+        )
+    if not lines or len(lines) > PATTERN_LINES_MAX:
+        raise UsageError(f"A pattern has one to {PATTERN_LINES_MAX} lines.", next_step="Name them.")
+    for line in lines:
+        if not line.strip() or len(line) > PATTERN_LINE_CHARS_MAX or not line.isprintable():
+            raise UsageError(
+                f"The line {line[:40]!r} is empty, too long, or not plain text.",
+                next_step="Give each command as one line of up to"
+                f" {PATTERN_LINE_CHARS_MAX} characters.",
+            )
+        if quotes_a_placeholder(line):
+            raise UsageError(
+                f"In the line {line[:40]!r} a placeholder stands inside quotes.",
+                next_step="Take the quotes away: values are quoted when they are filled in.",
+            )
+    pattern = Pattern(
+        name=name,
+        lines=tuple(lines),
+        category=category or category_of_line(lines[-1]),
+        preconditions=dict(preconditions or {}),
+        placeholders=placeholders_of(lines),
+        contexts=(context,) if context else (),
+        made_by=signed_in(),
+    )
+    await app.store.patterns.create(pattern, by=pattern.made_by)
+    return pattern
+
+
+async def use_pattern(
+    app: App, name: str, values: Mapping[str, str], *, subject: str = ""
+) -> FilledPattern:
+    """Fill it in and have every line judged. Nothing is run."""
+    from operator_sre.gate import Policy, judge
+
+    pattern = show_pattern(app, name)
+    lines = fill(pattern.lines, values)
+    actions = [action_of(line) for line in lines]
+    if subject:
+        gate = app.controls(app.choose([subject])[0]).gate
+        verdicts = tuple(gate.judge(action, myself()) for action in actions)
+    else:
+        policy = Policy(mode=app.config.mode, book=app.rules())
+        verdicts = tuple(judge(action, policy, person=True) for action in actions)
+    filled = FilledPattern(pattern, lines, verdicts)
+    await app.store.patterns.use(name, lines=lines, level=filled.level, by=signed_in())
+    return filled
+
+
+async def delete_pattern(app: App, name: str, *, reason: str) -> None:
+    """Offer it no more. The ledger keeps what it was."""
+    show_pattern(app, name)
+    await app.store.patterns.hide(name, reason=reason, by=signed_in())

@@ -13,10 +13,12 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState
+from operator_protocols.domain.verdict import Level, Risk, Verdict
 from operator_protocols.domain.workflow import (
     Origin,
     WorkflowRecord,
@@ -24,15 +26,26 @@ from operator_protocols.domain.workflow import (
     run_of,
     workflow_of,
 )
-from operator_protocols.errors import NotFoundError, UsageError
-from operator_sre.app.approvals import by_a_person, signed_in
-from operator_sre.app.proposals import refuse_who_may_not
+from operator_protocols.errors import AuthorityError, NotFoundError, UsageError
+from operator_sre.app.persons import must_be_a_person, signed_in
 from operator_sre.app.wiring import App
 from operator_sre.app.workflows import add_workflow, command_workflow, follow_workflows
 from operator_sre.codec import from_json
 from operator_sre.gate import PERSON
 
-__all__ = ["ActionResult", "Agent", "Hub", "Message", "MessageKind", "PendingAction"]
+__all__ = [
+    "ActionResult",
+    "Agent",
+    "Hub",
+    "Message",
+    "MessageKind",
+    "PendingAction",
+    "Proposed",
+    "foreign_agent",
+    "propose_action",
+    "proposed_action",
+    "refuse_who_may_not",
+]
 
 POLL_S = 0.1
 PAGE = 500
@@ -40,6 +53,11 @@ ENTRIES_MAX = 1000
 LIVE_MAX = 1000
 END_CHARS_MAX = 4096
 STEP = "command"
+FOREIGN_NAME_MAX = 40
+# In front of every name that a client gives itself, so that none can take the name of another kind.
+FOREIGN_PREFIX = "mcp-"
+FOREIGN_POLL_S = 0.2
+FOREIGN_WAIT_S_MAX = 30.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
@@ -131,28 +149,37 @@ class Hub:
             self.app,
             command_workflow(action, subject=subject),
             origin=Origin.HUB,
-            requester=Actor(agent.name, agent.type, agent.name),
+            # In the name of the person who lets it ask: they are one where two have to agree.
+            requester=Actor(signed_in(), agent.type, agent.name),
         )
         return record.id
 
     async def serve(self) -> None:
         """Run what agents ask for, until cancelled; subscribers here hear it live."""
-        await follow_workflows(self.app, watch=self._heard)
+        await follow_workflows(self.app, watch=self._hear)
 
     def get_action_result(self, action: str, agent: str) -> ActionResult:
         """What became of an action of this agent. NotFoundError when it has none of that id."""
-        record = self._owned(action)
+        record = self._find_action(action)
         if record is None or record.requester.agent != agent:
-            raise _missing(action)
+            raise NotFoundError(
+                f"There is no action {action[:60]!r} of this agent.",
+                next_step="See what is under way with: operator workflows list",
+            )
         fresh = self.app.store.workflows.get(action) or record
-        return ActionResult(action, agent, fresh.state, self._result(fresh), fresh.reason)
+        run, result = run_of(fresh.id, STEP, fresh.step(STEP).attempts), None
+        for entry in reversed(self.app.store.entries.after(0, limit=ENTRIES_MAX, run=run)):
+            if entry.kind in (Kind.TOOL_RESULT, Kind.REFUSED):
+                result = from_json(Result, entry.payload["result"])
+                break
+        return ActionResult(action, agent, fresh.state, result, fresh.reason)
 
     async def approve_action(
         self, action: str, *, by: str, reason: str = "", approved: bool = True
     ) -> Approval:
         """A person's answer to what an action waits for. AuthorityError when they may not."""
-        by_a_person(self.app)
-        asked = self._asked(action)
+        must_be_a_person(self.app)
+        asked = self._pending_approval(action)
         if asked is None:
             raise NotFoundError(
                 f"Action {action[:60]!r} does not wait for anybody.",
@@ -172,7 +199,7 @@ class Hub:
                 one.workflow.step(STEP).action,
                 one.state,
                 one.requested_at,
-                self._asked(one.id),
+                self._pending_approval(one.id),
             )
             for one in reversed(found)
             if one.origin is Origin.HUB and agent in ("", one.requester.agent)
@@ -194,20 +221,21 @@ class Hub:
                 for entry in entries:
                     after = entry.seq
                     if entry.kind is Kind.TOOL_RESULT:
-                        for message in _drained(live):
+                        for message in _drain(live):
                             yield message
-                    for message in self._messages(entry):
-                        if agent in ("", message.agent):
+                    record = self._find_action(workflow_of(entry.run))
+                    if record is not None and agent in ("", record.requester.agent):
+                        for message in _read_messages(record, entry):
                             yield message
-                for message in _drained(live):
+                for message in _drain(live):
                     yield message
                 if not entries:
                     await self.app.clock.sleep(POLL_S)
         finally:
             self._listeners.remove(listen)
 
-    def _heard(self, run: str, stream: int, data: bytes) -> None:
-        record = self._owned(workflow_of(run))
+    def _hear(self, run: str, stream: int, data: bytes) -> None:
+        record = self._find_action(workflow_of(run))
         if record is None:
             return
         text = data.decode("utf-8", "replace")
@@ -223,24 +251,7 @@ class Hub:
         for listen in self._listeners:
             listen(message)
 
-    def _messages(self, entry: Entry) -> Iterable[Message]:
-        record = self._owned(workflow_of(entry.run))
-        if record is None:
-            return
-        for one in _told(entry):
-            yield Message(
-                one.kind,
-                record.id,
-                record.requester.agent,
-                entry.seq,
-                entry.at,
-                one.text,
-                one.approval,
-                one.stream,
-                one.exit_code,
-            )
-
-    def _owned(self, action: str) -> WorkflowRecord | None:
+    def _find_action(self, action: str) -> WorkflowRecord | None:
         """An action of the hub by its id; None for everything else."""
         if not action:
             return None
@@ -249,71 +260,96 @@ class Hub:
             self._owners[action] = found if found and found.origin is Origin.HUB else None
         return self._owners[action]
 
-    def _asked(self, action: str) -> Approval | None:
+    def _pending_approval(self, action: str) -> Approval | None:
         pending = self.app.store.approvals.find(states=[ApprovalState.PENDING])
         now = self.app.clock.now()
         mine = [one for one in pending if workflow_of(one.run) == action and one.expires_at > now]
-        return mine[-1] if mine and self._owned(action) else None
-
-    def _result(self, record: WorkflowRecord) -> Result | None:
-        attempts = record.step(STEP).attempts
-        run = run_of(record.id, STEP, attempts)
-        for entry in reversed(self.app.store.entries.after(0, limit=ENTRIES_MAX, run=run)):
-            if entry.kind in (Kind.TOOL_RESULT, Kind.REFUSED):
-                return from_json(Result, entry.payload["result"])
-        return None
+        return mine[-1] if mine and self._find_action(action) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    kind: MessageKind
-    text: str = ""
-    approval: str = ""
-    stream: int = 0
-    exit_code: int | None = None
-
-
-def _told(entry: Entry) -> Iterable[_Told]:
+def _read_messages(record: WorkflowRecord, entry: Entry) -> Iterable[Message]:
     """What an entry says to the agent that asked. Pure."""
     payload = entry.payload
+
+    def message(kind: MessageKind, text: str, **fields: Any) -> Message:
+        agent = record.requester.agent
+        return Message(kind, record.id, agent, entry.seq, entry.at, text, **fields)
+
     match entry.kind:
         case Kind.WORKFLOW_REQUESTED:
             action = from_json(WorkflowRecord, payload["record"]).workflow.step(STEP).action
-            yield _Told(MessageKind.REQUEST, action.command)
+            yield message(MessageKind.REQUEST, action.command)
         case Kind.APPROVAL_REQUESTED:
-            asked = payload["approval"]
-            yield _Told(MessageKind.APPROVAL_NEEDED, asked["explanation"], asked["id"])
+            text, approval = payload["approval"]["explanation"], payload["approval"]["id"]
+            yield message(MessageKind.APPROVAL_NEEDED, text, approval=approval)
         case Kind.REFUSED:
-            yield _Told(MessageKind.DENIED, payload["result"]["stderr"])
+            yield message(MessageKind.DENIED, payload["result"]["stderr"])
         case Kind.TOOL_CALL:
-            yield _Told(MessageKind.START, from_json(Action, payload["action"]).command)
+            command = from_json(Action, payload["action"]).command
+            yield message(MessageKind.START, command)
         case Kind.TOOL_RESULT:
             result = from_json(Result, payload["result"])
             for stream, text in ((1, result.stdout), (2, result.stderr)):
+                if len(text) > 2 * END_CHARS_MAX:
+                    cut = len(text) - 2 * END_CHARS_MAX
+                    head, tail = text[:END_CHARS_MAX], text[-END_CHARS_MAX:]
+                    text = f"{head}\n[{cut} characters]\n{tail}"
                 if text:
-                    yield _Told(MessageKind.OUTPUT, _ends(text), stream=stream)
-            code = result.exit_code
-            yield _Told(MessageKind.COMPLETE, str(result.outcome), exit_code=code)
+                    yield message(MessageKind.OUTPUT, text, stream=stream)
+            outcome, code = str(result.outcome), result.exit_code
+            yield message(MessageKind.COMPLETE, outcome, exit_code=code)
         case Kind.WORKFLOW_ENDED:
             text = f"{payload['state']}: {payload['reason']}".rstrip(": ")
-            yield _Told(MessageKind.RESULT, text)
+            yield message(MessageKind.RESULT, text)
 
 
-def _ends(text: str) -> str:
-    """The head and the tail of an output."""
-    if len(text) <= 2 * END_CHARS_MAX:
-        return text
-    cut = len(text) - 2 * END_CHARS_MAX
-    return f"{text[:END_CHARS_MAX]}\n[{cut} characters]\n{text[-END_CHARS_MAX:]}"
-
-
-def _drained(queue: asyncio.Queue[Message]) -> Iterable[Message]:
+def _drain(queue: asyncio.Queue[Message]) -> Iterable[Message]:
     while not queue.empty():
         yield queue.get_nowait()
 
 
-def _missing(action: str) -> NotFoundError:
-    return NotFoundError(
-        f"There is no action {action[:60]!r} of this agent.",
-        next_step="See what is under way with: operator workflows list",
-    )
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """Where a proposed action stands, and the request that people have to answer first."""
+
+    action: ActionResult
+    approval: str = ""
+
+
+def foreign_agent(name: str) -> Actor:
+    """Who asks: an agent under the name it gave itself, for whoever started it or let it in."""
+    known = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:FOREIGN_NAME_MAX] or "client"
+    return Actor(signed_in(), "agent", f"{FOREIGN_PREFIX}{known.lower()}")
+
+
+def refuse_who_may_not(app: App, person: str, action: Action) -> None:
+    """AuthorityError for who may have nothing changed: no agent of theirs asks for it either."""
+    change = Verdict(action, Level.REVIEW, Risk.LOW, (), "it may change something", "")
+    if why := app.permissions.may_request(Actor(person, "user"), change):
+        raise AuthorityError(why, next_step="Ask an admin for a larger role.")
+
+
+async def propose_action(app: App, by: Actor, action: Action, *, subject: str = "") -> str:
+    """Ask for an action; its id. Whoever serves the hub, or any agent of this home, runs it."""
+    refuse_who_may_not(app, by.id, action)
+    workflow = command_workflow(action, subject=subject)
+    record = await add_workflow(app, workflow, origin=Origin.HUB, requester=by)
+    return record.id
+
+
+async def proposed_action(app: App, by: Actor, action: str, *, wait_s: float = 0.0) -> Proposed:
+    """What became of an action of this agent; waits so long for its end, or for people's turn."""
+    record = app.store.workflows.get(action)
+    if record is None or record.origin is not Origin.HUB or record.requester != by:
+        raise NotFoundError(
+            f"There is no action {action[:60]!r} of this agent.",
+            next_step="Name the id that propose_action gave.",
+        )
+    hub, until = Hub(app), app.clock.monotonic() + min(wait_s, FOREIGN_WAIT_S_MAX)
+    while True:
+        result = hub.get_action_result(action, by.agent)
+        waits = [one for one in hub.get_pending_actions(by.agent) if one.action == action]
+        approval = waits[0].approval.id if waits and waits[0].approval else ""
+        if result.state.over or approval or app.clock.monotonic() >= until:
+            return Proposed(result, approval)
+        await app.clock.sleep(FOREIGN_POLL_S)

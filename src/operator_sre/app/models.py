@@ -7,11 +7,16 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from operator_protocols.domain.entry import Draft, Kind
-from operator_protocols.domain.run import Answer, Ask, Misuse, Spent
+from operator_protocols.domain.health import Health, Severity
+from operator_protocols.domain.observation import Observation, Seen, Violation
+from operator_protocols.domain.run import Answer, Ask, Briefing, Budget, Misuse, Spent
+from operator_protocols.domain.target import Target
+from operator_protocols.domain.ticket import Ticket, TicketState
 from operator_protocols.errors import (
     MissingExtraError,
     ModelError,
@@ -19,6 +24,7 @@ from operator_protocols.errors import (
     OperatorError,
     UsageError,
 )
+from operator_sre.app.persons import myself
 from operator_sre.config.models import (
     AUTO,
     CLAUDE,
@@ -34,7 +40,7 @@ from operator_sre.config.models import (
 if TYPE_CHECKING:
     # Whoever only lists models starts without what they need to think.
     from operator_protocols.ports import Model
-    from operator_sre.app.summarising import BackgroundSummaries
+    from operator_sre.app.summaries import BackgroundSummaries
     from operator_sre.app.wiring import App
     from operator_sre.config import Config
     from operator_sre.models.remote import RemoteModel, ToolMode
@@ -50,6 +56,7 @@ __all__ = [
     "model_id",
     "over_budget",
     "script_of",
+    "small_question",
     "summaries_of",
     "summary_model",
     "thinking_model",
@@ -59,6 +66,10 @@ __all__ = [
 
 ENTRIES_MAX = 10_000
 SCRIPT_BYTES_MAX = 20_000_000
+_NOTES = (
+    "This is a test of the connection. Nothing is broken and nothing has to be done: call `finish`"
+    " with the summary 'ready', and nothing else."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +142,13 @@ def summary_model(config: Config) -> str:
 
 def mind_of(app: App) -> Model:
     """Who thinks here. A model that cannot speak is spoken for by the built-in reasoner."""
-    from operator_sre.models.fallback import Fallback
-    from operator_sre.models.patient import Patient
+    from operator_sre.models.patience import Fallback, Patient
     from operator_sre.models.reasoner import Reasoner
 
     name = thinking_model(app.config)
-    if name == REASONER:
-        return Reasoner()
     if is_offline(name):
-        return _unthinking(app.config, name)
-    remote = _remote(app, _named(app.config, name))
+        return _offline_model(app.config, name)
+    remote = _remote(app, _find_model(app.config, name))
     patient = Patient(remote, clock=app.clock)
     return Fallback(patient, Reasoner(), allowed=lambda: over_budget(app))
 
@@ -153,7 +161,7 @@ async def completion_of(app: App, name: str) -> AsyncIterator[RemoteModel | _Abs
             f"{name!r} gives no opinion: it is not a language model.",
             next_step="Name a model of operator.toml; see: operator models list",
         )
-    remote = _remote(app, _named(app.config, name))
+    remote = _remote(app, _find_model(app.config, name))
     try:
         yield remote
     finally:
@@ -162,13 +170,13 @@ async def completion_of(app: App, name: str) -> AsyncIterator[RemoteModel | _Abs
 
 def model_id(config: Config, name: str) -> str:
     """What a configured model is at whoever has it, as PROVIDER/MODEL."""
-    told = _named(config, name)
+    told = _find_model(config, name)
     return f"{told.provider}/{told.model}"
 
 
 def summaries_of(app: App) -> BackgroundSummaries:
     """Who says in a sentence what was thought and done."""
-    from operator_sre.app.summarising import BackgroundSummaries
+    from operator_sre.app.summaries import BackgroundSummaries
     from operator_sre.models.summaries import ModelSummariser, RuleSummariser
 
     redact = _redact(app)
@@ -176,7 +184,7 @@ def summaries_of(app: App) -> BackgroundSummaries:
     name = summary_model(app.config)
     remote = None
     if name != RULE and not is_offline(name):
-        remote = _remote(app, _named(app.config, name))
+        remote = _remote(app, _find_model(app.config, name))
     if remote is None or isinstance(remote, _Absent):
         return BackgroundSummaries(app.store.journal, rule, rule)
     by_model = ModelSummariser(remote, rule=rule, redact=redact, allowed=lambda: over_budget(app))
@@ -225,33 +233,22 @@ def list_models(app: App) -> Sequence[ModelView]:
 
 async def try_model(app: App, name: str) -> Tried:
     """One small turn, for real: nothing is looked at or changed, whatever it answers."""
-    from operator_sre.app.trying import small_question
-
-    if name == REASONER:
-        from operator_sre.models.reasoner import Reasoner
-
-        return await _asked(Reasoner(), small_question(app.clock.now()))
+    question = small_question(app.clock.now())
     if is_offline(name):
-        return await _asked(_unthinking(app.config, name), small_question(app.clock.now()))
-    remote = _remote(app, _named(app.config, name))
+        return await _try_turn(_offline_model(app.config, name), question)
+    remote = _remote(app, _find_model(app.config, name))
     try:
-        tried = await _asked(remote, small_question(app.clock.now()))
+        tried = await _try_turn(remote, question)
     finally:
         await remote.close()
-    await _pay(app, tried)
+    if tried.spent != Spent():
+        # What a try cost counts towards the day, as the answer that it is.
+        from operator_sre.agent.transcript import answer_payload
+
+        answer = Answer("A test of the connection.", (), tried.spent, tried.name)
+        draft = Draft(Kind.REASONING, answer_payload(answer), actor=myself())
+        await app.store.journal.append(draft)
     return tried
-
-
-async def _pay(app: App, tried: Tried) -> None:
-    """Count what a try cost towards the day, as the answer that it is."""
-    from operator_sre.agent.transcript import answer_payload
-    from operator_sre.app.persons import myself
-
-    if tried.spent == Spent():
-        return
-    answer = Answer("A test of the connection.", (), tried.spent, tried.name)
-    draft = Draft(Kind.REASONING, answer_payload(answer), actor=myself())
-    await app.store.journal.append(draft)
 
 
 def transcript_of(app: App, run: str) -> list[dict[str, Any]]:
@@ -264,7 +261,7 @@ def transcript_of(app: App, run: str) -> list[dict[str, Any]]:
     return [dict(entry.payload) for entry in entries if entry.kind is Kind.REASONING]
 
 
-async def _asked(model: Model, ask: Ask) -> Tried:
+async def _try_turn(model: Model, ask: Ask) -> Tried:
     begun = time.perf_counter()
     try:
         answer = await model.answer(ask)
@@ -276,7 +273,7 @@ async def _asked(model: Model, ask: Ask) -> Tried:
     return Tried(model.name, time.perf_counter() - begun, answer.spent, tools, how, problem)
 
 
-def _named(config: Config, name: str) -> ModelConfig:
+def _find_model(config: Config, name: str) -> ModelConfig:
     for one in config.models:
         if one.name == name:
             return one
@@ -308,7 +305,7 @@ def _remote(app: App, told: ModelConfig) -> RemoteModel | _Absent:
 
 def _key_of(config: Config, told: ModelConfig) -> str:
     """Its key; UsageError where one is needed and none is there."""
-    from operator_sre.app.secrets import model_key
+    from operator_sre.app.secret_store import model_key
 
     key = told.key or model_key(config, told.key_file, (told.name, told.provider))
     if not key and told.key_env:
@@ -322,15 +319,15 @@ def _key_of(config: Config, told: ModelConfig) -> str:
 
 def _has_key(config: Config, name: str) -> bool:
     """True when there is a key, a file that should have one, or a secret that is bound to it."""
-    from operator_sre.app.secrets import is_held
+    from operator_sre.app.secret_store import is_held
 
-    told = _named(config, name)
+    told = _find_model(config, name)
     return told.has_key or is_held(config, "model", (told.name, told.provider))
 
 
 def key_state(config: Config, name: str) -> str:
     """Whether the key of a model is "set", "not set" or "not needed"."""
-    return _key_state(config, _named(config, name))
+    return _key_state(config, _find_model(config, name))
 
 
 def _key_state(config: Config, told: ModelConfig) -> str:
@@ -355,22 +352,20 @@ def is_offline(name: str) -> bool:
     return kind in (REASONER, RESTART, RANDOM) or name.startswith(SCRIPTED)
 
 
-def _unthinking(config: Config, name: str) -> Model:
-    """What says what was written down, and what understands nothing."""
-    from operator_sre.models.baselines import RandomCalls, RestartEverything
-
-    if name == RESTART:
-        return RestartEverything()
-    kind, _, seed = name.partition(":")
-    if kind == RANDOM:
-        return RandomCalls(int(seed or 0))
-    return _scripted(config, name)
-
-
-def _scripted(config: Config, name: str) -> Model:
+def _offline_model(config: Config, name: str) -> Model:
+    """The reasoner, what says what was written down, and what understands nothing."""
     from operator_sre.agent.transcript import answer_from
+    from operator_sre.models.baselines import RandomCalls, RestartEverything
+    from operator_sre.models.reasoner import Reasoner
     from operator_sre.models.scripted import Scripted
 
+    kind, _, seed = name.partition(":")
+    if name == REASONER:
+        return Reasoner()
+    if name == RESTART:
+        return RestartEverything()
+    if kind == RANDOM:
+        return RandomCalls(int(seed or 0))
     path = Path(name.removeprefix(SCRIPTED)).expanduser()
     if config.file and config.sources["model"] == f"file {config.file}":
         path = config.file.parent / path
@@ -390,3 +385,29 @@ def _scripted(config: Config, name: str) -> Model:
 def script_of(answers: Sequence[dict[str, Any]]) -> str:
     """A transcript as the text of a file."""
     return json.dumps(answers, indent=2) + "\n"
+
+
+def small_question(at: datetime) -> Ask:
+    """A ticket about a made-up target that is well already."""
+    broken = Violation("connection-test", "answers", "nothing", Severity.INFO, _NOTES, at)
+    ticket = Ticket(
+        id=0,
+        subject="connection-test",
+        target="nothing",
+        severity=Severity.INFO,
+        state=TicketState.CLAIMED,
+        summary=_NOTES,
+        violations=(broken,),
+        opened_at=at,
+        changed_at=at,
+    )
+    briefing = Briefing(
+        ticket=ticket,
+        targets=(Target("nothing", "nothing"),),
+        observation=Observation("connection-test", at, (Seen("nothing", {"well": True}),)),
+        health=Health.HEALTHY,
+        tools=(),
+        causes=(),
+        notes=_NOTES,
+    )
+    return Ask(briefing, (), Budget(turns_max=1, commands_max=0, attempts_max=1))

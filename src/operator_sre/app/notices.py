@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from operator_protocols.domain.cursor import Cursor
 from operator_protocols.errors import MissingExtraError, OperatorError, UsageError
-from operator_sre.app.secrets import read_secret
-from operator_sre.notify.channel import AppriseChannel, channels_of
-from operator_sre.notify.follower import PREFIX, Follower, Terms
+from operator_sre.app.redaction import open_redactor
+from operator_sre.app.secret_store import read_secret
+from operator_sre.notify.channel import PREFIX, AppriseChannel, Follower, Terms, channels_of
 from operator_sre.notify.notice import Message
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
 
-__all__ = [
-    "ChannelStatus",
-    "Tried",
-    "notify_status",
-    "run_notices",
-    "send_notices",
-    "send_test",
-]
+__all__ = ["ChannelStatus", "Tried", "notify_status", "run_notices", "send_notices", "send_test"]
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +57,25 @@ def notify_status(app: App) -> Sequence[ChannelStatus]:
     known = {one.name.removeprefix(PREFIX): one for one in app.store.cursors.find(PREFIX)}
     newest = app.store.entries.newest(limit=1)
     head = newest[0].seq if newest else 0
-    return [
-        _status(name, known.get(name), head, now=app.clock.now(), configured=name in names)
-        for name in [*names, *(name for name in known if name not in names)]
-    ]
+    views = []
+    for name in dict.fromkeys([*names, *known]):
+        cursor = known.get(name)
+        note = cursor.note if cursor else {}
+        views.append(
+            ChannelStatus(
+                name=name,
+                configured=name in names,
+                sent=int(note.get("sent", 0)),
+                failed=int(note.get("failed", 0)),
+                lost=int(note.get("lost", 0)),
+                behind=max(0, head - cursor.seq) if cursor else 0,
+                problem=str(note.get("problem", "")),
+                sent_at=_moment(note.get("sent_at")),
+                failed_at=_moment(note.get("failed_at")),
+                holder=cursor.holder if cursor and cursor.until > app.clock.now() else "",
+            )
+        )
+    return views
 
 
 async def send_notices(app: App) -> None:
@@ -87,8 +95,6 @@ async def run_notices(app: App) -> None:
     """Notify until cancelled. UsageError where nobody is to be notified."""
     channels = _channels(app)
     _must_be_installed()
-    from operator_sre.app.redaction import open_redactor
-
     redactor = open_redactor(app.config)
     asked, store = app.config.notices, app.store
     terms = Terms(
@@ -143,28 +149,8 @@ def _channels(app: App) -> list[AppriseChannel]:
 
 
 def _must_be_installed() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("apprise") is None:
+    if importlib.util.find_spec("apprise") is None:
         raise MissingExtraError("notify", needed_for="Notifying people")
-
-
-def _status(
-    name: str, cursor: Cursor | None, head: int, *, now: datetime, configured: bool
-) -> ChannelStatus:
-    note = cursor.note if cursor else {}
-    return ChannelStatus(
-        name=name,
-        configured=configured,
-        sent=int(note.get("sent", 0)),
-        failed=int(note.get("failed", 0)),
-        lost=int(note.get("lost", 0)),
-        behind=max(0, head - cursor.seq) if cursor else 0,
-        problem=str(note.get("problem", "")),
-        sent_at=_moment(note.get("sent_at")),
-        failed_at=_moment(note.get("failed_at")),
-        holder=cursor.holder if cursor and cursor.until > now else "",
-    )
 
 
 def _moment(seconds: Any) -> datetime | None:

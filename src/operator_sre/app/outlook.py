@@ -7,20 +7,33 @@ import pwd
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.permit import Approval, ApprovalState
 from operator_protocols.domain.session import session_of
 from operator_protocols.domain.verdict import Level, Mode, Verdict
-from operator_sre.app.gate import answer_of
-from operator_sre.app.hands import Hands, Surroundings
+from operator_protocols.errors import OperatorError
+from operator_sre.app.policy import answer_of
+from operator_sre.controls import MACHINE, Controls, Surroundings
 from operator_sre.gate import Way
 
-__all__ = ["Outlook", "document_of", "facts_of", "outlook_of", "outlook_of_request"]
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = [
+    "Foreseen",
+    "Outlook",
+    "document_of",
+    "facts_of",
+    "foresee_request",
+    "outlook_of",
+    "outlook_of_request",
+]
 
 MARKED = "(new each time)"
+
 _WAYS = {
     Way.RUNS: "it runs by itself",
     Way.ASKS: "it waits until a person says yes",
@@ -28,7 +41,11 @@ _WAYS = {
     Way.HELD: "it does not run now",
     Way.NEVER: "it never runs",
 }
+
 _UNDO = {True: "possible", False: "not possible", None: "unknown"}
+
+# How a secret that was taken out of a command is written.
+REDACTED = "[REDACTED:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +80,31 @@ class Outlook:
 
 
 def outlook_of(
-    hands: Hands, verdict: Verdict, requester: Actor, *, subject: str, surroundings: Surroundings
+    controls: Controls,
+    verdict: Verdict,
+    requester: Actor,
+    *,
+    subject: str,
+    surroundings: Surroundings,
 ) -> Outlook:
     """Of a command that somebody asks for on this machine. Runs and writes nothing."""
-    held = hands.restraint.foresee(verdict, subject, requester.agent)
-    course = hands.gate.foresee(verdict, requester, held, subject=subject)
+    course = controls.foresee(verdict, requester, subject=subject)
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # as in some containers
+        user = str(os.geteuid())
     rule = f"The standing rule {course.rule.id} allows it." if course.rule else ""
     return Outlook(
         verdict=verdict,
         subject=subject,
-        identity=hands.gate.identify(verdict.action.target),
+        identity=controls.gate.identify(verdict.action.target),
         host=socket.gethostname(),
-        user=_user(os.geteuid()),
+        user=user,
         uid=os.geteuid(),
         requester=requester,
         environment={**surroundings.environment, surroundings.mark: MARKED},
         output_bytes_max=surroundings.output_bytes_max,
-        mode=hands.gate.policy().mode,
+        mode=controls.gate.policy().mode,
         way=course.way,
         why=course.why or rule,
     )
@@ -122,6 +147,19 @@ def facts_of(outlook: Outlook, origin: str = "") -> Sequence[tuple[str, str]]:
     """What would happen as people read it: a name and a text each; an empty text says nothing."""
     verdict, action, one = outlook.verdict, outlook.verdict.action, outlook.requester
     who = f"{one.id} ({one.type}), through agent {one.agent or '-'}"
+    kept = outlook.output_bytes_max // 1024
+    # What the kernel holds a command to, or why it does not.
+    enforced = f"no, judged only: {verdict.unenforced}" if verdict.unenforced else ""
+    enforced = enforced if verdict.confinement is None else str(verdict.confinement)
+    then = ""
+    if outlook.way is not None:
+        mode = f"in mode {outlook.mode} " if outlook.mode else ""
+        then = f"{mode}{_WAYS[outlook.way]}{f': {outlook.why}' if outlook.why else ''}"
+    # What people ask about; the rest only disarms settings of programs, and programs are told.
+    variables = outlook.environment
+    shown = [f"{name}={variables[name]}" for name in ("HOME", "PATH") if name in variables]
+    if shown:
+        shown.append(f"and {len(variables) - len(shown)} more variables (--json)")
     return (
         ("command", action.command),
         ("in", f"{action.cwd} on {outlook.host or '-'}"),
@@ -132,24 +170,18 @@ def facts_of(outlook: Outlook, origin: str = "") -> Sequence[tuple[str, str]]:
         ("who", f"{who}, {origin}" if origin else who),
         ("why", action.reasoning),
         ("expects", action.expected),
-        ("limits", _limits(outlook)),
+        ("limits", f"{action.timeout_s:g} s, {kept} KiB kept of each stream, no input"),
         ("verdict", f"{verdict.level}, risk {verdict.risk}: {verdict.explanation}"),
         ("reads", ", ".join(verdict.reads)),
         ("writes", ", ".join(verdict.writes)),
         ("network", ", ".join(verdict.network)),
         ("sensitive", ", ".join(verdict.sensitive)),
+        ("enforced", enforced),
         ("undo", _UNDO[verdict.reversible]),
         ("changes", outlook.may_change),
-        ("then", _then(outlook)),
-        ("with", _environment(outlook.environment)),
+        ("then", then),
+        ("with", ", ".join(shown)),
     )
-
-
-def _environment(variables: Mapping[str, str]) -> str:
-    """What people ask about; the rest only disarms settings of programs, and programs are told."""
-    shown = [f"{name}={variables[name]}" for name in ("HOME", "PATH") if name in variables]
-    more = len(variables) - len(shown)
-    return ", ".join([*shown, f"and {more} more variables (--json)"]) if shown else ""
 
 
 def document_of(outlook: Outlook) -> dict[str, Any]:
@@ -175,20 +207,30 @@ def document_of(outlook: Outlook) -> dict[str, Any]:
     }
 
 
-def _limits(outlook: Outlook) -> str:
-    kept = outlook.output_bytes_max // 1024
-    return f"{outlook.verdict.action.timeout_s:g} s, {kept} KiB kept of each stream, no input"
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What the gate thinks of a request now. `problem` says why nobody can tell from here.
+
+    `differs` when it would be judged otherwise than when people were asked, `partly` when secrets
+    were taken out of what we know of it, `elsewhere` when it would run on another machine.
+    """
+
+    verdict: Verdict | None = None
+    differs: bool = False
+    partly: bool = False
+    elsewhere: str = ""
+    problem: str = ""
 
 
-def _then(outlook: Outlook) -> str:
-    if outlook.way is None:
-        return ""
-    mode = f"in mode {outlook.mode} " if outlook.mode else ""
-    return f"{mode}{_WAYS[outlook.way]}{f': {outlook.why}' if outlook.why else ''}"
-
-
-def _user(uid: int) -> str:
+def foresee_request(app: App, approval: Approval) -> Foreseen:
+    """Judge what a request is about by the rules of this moment. Runs and writes nothing."""
+    host = session_of(approval.requester.agent).rpartition("@")[2]
+    elsewhere = host if host and host != socket.gethostname() else ""
     try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:  # as in some containers
-        return str(uid)
+        controls = app.controls(approval.subject or MACHINE)
+        verdict = controls.gate.judge(approval.action, approval.requester)
+    except OperatorError as error:
+        return Foreseen(elsewhere=elsewhere, problem=error.message)
+    partly = REDACTED in str(approval.action.arguments)
+    differs = (verdict.level, verdict.risk) != (approval.level, approval.risk)
+    return Foreseen(verdict, differs and not partly, partly, elsewhere)

@@ -1,26 +1,38 @@
-"""From what is wanted to the text of a file that allows it, and nothing else."""
+"""From what is wanted to the text of a file that allows it, and every other letter as it was."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+import yaml
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.verdict import Level, Mode, Risk
 from operator_protocols.errors import ConfigError, UsageError
 from operator_sre.app.patch_requests import WantedBudget, WantedCommand, WantedHost
-from operator_sre.app.patch_texts import with_number, with_rule, with_setting, with_words
 
 if TYPE_CHECKING:
     from operator_sre.config import Config
     from operator_sre.gate.policy import Rulebook
 
-__all__ = ["FOUND", "Edit", "drafted", "request_of"]
+__all__ = [
+    "FOUND",
+    "Edit",
+    "draft_edit",
+    "request_of",
+    "with_number",
+    "with_rule",
+    "with_setting",
+    "with_words",
+]
 
 HTTPS = 443
 # Where a command is started when nobody says where.
@@ -38,6 +50,9 @@ FOUND: Mapping[str, type[Wanted]] = {
     "command": WantedCommand,
     "budget": WantedBudget,
 }
+VERSION = "version: 1\n"
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 Read = Callable[[Path], str | None]
 
 
@@ -61,7 +76,7 @@ def request_of(wanted: Wanted) -> dict[str, Any]:
     return {"kind": kind, **asdict(wanted)}
 
 
-def drafted(config: Config, wanted: Wanted, read: Read) -> Edit:
+def draft_edit(config: Config, wanted: Wanted, read: Read) -> Edit:
     """The change that this takes. UsageError when it is not needed, or cannot or must not be."""
     if isinstance(wanted, WantedBudget) and wanted.daily:
         return _setting(config, wanted, read)
@@ -85,7 +100,7 @@ def _book(text: str | None, file: Path) -> Rulebook:
     return built_in() if text is None else book_of(text, str(file))
 
 
-def _checked(file: Path, new: str, old: Rulebook, **wanted: object) -> Rulebook:
+def _check_book(file: Path, new: str, old: Rulebook, **wanted: object) -> Rulebook:
     """The new book, if it differs from the old one in what is wanted and in nothing else."""
     try:
         book = _book(new, file)
@@ -105,8 +120,6 @@ def _checked(file: Path, new: str, old: Rulebook, **wanted: object) -> Rulebook:
 
 
 def _host(file: Path, old: str | None, book: Rulebook, wanted: WantedHost) -> Edit:
-    import msgspec
-
     egress, host = book.egress, wanted.host
     if (wanted.wide or wanted.private) and not wanted.high:
         what = "more than one host" if wanted.wide else "an address or a name inside a network"
@@ -135,14 +148,12 @@ def _host(file: Path, old: str | None, book: Rulebook, wanted: WantedHost) -> Ed
         new = with_words(new, _section(new), "people", egress.people)
     allow = (*egress.allow, host)
     wish = msgspec.structs.replace(egress, allow=_order(new, file, "allow", allow))
-    made = _checked(file, new, book, egress=wish)
+    made = _check_book(file, new, book, egress=wish)
     why = f"Commands that only read may speak to {host} without a person."
     return Edit(file, old, new, book.digest, made.digest, _risk_of(wanted), why, (host,))
 
 
 def _door(file: Path, old: str | None, book: Rulebook, wanted: WantedHost) -> Edit:
-    import msgspec
-
     port = wanted.port or HTTPS
     if wanted.wide or ":" in wanted.host:
         raise UsageError(
@@ -155,7 +166,7 @@ def _door(file: Path, old: str | None, book: Rulebook, wanted: WantedHost) -> Ed
     new = with_words(old or "", _section(old), "scripts", [door])
     scripts = _order(new, file, "scripts", (*book.egress.scripts, door))
     wish = msgspec.structs.replace(book.egress, scripts=scripts)
-    made = _checked(file, new, book, egress=wish)
+    made = _check_book(file, new, book, egress=wish)
     why = f"Scripts in the sandbox may speak to {wanted.host} on port {port}, and to no other port."
     return Edit(file, old, new, book.digest, made.digest, _risk_of(wanted), why, (door,))
 
@@ -168,8 +179,6 @@ def _risk_of(wanted: WantedHost) -> Risk:
 
 def _section(text: str | None) -> str:
     """`egress`, or `hosts` where the file calls it so."""
-    import yaml
-
     found = yaml.safe_load(text) if text else None
     return "hosts" if isinstance(found, dict) and "hosts" in found else "egress"
 
@@ -216,7 +225,7 @@ def _command(file: Path, old: str | None, book: Rulebook, wanted: WantedCommand)
             f"The change would also touch other rules of {file.name}.",
             next_step="Change it by hand, and prove it with: operator policy check",
         )
-    made = _checked(file, new, book, rules=(*ours, *written.rules))
+    made = _check_book(file, new, book, rules=(*ours, *written.rules))
     after = judge(Action.shell(line), Policy(mode=Mode.EXECUTE, book=made))
     if after.level is not Level.SAFE:
         raise UsageError(
@@ -262,14 +271,19 @@ def _budget(file: Path, old: str | None, book: Rulebook, wanted: WantedBudget) -
 
     low, high = BUDGETS[wanted.setting]
     whole = wanted.setting not in ("usd_max", "seconds_max")
-    _in_range(wanted, low, high, whole=whole)
+    if not low <= wanted.number <= high or (whole and wanted.number != int(wanted.number)):
+        kind = "a whole number" if whole else "a number"
+        raise UsageError(
+            f"{wanted.setting} cannot be {wanted.number:g}.",
+            next_step=f"It is {kind} from {low:g} to {high:g}.",
+        )
     before = float(getattr(budget_of(book), wanted.setting))
     number = f"{wanted.number:g}" if wanted.number < 1e6 else f"{wanted.number:.0f}"
     if before == float(number):
         raise UsageError(f"{wanted.setting} is {number} already.", next_step="Nothing to do.")
     new = with_number(old or "", "budgets", wanted.setting, number)
     budgets = {**book.budgets, wanted.setting: float(number)}
-    made = _checked(file, new, book, budgets=budgets)
+    made = _check_book(file, new, book, budgets=budgets)
     why = f"Each run has {wanted.setting} {number} from then on; so far {before:g}."
     risk = _risk_of_more(before, wanted.number)
     return Edit(file, old, new, book.digest, made.digest, risk, why)
@@ -311,17 +325,124 @@ def _setting(config: Config, wanted: WantedBudget, read: Read) -> Edit:
     return Edit(config.file, old, new, *digests, risk, why)
 
 
-def _in_range(wanted: WantedBudget, low: float, high: float, *, whole: bool) -> None:
-    if not low <= wanted.number <= high or (whole and wanted.number != int(wanted.number)):
-        kind = "a whole number" if whole else "a number"
-        raise UsageError(
-            f"{wanted.setting} cannot be {wanted.number:g}.",
-            next_step=f"It is {kind} from {low:g} to {high:g}.",
-        )
-
-
 def _risk_of_more(before: float, after: float) -> Risk:
     """Twice as much costs little, and ten times as much is another thing."""
     if after <= 2 * before:
         return Risk.LOW
     return Risk.MEDIUM if after <= 10 * before else Risk.HIGH
+
+
+def with_words(text: str, section: str, key: str, words: Sequence[str]) -> str:
+    """The text with these words added to the list `section.key`, which is made if need be."""
+    quoted = [json.dumps(word) for word in words]
+    found = _value(_root(text), section)
+    if found is None:
+        return _append_section(text, f"{section}:\n  {key}: [{', '.join(quoted)}]\n")
+    known = _value(found, key)
+    if known is None:
+        return _add_key(text, found, f"{key}: [{', '.join(quoted)}]")
+    if isinstance(known, yaml.ScalarNode):
+        start, end = known.start_mark.index, known.end_mark.index
+        return f"{text[:start]}[{text[start:end]}, {', '.join(quoted)}]{text[end:]}"
+    return _add_items(text, known, quoted)
+
+
+def with_number(text: str, section: str, key: str, number: str) -> str:
+    """The text with `section.key` set to a number."""
+    found = _value(_root(text), section)
+    if found is None:
+        return _append_section(text, f"{section}:\n  {key}: {number}\n")
+    known = _value(found, key)
+    if known is None:
+        return _add_key(text, found, f"{key}: {number}")
+    start, end = known.start_mark.index, known.end_mark.index
+    return f"{text[:start]}{number}{text[end:]}"
+
+
+def with_rule(text: str, level: str, rule: Mapping[str, object]) -> str:
+    """The text with one more rule of a level."""
+    found = _value(_root(text), level)
+    lines = [f"{key}: {json.dumps(value)}" for key, value in rule.items()]
+    block = f"- {lines[0]}\n" + "".join(f"  {line}\n" for line in lines[1:])
+    if found is None:
+        indented = "".join(f"  {line}\n" for line in block.splitlines())
+        return _append_section(text, f"{level}:\n{indented}")
+    if not isinstance(found, yaml.SequenceNode):
+        raise _by_hand(level)
+    if found.flow_style:
+        return _add_items(text, found, [json.dumps(dict(rule))])
+    return _above(text, found, block)
+
+
+def with_setting(text: str, name: str, number: str) -> str:
+    """The text of an operator.toml with one setting; it stands before every table."""
+    head = _TABLE.search(text)
+    top, rest = (text[: head.start()], text[head.start() :]) if head else (text, "")
+    line = re.compile(rf"^([ \t]*{re.escape(name)}[ \t]*=[ \t]*)[^\s#]+", re.MULTILINE)
+    if line.search(top):
+        return line.sub(rf"\g<1>{number}", top, count=1) + rest
+    return f"{name} = {number}\n{text}"
+
+
+def _root(text: str) -> yaml.Node | None:
+    try:
+        root: yaml.Node | None = yaml.compose(text, Loader=_LOADER)
+    except yaml.YAMLError as error:  # whoever reads policies strictly has said so already
+        raise _by_hand("policy") from error
+    return root
+
+
+def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:
+    if node is None:
+        return None
+    if not isinstance(node, yaml.MappingNode):
+        raise _by_hand(key)
+    return next((value for name, value in node.value if name.value == key), None)
+
+
+def _append_section(text: str, section: str) -> str:
+    ending = "" if not text or text.endswith("\n") else "\n"
+    gap = "\n" if text else ""
+    return f"{text}{ending}{gap}{section}" if text else f"{VERSION}\n{section}"
+
+
+def _add_key(text: str, table: yaml.Node, entry: str) -> str:
+    """One more key of a table that is there."""
+    if not isinstance(table, yaml.MappingNode):
+        raise _by_hand(entry.partition(":")[0])
+    if not table.flow_style:
+        return _above(text, table, f"{entry}\n")
+    at = table.start_mark.index + 1
+    comma = ", " if table.value else ""
+    return f"{text[:at]}{entry}{comma}{text[at:]}"
+
+
+def _add_items(text: str, items: yaml.Node, quoted: Sequence[str]) -> str:
+    """More items of a list that is there."""
+    if not isinstance(items, yaml.SequenceNode):
+        raise _by_hand("list")
+    if not items.flow_style:
+        return _above(text, items, "".join(f"- {one}\n" for one in quoted))
+    words = ", ".join(quoted)
+    if items.value:
+        at = items.value[-1].end_mark.index
+        return f"{text[:at]}, {words}{text[at:]}"
+    at = items.start_mark.index + 1
+    return f"{text[:at]}{words}{text[at:]}"
+
+
+def _above(text: str, node: yaml.Node, block: str) -> str:
+    """Lines before the first one of a block, as far in as it is."""
+    column = node.start_mark.column
+    at = node.start_mark.index - column
+    if text[at : at + column].strip():
+        raise _by_hand("list")  # it begins on the line of its key
+    indent = " " * column
+    return text[:at] + "".join(f"{indent}{line}\n" for line in block.splitlines()) + text[at:]
+
+
+def _by_hand(what: str) -> UsageError:
+    return UsageError(
+        f"The {what} in your policy is written in a way that cannot be added to.",
+        next_step="Change it by hand, and prove it with: operator policy check",
+    )

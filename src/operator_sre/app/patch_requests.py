@@ -14,7 +14,7 @@ __all__ = [
     "WantedBudget",
     "WantedCommand",
     "WantedHost",
-    "understood",
+    "parse_request",
 ]
 
 REQUEST_CHARACTERS_MAX = 500
@@ -155,7 +155,7 @@ class WantedBinding:
 Wanted = WantedHost | WantedCommand | WantedBudget | WantedBinding
 
 
-def understood(text: str, *, high: bool = False) -> Wanted:
+def parse_request(text: str, *, high: bool = False) -> Wanted:
     """What a request asks for, and nothing else. UsageError when that is not clear. Pure."""
     if len(text) > REQUEST_CHARACTERS_MAX:
         raise UsageError(
@@ -169,28 +169,12 @@ def understood(text: str, *, high: bool = False) -> Wanted:
         )
     # Only what stands between the words is evened out, for a command is meant as it is written.
     line = _POLITE.sub("", text.strip(), count=1) if _POLITE.match(text.strip()) else text.strip()
-    if found := _command(line, high=high):
-        return found
-    meant = high or _HIGH.search(line) is not None
-    plain = " ".join(_HIGH.sub("", line).split())
-    for read in (_binding, _budget, _host):
-        if wanted := read(plain, meant):
-            return wanted
-    raise _not_understood(text)
-
-
-def _not_understood(text: str) -> UsageError:
-    return UsageError(
-        f"The request {text[:80]!r} is not understood, so that nothing is proposed.",
-        next_step=f"Ask for one thing, such as {EXAMPLES}.",
-    )
-
-
-def _command(line: str, *, high: bool) -> WantedCommand | None:
+    bare_line = _HIGH_COMMAND.sub("", line)
     for shape in _COMMANDS:
-        if found := shape.fullmatch(_HIGH_COMMAND.sub("", line)):
+        if found := shape.fullmatch(bare_line):
             words = found["command"].strip()
-            bare = words[1:-1] if len(words) > 1 and words[0] == words[-1] in "'\"`" else words
+            quoted = len(words) > 1 and words[0] == words[-1] in "'\"`"
+            bare = words[1:-1] if quoted else words
             argv = bare.split(" ")
             if not all(map(_WORD.fullmatch, argv)) or "=" in argv[0]:
                 raise UsageError(
@@ -199,10 +183,20 @@ def _command(line: str, *, high: bool) -> WantedCommand | None:
                     next_step="Write every word of it, with one space between them.",
                 )
             return WantedCommand(tuple(argv), high or bool(_HIGH_COMMAND.search(line)))
-    return None
+    meant = high or _HIGH.search(line) is not None
+    plain = " ".join(_HIGH.sub("", line).split())
+    wanted = (
+        _parse_binding(plain, meant) or _parse_budget(plain, meant) or _parse_host(plain, meant)
+    )
+    if wanted is None:
+        raise UsageError(
+            f"The request {text[:80]!r} is not understood, so that nothing is proposed.",
+            next_step=f"Ask for one thing, such as {EXAMPLES}.",
+        )
+    return wanted
 
 
-def _binding(line: str, high: bool) -> WantedBinding | None:
+def _parse_binding(line: str, high: bool) -> WantedBinding | None:
     for shape in _BINDINGS:
         found = shape.fullmatch(line)
         if found is None:
@@ -218,7 +212,7 @@ def _binding(line: str, high: bool) -> WantedBinding | None:
     return None
 
 
-def _budget(line: str, high: bool) -> WantedBudget | None:
+def _parse_budget(line: str, high: bool) -> WantedBudget | None:
     for shape in _BUDGETS:
         found = shape.fullmatch(line)
         if found is None:
@@ -236,12 +230,12 @@ def _budget(line: str, high: bool) -> WantedBudget | None:
     return None
 
 
-def _host(line: str, high: bool) -> WantedHost | None:
+def _parse_host(line: str, high: bool) -> WantedHost | None:
     reach, found = _REACH.fullmatch(line), _HOST.fullmatch(line)
     told = reach or found
     if told is None:
         return None
-    written, port = _door(told["host"], told["port"])
+    written, port = _split_port(told["host"], told["port"])
     named = reach or port or (found and (found["noun"] or found["to"])) or "://" in told["host"]
     ending = written.rpartition(".")[2]
     if not named and ("." not in written or ending in _FILES):
@@ -250,7 +244,7 @@ def _host(line: str, high: bool) -> WantedHost | None:
     return _as_host(written, port, scripts=scripts or bool(port), high=high)
 
 
-def _door(host: str, port: str | None) -> tuple[str, int]:
+def _split_port(host: str, port: str | None) -> tuple[str, int]:
     """A host without scheme and port; what else is in an address is not for a policy."""
     bare = re.sub(r"^https?://", "", host, flags=re.IGNORECASE)
     if bare != host:
@@ -290,7 +284,12 @@ def _as_host(written: str, port: int, *, scripts: bool, high: bool) -> WantedHos
             f"{written[:80]!r} is no host.",
             next_step="Name it as api.example.com, *.example.com, 192.0.2.7 or 192.0.2.0/24.",
         )
-    inside = "." not in written or f".{written}".endswith(_INSIDE) or _spells_private(written)
+    inside = "." not in written or f".{written}".endswith(_INSIDE)
+    for spelt in _SPELT.findall(written):
+        try:
+            inside = inside or not ip_address(spelt.replace("-", ".")).is_global
+        except ValueError:
+            continue
     return WantedHost(written, port, scripts, written.startswith("*"), inside, high)
 
 
@@ -305,14 +304,4 @@ def _is_private(network: IPv4Network | IPv6Network) -> bool:
         return network.num_addresses > 1 or not ip_address(number & 0xFFFFFFFF).is_global
     if network.subnet_of(_SIX_TO_FOUR):
         return network.prefixlen < 48 or not ip_address(number >> 80 & 0xFFFFFFFF).is_global
-    return False
-
-
-def _spells_private(name: str) -> bool:
-    for found in _SPELT.findall(name):
-        try:
-            if not ip_address(found.replace("-", ".")).is_global:
-                return True
-        except ValueError:
-            continue
     return False

@@ -16,16 +16,15 @@ from operator_protocols.domain.confirmation import Boundary, Confirmation
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import ConfigError, ConflictError, UsageError
-from operator_sre.app.confirmations import get, request
-from operator_sre.app.crossing import Asked, Crossing
-from operator_sre.app.patch_drafts import FOUND, Edit, drafted, request_of
-from operator_sre.app.patch_requests import WantedBinding, understood
+from operator_sre.app.confirmations import Asked, Crossing, get, request
+from operator_sre.app.patch_drafts import FOUND, Edit, draft_edit, request_of
+from operator_sre.app.patch_requests import WantedBinding, parse_request
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
     from operator_sre.config import Config
 
-__all__ = ["CROSSING", "Proposal", "Sketch", "propose", "sketch", "sketched"]
+__all__ = ["CROSSING", "Proposal", "Sketch", "propose", "sketch", "sketch_for"]
 
 ABSENT = "absent"
 PRIVATE = 0o600
@@ -57,7 +56,7 @@ async def propose(app: App, text: str, *, risk: str = "", by: Actor | None = Non
 
     `risk` is `high` when what is wide or private is meant.
     """
-    found = sketched(app, text, risk=risk)
+    found = sketch_for(app, text, risk=risk)
     confirmation = await request(app, found.asked, by=by)
     asked = found.asked
     return Proposal(
@@ -70,12 +69,12 @@ async def propose(app: App, text: str, *, risk: str = "", by: Actor | None = Non
     )
 
 
-def sketched(app: App, text: str, *, risk: str = "") -> Sketch:
+def sketch_for(app: App, text: str, *, risk: str = "") -> Sketch:
     """The same without asking anybody; a credential has to be one that is there."""
     found = sketch(app.config, text, risk=risk)
     if found.asked.boundary is not Boundary.CREDENTIAL_BINDING:
         return found
-    from operator_sre.app.secret_bindings import binding_asked, holder_named
+    from operator_sre.app.secrets import binding_asked, holder_named
 
     change = found.asked.change
     holder = holder_named(f"{change['kind']}:{change['holder']}")
@@ -86,11 +85,28 @@ def sketch(config: Config, text: str, *, risk: str = "") -> Sketch:
     """What a request comes to by these settings and the files they name."""
     if risk not in ("", "high"):
         raise UsageError(f"--risk cannot be {risk[:20]!r}.", next_step="It is high, or left out.")
-    wanted = understood(text, high=risk == "high")
+    wanted = parse_request(text, high=risk == "high")
     if isinstance(wanted, WantedBinding):
-        return _binding(wanted)
-    edit = drafted(config, wanted, _text_of)
-    patch = _difference(edit)
+        # A credential's value is nobody's to see, so that the difference is one line.
+        name, kind, holder = wanted.name, wanted.kind, wanted.holder
+        line = f"{name}: {kind} {holder}"
+        patch = f"--- credentials\n+++ credentials\n@@ -0,0 +1 @@\n+{line}\n"
+        why = (
+            f"The {kind} {holder!r} is given the credential {name!r} from then on."
+            " Its value is shown to nobody."
+        )
+        binding = {"name": name, "kind": kind, "holder": holder}
+        boundary = Boundary.CREDENTIAL_BINDING
+        return Sketch(patch, Asked(boundary, binding, Risk.MEDIUM, why, credentials=(name,)))
+    edit = draft_edit(config, wanted, _text_of)
+    name, is_new = edit.file.name, edit.old is None
+    lines = difflib.unified_diff(
+        (edit.old or "").splitlines(keepends=True),
+        edit.new.splitlines(keepends=True),
+        "/dev/null" if is_new else f"a/{name}",
+        f"b/{name}",
+    )
+    patch = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
     boundary = Boundary.EGRESS if edit.destinations else Boundary.POLICY_PATCH
     change = {
         "request": request_of(wanted),
@@ -106,33 +122,10 @@ def sketch(config: Config, text: str, *, risk: str = "") -> Sketch:
     return Sketch(patch, asked)
 
 
-def _binding(wanted: WantedBinding) -> Sketch:
-    """A credential's value is nobody's to see, so that the difference is one line."""
-    line = f"{wanted.name}: {wanted.kind} {wanted.holder}"
-    patch = f"--- credentials\n+++ credentials\n@@ -0,0 +1 @@\n+{line}\n"
-    change = {"name": wanted.name, "kind": wanted.kind, "holder": wanted.holder}
-    why = (
-        f"The {wanted.kind} {wanted.holder!r} is given the credential {wanted.name!r} from then on."
-        " Its value is shown to nobody."
-    )
-    asked = Asked(Boundary.CREDENTIAL_BINDING, change, Risk.MEDIUM, why, credentials=(wanted.name,))
-    return Sketch(patch, asked)
-
-
-def _difference(edit: Edit) -> str:
-    name = edit.file.name
-    before = (edit.old or "").splitlines(keepends=True)
-    after = edit.new.splitlines(keepends=True)
-    lines = difflib.unified_diff(
-        before, after, "/dev/null" if edit.old is None else f"a/{name}", f"b/{name}"
-    )
-    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
-
-
-def _changed(app: App, confirmation: Confirmation) -> str:
+def _why_changed(app: App, confirmation: Confirmation) -> str:
     """Why a patch is for another policy than there is now, or ""."""
     try:
-        edit = _again(app.config, confirmation)
+        edit = _draft_again(app.config, confirmation)
     except UsageError as error:
         return f"it cannot be made any more: {error.message}"
     told = confirmation.change
@@ -143,7 +136,7 @@ def _changed(app: App, confirmation: Confirmation) -> str:
     return ""
 
 
-async def _apply(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Draft]:
+async def _write_patch(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Draft]:
     """Write the file, all of it or nothing, if everything is as it was when it was asked."""
     file = Path(str(confirmation.change["file"]))
     with _alone(file):
@@ -152,12 +145,12 @@ async def _apply(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Dr
                 f"Confirmation {confirmation.id!r} came to an end meanwhile; nothing was written.",
                 next_step="Ask for the change again.",
             )
-        if why := _changed(app, confirmation):
+        if why := _why_changed(app, confirmation):
             raise ConflictError(
                 f"Nothing was written: {why}.", next_step="Ask for the change again."
             )
-        edit = _again(app.config, confirmation)
-        _written(edit.file, edit.new)
+        edit = _draft_again(app.config, confirmation)
+        _replace_file(edit.file, edit.new)
     change = confirmation.change
     payload = {
         "file": str(edit.file),
@@ -172,22 +165,14 @@ async def _apply(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Dr
     return [Draft(Kind.POLICY_CHANGED, payload, actor=by, key=key)]
 
 
-def _made(app: App, confirmation: Confirmation) -> bool | None:
+def _is_written(app: App, confirmation: Confirmation) -> bool | None:
     """After a crash: whether the file is the one that was to be written."""
     now = _digest(_text_of(Path(str(confirmation.change["file"]))))
     known = {confirmation.change["new"]: True, confirmation.change["old"]: False}
     return known.get(now)
 
 
-def _deed(confirmation: Confirmation) -> str:
-    wide = confirmation.risk >= Risk.HIGH
-    return "loosen the policy by what has a high risk" if wide else ""
-
-
-CROSSING = Crossing(deed=_deed, changed=_changed, apply=_apply, made=_made)
-
-
-def _again(config: Config, confirmation: Confirmation) -> Edit:
+def _draft_again(config: Config, confirmation: Confirmation) -> Edit:
     """The same change, derived anew from the file as it is."""
     asked = confirmation.change.get("request")
     if not isinstance(asked, Mapping) or asked.get("kind") not in FOUND:
@@ -199,7 +184,7 @@ def _again(config: Config, confirmation: Confirmation) -> Edit:
         wanted = FOUND[str(asked["kind"])](**fields)
     except TypeError:
         raise UsageError("It does not say what is wanted.") from None
-    return drafted(config, wanted, _text_of)
+    return draft_edit(config, wanted, _text_of)
 
 
 def _digest(text: str | None) -> str:
@@ -236,7 +221,7 @@ def _alone(file: Path) -> Iterator[None]:
         os.close(folder)
 
 
-def _written(file: Path, text: str) -> None:
+def _replace_file(file: Path, text: str) -> None:
     """Replace a file in one step that survives a crash; its mode stays, a new one is private."""
     real = Path(os.path.realpath(file))
     beside = real.with_name(f".{real.name}.{os.getpid()}")
@@ -261,3 +246,12 @@ def _written(file: Path, text: str) -> None:
             f"{str(file)!r} could not be written, and is as it was: {error.strerror}.",
             next_step="Correct who may write there, and ask for the change again.",
         ) from error
+
+
+_HIGH_DEED = "loosen the policy by what has a high risk"
+CROSSING = Crossing(
+    deed=lambda confirmation: _HIGH_DEED if confirmation.risk >= Risk.HIGH else "",
+    changed=_why_changed,
+    apply=_write_patch,
+    made=_is_written,
+)

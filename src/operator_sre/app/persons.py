@@ -1,30 +1,199 @@
-"""Who is at the keyboard, a person or an agent of theirs, and whether they may."""
+"""In whose name something is asked: whoever is at the keyboard, or a token's owner; who may."""
 
 from __future__ import annotations
 
+import getpass
 import os
-import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from operator_protocols.domain.action import MARK
 from operator_protocols.domain.entry import Actor
+from operator_protocols.domain.token import Audience
 from operator_protocols.errors import AuthorityError
-from operator_sre.app.acting import by_an_agent
-from operator_sre.app.approvals import signed_in
-from operator_sre.app.wiring import App
+from operator_sre.lineage import is_started_by_runner
 
-__all__ = ["administrator", "myself"]
+if TYPE_CHECKING:
+    from operator_protocols.domain.permit import Approval
+    from operator_protocols.domain.verdict import Verdict
+    from operator_protocols.ports.world import PermissionChecker
+    from operator_sre.app.tokens import Refusals
+    from operator_sre.app.wiring import App
+
+__all__ = [
+    "NoMore",
+    "acting_as",
+    "acting_person",
+    "acting_refusals",
+    "acting_role",
+    "administrator",
+    "agent_refusal",
+    "asking_kind",
+    "by_an_agent",
+    "must_be_a_person",
+    "myself",
+    "no_more_than_acting",
+    "signed_in",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Acting:
+    person: str = ""
+    role: str = ""
+    refusals: Refusals | None = None
+    door: Audience | None = None
+
+
+PERSON = "user"
+_NOBODY = _Acting()
+_ACTING: ContextVar[_Acting] = ContextVar("acting", default=_NOBODY)
+
+
+def acting_person() -> str:
+    """Who asks by the network at this moment; empty when it is whoever is at the keyboard."""
+    return _ACTING.get().person
+
+
+def signed_in() -> str:
+    """Whoever is signed in on this machine, or whose token asks."""
+    try:
+        return acting_person() or getpass.getuser()
+    except (KeyError, OSError):  # a uid without a name, as in some containers
+        return "unknown"
 
 
 def myself() -> Actor:
     """A person, who is an agent of their own on each machine; or the agent they let run us."""
+    import socket  # a verdict on a command, which is wanted quickly, needs none
+
     person = signed_in()
-    kind = "agent" if by_an_agent() else "user"
-    return Actor(person, kind, f"{person}@{socket.gethostname()}:{os.getpid()}")
+    return Actor(person, asking_kind(), f"{person}@{socket.gethostname()}:{os.getpid()}")
 
 
 def administrator(app: App, deed: str) -> str:
     """Whoever is signed in; AuthorityError when they may not do what holds for everybody."""
+    must_be_a_person(app)
     person = signed_in()
-    refusal = app.permissions.may_administer(person, deed)
-    if refusal:
+    if refusal := app.permissions.may_administer(person, deed):
         raise AuthorityError(refusal, next_step="Ask an admin.")
     return person
+
+
+def acting_role() -> str:
+    """What the token of whoever asks by the network gives them; empty at the keyboard."""
+    return _ACTING.get().role
+
+
+def by_an_agent() -> bool:
+    """Whether this is a command that was run for an agent; whoever asks by the network is not.
+
+    The variable alone proves nothing, because a command can unset it.
+    """
+    return not acting_person() and (MARK in os.environ or is_started_by_runner())
+
+
+def asking_kind() -> str:
+    """What whoever asks is, as an entry calls it: a person, an agent, or a program with a token."""
+    if by_an_agent():
+        return "agent"
+    kinds = {Audience.API: Audience.API.value, Audience.MCP: "agent"}
+    door = _ACTING.get().door
+    return kinds.get(door, PERSON) if door else PERSON
+
+
+def agent_refusal(app: App | None = None) -> str:
+    """Why this process must not decide, because it is or may be a command of an agent; or ""."""
+    if by_an_agent():
+        return "This is a command of an agent: agents propose, and people answer."
+    if app is not None and not acting_person() and app.running.is_hidden():
+        return (
+            "The commands of this home run outside this PID namespace, and this process may be one"
+            " of them: agents propose, and people answer."
+        )
+    return ""
+
+
+def must_be_a_person(app: App | None = None) -> None:
+    """AuthorityError in a command that an agent has started."""
+    if why := agent_refusal(app):
+        raise AuthorityError(why, next_step="Answer in a terminal of your own.")
+
+
+def acting_refusals() -> Refusals | None:
+    """Who counts what is refused to whoever asks by the network; None at the keyboard."""
+    return _ACTING.get().refusals
+
+
+@contextmanager
+def acting_as(
+    person: str, *, role: str = "", refusals: Refusals | None = None, door: Audience | None = None
+) -> Iterator[None]:
+    """For the length of a `with`, and in all it starts, everything is in the name of a person.
+
+    `role` is what their token gives them: they may no more than it, and no more than they may.
+    `door` is where they came in.
+    """
+    before = _ACTING.set(_Acting(person, role, refusals, door))
+    try:
+        yield
+    finally:
+        _ACTING.reset(before)
+
+
+def no_more_than_acting(permissions: PermissionChecker) -> PermissionChecker:
+    """What people may, where whoever asks by a token at this moment may no more than its role."""
+    acting = _ACTING.get()
+    if not acting.role:
+        return permissions
+    return NoMore(permissions, acting.person, acting.role, acting.door)
+
+
+@dataclass(frozen=True, slots=True)
+class NoMore:
+    """What people may; of one of them no more than a role. Either one says no for both."""
+
+    permissions: PermissionChecker
+    person: str
+    role: str
+    door: Audience | None = None
+
+    def may_request(self, requester: Actor, verdict: Verdict) -> str:
+        """Whether they may have this action done."""
+        why = self.permissions.may_request(requester, verdict)
+        return why or self._of(requester.id).may_request(requester, verdict)
+
+    def may_approve(self, person: str, approval: Approval) -> str:
+        """Whether this person's answer counts for this request."""
+        why = self.permissions.may_approve(person, approval)
+        return why or self._of(person).may_approve(person, approval)
+
+    def may_approve_own(self, person: str, requester: Actor) -> str:
+        """Whether a token is enough to say yes to what its owner asked for: only an admin's is.
+
+        Else whoever has the token of an approver would need nobody to ask and to answer. No token
+        for programs says yes to what another program of its owner asked for.
+        """
+        if (person, person) != (self.person, requester.id):
+            return ""
+        if requester.type != PERSON and self.door not in (None, Audience.WEB):
+            return (
+                f"A program of {person!r} asked for this, and no token for programs of {person!r}"
+                " may approve it."
+            )
+        if not self._of(person).may_administer(person, "approve it"):
+            return ""
+        return f"{person!r} asked for this, and a token of the role {self.role} may not approve it."
+
+    def may_administer(self, person: str, deed: str) -> str:
+        """Whether they may undo what holds for everybody."""
+        why = self.permissions.may_administer(person, deed)
+        return why or self._of(person).may_administer(person, deed)
+
+    def _of(self, person: str) -> PermissionChecker:
+        from operator_sre.gate.authority import LocalPermissions, Role
+
+        return LocalPermissions({person: Role(self.role)} if person == self.person else {})

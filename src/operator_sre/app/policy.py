@@ -1,13 +1,13 @@
-"""The policy in force, what it says, and how two of them differ."""
+"""The policy in force: what it says and what it thinks of commands, and how two of them differ."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
@@ -16,22 +16,27 @@ from operator_protocols.domain.budget import Budget
 from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.verdict import Level, Verdict
 from operator_protocols.errors import ConfigError, UsageError
+from operator_sre.app.persons import by_an_agent
 from operator_sre.config import Config
-from operator_sre.gate import Policy, judge
+from operator_sre.enforcement import why_not_confined
+from operator_sre.gate import Policy, judge, safer, warm
 from operator_sre.gate.authority import Grant, Role
 from operator_sre.gate.policy import PolicyRule, Rulebook, built_in
 from operator_sre.gate.policy.reload import LOOK_S, PolicyFile
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
-    from operator_sre.gate.policy.difference import Change
+    from operator_sre.gate.policy.difference import PolicyChange
 
 __all__ = [
     "Checked",
     "Compared",
     "Explained",
     "Judged",
+    "answer_of",
     "budget_of",
+    "check_command",
+    "check_lines",
     "check_policy",
     "compare_policies",
     "explain_policy",
@@ -45,6 +50,13 @@ __all__ = [
     "shown_policy",
     "write_policy",
 ]
+
+LINE_BYTES_MAX = 1_000_000
+
+
+class _CommandLine(msgspec.Struct, forbid_unknown_fields=True):
+    command: str
+    cwd: str = "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +92,7 @@ class Judged:
 class Compared:
     """How two policies differ: in what they say, and in what follows from it."""
 
-    changes: Sequence[Change]
+    changes: Sequence[PolicyChange]
     commands: Sequence[Judged]
     judged: int
 
@@ -104,12 +116,12 @@ def roles_of(book: Rulebook) -> dict[str, Role]:
 
 def grants_of(book: Rulebook) -> dict[str, Grant]:
     """What agents may have done: the levels and the tools among the words of each."""
-    found = {}
+    grants = {}
     for agent, words in book.grants.items():
         levels = frozenset(Level(word) for word in words if word in tuple(Level))
         tools = frozenset(word for word in words if word not in tuple(Level))
-        found[agent] = Grant(levels or Grant().levels, tools)
-    return found
+        grants[agent] = Grant(levels or Grant().levels, tools)
+    return grants
 
 
 def budget_of(book: Rulebook) -> Budget:
@@ -126,10 +138,82 @@ def budget_of(book: Rulebook) -> Budget:
     )
 
 
+def check_command(
+    config: Config, command: str, *, cwd: str = "/", person: bool | None = None
+) -> Verdict:
+    """Judge one command under the policy in force, with what would make it safe.
+
+    For a `person` or for an agent; unless told, for whoever is asking.
+    """
+    person = not by_an_agent() if person is None else person
+    policy = policy_in_force(config)
+    action = replace(Action.shell(command), cwd=cwd)
+    verdict = _with_enforcement(judge(action, policy, person=person))
+    return replace(verdict, safer=safer(action, policy, person=person))
+
+
+def check_lines(
+    config: Config, stream: BinaryIO, *, person: bool | None = None
+) -> Iterator[Mapping[str, Any]]:
+    """Judge JSON lines, each a command or an object with one; a broken line is answered as such."""
+    person = not by_an_agent() if person is None else person
+    policy = policy_in_force(config)
+    warm(policy)
+    for number, line in enumerate(_lines(stream), start=1):
+        if not line.strip():
+            continue
+        try:
+            if len(line) > LINE_BYTES_MAX:
+                raise ValueError(f"it is longer than {LINE_BYTES_MAX} bytes")
+            decoded = msgspec.json.decode(line, type=str | _CommandLine)
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+            yield {"error": f"Line {number} is not a command: {error}.", "line": number}
+            continue
+        asked = _CommandLine(decoded) if isinstance(decoded, str) else decoded
+        action = replace(Action.shell(asked.command), cwd=asked.cwd)
+        yield answer_of(_with_enforcement(judge(action, policy, person=person)))
+
+
+def _with_enforcement(verdict: Verdict) -> Verdict:
+    """The verdict with what this machine can enforce of it."""
+    if verdict.confinement is None or not (why := why_not_confined()):
+        return verdict
+    from operator_sre.executor.box import why_no_box  # rarely needed, and not quickly loaded
+
+    return replace(verdict, confinement=None, unenforced=why) if why_no_box() else verdict
+
+
+def answer_of(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as programs read it."""
+    return {
+        "command": verdict.action.command,
+        "level": verdict.level,
+        "risk_score": verdict.score,
+        "risk_level": verdict.risk,
+        "rules": verdict.rules,
+        "explanation": verdict.explanation,
+        "reads": verdict.reads,
+        "writes": verdict.writes,
+        "network": verdict.network,
+        "sensitive": verdict.sensitive,
+        "reversible": verdict.reversible,
+        "confinement": verdict.confinement,
+        "unenforced": verdict.unenforced,
+        "policy_digest": verdict.policy_digest,
+    }
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Lines, of which an endless one costs no more memory than a long one."""
+    while line := stream.readline(LINE_BYTES_MAX + 1):
+        yield line
+        while len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
+            line = stream.readline(LINE_BYTES_MAX + 1)
+
+
 def check_policy(config: Config, file: Path | None) -> Checked:
     """Read a policy, or the one in force, and run every example in it."""
-    from operator_sre.gate.policy.examples import count
-    from operator_sre.gate.policy.load import load_book
+    from operator_sre.gate.policy.load import count, load_book
 
     found = file or policy_file(config).file
     book = load_book(found) if found else built_in()
@@ -163,7 +247,7 @@ def rule_fields(rule: PolicyRule) -> dict[str, Any]:
 def explain_policy(config: Config, what: str) -> Explained:
     """A rule by its id or its place, or what the policy says of a command."""
     from operator_sre.app.answers.rules import rule_at
-    from operator_sre.gate.policy.examples import commands_of
+    from operator_sre.gate.policy.load import commands_of
 
     policy = policy_in_force(config)
     rule = policy.book.rule(what) or rule_at(policy.book, what)
@@ -183,7 +267,8 @@ def compare_policies(old: Path, new: Path) -> Compared:
     from operator_sre.gate.policy.load import load_book
 
     before, after = load_book(old), load_book(new)
-    lines = list(dict.fromkeys((*_sample(before), *_sample(after), *_sample(built_in()))))
+    rules = [rule for book in (before, after, built_in()) for rule in book.rules]
+    lines = list(dict.fromkeys(line for rule in rules for line in (*rule.match, *rule.not_match)))
     policies = (Policy(book=before), Policy(book=after))
     commands = []
     for line in lines:
@@ -191,12 +276,6 @@ def compare_policies(old: Path, new: Path) -> Compared:
         if one is not other:
             commands.append(Judged(line, one, other))
     return Compared(differences(before, after), commands, len(lines))
-
-
-def _sample(book: Rulebook) -> Iterator[str]:
-    for rule in book.rules:
-        yield from rule.match
-        yield from rule.not_match
 
 
 def write_policy(config: Config, file: Path | None) -> Path:

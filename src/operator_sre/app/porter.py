@@ -45,8 +45,15 @@ def post_of(project: str, place: Path, engine: Path | None = None) -> Post:
             f"{project[:80]!r} is not the name of a compose project.",
             next_step="It has small letters, digits, '-' and '_'; look with: docker compose ls",
         )
-    found = _engine() if engine is None else engine
-    if found.resolve() == place.resolve():
+    if engine is None:
+        address = address_here()
+        if address.problem or not address.socket:
+            problem = f"A porter stands before a socket, and {str(address)!r} is none."
+            raise UsageError(
+                address.problem or problem, next_step="Name the engine's socket with --engine."
+            )
+        engine = Path(address.socket)
+    if engine.resolve() == place.resolve():
         raise UsageError(
             f"The porter cannot stand where its engine is: {str(place)!r}.",
             next_step="Name another path with --socket.",
@@ -56,12 +63,12 @@ def post_of(project: str, place: Path, engine: Path | None = None) -> Post:
             f"The path of a socket has at most {PATH_BYTES_MAX} bytes.",
             next_step="Name a shorter one with --socket.",
         )
-    return Post(project, place, found)
+    return Post(project, place, engine)
 
 
 async def keep(post: Post, *, ready: Callable[[str], None]) -> None:
     """Stand there until cancelled; `ready` is told where."""
-    _free(post.place)
+    _must_be_free(post.place)
     porter = Porter(str(post.engine), post.project)
     try:
         async with porter.serve(post.place):
@@ -89,17 +96,7 @@ async def look_behind(place: Path) -> Behind:
     return Behind(str(place), str(told), len(listed.read(list[dict[str, object]])))
 
 
-def _engine() -> Path:
-    address = address_here()
-    if address.problem or not address.socket:
-        raise UsageError(
-            address.problem or f"A porter stands before a socket, and {str(address)!r} is none.",
-            next_step="Name the engine's socket with --engine.",
-        )
-    return Path(address.socket)
-
-
-def _free(place: Path) -> None:
+def _must_be_free(place: Path) -> None:
     """OperatorError when another porter stands there, or what is there is no socket."""
     if not place.exists():
         return

@@ -1,18 +1,20 @@
-"""A project: a folder of settings, policy and subjects. Made by init, checked before it is used."""
+"""A project: a folder of settings, policy and subjects. Made by init, collected, and checked."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import socket
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from operator_protocols.domain.category import ErrorCategory
+from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.errors import ConfigError, OperatorError, UsageError
 from operator_sre.config import Config, load_config
 from operator_sre.config.settings import FILE, POLICY_FILE
@@ -24,12 +26,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FURTHER_CHECKS",
+    "LOCK",
+    "Collected",
+    "FoundSecret",
     "Made",
+    "check_addresses",
+    "check_docker",
+    "check_held_secrets",
+    "check_lock",
+    "check_plain_secrets",
+    "collect",
     "docker_problem",
+    "found_secrets",
     "init_project",
     "issues",
     "line_of",
-    "unreached",
+    "refuse_secrets",
+    "why_unreached",
 ]
 
 IGNORED_FILE = ".gitignore"
@@ -39,6 +52,23 @@ REACHED_S_MAX = 1.0
 DOCKER_S_MAX = 3.0
 # What has an address that has to be there: settings, and environment variables of OpenTelemetry.
 ADDRESSES = ("otlp_endpoint", "otlp", "api_url", "dashboard")
+# What a packed project is told by where it is unpacked; it is made anew by each packing.
+LOCK = "operator.lock"
+FILES_MAX = 2000
+FILE_BYTES_MAX = 8 * 1024 * 1024
+PROJECT_BYTES_MAX = 64 * 1024 * 1024
+PATH_CHARACTERS_MAX = 240
+TOLD_MAX = 20
+_SKIPPED_FOLDERS = frozenset(
+    {".git", ".hg", ".svn", ".venv", "venv", "__pycache__", "node_modules", ".mypy_cache"}
+)
+_SKIPPED_NAMES = re.compile(r".*\.(?:pyc|pyo|swp|db|db-wal|db-shm)|\.DS_Store|.*\.operator")
+_KEY_NAMES = re.compile(
+    r".*\.(?:key|p12|pfx|jks|kdbx|keystore)|id_(?:rsa|dsa|ecdsa|ed25519)|\.env(?:\..+)?|\.netrc"
+    r"|\.pgpass|secrets\.box",
+    re.IGNORECASE,
+)
+
 _TOML = """\
 # What is in our care, and how. Every setting: operator config show
 mode = "observe"        # observe proposes, approve asks a person, execute acts
@@ -75,6 +105,24 @@ class Made:
     kept: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """One file of a project: its path with slashes, what is in it, and whether it is a program."""
+
+    path: str
+    data: bytes = field(repr=False)
+    executable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSecret:
+    """Where a file holds a secret, and of which kind; not what it is."""
+
+    file: str
+    line: int
+    kind: str
+
+
 def init_project(directory: Path) -> Made:
     """Make a project folder. What is there is never overwritten; UsageError when it is a file."""
     from importlib.resources import files
@@ -107,6 +155,97 @@ def init_project(directory: Path) -> Made:
     return Made(str(folder), tuple(written), tuple(kept))
 
 
+def collect(folder: Path, *, without: Iterable[Path] = ()) -> tuple[Collected, ...]:
+    """The files of a project in the order of their paths; no links, nothing special, bounded."""
+    left_out = {one.resolve() for one in without}
+    collected: list[Collected] = []
+    size = 0
+
+    def refuse(error: OSError) -> None:
+        raise UsageError(f"{error.filename!r} cannot be read: {error.strerror}.")
+
+    for base, folders, names in os.walk(folder, onerror=refuse, followlinks=False):
+        kept = [Path(base) / one for one in sorted(folders) if one not in _SKIPPED_FOLDERS]
+        for path in kept:
+            if path.is_symlink():
+                raise _no_link(path)
+        folders[:] = [path.name for path in kept if path.resolve() not in left_out]
+        for name in sorted(names):
+            inside = (Path(base) / name).relative_to(folder).as_posix()
+            if inside == LOCK or _SKIPPED_NAMES.fullmatch(name):
+                continue
+            collected.append(_read_file(Path(base) / name, inside))
+            size += len(collected[-1].data)
+            if len(collected) > FILES_MAX or size > PROJECT_BYTES_MAX:
+                raise UsageError(
+                    f"{str(folder)!r} has more than {FILES_MAX} files, or than"
+                    f" {PROJECT_BYTES_MAX >> 20} MiB.",
+                    next_step="Name the folder of the project itself, and keep state elsewhere.",
+                )
+    return tuple(sorted(collected, key=lambda one: one.path))
+
+
+def _read_file(path: Path, inside: str) -> Collected:
+    if len(inside) > PATH_CHARACTERS_MAX or not inside.isprintable():
+        raise UsageError(f"The path {inside[:80]!r} cannot be packed.", next_step="Rename it.")
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if path.is_symlink():
+            raise _no_link(path) from error
+        raise UsageError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{str(path)!r} is no plain file.", next_step="Take it away.")
+        data = file.read(FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        raise UsageError(
+            f"{str(path)!r} has more than {FILE_BYTES_MAX >> 20} MiB.",
+            next_step="Keep it outside of the project.",
+        )
+    return Collected(inside, data, bool(status.st_mode & stat.S_IXUSR))
+
+
+def _no_link(path: Path) -> UsageError:
+    return UsageError(
+        f"{str(path)!r} is a link, and links are not packed.",
+        next_step="Put what it leads to in its place.",
+    )
+
+
+def found_secrets(config: Config, files: Sequence[Collected]) -> Iterator[FoundSecret]:
+    """Every place of a secret in these files, known ones included, without a word of it."""
+    from operator_sre.app.redaction import KnownValues
+    from operator_sre.app.secret_store import open_secrets
+    from operator_sre.ledger.redaction import Redactor
+
+    redactor = Redactor(bytes(32), KnownValues(open_secrets(config)))
+    for one in files:
+        if _KEY_NAMES.fullmatch(PurePosixPath(one.path).name):
+            yield FoundSecret(one.path, 1, "key_file")
+            continue
+        text = one.data.decode("utf-8", "replace")
+        for found in redactor.report(text):
+            yield FoundSecret(one.path, text.count("\n", 0, found.start) + 1, found.kind)
+
+
+def refuse_secrets(config: Config, files: Sequence[Collected]) -> None:
+    """Raise when there is a secret in one of these files, naming each place."""
+    found = list(found_secrets(config, files))
+    if not found:
+        return
+    told = "; ".join(f"{one.file}:{one.line} ({one.kind})" for one in found[:TOLD_MAX])
+    more = f", and {len(found) - TOLD_MAX} more" if len(found) > TOLD_MAX else ""
+    refused = OperatorError(
+        f"Nothing was packed, because there are secrets in it: {told}{more}.",
+        next_step="Take them out, and keep them with: operator secrets set NAME",
+    )
+    refused.category = ErrorCategory.SECRET_SCAN_FAILED
+    refused.next_action = NextAction.FIX_CODE
+    raise refused
+
+
 def issues(directory: Path, *, home: str | None = None) -> tuple[ValidationIssue, ...]:
     """Every problem of the project in a folder, at once; none when it is ready."""
     from operator_sre.app.answers.projects import validate_project
@@ -130,70 +269,53 @@ def line_of(text: str, key: str) -> int:
     return 0
 
 
-def _held_secrets(project: Project) -> Iterator[ValidationIssue]:
+def check_held_secrets(project: Project) -> Iterator[ValidationIssue]:
     """Kept secrets that the project names, and that are not set or not bound to who needs them."""
     from operator_sre.app.answers.projects import issue
-
-    for read, path in _readers(project):
-        try:
-            read(path)
-        except OperatorError as error:
-            yield issue(error, "operator secrets list", ErrorCategory.MISSING_SECRET_BINDING)
-
-
-def _readers(project: Project) -> Iterator[tuple[Callable[[str], str], str]]:
-    from operator_sre.app.secrets import model_key, secret_reader
+    from operator_sre.app.secret_store import model_key, secret_reader
 
     config = project.app.config
+    reads: list[Callable[[], str]] = []
     for subject in project.subjects:
         read = secret_reader(config, subject.name)
-        for target in subject.targets:
-            access = target.access
-            for path in (access.password_file, access.token_file) if access else ():
-                if path.startswith(SECRET):
-                    yield read, path
+        accesses = [target.access for target in subject.targets if target.access]
+        for path in [path for one in accesses for path in (one.password_file, one.token_file)]:
+            if path.startswith(SECRET):
+                reads.append(partial(read, path))
     models = project.table.get("models", {})
     for name, body in models.items() if isinstance(models, dict) else ():
         path = body.get("key_file", "") if isinstance(body, dict) else ""
         if isinstance(path, str) and path.startswith(SECRET):
-            yield partial(_key, model_key, config, (name, str(body.get("provider", "")))), path
+            names = (name, str(body.get("provider", "")))
+            reads.append(partial(model_key, config, path, names))
+    for read_one in reads:
+        try:
+            read_one()
+        except OperatorError as error:
+            yield issue(error, "operator secrets list", ErrorCategory.MISSING_SECRET_BINDING)
 
 
-def _key(
-    read: Callable[[Config, str, Sequence[str]], str],
-    config: Config,
-    names: Sequence[str],
-    path: str,
-) -> str:
-    return read(config, path, names)
-
-
-def _docker(project: Project) -> Iterator[ValidationIssue]:
+def check_docker(project: Project) -> Iterator[ValidationIssue]:
     """Docker, where the project cannot do without."""
     from operator_sre.app.answers.projects import issue
 
-    why = _needs_docker(project)
-    if not why:
-        return
-    problem = docker_problem()
-    if problem is not None:
+    why = ""
+    if project.table.get("sandbox") == "docker":
+        why = "The setting sandbox is 'docker'"
+    else:
+        targets = [target for subject in project.subjects for target in subject.targets]
+        inside = (one.name for one in targets if one.runs_at.startswith("docker:"))
+        if name := next(inside, ""):
+            why = f"Commands of {name!r} run in a container"
+    if why and (problem := docker_problem()) is not None:
         told = ConfigError(f"{why}, and {problem.message}", next_step=problem.next_step)
         yield issue(told, "operator doctor", ErrorCategory.DOCKER_UNAVAILABLE)
 
 
-def _needs_docker(project: Project) -> str:
-    if project.table.get("sandbox") == "docker":
-        return "The setting sandbox is 'docker'"
-    for subject in project.subjects:
-        for target in subject.targets:
-            if target.runs_at.startswith("docker:"):
-                return f"Commands of {target.name!r} run in a container"
-    return ""
-
-
 def docker_problem() -> OperatorError | None:
     """Why Docker cannot be asked; None when it answers."""
-    from asyncio import wait_for
+    from asyncio import run, wait_for
+    from concurrent.futures import ThreadPoolExecutor
 
     from operator_sre.executor.docker import Engine
 
@@ -201,7 +323,9 @@ def docker_problem() -> OperatorError | None:
         await wait_for(Engine().ask("GET", "/_ping", timeout_s=DOCKER_S_MAX), DOCKER_S_MAX)
 
     try:
-        _apart(ask)
+        # In a thread, because whoever asks may be inside of a loop already.
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            pool.submit(lambda: run(ask())).result()
     except OperatorError as error:
         return error
     except TimeoutError:
@@ -209,23 +333,18 @@ def docker_problem() -> OperatorError | None:
     return None
 
 
-def _apart(ask: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a coroutine to its end in a thread: whoever asks may be inside of a loop already."""
-    from asyncio import run
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        pool.submit(lambda: run(ask())).result()
-
-
-def _addresses(project: Project) -> Iterator[ValidationIssue]:
+def check_addresses(project: Project) -> Iterator[ValidationIssue]:
     """Where the project says that it is told about, and nobody listens."""
     from operator_sre.app.answers.projects import issue
 
     for name in ADDRESSES:
         told = project.table.get(name, "")
-        if isinstance(told, str) and told and (why := unreached(told)):
-            line = _line(project, name)
+        if isinstance(told, str) and told and (why := why_unreached(told)):
+            try:
+                number = line_of(project.file.read_text(encoding="utf-8"), name)
+            except (OSError, UnicodeDecodeError):
+                number = 0
+            line = f", line {number}," if number else ""
             error = ConfigError(
                 f"{name!r} in {str(project.file)!r}{line} cannot be reached: {why}.",
                 next_step="Start what listens there, or correct the address.",
@@ -234,7 +353,7 @@ def _addresses(project: Project) -> Iterator[ValidationIssue]:
             yield issue(error, again, ErrorCategory.DASHBOARD_UNAVAILABLE)
 
 
-def unreached(address: str) -> str:
+def why_unreached(address: str) -> str:
     """Why nobody is met at a URL or at host:port; "" when somebody listens."""
     try:
         url = urlsplit(address if "//" in address else f"//{address}")
@@ -250,19 +369,10 @@ def unreached(address: str) -> str:
         return (error.strerror or "nobody answers").lower()
 
 
-def _line(project: Project, key: str) -> str:
-    try:
-        number = line_of(project.file.read_text(encoding="utf-8"), key)
-    except (OSError, UnicodeDecodeError):
-        return ""
-    return f", line {number}," if number else ""
-
-
-def _locked(project: Project) -> Iterator[ValidationIssue]:
+def check_lock(project: Project) -> Iterator[ValidationIssue]:
     """A project that was installed, and is not any more what was signed."""
     from operator_sre.app.answers.projects import issue
-    from operator_sre.app.collecting import LOCK
-    from operator_sre.app.packing import lock_problems
+    from operator_sre.app.bundles import lock_problems
 
     if not (project.folder / LOCK).is_file():
         return
@@ -271,10 +381,9 @@ def _locked(project: Project) -> Iterator[ValidationIssue]:
         yield issue(ConfigError(message, next_step=step), again, category)
 
 
-def _plain_secrets(project: Project) -> Iterator[ValidationIssue]:
+def check_plain_secrets(project: Project) -> Iterator[ValidationIssue]:
     """Secrets in plain text in any file that would be packed."""
     from operator_sre.app.answers.projects import issue
-    from operator_sre.app.collecting import collect, found_secrets
 
     again = f"operator validate {shlex.quote(str(project.folder))}"
     try:
@@ -291,4 +400,10 @@ def _plain_secrets(project: Project) -> Iterator[ValidationIssue]:
 
 
 # What is asked beyond the files themselves; subjects are known by then.
-FURTHER_CHECKS = (_held_secrets, _plain_secrets, _docker, _locked, _addresses)
+FURTHER_CHECKS = (
+    check_held_secrets,
+    check_plain_secrets,
+    check_docker,
+    check_lock,
+    check_addresses,
+)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import codecs
-from collections.abc import Callable, Iterable, Mapping
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from urllib.parse import quote, quote_plus
 
-from operator_sre.app.secret_store import KnownValues, open_secrets
+from operator_protocols.errors import StoreError
+from operator_sre.app.secret_store import SHOWN_CHARACTERS_MIN, SecretStore, open_secrets
 from operator_sre.config import Config
 from operator_sre.ledger.keys import load_key
 from operator_sre.ledger.redaction import Redactor, Stream
 
-__all__ = ["LiveOutput", "Tally", "open_redactor", "redact_stream"]
+__all__ = ["KnownValues", "LiveOutput", "Tally", "open_redactor", "redact_stream", "redacted_watch"]
 
 KEY_FILE = "redaction.key"
 CHUNK_BYTES_MAX = 65_536
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,51 @@ class Tally:
     bytes: int
     secrets: int
     kinds: Mapping[str, int]
+
+
+class KnownValues:
+    """Every value that is kept, as it may stand in a text, so that redaction finds it anywhere.
+
+    What was known once stays so: a value that is rotated still opens doors for a while.
+    """
+
+    def __init__(self, store: SecretStore) -> None:
+        self._store = store
+        self._stamp: tuple[int, ...] = ()
+        self._forms: dict[bytes, bytes] = {}
+
+    def __call__(self) -> Mapping[bytes, bytes]:
+        """Each form to the value that it is a form of; the longest first."""
+        try:
+            status = self._store.path.stat()
+        except OSError:
+            return self._forms
+        stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if stamp == self._stamp:
+            return self._forms
+        forms = dict(self._forms)
+        try:
+            for one in self._store.all().values():
+                forms |= _forms(self._store.value(one))
+        except StoreError as error:  # whoever redacts goes on with what is known
+            log.warning("Secrets cannot be looked for in what is written: %s", error)
+        self._forms = dict(sorted(forms.items(), key=lambda pair: -len(pair[0])))
+        self._stamp = stamp
+        return self._forms
+
+
+def _forms(value: str) -> dict[bytes, bytes]:
+    """A value as it is, line by line, in JSON, in a URL, and in base64."""
+    raw = value.encode("utf-8", "surrogatepass")
+    whole = len(raw) // 3 * 3  # what follows may be joined with other bytes
+    coded = base64.b64encode(raw[:whole])
+    texts = {value, *value.splitlines(), json.dumps(value)[1:-1]}
+    texts |= {json.dumps(value, ensure_ascii=False)[1:-1]}
+    if value.isprintable():
+        texts |= {quote(value), quote(value, safe=""), quote_plus(value)}
+    forms = {text.encode("utf-8", "surrogatepass") for text in texts}
+    forms |= {coded, coded.translate(bytes.maketrans(b"+/", b"-_"))}
+    return {form: raw for form in forms if len(form) >= SHOWN_CHARACTERS_MIN and form.strip()}
 
 
 def open_redactor(config: Config) -> Redactor:
@@ -43,14 +95,14 @@ class _Flow:
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
 
     def feed(self, data: bytes) -> bytes:
-        return self._encoded(self.stream.feed(self._decoder.decode(data)))
+        return self._encode(self.stream.feed(self._decoder.decode(data)))
 
     def end(self) -> bytes:
         last = self.stream.feed(self._decoder.decode(b"", final=True))
-        return self._encoded(last + self.stream.end())
+        return self._encode(last + self.stream.end())
 
     @staticmethod
-    def _encoded(text: str) -> bytes:
+    def _encode(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
 
 
@@ -80,6 +132,21 @@ class LiveOutput:
     def _pass_on(self, number: int, data: bytes) -> None:
         if data and self._show(number, data) is False:
             del self._flows[number]
+
+
+@contextmanager
+def redacted_watch(
+    config: Config, watch: Callable[[int, bytes], bool | None] | None
+) -> Iterator[Callable[[int, bytes], None] | None]:
+    """What a command is watched with, so that `watch` gets its output without secrets."""
+    if watch is None:
+        yield None
+        return
+    live = LiveOutput(open_redactor(config), watch)
+    try:
+        yield live.feed
+    finally:
+        live.end()
 
 
 def redact_stream(

@@ -1,29 +1,55 @@
-"""Where secrets lie: in one sealed file of the home, their values there or in the OS keyring."""
+"""Where secrets lie, sealed in one file of the home or in the OS keyring; and who is given them."""
 
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import secrets
+import shlex
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from operator_protocols.domain.action import digest_of
-from operator_protocols.errors import MissingExtraError, NotFoundError, StoreError, UsageError
+from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.errors import (
+    MissingExtraError,
+    NotFoundError,
+    ObservationError,
+    StoreError,
+    UsageError,
+)
 from operator_sre.config import Config
-from operator_sre.ledger.sealing import Vault
+from operator_sre.config.tables import SECRET
+from operator_sre.ledger.keys import Vault
 from operator_sre.ownership import must_be_trusted
 
-__all__ = ["Holder", "KnownValues", "Owed", "Secret", "SecretStore", "open_secrets"]
+if TYPE_CHECKING:
+    from operator_protocols.domain.action import Action
+
+__all__ = [
+    "Holder",
+    "Owed",
+    "Secret",
+    "SecretStore",
+    "give_variables",
+    "is_held",
+    "model_key",
+    "named_secret",
+    "open_secrets",
+    "read_secret",
+    "secret_reader",
+    "variables_for",
+]
 
 FILE, LOCK, KEY = "secrets.box", "secrets.lock", "secrets.key"
 HEAD = b"operator-secrets 1\n"
@@ -34,7 +60,12 @@ LOCK_PAUSE_S = 0.02
 # What is shorter stands in ordinary text too, and is not looked for there.
 SHOWN_CHARACTERS_MIN = 6
 IN_FILE, IN_KEYRING = "file", "keyring"
-_LOG = logging.getLogger(__name__)
+SECRET_BYTES_MAX = 1 << 16
+SUBJECT, MODEL, COMMAND = "subject", "model", "command"
+# A command with one of these is more than one program, and the others are not who was meant.
+_SEVERAL = frozenset(";&|`$<>(){}\n\r\0\\!")
+# What a person hands to one command: that command, and the variables it gets.
+_GIVEN: ContextVar[tuple[str, Mapping[str, str]] | None] = ContextVar("given", default=None)
 T = TypeVar("T")
 
 
@@ -127,7 +158,7 @@ class SecretStore:
         """What it is. StoreError when the keyring does not have it any more."""
         if secret.where == IN_FILE:
             return secret.value
-        found = _asked(lambda: _keyring().get_password(self._service, secret.name))
+        found = _ask_keyring(lambda: _keyring().get_password(self._service, secret.name))
         if found is None:
             raise StoreError(
                 f"The secret {secret.name!r} is not in the keyring any more.",
@@ -142,7 +173,7 @@ class SecretStore:
         `owed` is kept before anything is changed, because a keyring changes at once, and again in
         one step with the change; what the block tells it is told the ledger.
         """
-        with self._locked():
+        with self._lock():
             box = self._read()
             known = {one.name: one for one in box.secrets}
             if owed is not None:
@@ -163,13 +194,13 @@ class SecretStore:
         """What the ledger is not known to have been told; nobody is changing anything just now."""
         if not self._read().owed:
             return ()
-        with self._locked():
+        with self._lock():
             return self._read().owed
 
     def paid(self, told: Iterable[str]) -> None:
         """The ledger has been told of these."""
         gone = frozenset(told)
-        with self._locked():
+        with self._lock():
             box = self._read()
             left = tuple(one for one in box.owed if one.id not in gone)
             if left != box.owed:
@@ -180,13 +211,20 @@ class SecretStore:
         fields = {one: getattr(secret, one) for one in ("name", "changed_at", "by", "holders")}
         if self._wanted == IN_FILE or not self._has_keyring():
             return Secret(**fields, where=IN_FILE, value=value)
-        _asked(lambda: _keyring().set_password(self._service, secret.name, value))
+        _ask_keyring(lambda: _keyring().set_password(self._service, secret.name, value))
         return Secret(**fields, where=IN_KEYRING)
 
     def drop(self, secret: Secret) -> None:
         """Its value leaves the keyring, if it lies there."""
-        if secret.where == IN_KEYRING:
-            _asked(lambda: _dropped(self._service, secret.name))
+        if secret.where != IN_KEYRING:
+            return
+        from keyring.errors import PasswordDeleteError
+
+        def delete() -> None:
+            with suppress(PasswordDeleteError):
+                _keyring().delete_password(self._service, secret.name)
+
+        _ask_keyring(delete)
 
     @property
     def _service(self) -> str:
@@ -220,7 +258,11 @@ class SecretStore:
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self.path)
-            _sync(self._home)
+            folder = os.open(self._home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
         except OSError as error:
             draft.unlink(missing_ok=True)
             raise StoreError(
@@ -229,48 +271,30 @@ class SecretStore:
             ) from error
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         try:
             self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle = os.open(self._home / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise _unreadable(self._home / LOCK, error.strerror or "") from error
         try:
-            _lock(handle)
+            ends = time.monotonic() + LOCK_S_MAX
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > ends:
+                        raise StoreError(
+                            "Another process has been changing secrets for a while.",
+                            next_step="Look whether one hangs, and try again.",
+                        ) from None
+                    time.sleep(LOCK_PAUSE_S)
             for left in self._home.glob(f".{FILE}.*"):  # of one that was killed while it wrote
                 left.unlink(missing_ok=True)
             yield
         finally:
             os.close(handle)
-
-
-class KnownValues:
-    """Every value that is kept, as it may stand in a text, so that redaction finds it anywhere.
-
-    What was known once stays so: a value that is rotated still opens doors for a while.
-    """
-
-    def __init__(self, store: SecretStore) -> None:
-        self._store = store
-        self._stamp: tuple[int, ...] = ()
-        self._forms: dict[bytes, bytes] = {}
-
-    def __call__(self) -> Mapping[bytes, bytes]:
-        """Each form to the value that it is a form of; the longest first."""
-        stamp = _stamp(self._store.path)
-        if stamp and stamp != self._stamp:
-            self._learn()
-            self._stamp = stamp
-        return self._forms
-
-    def _learn(self) -> None:
-        found = dict(self._forms)
-        try:
-            for one in self._store.all().values():
-                found |= _forms(self._store.value(one))
-        except StoreError as error:  # whoever redacts goes on with what is known
-            _LOG.warning("Secrets cannot be looked for in what is written: %s", error)
-        self._forms = dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
 
 
 def open_secrets(config: Config) -> SecretStore:
@@ -280,30 +304,132 @@ def open_secrets(config: Config) -> SecretStore:
     return SecretStore(config.home, key, wanted=str(config.values["secrets_in"]))
 
 
-def _forms(value: str) -> dict[bytes, bytes]:
-    """A value as it is, line by line, in JSON, in a URL, and in base64."""
-    import base64
-    import json
-    from urllib.parse import quote, quote_plus
-
-    raw = value.encode("utf-8", "surrogatepass")
-    whole = len(raw) // 3 * 3  # what follows may be joined with other bytes
-    coded = base64.b64encode(raw[:whole])
-    texts = {value, *value.splitlines(), json.dumps(value)[1:-1]}
-    texts |= {json.dumps(value, ensure_ascii=False)[1:-1]}
-    if value.isprintable():
-        texts |= {quote(value), quote(value, safe=""), quote_plus(value)}
-    forms = {text.encode("utf-8", "surrogatepass") for text in texts}
-    forms |= {coded, coded.translate(bytes.maketrans(b"+/", b"-_"))}
-    return {form: raw for form in forms if len(form) >= SHOWN_CHARACTERS_MIN and form.strip()}
+def named_secret(config: Config, name: str) -> Secret:
+    """The secret of that name. NotFoundError lists those there are."""
+    known = open_secrets(config).all()
+    if name not in known:
+        there = ", ".join(sorted(known)[:20]) or "none"
+        raise NotFoundError(
+            f"There is no secret {name[:64]!r}.",
+            next_step=f"Set it with: operator secrets set NAME. There are: {there}.",
+        )
+    return known[name]
 
 
-def _stamp(path: Path) -> tuple[int, ...]:
+def read_secret(path: str) -> str:
+    """The text of a file, without its line end. An ObservationError names the file only."""
+    must_be_trusted(Path(path).expanduser(), ObservationError, of_any_user=True)
     try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return (found.st_ino, found.st_mtime_ns, found.st_size)
+        with Path(path).expanduser().open("rb") as file:
+            content = file.read(SECRET_BYTES_MAX + 1)
+        if len(content) > SECRET_BYTES_MAX:
+            raise ObservationError(
+                f"The secret in {path!r} is longer than {SECRET_BYTES_MAX} bytes."
+            )
+        return content.decode().strip("\r\n")
+    except (OSError, UnicodeDecodeError) as problem:
+        why = getattr(problem, "strerror", None) or "it is not text"
+        raise ObservationError(
+            f"The secret in {path!r} cannot be read: {why}.",
+            next_step="Correct the path, or who may read it.",
+        ) from problem
+
+
+def secret_reader(config: Config, subject: str) -> Callable[[str], str]:
+    """What reads the secrets of a subject: files, and kept ones that it holds."""
+    holder = Holder(SUBJECT, subject)
+
+    def read(path: str) -> str:
+        if not path.startswith(SECRET):
+            return read_secret(path)
+        return _read_held(config, path.removeprefix(SECRET), (holder,))
+
+    return read
+
+
+def model_key(config: Config, key_file: str, names: Sequence[str]) -> str:
+    """The key of a model: in a file, by the name of a kept secret, or bound to it; "" if none."""
+    holders = tuple(Holder(MODEL, name) for name in names)
+    if key_file.startswith(SECRET):
+        return _read_held(config, key_file.removeprefix(SECRET), holders)
+    if key_file:
+        return read_secret(key_file)
+    store = open_secrets(config)
+    for one in store.all().values():
+        if any(_is_for(one, holder) for holder in holders):
+            return store.value(one)
+    return ""
+
+
+def is_held(config: Config, kind: str, names: Sequence[str]) -> bool:
+    """True when a secret is bound to one of these."""
+    known = open_secrets(config).all().values()
+    return any(_is_for(one, Holder(kind, name)) for one in known for name in names)
+
+
+def variables_for(config: Config, action: Action, *, away: bool = False) -> Mapping[str, str]:
+    """The variables that a command is given: those bound to its pattern, and one that is leased.
+
+    `away`: it runs on another machine, which is given only what was bound for that target.
+    """
+    line = action.command
+    leased = None if away else _GIVEN.get()
+    found = dict(leased[1]) if leased is not None and leased[0] == line else {}
+    store = open_secrets(config)
+    if not store.path.exists():
+        return found
+    places = {action.target} - {""} if away else {"", action.target}
+    for one in store.all().values():
+        for holder in one.holders:
+            here = holder.kind == COMMAND and holder.target in places
+            if here and _fits(line, holder.name):
+                found.setdefault(holder.variable, store.value(one))
+    return found
+
+
+@contextmanager
+def give_variables(command: str, variables: Mapping[str, str]) -> Iterator[None]:
+    """Within, exactly this command is given these variables."""
+    token = _GIVEN.set((command, variables))
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
+
+
+def _read_held(config: Config, name: str, holders: Sequence[Holder]) -> str:
+    store = open_secrets(config)
+    secret = store.all().get(name)
+    if secret is not None and any(_is_for(secret, holder) for holder in holders):
+        return store.value(secret)
+    to = holders[0]
+    step = f"operator secrets bind {name} --to {to}"
+    if secret is None:
+        why, step = "is not set", f"operator secrets set {name}; {step}"
+    else:
+        why = f"is not bound to {str(to)!r}"
+    missing = ObservationError(f"The secret {name!r} {why}.", next_step=f"Run: {step}")
+    missing.category = ErrorCategory.MISSING_SECRET_BINDING
+    missing.next_action = NextAction.SET_SECRET
+    raise missing
+
+
+def _is_for(secret: Secret, holder: Holder) -> bool:
+    return any((one.kind, one.name) == (holder.kind, holder.name) for one in secret.holders)
+
+
+def _fits(line: str, pattern: str) -> bool:
+    """Whether a command is one program whose words fit a pattern, word by word."""
+    if _SEVERAL & set(line):
+        return False
+    try:
+        words, wanted = shlex.split(line), shlex.split(pattern)
+    except ValueError:
+        return False
+    if wanted and wanted[-1] == "*" and len(words) >= len(wanted) - 1:
+        wanted, words = wanted[:-1], words[: len(wanted) - 1]
+    fits = len(words) == len(wanted) > 0
+    return fits and all(fnmatchcase(*pair) for pair in zip(words, wanted, strict=True))
 
 
 def _must_be_private(path: Path) -> None:
@@ -327,28 +453,6 @@ def _unreadable(path: Path, why: str) -> StoreError:
     )
 
 
-def _lock(handle: int) -> None:
-    ends = time.monotonic() + LOCK_S_MAX
-    while True:
-        try:
-            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > ends:
-                raise StoreError(
-                    "Another process has been changing secrets for a while.",
-                    next_step="Look whether one hangs, and try again.",
-                ) from None
-            time.sleep(LOCK_PAUSE_S)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _keyring() -> Any:
     try:
         import keyring
@@ -357,7 +461,7 @@ def _keyring() -> Any:
     return keyring
 
 
-def _asked(ask: Callable[[], T]) -> T:
+def _ask_keyring(ask: Callable[[], T]) -> T:
     from keyring.errors import KeyringError
 
     try:
@@ -367,12 +471,3 @@ def _asked(ask: Callable[[], T]) -> T:
             f"The keyring does not answer: {type(error).__name__}.",
             next_step='Unlock it, or set secrets_in = "file" and set the secrets again.',
         ) from error
-
-
-def _dropped(service: str, name: str) -> None:
-    from contextlib import suppress
-
-    from keyring.errors import PasswordDeleteError
-
-    with suppress(PasswordDeleteError):
-        _keyring().delete_password(service, name)

@@ -1,65 +1,83 @@
-"""Secrets: kept sealed, given to those who hold them, and never shown to anybody."""
+"""Secrets: set and removed, bound to whoever is given them, leased to one command, never shown."""
 
 from __future__ import annotations
 
+import os
 import re
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime
-from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.domain.action import TIMEOUT_S_MAX, digest_of
+from operator_protocols.domain.confirmation import Boundary, Confirmation
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Health
-from operator_protocols.errors import NotFoundError, ObservationError, OperatorError, UsageError
+from operator_protocols.domain.verdict import Risk
+from operator_protocols.errors import ConflictError, NotFoundError, OperatorError, UsageError
+from operator_sre.app.confirmations import Asked, Crossing
+from operator_sre.app.persons import administrator
 from operator_sre.app.secret_store import (
+    COMMAND,
+    MODEL,
+    SECRET_BYTES_MAX,
     SHOWN_CHARACTERS_MIN,
+    SUBJECT,
     Holder,
     Owed,
     Secret,
+    give_variables,
+    named_secret,
     open_secrets,
 )
 from operator_sre.config import Config
-from operator_sre.config.tables import SECRET
-from operator_sre.ownership import must_be_trusted
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.action import Action
     from operator_sre.app.wiring import App
 
 __all__ = [
+    "CROSSING",
+    "Lease",
     "SecretView",
     "TriedSecret",
-    "given",
-    "given_to",
-    "is_held",
+    "binding_asked",
+    "holder_named",
+    "lease_asked",
+    "lease_draft",
+    "lease_secret",
     "list_secrets",
-    "model_key",
-    "named_secret",
-    "read_secret",
     "remove_secret",
-    "secret_reader",
+    "seconds_of",
     "set_secret",
     "settle_changes",
+    "sweep_leases",
     "try_secret",
     "unbind_secret",
     "view_of",
 ]
 
-SECRET_BYTES_MAX = 1 << 16
 SECRETS_MAX = 1000
-SUBJECT, MODEL, COMMAND = "subject", "model", "command"
 KINDS = (SUBJECT, MODEL, COMMAND)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-# A command with one of these is more than one program, and the others are not who was meant.
-_SEVERAL = frozenset(";&|`$<>(){}\n\r\0\\!")
-# What a person hands to one command: that command, and the variables it gets.
-_GIVEN: ContextVar[tuple[str, Mapping[str, str]] | None] = ContextVar("given", default=None)
+LEASES = "leases"
+HOLDER_CHARACTERS_MAX = 200
+HOLDERS_MAX = 50
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+# What decides how every program runs is not overwritten by a secret.
+_TAKEN = re.compile(r"PATH|HOME|IFS|BASH.*|ENV|LD_.*|PYTHON.*|PERL.*|GIT_.*|LANG|TERM|OPERATOR_.*")
+_SPAN = re.compile(r"(\d{1,5})(s|m|)")
+# Programs that run whatever they are told, or tell all that they are given.
+_ANYTHING = frozenset(
+    {
+        *("sh", "bash", "dash", "zsh", "env", "printenv", "sudo", "su", "xargs"),
+        *("nohup", "timeout", "watch", "nice", "setsid", "stdbuf", "tee", "echo", "find", "ssh"),
+        *("awk", "gawk", "make", "perl", "ruby", "node", "python", "python3", "php", "lua"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,85 +101,15 @@ class TriedSecret:
     detail: str
 
 
-def read_secret(path: str) -> str:
-    """The text of a file, without its line end. An ObservationError names the file only."""
-    must_be_trusted(Path(path).expanduser(), ObservationError, of_any_user=True)
-    try:
-        with Path(path).expanduser().open("rb") as file:
-            content = file.read(SECRET_BYTES_MAX + 1)
-        if len(content) > SECRET_BYTES_MAX:
-            raise ObservationError(
-                f"The secret in {path!r} is longer than {SECRET_BYTES_MAX} bytes."
-            )
-        return content.decode().strip("\r\n")
-    except (OSError, UnicodeDecodeError) as problem:
-        why = getattr(problem, "strerror", None) or "it is not text"
-        raise ObservationError(
-            f"The secret in {path!r} cannot be read: {why}.",
-            next_step="Correct the path, or who may read it.",
-        ) from problem
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A secret for one command: as a variable, or in a file whose path the variable is."""
 
-
-def secret_reader(config: Config, subject: str) -> Callable[[str], str]:
-    """What reads the secrets of a subject: files, and kept ones that it holds."""
-    holder = Holder(SUBJECT, subject)
-
-    def read(path: str) -> str:
-        if not path.startswith(SECRET):
-            return read_secret(path)
-        return _held(config, path.removeprefix(SECRET), (holder,))
-
-    return read
-
-
-def model_key(config: Config, key_file: str, names: Sequence[str]) -> str:
-    """The key of a model: in a file, by the name of a kept secret, or bound to it; "" if none."""
-    holders = tuple(Holder(MODEL, name) for name in names)
-    if key_file.startswith(SECRET):
-        return _held(config, key_file.removeprefix(SECRET), holders)
-    if key_file:
-        return read_secret(key_file)
-    store = open_secrets(config)
-    for one in store.all().values():
-        if any(_is_for(one, holder) for holder in holders):
-            return store.value(one)
-    return ""
-
-
-def is_held(config: Config, kind: str, names: Sequence[str]) -> bool:
-    """True when a secret is bound to one of these."""
-    known = open_secrets(config).all().values()
-    return any(_is_for(one, Holder(kind, name)) for one in known for name in names)
-
-
-def given_to(config: Config, action: Action, *, away: bool = False) -> Mapping[str, str]:
-    """The variables that a command is given: those bound to its pattern, and one that is leased.
-
-    `away`: it runs on another machine, which is given only what was bound for that target.
-    """
-    line = action.command
-    leased = None if away else _GIVEN.get()
-    found = dict(leased[1]) if leased is not None and leased[0] == line else {}
-    store = open_secrets(config)
-    if not store.path.exists():
-        return found
-    places = {action.target} - {""} if away else {"", action.target}
-    for one in store.all().values():
-        for holder in one.holders:
-            here = holder.kind == COMMAND and holder.target in places
-            if here and _fits(line, holder.name):
-                found.setdefault(holder.variable, store.value(one))
-    return found
-
-
-@contextmanager
-def given(command: str, variables: Mapping[str, str]) -> Iterator[None]:
-    """Within, exactly this command is given these variables."""
-    token = _GIVEN.set((command, variables))
-    try:
-        yield
-    finally:
-        _GIVEN.reset(token)
+    name: str
+    command: str
+    variable: str
+    in_file: bool
+    seconds: float
 
 
 def list_secrets(app: App) -> list[SecretView]:
@@ -170,28 +118,32 @@ def list_secrets(app: App) -> list[SecretView]:
     return [view_of(app, known[name]) for name in sorted(known)]
 
 
-def named_secret(config: Config, name: str) -> Secret:
-    """The secret of that name. NotFoundError lists those there are."""
-    known = open_secrets(config).all()
-    if name not in known:
-        raise NotFoundError(
-            f"There is no secret {name[:64]!r}.",
-            next_step=f"Set it with: operator secrets set NAME. There are: {_listed(known)}.",
-        )
-    return known[name]
-
-
 async def set_secret(app: App, name: str, value: str) -> SecretView:
     """Keep a value under a name. Those who held the one before hold this one."""
-    person = _administrator(app, "set a secret")
-    _check(name, value)
+    person = administrator(app, "set a secret")
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name[:64]!r} is no name for a secret.",
+            next_step="Take up to 64 letters, digits, '.', '-' and '_'.",
+        )
+    if len(value) < SHOWN_CHARACTERS_MIN:
+        raise UsageError(
+            f"A secret needs at least {SHOWN_CHARACTERS_MIN} characters: a shorter one could not be"
+            " kept out of what is written without taking ordinary words with it.",
+            next_step="Take a longer one.",
+        )
+    size = len(value.encode("utf-8", "surrogatepass"))
+    if size > SECRET_BYTES_MAX or "\0" in value:
+        raise UsageError(
+            f"A secret is text of up to {SECRET_BYTES_MAX} bytes.", next_step="Take a shorter one."
+        )
     store = open_secrets(app.config)
-    owed = Owed(app.new_id(), name, person.id, {"deed": "set"})
+    owed = Owed(app.new_id(), name, person, {"deed": "set"})
     with store.changing(owed) as known:
         before = known.get(name)
         if before is None and len(known) >= SECRETS_MAX:
             raise UsageError(f"There are {SECRETS_MAX} secrets already.", next_step="Remove some.")
-        made = Secret(name, app.clock.now(), person.id, holders=before.holders if before else ())
+        made = Secret(name, app.clock.now(), person, holders=before.holders if before else ())
         known[name] = store.stow(made, value)
         if before and before.where != known[name].where:
             store.drop(before)  # last, so that whoever is killed in between has lost nothing
@@ -202,10 +154,10 @@ async def set_secret(app: App, name: str, value: str) -> SecretView:
 
 async def remove_secret(app: App, name: str) -> SecretView:
     """Forget it; whoever held it gets nothing any more."""
-    person = _administrator(app, "remove a secret")
+    person = administrator(app, "remove a secret")
     named_secret(app.config, name)
     store = open_secrets(app.config)
-    owed = Owed(app.new_id(), name, person.id, {"deed": "removed"})
+    owed = Owed(app.new_id(), name, person, {"deed": "removed"})
     with store.changing(owed) as known:
         gone = known.pop(name, None) or named_secret(app.config, name)
         store.drop(gone)
@@ -216,9 +168,9 @@ async def remove_secret(app: App, name: str) -> SecretView:
 
 async def unbind_secret(app: App, name: str, holder: Holder) -> SecretView:
     """It is not given to this one any more. Taking away needs no second look."""
-    person = _administrator(app, "unbind a secret")
+    person = administrator(app, "unbind a secret")
     store = open_secrets(app.config)
-    owed = Owed(app.new_id(), name, person.id, {"deed": "unbound", "holder": str(holder)})
+    owed = Owed(app.new_id(), name, person, {"deed": "unbound", "holder": str(holder)})
     with store.changing(owed) as known:
         secret = known.get(name) or named_secret(app.config, name)
         left = tuple(one for one in secret.holders if str(one) != str(holder))
@@ -260,7 +212,7 @@ async def try_secret(app: App, name: str) -> list[TriedSecret]:
         return [TriedSecret(secret.where, works=False, detail=str(error))]
     found = [TriedSecret(secret.where, works=True, detail="its value is there")]
     for holder in secret.holders:
-        found.append(await _tried(app, holder))
+        found.append(await _try_holder(app, holder))
     return found
 
 
@@ -271,7 +223,7 @@ def view_of(app: App, secret: Secret) -> SecretView:
     return SecretView(secret.name, secret.changed_at, secret.by, age_s, secret.where, holders)
 
 
-async def _tried(app: App, holder: Holder) -> TriedSecret:
+async def _try_holder(app: App, holder: Holder) -> TriedSecret:
     try:
         if holder.kind == MODEL:
             from operator_sre.app.models import try_model
@@ -303,78 +255,226 @@ async def _tried(app: App, holder: Holder) -> TriedSecret:
     )
 
 
-def _held(config: Config, name: str, holders: Sequence[Holder]) -> str:
-    store = open_secrets(config)
-    secret = store.all().get(name)
-    if secret is not None and any(_is_for(secret, holder) for holder in holders):
-        return store.value(secret)
-    to = holders[0]
-    step = f"operator secrets bind {name} --to {to}"
-    if secret is None:
-        why, step = "is not set", f"operator secrets set {name}; {step}"
-    else:
-        why = f"is not bound to {str(to)!r}"
-    missing = ObservationError(f"The secret {name!r} {why}.", next_step=f"Run: {step}")
-    missing.category = ErrorCategory.MISSING_SECRET_BINDING
-    missing.next_action = NextAction.SET_SECRET
-    raise missing
+def holder_named(text: str, variable: str = "") -> Holder:
+    """Who `subject:etcd`, `model:claude`, `command:PATTERN` or `command@TARGET:PATTERN` is.
+
+    UsageError for nobody.
+    """
+    kind, _, name = text.partition(":")
+    kind, at, target = kind.partition("@")
+    name = name.strip()
+    if at and (kind != COMMAND or not target):
+        raise UsageError(
+            f"{text[:HOLDER_CHARACTERS_MAX]!r} names no target that has commands.",
+            next_step="Only commands have one: command@TARGET:PATTERN",
+        )
+    if kind not in KINDS or not name or len(name) > HOLDER_CHARACTERS_MAX:
+        raise UsageError(
+            f"{text[:HOLDER_CHARACTERS_MAX]!r} is nobody that a secret can be bound to.",
+            next_step="Say subject:NAME, model:NAME, command:PATTERN or command@TARGET:PATTERN.",
+        )
+    if not name.isprintable():
+        raise UsageError("A holder's name has to be printable.", next_step="Take another.")
+    if kind != COMMAND and variable:
+        raise UsageError(
+            f"A {kind} is given a secret by its name, not as a variable.",
+            next_step="Leave --as away.",
+        )
+    if kind == COMMAND:
+        program = name.split()[0]
+        if re.search(r"[*?\[]", program):
+            raise UsageError(
+                "A pattern of commands begins with the name of a program, not with a wildcard.",
+                next_step="Such as: command:'pg_dump *'",
+            )
+        if program.rpartition("/")[2] in _ANYTHING:
+            raise UsageError(
+                f"{program!r} runs whatever it is told, or tells what it is given, so that anybody"
+                " would have the secret.",
+                next_step="Bind it to the program itself.",
+            )
+    return Holder(kind, name, variable, target)
 
 
-def _is_for(secret: Secret, holder: Holder) -> bool:
-    return any((one.kind, one.name) == (holder.kind, holder.name) for one in secret.holders)
+def binding_asked(app: App, name: str, holder: Holder) -> Asked:
+    """What a person has to say yes to before somebody is given a secret."""
+    secret = named_secret(app.config, name)
+    held = _check_holder(app, secret, holder)
+    who = {SUBJECT: "subject", MODEL: "model", COMMAND: "every command like"}[holder.kind]
+    how = f" as the variable {held.variable}" if held.variable else ""
+    if holder.kind == COMMAND:
+        how += f", at {held.target!r}," if held.target else ", on this machine,"
+    return Asked(
+        Boundary.CREDENTIAL_BINDING,
+        {
+            "name": name,
+            "kind": held.kind,
+            "holder": held.name,
+            "as": held.variable,
+            **({"at": held.target} if held.target else {}),
+        },
+        Risk.HIGH if holder.kind == COMMAND else Risk.MEDIUM,
+        f"The {who} {held.name!r} is given the secret {name!r}{how} from then on.".replace(
+            "The every", "Every"
+        ),
+        {"secret": secret.identity},
+        destinations=(str(held),),
+        credentials=(name,),
+    )
 
 
-def _fits(line: str, pattern: str) -> bool:
-    """Whether a command is one program whose words fit a pattern, word by word."""
-    if _SEVERAL & set(line):
-        return False
+def lease_asked(app: App, lease: Lease) -> Asked:
+    """What a person has to say yes to before one command is given a secret."""
+    secret = named_secret(app.config, lease.name)
+    if not lease.command.strip():
+        raise UsageError("There is no command to lease it to.", next_step="Name it: --command.")
+    _check_variable(lease.variable)
+    if not 1 <= lease.seconds <= TIMEOUT_S_MAX:
+        raise UsageError(
+            f"A lease lasts between 1 and {TIMEOUT_S_MAX:.0f} seconds.",
+            next_step="Say it with --for, as 30s or 5m.",
+        )
+    how = "in a file that" if lease.in_file else "as the variable that"
+    return Asked(
+        Boundary.DIRECT_LEASE,
+        _lease_fields(lease),
+        Risk.HIGH,
+        f"One command is given the secret {lease.name!r} {how} {lease.variable} names, for at most"
+        f" {lease.seconds:.0f} seconds: {lease.command}",
+        {"secret": secret.identity, "command": digest_of(lease.command)},
+        destinations=("this machine",),
+        credentials=(lease.name,),
+    )
+
+
+@contextmanager
+def lease_secret(config: Config, lease: Lease) -> Iterator[None]:
+    """Within, the command of a lease is given its secret; then nothing is left of it."""
+    sweep_leases(config)
+    value = open_secrets(config).value(named_secret(config, lease.name))
+    folder = config.home / LEASES / f"{time.time() + lease.seconds:.0f}-{secrets.token_hex(8)}"
     try:
-        words, wanted = shlex.split(line), shlex.split(pattern)
-    except ValueError:
-        return False
-    if wanted and wanted[-1] == "*" and len(words) >= len(wanted) - 1:
-        wanted, words = wanted[:-1], words[: len(wanted) - 1]
-    fits = len(words) == len(wanted) > 0
-    return fits and all(fnmatchcase(*pair) for pair in zip(words, wanted, strict=True))
+        if lease.in_file:
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700)
+            handle = os.open(folder / "value", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(value)
+            value = str(folder / "value")
+        with give_variables(lease.command, {lease.variable: value}):
+            yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check(name: str, value: str) -> None:
-    if not _NAME.fullmatch(name):
+def lease_draft(lease: Lease, by: Actor) -> Draft:
+    """What the ledger says of it: everything but the value."""
+    return Draft(Kind.SECRET_LEASED, _lease_fields(lease), actor=by)
+
+
+def _lease_fields(lease: Lease) -> dict[str, object]:
+    return {
+        "name": lease.name,
+        "command": lease.command,
+        "as": lease.variable,
+        "how": "file" if lease.in_file else "environment",
+        "seconds": lease.seconds,
+    }
+
+
+def sweep_leases(config: Config) -> int:
+    """Take away files of leases that are over, because whoever held them was killed."""
+    gone = 0
+    for folder in (config.home / LEASES).glob("*-*"):
+        ends = folder.name.partition("-")[0]
+        if ends.isdigit() and int(ends) < time.time():
+            shutil.rmtree(folder, ignore_errors=True)
+            gone += 1
+    return gone
+
+
+def seconds_of(text: str) -> float:
+    """`30s` or `5m` as seconds."""
+    found = _SPAN.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f"{text[:20]!r} is no span of time.", next_step="Say it as 30s or 5m.")
+    return float(found[1]) * (60 if found[2] == "m" else 1)
+
+
+def _check_holder(app: App, secret: Secret, holder: Holder) -> Holder:
+    """The holder with its variable, if it can be given this secret."""
+    if holder.kind == SUBJECT and holder.name not in app.subjects():
+        known = ", ".join(app.subjects()) or "none"
+        raise UsageError(f"There is no subject {holder.name!r}.", next_step=f"There are: {known}.")
+    if holder.kind == MODEL:
+        names = sorted({word for one in app.config.models for word in (one.name, one.provider)})
+        if holder.name not in names:
+            raise UsageError(
+                f"There is no model {holder.name!r}.", next_step=f"There are: {', '.join(names)}."
+            )
+    targets = sorted({target.name for one in app.config.subjects for target in one.targets})
+    if holder.target and holder.target not in targets:
         raise UsageError(
-            f"{name[:64]!r} is no name for a secret.",
-            next_step="Take up to 64 letters, digits, '.', '-' and '_'.",
+            f"There is no target {holder.target!r} to run a command at.",
+            next_step=f"There are: {', '.join(targets[:20]) or 'none'}.",
         )
-    if len(value) < SHOWN_CHARACTERS_MIN:
+    if holder.kind == COMMAND:
+        variable = holder.variable or re.sub(r"[^A-Z0-9_]", "_", secret.name.upper())
+        _check_variable(variable)
+        holder = replace(holder, variable=variable)
+    if holder in secret.holders:
+        raise ConflictError(
+            f"{secret.name!r} is bound to {str(holder)!r} already.", next_step="Nothing is to do."
+        )
+    if len(secret.holders) >= HOLDERS_MAX:
+        raise UsageError(f"{secret.name!r} is bound to {HOLDERS_MAX} already.", next_step="Unbind.")
+    return holder
+
+
+def _check_variable(name: str) -> None:
+    if not _VARIABLE.fullmatch(name) or _TAKEN.fullmatch(name):
         raise UsageError(
-            f"A secret needs at least {SHOWN_CHARACTERS_MIN} characters: a shorter one could not be"
-            " kept out of what is written without taking ordinary words with it.",
-            next_step="Take a longer one.",
-        )
-    size = len(value.encode("utf-8", "surrogatepass"))
-    if size > SECRET_BYTES_MAX or "\0" in value:
-        raise UsageError(
-            f"A secret is text of up to {SECRET_BYTES_MAX} bytes.", next_step="Take a shorter one."
+            f"{name[:64]!r} cannot be the variable of a secret.",
+            next_step="Name another with --as, such as PGPASSWORD.",
         )
 
 
-def _listed(known: Mapping[str, Secret]) -> str:
-    return ", ".join(sorted(known)[:20]) or "none"
+def _why_changed(app: App, confirmation: Confirmation) -> str:
+    wanted = confirmation.bound.get("secret")
+    try:
+        now = named_secret(app.config, str(confirmation.change["name"]))
+    except OperatorError:
+        return "the secret is not there"
+    # Asked for by its name only, it is whatever has that name.
+    return "" if wanted in (None, now.identity) else "the secret has changed since"
 
 
-def _administrator(app: App, deed: str) -> Actor:
-    from operator_protocols.errors import AuthorityError
-    from operator_sre.app.persons import administrator
-
-    if _inside_agent(app):
-        raise AuthorityError(
-            "This is a command of an agent: agents change no secrets.", next_step="Ask a person."
-        )
-    return Actor(administrator(app, deed), "user")
+def _holder(change: Mapping[str, object]) -> Holder:
+    at = f"@{change['at']}" if change.get("at") else ""
+    return holder_named(f"{change['kind']}{at}:{change['holder']}", str(change.get("as", "")))
 
 
-def _inside_agent(app: App) -> bool:
-    import os
+async def _bind(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Draft]:
+    """Write the binding down, if everything is as it was when it was asked."""
+    change = confirmation.change
+    name = str(change["name"])
+    store = open_secrets(app.config)
+    with store.changing() as known:
+        if why := _why_changed(app, confirmation):
+            raise ConflictError(f"Nothing is bound: {why}.", next_step="Ask for it again.")
+        holder = _check_holder(app, known[name], _holder(change))
+        others = [one for one in known[name].holders if str(one) != str(holder)]
+        known[name] = replace(known[name], holders=(*others, holder))
+    told = {"name": name, "deed": "bound", "holder": str(holder), "as": holder.variable}
+    return [Draft(Kind.SECRET_CHANGED, told, actor=by)]
 
-    from operator_sre.app.acting import acting_person
 
-    return not acting_person() and app.surroundings.mark in os.environ
+def _is_bound(app: App, confirmation: Confirmation) -> bool | None:
+    wanted = _holder(confirmation.change)
+    secret = open_secrets(app.config).all().get(str(confirmation.change["name"]))
+    return secret is not None and str(wanted) in map(str, secret.holders)
+
+
+CROSSING = Crossing(
+    deed=lambda confirmation: "bind a secret", changed=_why_changed, apply=_bind, made=_is_bound
+)

@@ -3,29 +3,62 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from operator_protocols.errors import OperatorError, UsageError
+from operator_sre.app.commands import follow_abandoned
 from operator_sre.app.confirmations import follow_confirmations
-from operator_sre.app.metrics import attended
+from operator_sre.app.notices import send_notices
 from operator_sre.app.policy import follow_policy, record_overrides
-from operator_sre.app.recovering import follow_abandoned
+from operator_sre.app.telemetry import Watches, send_heartbeats, send_spans, serve_metrics
 from operator_sre.app.wiring import App
-from operator_sre.app.workers import introduced, stay_known
+from operator_sre.app.workers import introduce_worker, stay_known
 from operator_sre.app.workflows import follow_workflows
 from operator_sre.config import reread_subjects
 
 if TYPE_CHECKING:
+    from operator_protocols.domain.worker import Worker
+    from operator_protocols.ports import Engine
     from operator_sre.monitor import WatchStats
 
-__all__ = ["agent", "monitor", "up"]
+__all__ = ["agent", "attend", "attend_beside", "monitor", "run_worker", "up"]
 
 # How often it is asked whether there are other subjects than before.
 RELOAD_S = 2.0
 log = logging.getLogger(__name__)
+
+
+async def attend(app: App, watches: Watches) -> None:
+    """What goes on beside watching, until cancelled: notices, metrics, the heartbeat and traces.
+
+    None of it ever stops the watching.
+    """
+    async with asyncio.TaskGroup() as group:
+        group.create_task(send_notices(app))
+        group.create_task(serve_metrics(app, watches))
+        group.create_task(send_heartbeats(app, watches))
+        group.create_task(send_spans(app))
+
+
+@contextlib.asynccontextmanager
+async def attend_beside(app: App, watches: Watches) -> AsyncIterator[None]:
+    """The same for the length of an `async with`, whatever becomes of it."""
+
+    def report(beside: asyncio.Future[None]) -> None:
+        if not beside.cancelled() and (error := beside.exception()):
+            log.error("nobody is notified, and no metrics are served: %r", error)
+
+    beside = asyncio.ensure_future(attend(app, watches))
+    beside.add_done_callback(report)
+    try:
+        yield
+    finally:
+        beside.cancel()
+        await asyncio.wait([beside])
 
 
 async def monitor(
@@ -37,40 +70,42 @@ async def monitor(
     """
     from operator_sre.monitor import WatchStats
 
+    if every and subjects:
+        raise UsageError("--all and --subject contradict each other.")
     known = stats or WatchStats()
-    async with attended(app, known.watches):
+    async with attend_beside(app, known.watches):
         sweeping = asyncio.ensure_future(follow_confirmations(app))
         try:
-            await _watch(app, subjects, known, every=every)
+            if every:
+                await _watch_every(app, known)
+                return
+            engine = app.engine(known)
+            chosen = app.choose(subjects)
+            for subject in chosen:
+                # A subject that cannot be had is an error now, not later.
+                engine.pipeline.controls(subject)
+            await engine.watch(chosen)
         finally:
             sweeping.cancel()
             await asyncio.gather(sweeping, return_exceptions=True)
 
 
-async def _watch(app: App, subjects: Sequence[str], stats: WatchStats, *, every: bool) -> None:
-    if every:
-        if subjects:
-            raise UsageError("--all and --subject contradict each other.")
-        await _watch_every(app, stats)
-        return
-    engine = app.engine(stats)
-    chosen = app.choose(subjects)
-    for subject in chosen:
-        engine.pipeline.care(subject)  # a subject that cannot be had is an error now, not later
-    await engine.watch(chosen)
-
-
-async def _watch_every(app: App, stats: WatchStats | None) -> None:
+async def _watch_every(app: App, stats: WatchStats) -> None:
     """Watch what there is; begin anew when that changes. Clocks are in the store, so none stops."""
     while True:
-        known = app.subjects()
-        engine = app.engine(stats)
-        able = [name for name in known if _can_be_had(engine.pipeline.care, name)]
+        known, engine = app.subjects(), app.engine(stats)
+        able = []
+        for name in known:
+            try:
+                engine.pipeline.controls(name)
+                able.append(name)
+            except OperatorError as error:  # the others are watched; `operator health` names it
+                log.error("%s cannot be watched: %s", name, error)
         if not able:
             log.warning("There is no subject to watch; waiting for one.")
         watching = asyncio.ensure_future(engine.watch(able))
         try:
-            app = await _changed(app, known, watching)
+            app = await _await_change(app, known, watching)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -80,17 +115,7 @@ async def _watch_every(app: App, stats: WatchStats | None) -> None:
         log.info("subjects changed: %s", ", ".join(app.subjects()) or "none")
 
 
-def _can_be_had(care: Callable[[str], object], subject: str) -> bool:
-    """One that cannot must not keep the others from being watched; `operator health` names it."""
-    try:
-        care(subject)
-    except OperatorError as error:
-        log.error("%s cannot be watched: %s", subject, error)
-        return False
-    return True
-
-
-async def _changed(app: App, known: Sequence[str], watching: asyncio.Future[None]) -> App:
+async def _await_change(app: App, known: Sequence[str], watching: asyncio.Future[None]) -> App:
     """The app as it is when there are other subjects than those known."""
     wrong = ""
     while True:
@@ -114,10 +139,20 @@ async def agent(app: App, subjects: Sequence[str] = (), *, role: str = "agent") 
     With `subjects` it leaves the tickets of all others alone. `role` is what it is listed as.
     """
     engine = app.engine()
-    me = introduced(app, engine=engine.name, role=role)
+    me = introduce_worker(app, engine=engine.name, role=role)
     engine = replace(engine, worker=me.id)
     if subjects:
         engine = replace(engine, knows=lambda: subjects)
+    await _work(app, engine, me)
+
+
+async def run_worker(app: App, *, engine: str, name: str = "") -> None:
+    """Join those who work on the store of this home, until cancelled."""
+    me = introduce_worker(app, engine=engine, name=name)
+    await _work(app, app.engine_named(engine, worker=me.id), me)
+
+
+async def _work(app: App, engine: Engine, me: Worker) -> None:
     await record_overrides(app)  # before anything is judged by them
     async with asyncio.TaskGroup() as group:
         group.create_task(stay_known(app, me))

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.silence import Silence
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.errors import OperatorError, UsageError
-from operator_sre.app.approvals import signed_in
-from operator_sre.app.persons import administrator
-from operator_sre.app.planned import planned_now
+from operator_sre.app.persons import administrator, signed_in
 from operator_sre.app.wiring import App
 from operator_sre.config import seconds_of
 
-__all__ = ["add_silence", "end_silence", "list_silences", "silences_now", "time_of"]
+__all__ = [
+    "PLANNED",
+    "add_silence",
+    "end_silence",
+    "list_silences",
+    "parse_end",
+    "planned_now",
+    "silences_now",
+    "time_of",
+]
 
 SILENCE_S_MAX = 30 * 86_400.0
 TEXT_MAX = 200
+# What such a silence is called; it ends when somebody takes back what was done.
+PLANNED = "planned"
+# It is asked for again at every look, so that its end does not matter.
+UNTIL_S = 86_400.0
 
 
 def silences_now(
@@ -35,17 +48,13 @@ def silences_now(
             found += [
                 silence for window in one.windows for silence in window.silences(one.name, now)
             ]
-    return [*found, *planned_now(app, subject, _specs(app, subject) if specs is None else specs)]
-
-
-def _specs(app: App, subject: str) -> Iterable[ToolSpec]:
-    """The tools of a subject of which something is broken; none of one that cannot be had."""
-    if not any(one.health is Health.BROKEN for one in app.store.conditions.of(subject)):
-        return ()
-    try:
-        return app.hands(subject).registry.specs
-    except OperatorError:  # whoever asks what is silent is told of that elsewhere
-        return ()
+    if specs is None and any(
+        one.health is Health.BROKEN for one in app.store.conditions.of(subject)
+    ):
+        # Whoever asks what is silent is told elsewhere of a subject that cannot be had.
+        with suppress(OperatorError):
+            specs = app.controls(subject).registry.specs
+    return [*found, *planned_now(app, subject, specs or ())]
 
 
 def list_silences(app: App, *, every: bool) -> Sequence[Silence]:
@@ -59,14 +68,7 @@ def list_silences(app: App, *, every: bool) -> Sequence[Silence]:
 
 
 async def add_silence(
-    app: App,
-    *,
-    subject: str,
-    target: str,
-    invariant: str,
-    until: str,
-    for_: str,
-    reason: str,
+    app: App, *, subject: str, target: str, invariant: str, until: str, for_: str, reason: str
 ) -> Silence:
     """Keep what matches these patterns quiet, from now until a time or for a span."""
     if not reason.strip():
@@ -80,7 +82,15 @@ async def add_silence(
             next_step="Name a --subject, a --target or an --invariant; they may have a '*'.",
         )
     now = app.clock.now()
-    ends = _end(until, for_, now)
+    if bool(until) == bool(for_):
+        raise UsageError(
+            "A silence has one end.", next_step="Say --for 2h, or --until 2030-01-31T06:00."
+        )
+    ends = parse_end(for_, until, now, s_max=SILENCE_S_MAX)
+    if (ends - now).total_seconds() > SILENCE_S_MAX:
+        raise UsageError(
+            "A silence lasts 30 days at most.", next_step="Renew it then, if it is still needed."
+        )
     person = administrator(app, "silence")
     silence = Silence(
         id=f"quiet-{app.new_id()[:8]}",
@@ -107,26 +117,19 @@ async def end_silence(app: App, silence: str, *, reason: str) -> Silence:
     return next(one for one in app.store.silences.find() if one.id == silence)
 
 
-def _end(until: str, for_: str, now: datetime) -> datetime:
-    if bool(until) == bool(for_):
-        raise UsageError(
-            "A silence has one end.", next_step="Say --for 2h, or --until 2030-01-31T06:00."
-        )
+def parse_end(for_: str, until: str, now: datetime, *, s_max: float) -> datetime:
+    """When a span or a time to come ends; whether it is longer than `s_max` is told by the end."""
     if for_:
         span = seconds_of(for_)
-        if span is None or not span:
+        if not span:
             raise UsageError(
                 f"{for_!r} is no span of time.", next_step="Write it as 90s, 30m, 2h or 1d."
             )
-        ends = now + timedelta(seconds=min(span, 2 * SILENCE_S_MAX))
+        ends = now + timedelta(seconds=min(span, 2 * s_max))
     else:
         ends = time_of(until)
     if ends <= now:
         raise UsageError(f"{until!r} is over already.", next_step="Name a time to come.")
-    if (ends - now).total_seconds() > SILENCE_S_MAX:
-        raise UsageError(
-            "A silence lasts 30 days at most.", next_step="Renew it then, if it is still needed."
-        )
     return ends
 
 
@@ -139,3 +142,30 @@ def time_of(text: str) -> datetime:
             f"{text!r} is no time.", next_step="Write it as 2030-01-31T06:00 (UTC) or with +02:00."
         ) from None
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def planned_now(app: App, subject: str, specs: Iterable[ToolSpec]) -> Sequence[Silence]:
+    """What people planned with tools that say what they break.
+
+    What an agent did and left behind is an incident like any other.
+    """
+    planning = {spec.name: spec for spec in specs if spec.plans}
+    if not planning:
+        return []
+    undoing = {spec.undo for spec in planning.values() if spec.undo}
+    until = app.clock.now() + timedelta(seconds=UNTIL_S)
+    return [
+        Silence(
+            id=PLANNED,
+            starts_at=change.at,
+            until=until,
+            by=change.by,
+            reason=f"{change.tool} by {change.by}",
+            subject=glob.escape(subject),
+            target=glob.escape(change.target),
+            invariant=glob.escape(invariant),
+        )
+        for change in app.store.limit_usage.newest(subject, sorted({*planning, *undoing}))
+        if change.planned and change.tool in planning
+        for invariant in planning[change.tool].plans
+    ]

@@ -16,8 +16,8 @@ from operator_protocols.domain.confirmation import Boundary, Confirmation
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import ConflictError, UsageError
-from operator_sre.app.approvals import signed_in
-from operator_sre.app.crossing import Asked, Crossing
+from operator_sre.app.confirmations import Asked, Crossing, get
+from operator_sre.app.persons import must_be_a_person, signed_in
 from operator_sre.app.wiring import maintenance_of
 from operator_sre.config import Config
 
@@ -45,8 +45,8 @@ __all__ = [
     "rebuild_store",
     "restore_asked",
     "restore_store",
-    "tidied",
-    "watched",
+    "tidy_store",
+    "watch_purge",
 ]
 
 ENTRIES_AFTER_MAX = 50
@@ -81,6 +81,7 @@ def restore_store(
 
     Who restored it, why, from which head to which, is the next entry of the store.
     """
+    must_be_a_person()
     person = Actor(id=signed_in(), type="user")
     maintenance = maintenance_of(config)
     return maintenance.restore(file, force=force, progress=progress, by=person, reason=reason)
@@ -94,7 +95,17 @@ def migrate_store(config: Config) -> Migrated:
 def plan_purge(config: Config, before: str) -> PurgePlan:
     """What would be purged: stories that ended before this day or moment."""
     maintenance = maintenance_of(config)
-    return maintenance.plan(_moment(before, now=maintenance.rules.clock.now()))
+    try:
+        moment = datetime.fromisoformat(before)
+    except ValueError as error:
+        raise UsageError(
+            f"{before!r} is not a date.",
+            next_step="Write it as 2026-03-04 or 2026-03-04T12:00:00Z.",
+        ) from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment > maintenance.rules.clock.now():
+        raise UsageError(f"{before!r} has not come yet.", next_step="Name a date in the past.")
+    return maintenance.plan(moment)
 
 
 def purge_store(
@@ -111,13 +122,13 @@ def purge_recorded(app: App) -> int | None:
     return next((one.seq for one in newest if one.kind is Kind.PURGED), None)
 
 
-def tidied(config: Config) -> bool:
+def tidy_store(config: Config) -> bool:
     """Whether nothing of what was purged is on the disk; False while somebody reads it there."""
     return maintenance_of(config).tidy()
 
 
 @contextmanager
-def watched(progress: Progress) -> Iterator[None]:
+def watch_purge(progress: Progress) -> Iterator[None]:
     """For the length of a `with`, whoever confirms a purge sees how far it is."""
     before = _PROGRESS.set(progress)
     try:
@@ -177,7 +188,7 @@ def _plan_digest(plan: PurgePlan) -> str:
     )
 
 
-async def _apply(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Draft]:
+async def _purge(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Draft]:
     """Purge what was planned; the purge records itself."""
     moment = datetime.fromisoformat(str(confirmation.change["before"]))
     plan = await asyncio.to_thread(maintenance_of(app.config).plan, moment)
@@ -186,8 +197,6 @@ async def _apply(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Dr
             "The store has changed since it was asked what would be purged.",
             next_step="Look again, and confirm again.",
         )
-    from operator_sre.app.confirmations import get
-
     if not get(app, confirmation.id).open:
         raise ConflictError(
             f"Confirmation {confirmation.id!r} came to an end meanwhile; nothing was purged.",
@@ -198,7 +207,7 @@ async def _apply(app: App, confirmation: Confirmation, by: Actor) -> Sequence[Dr
     return ()
 
 
-def _made(app: App, confirmation: Confirmation) -> bool | None:
+def _is_purged(app: App, confirmation: Confirmation) -> bool | None:
     """After a crash: nothing is left of what was to be taken, or all of it."""
     plan = maintenance_of(app.config).plan(
         datetime.fromisoformat(str(confirmation.change["before"]))
@@ -208,25 +217,10 @@ def _made(app: App, confirmation: Confirmation) -> bool | None:
     return False if _plan_digest(plan) == confirmation.bound.get("plan") else None
 
 
-def _deed(confirmation: Confirmation) -> str:
-    return "purge what is kept"
-
-
-def _left(app: App, confirmation: Confirmation) -> str:
-    return "" if tidied(app.config) else ON_DISK
-
-
-CROSSING = Crossing(deed=_deed, apply=_apply, made=_made, patience_s=PURGE_S_MAX, left=_left)
-
-
-def _moment(text: str, *, now: datetime) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise UsageError(
-            f"{text!r} is not a date.", next_step="Write it as 2026-03-04 or 2026-03-04T12:00:00Z."
-        ) from error
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    if moment > now:
-        raise UsageError(f"{text!r} has not come yet.", next_step="Name a date in the past.")
-    return moment
+CROSSING = Crossing(
+    deed=lambda confirmation: "purge what is kept",
+    apply=_purge,
+    made=_is_purged,
+    patience_s=PURGE_S_MAX,
+    left=lambda app, confirmation: "" if tidy_store(app.config) else ON_DISK,
+)

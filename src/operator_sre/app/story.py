@@ -1,23 +1,33 @@
-"""The ledger as sentences, for faces that tell it."""
+"""The ledger as sentences: how a story begins, and what every entry adds to it."""
 
 from __future__ import annotations
 
-import re
+import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-from operator_protocols.domain.diagnosis import Hypothesis
+from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.health import Health, worst
+from operator_protocols.domain.verdict import Mode
+from operator_sre.codec import from_json
 
-__all__ = ["Line", "lines_of", "weighed"]
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
 
-# How a mind that weighs hypotheses says so, before each question and after its answer.
-_TABLE = re.compile(r"Hypotheses: (.*?%)\. (.+)", re.DOTALL)
-_ROW = re.compile(r"(\S+) at (\S+) ([\d.]+)%")
-# A row of the table that such a mind draws, with or without what it thought before.
-_WEIGHED = re.compile(r"^ +(\S+) at (\S+) +(?:[\d.]+% +-> +)?([\d.]+)%$", re.MULTILINE)
+__all__ = ["Line", "beginning", "each_look", "first_look", "hypotheses_of", "lines_of"]
+
+NAMED_MAX = 3
+
+_MAY = {
+    Mode.OBSERVE: "only proposes, changes nothing",
+    Mode.APPROVE: "asks a person before every change",
+    Mode.EXECUTE: "does by itself what the policy allows",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,258 +42,183 @@ class Line:
 
 def lines_of(entry: Entry) -> Iterable[Line]:
     """What an entry adds to the story; nothing when it is only book-keeping."""
-    if tell_move := _TELL_MOVES.get(entry.kind):
-        return tell_move(entry)
-    tell = _TELL.get(entry.kind)
-    return tell(entry.payload) if tell else ()
+    return (*_tell_work(entry), *_tell_control(entry), *_tell_people(entry))
 
 
-def weighed(entry: Entry) -> tuple[Hypothesis, ...]:
-    """How probable a mind held each cause at this thought; empty where it weighed none."""
-    if entry.kind is not Kind.REASONING:
-        return ()
-    text = str(entry.payload.get("reasoning", ""))
-    rows = _WEIGHED.findall(text) if "Hypotheses" in text else ()
-    return tuple(Hypothesis(cause, at, float(percent) / 100) for cause, at, percent in rows)
+def hypotheses_of(entry: Entry) -> tuple[RankedHypothesis, ...]:
+    """The hypotheses that were weighed at this turn; none where the entry is no turn."""
+    rows = entry.payload.get("hypotheses", ()) if entry.kind is Kind.REASONING else ()
+    return tuple(from_json(RankedHypothesis, row) for row in rows)
 
 
-def _opened(payload: Mapping[str, Any]) -> Iterable[Line]:
-    yield Line("file", f"ticket opened: {payload['summary']}", "bad")
-
-
-def _grew(payload: Mapping[str, Any]) -> Iterable[Line]:
-    yield Line("file", f"belongs to the same incident: {payload['summary']}", "bad")
-
-
-def _claimed(payload: Mapping[str, Any]) -> Iterable[Line]:
-    how = "goes on with it" if payload["resumed"] else "takes it"
-    yield Line("think", f"the agent {how} (attempt {payload['attempts']})")
-
-
-def _reasoning(payload: Mapping[str, Any]) -> Iterable[Line]:
-    if by := payload.get("by"):
-        mind = "the built-in reasoner" if by == "reasoner" else by
-        yield Line("think", f"fell back to {mind}: {payload.get('note', '')}", "warn")
-    table = _TABLE.fullmatch(payload["reasoning"])
-    if table is None:
-        yield Line("think", payload["reasoning"])
-    else:
-        rows = [_row(*one) for one in _ROW.findall(table[1])]
-        yield Line("think", table[2], "plain", tuple(rows))
-
-
-def _suspected(payload: Mapping[str, Any]) -> Iterable[Line]:
-    """What tried to instruct the mind, and where: it was told as data, like all around it."""
-    told = f"text in entry {payload['of']} tries to instruct; it is taken as data"
-    details = [f"{one['where']}: {one['rule']}: {one['excerpt']!r}" for one in payload["places"]]
-    yield Line("watch", told, "warn", tuple(details))
-
-
-def _row(cause: str, target: str, percent: str) -> str:
-    """One hypothesis as a row of a table: how likely, how long its bar, what it says."""
-    bar = "#" * round(float(percent) / 10)
-    return f"{float(percent):5.1f} %  {bar:10}  {cause} at {target}"
-
-
-def _verdict(payload: Mapping[str, Any]) -> Iterable[Line]:
-    tone = {"safe": "good", "review": "warn", "blocked": "bad"}[payload["level"]]
-    level, risk = payload["level"].upper(), payload["risk"]
-    yield Line("decide", f"{brief_of(payload['action'])}  {level}, risk {risk}", tone)
-
-
-def _diagnosis(payload: Mapping[str, Any]) -> Iterable[Line]:
-    details = [
-        f"{'a mere claim' if item.get('seq') is None else 'evidence'}: {item['sentence']}"
-        for item in payload["evidence"]
-    ]
-    details += [
-        f"not {item['cause']} at {item['target']}: {item['why_rejected']}"
-        for item in payload["alternatives"]
-    ]
-    details += [
-        f"option: {item['action']} (risk {item['risk']}): {item['trade_off']}"
-        for item in payload["options"]
-    ]
-    details.append(f"choice: {payload['choice']}. {payload['why']}")
-    sure = f"{min(payload['confidence'], 0.999):.1%} sure"
-    yield Line("think", f"diagnosis, {sure}: {payload['summary']}", "strong", tuple(details))
-
-
-def _requested(payload: Mapping[str, Any]) -> Iterable[Line]:
-    approval = payload["approval"]
-    how = f"operator approvals approve {approval['id']}"
-    yield Line("decide", f"a person has to answer: {how}", "warn")
-
-
-def _louder(payload: Mapping[str, Any]) -> Iterable[Line]:
-    yield Line("decide", f"escalated: {payload['reason']}", "warn")
-
-
-def _decided(payload: Mapping[str, Any]) -> Iterable[Line]:
-    reason = f": {payload['reason']}" if payload["reason"] else ""
-    said = payload.get("answer", payload["state"])
-    more = "; one more has to say so" if said != payload["state"] else ""
-    yield Line("decide", f"{said} by {payload['decided_by']}{reason}{more}")
-
-
-def _minted(payload: Mapping[str, Any]) -> Iterable[Line]:
-    if payload.get("rule"):
-        yield Line("decide", f"allowed by the standing rule {payload['rule']}")
-
-
-def _outcome(payload: Mapping[str, Any]) -> Iterable[Line]:
-    result = payload["result"]
-    said = (result["stdout"] or result["stderr"]).strip().splitlines()
-    last = said[-1][:120] if said else "(no output)"
-    good = result["outcome"] == "ran" and result["exit_code"] == 0
-    how = f"exit {result['exit_code']}" if result["outcome"] == "ran" else result["outcome"]
-    yield Line("act", f"{how} in {result['duration_s']:.2f} s: {last}", "plain" if good else "warn")
-
-
-def _refused(payload: Mapping[str, Any]) -> Iterable[Line]:
-    yield Line("act", f"not run: {payload['result']['stderr']}", "warn")
-
-
-def _proof(payload: Mapping[str, Any]) -> Iterable[Line]:
-    yield Line("prove", payload["detail"], "good" if payload["held"] else "bad")
-
-
-def _resolved(payload: Mapping[str, Any]) -> Iterable[Line]:
-    yield Line("close", f"RESOLVED with a proof. {payload['reason']}", "good")
-
-
-def _switched_on(payload: Mapping[str, Any]) -> Iterable[Line]:
-    yield Line("decide", f"the kill switch was turned on{_because(payload)}", "bad")
-
-
-def _switched_off(payload: Mapping[str, Any]) -> Iterable[Line]:
-    yield Line("decide", f"the kill switch was turned off{_because(payload)}", "good")
-
-
-def _held(payload: Mapping[str, Any]) -> Iterable[Line]:
-    text = f"{payload['agent']} is in observe from here on, at {payload['score']}"
-    yield Line("decide", f"{text}{_because(payload)}", "bad")
-
-
-def _let_go(payload: Mapping[str, Any]) -> Iterable[Line]:
-    yield Line("decide", f"the session of {payload['agent']} was reset{_because(payload)}")
-
-
-def _mode(payload: Mapping[str, Any]) -> Iterable[Line]:
-    mode = payload.get("mode", "what is configured")
-    yield Line("decide", f"the mode of {payload['subject']} is {mode}{_because(payload)}")
-
-
-def _counted_anew(payload: Mapping[str, Any]) -> Iterable[Line]:
-    yield Line("decide", f"the limits of {payload['subject']} were reset{_because(payload)}")
-
-
-def _workflow_requested(payload: Mapping[str, Any]) -> Iterable[Line]:
-    record = payload["record"]
-    workflow, due = record["workflow"], record["due_at"][:19].replace("T", " ")
-    count = len(workflow["steps"])
-    when = f", due at {due} UTC" if record["scheduled"] else ""
-    steps = "one step" if count == 1 else f"{count} steps"
-    yield Line("file", f"workflow {workflow['name']}: {steps}{when}")
-
-
-def _workflow_claimed(payload: Mapping[str, Any]) -> Iterable[Line]:
-    how = "runs it" if payload["epoch"] == 1 else "goes on with it"
-    yield Line("act", f"{payload['worker']} {how}")
-
-
-def _workflow_step(payload: Mapping[str, Any]) -> Iterable[Line]:
-    note = payload["note"]
-    attempt = f", attempt {note['attempt']}" if note["attempt"] > 1 else ""
-    tone = {"completed": "good", "failed": "bad", "cancelled": "warn"}.get(note["state"], "plain")
-    yield Line("act", f"step {note['step']}: {note['state']}{attempt}{_because(note)}", tone)
-
-
-def _workflow_undo(payload: Mapping[str, Any]) -> Iterable[Line]:
-    note = payload["note"]
-    tone = {"completed": "good", "failed": "bad"}.get(note["state"], "plain")
-    yield Line("act", f"taking back step {note['step']}: {note['state']}{_because(note)}", tone)
-
-
-def _workflow_cancelled(payload: Mapping[str, Any]) -> Iterable[Line]:
-    what = " and taken back" if payload["undo"] else ""
-    yield Line("decide", f"the workflow is to be cancelled{what}{_because(payload)}", "warn")
-
-
-def _workflow_ended(payload: Mapping[str, Any]) -> Iterable[Line]:
-    tone = "good" if payload["state"] == "completed" else "bad"
-    yield Line("close", f"the workflow is {payload['state']}{_because(payload)}", tone)
-
-
-def _paused(entry: Entry) -> Iterable[Line]:
-    until = entry.payload["until"]
-    how = "put off" if entry.kind is Kind.TICKET_SNOOZED else "held"
-    end = f" until {until[:16].replace('T', ' ')} UTC" if until else ""
-    yield Line("people", f"{how}{end} by {entry.actor.id}{_because(entry.payload)}", "warn")
-
-
-def _unheld(entry: Entry) -> Iterable[Line]:
-    yield Line("people", f"let go by {entry.actor.id}{_because(entry.payload)}")
-
-
-def _assigned(entry: Entry) -> Iterable[Line]:
-    whose = f"given to {entry.payload['assignee']}" if entry.payload["assignee"] else "nobody's now"
-    yield Line("people", f"{whose}, says {entry.actor.id}{_because(entry.payload)}")
-
-
-def _commented(entry: Entry) -> Iterable[Line]:
-    first, *more = str(entry.payload["text"]).splitlines() or [""]
-    yield Line("people", f"{entry.actor.id} says: {first}", "plain", tuple(more))
-
-
-def _closed(entry: Entry) -> Iterable[Line]:
-    yield Line("close", f"CLOSED without a proof by {entry.actor.id}{_because(entry.payload)}")
-
-
-def _reopened(entry: Entry) -> Iterable[Line]:
-    by = f" by {entry.actor.id}" if entry.actor.type == "user" else ""
-    yield Line("file", f"open again{by}{_because(entry.payload)}", "bad")
-
-
-def _watched(entry: Entry) -> Iterable[Line]:
-    yield Line("close", f"WATCHED. {entry.payload['reason']}", "warn")
-
-
-def _escalated(entry: Entry) -> Iterable[Line]:
-    by = f" by {entry.actor.id}" if entry.actor.type == "user" else ""
-    yield Line("close", f"ESCALATED{by}. {entry.payload['reason']}", "bad")
-
-
-def _handed_off(entry: Entry) -> Iterable[Line]:
-    yield Line("close", f"HANDED OFF by {entry.actor.id}. {entry.payload['reason']}", "warn")
-
-
-def _asked_for(entry: Entry) -> Iterable[Line]:
-    asked = entry.payload["confirmation"]
-    told = f"{entry.actor.id} asks for a change ({asked['boundary']}, risk {asked['risk']})"
-    yield Line("people", f"{told}: {asked['rationale']}", "warn", (f"id {asked['id']}",))
-
-
-def _answered(entry: Entry) -> Iterable[Line]:
+def _tell_work(entry: Entry) -> Iterator[Line]:
+    """How a ticket is worked on: what was thought, done and proven."""
     payload = entry.payload
-    tone = "good" if payload["state"] == "approved" else "warn"
-    told = f"the change is {payload['state']}, says {payload['decided_by']}{_because(payload)}"
-    yield Line("people", told, tone)
+    match entry.kind:
+        case Kind.TICKET_OPENED:
+            yield Line("file", f"ticket opened: {payload['summary']}", "bad")
+        case Kind.TICKET_GREW:
+            yield Line("file", f"belongs to the same incident: {payload['summary']}", "bad")
+        case Kind.TICKET_CLAIMED:
+            how = "goes on with it" if payload["resumed"] else "takes it"
+            yield Line("think", f"the agent {how} (attempt {payload['attempts']})")
+        case Kind.TICKET_RESOLVED:
+            yield Line("close", f"RESOLVED with a proof. {payload['reason']}", "good")
+        case Kind.REASONING:
+            if by := payload.get("by"):
+                mind = "the built-in reasoner" if by == "reasoner" else by
+                yield Line("think", f"fell back to {mind}: {payload.get('note', '')}", "warn")
+            details = []
+            for one in hypotheses_of(entry):
+                bar = "#" * round(one.probability * 10)
+                was = f", was {one.before:.1%}" if one.before is not None else ""
+                cause = f"{one.cause} at {one.target}{was}"
+                details.append(f"{one.probability:6.1%}  {bar:10}  {cause}")
+            yield Line("think", payload["reasoning"], "plain", tuple(details))
+        case Kind.DIAGNOSIS:
+            details = [
+                f"{'a mere claim' if one.get('seq') is None else 'evidence'}: {one['sentence']}"
+                for one in payload["evidence"]
+            ]
+            details += [
+                f"not {one['cause']} at {one['target']}: {one['why_rejected']}"
+                for one in payload["alternatives"]
+            ]
+            details += [
+                f"option: {one['action']} (risk {one['risk']}): {one['trade_off']}"
+                for one in payload["options"]
+            ]
+            details.append(f"choice: {payload['choice']}. {payload['why']}")
+            text = f"diagnosis, {min(payload['confidence'], 0.999):.1%} sure: {payload['summary']}"
+            yield Line("think", text, "strong", tuple(details))
+        case Kind.SUSPICION:  # what tried to instruct the mind, which was told it as data
+            text = f"text in entry {payload['of']} tries to instruct; it is taken as data"
+            places = [
+                f"{one['where']}: {one['rule']}: {one['excerpt']!r}" for one in payload["places"]
+            ]
+            yield Line("watch", text, "warn", tuple(places))
+        case Kind.TOOL_RESULT:
+            result = payload["result"]
+            output = (result["stdout"] or result["stderr"]).strip().splitlines()
+            last = output[-1][:120] if output else "(no output)"
+            ran = result["outcome"] == "ran"
+            how = f"exit {result['exit_code']}" if ran else result["outcome"]
+            tone = "plain" if ran and result["exit_code"] == 0 else "warn"
+            yield Line("act", f"{how} in {result['duration_s']:.2f} s: {last}", tone)
+        case Kind.REFUSED:
+            yield Line("act", f"not run: {payload['result']['stderr']}", "warn")
+        case Kind.PROOF:
+            yield Line("prove", payload["detail"], "good" if payload["held"] else "bad")
 
 
-def _settled(entry: Entry) -> Iterable[Line]:
-    tone = "good" if entry.payload["applied"] else "bad"
-    yield Line("people", f"the change is {entry.payload['outcome']}", tone)
+def _tell_control(entry: Entry) -> Iterator[Line]:
+    """What was allowed and what holds agents back; and workflows, which run on their own."""
+    payload, because = entry.payload, _because(entry.payload)
+    match entry.kind:
+        case Kind.VERDICT:
+            tone = {"safe": "good", "review": "warn", "blocked": "bad"}[payload["level"]]
+            level, risk = payload["level"].upper(), payload["risk"]
+            yield Line("decide", f"{brief_of(payload['action'])}  {level}, risk {risk}", tone)
+        case Kind.APPROVAL_REQUESTED:
+            how = f"operator approvals approve {payload['approval']['id']}"
+            yield Line("decide", f"a person has to answer: {how}", "warn")
+        case Kind.APPROVAL_ESCALATED:
+            yield Line("decide", f"escalated: {payload['reason']}", "warn")
+        case Kind.APPROVAL_DECIDED:
+            answer = payload.get("answer", payload["state"])
+            more = "; one more has to say so" if answer != payload["state"] else ""
+            yield Line("decide", f"{answer} by {payload['decided_by']}{because}{more}")
+        case Kind.PERMIT_MINTED if payload.get("rule"):
+            yield Line("decide", f"allowed by the standing rule {payload['rule']}")
+        case Kind.KILL_SWITCH_ON:
+            yield Line("decide", f"the kill switch was turned on{because}", "bad")
+        case Kind.KILL_SWITCH_OFF:
+            yield Line("decide", f"the kill switch was turned off{because}", "good")
+        case Kind.SESSION_HELD:
+            text = f"{payload['agent']} is in observe from here on, at {payload['score']}"
+            yield Line("decide", f"{text}{because}", "bad")
+        case Kind.SESSION_RESET:
+            yield Line("decide", f"the session of {payload['agent']} was reset{because}")
+        case Kind.MODE_SET | Kind.MODE_RESET:
+            mode = payload.get("mode", "what is configured")
+            yield Line("decide", f"the mode of {payload['subject']} is {mode}{because}")
+        case Kind.LIMITS_RESET:
+            yield Line("decide", f"the limits of {payload['subject']} were reset{because}")
+        case Kind.WORKFLOW_REQUESTED:
+            record = payload["record"]
+            due = record["due_at"][:19].replace("T", " ")
+            when = f", due at {due} UTC" if record["scheduled"] else ""
+            name, count = record["workflow"]["name"], len(record["workflow"]["steps"])
+            steps = "one step" if count == 1 else f"{count} steps"
+            yield Line("file", f"workflow {name}: {steps}{when}")
+        case Kind.WORKFLOW_CLAIMED:
+            how = "runs it" if payload["epoch"] == 1 else "goes on with it"
+            yield Line("act", f"{payload['worker']} {how}")
+        case Kind.WORKFLOW_STEP:
+            note = payload["note"]
+            attempt = f", attempt {note['attempt']}" if note["attempt"] > 1 else ""
+            tones = {"completed": "good", "failed": "bad", "cancelled": "warn"}
+            text = f"step {note['step']}: {note['state']}{attempt}{_because(note)}"
+            yield Line("act", text, tones.get(note["state"], "plain"))
+        case Kind.WORKFLOW_UNDO:
+            note = payload["note"]
+            text = f"taking back step {note['step']}: {note['state']}{_because(note)}"
+            tone = {"completed": "good", "failed": "bad"}.get(note["state"], "plain")
+            yield Line("act", text, tone)
+        case Kind.WORKFLOW_CANCELLED:
+            how = " and taken back" if payload["undo"] else ""
+            yield Line("decide", f"the workflow is to be cancelled{how}{because}", "warn")
+        case Kind.WORKFLOW_ENDED:
+            tone = "good" if payload["state"] == "completed" else "bad"
+            yield Line("close", f"the workflow is {payload['state']}{because}", tone)
 
 
-def _policy_changed(entry: Entry) -> Iterable[Line]:
-    payload = entry.payload
-    lines = tuple(str(payload["patch"]).splitlines())
-    yield Line("decide", f"{payload['file']} was changed by {entry.actor.id}", "warn", lines)
+def _tell_people(entry: Entry) -> Iterator[Line]:
+    """What people do is told with who did it."""
+    payload, because, who = entry.payload, _because(entry.payload), entry.actor.id
+    by = f" by {who}" if entry.actor.type == "user" else ""
+    match entry.kind:
+        case Kind.TICKET_HELD | Kind.TICKET_SNOOZED:
+            until = payload["until"]
+            how = "put off" if entry.kind is Kind.TICKET_SNOOZED else "held"
+            end = f" until {until[:16].replace('T', ' ')} UTC" if until else ""
+            yield Line("people", f"{how}{end} by {who}{because}", "warn")
+        case Kind.TICKET_UNHELD:
+            yield Line("people", f"let go by {who}{because}")
+        case Kind.TICKET_ASSIGNED:
+            whose = f"given to {payload['assignee']}" if payload["assignee"] else "nobody's now"
+            yield Line("people", f"{whose}, says {who}{because}")
+        case Kind.TICKET_COMMENTED:
+            first, *more = str(payload["text"]).splitlines() or [""]
+            yield Line("people", f"{who} says: {first}", "plain", tuple(more))
+        case Kind.TICKET_CLOSED:
+            yield Line("close", f"CLOSED without a proof by {who}{because}")
+        case Kind.TICKET_REOPENED:
+            yield Line("file", f"open again{by}{because}", "bad")
+        case Kind.TICKET_WATCHED:
+            yield Line("close", f"WATCHED. {payload['reason']}", "warn")
+        case Kind.TICKET_ESCALATED:
+            yield Line("close", f"ESCALATED{by}. {payload['reason']}", "bad")
+        case Kind.TICKET_HANDED_OFF:
+            yield Line("close", f"HANDED OFF by {who}. {payload['reason']}", "warn")
+        case Kind.CONFIRMATION_REQUESTED:
+            change = payload["confirmation"]
+            what = f"({change['boundary']}, risk {change['risk']}): {change['rationale']}"
+            text = f"{who} asks for a change {what}"
+            yield Line("people", text, "warn", (f"id {change['id']}",))
+        case Kind.CONFIRMATION_DECIDED:
+            text = f"the change is {payload['state']}, says {payload['decided_by']}{because}"
+            yield Line("people", text, "good" if payload["state"] == "approved" else "warn")
+        case Kind.CONFIRMATION_SETTLED:
+            tone = "good" if payload["applied"] else "bad"
+            yield Line("people", f"the change is {payload['outcome']}", tone)
+        case Kind.POLICY_CHANGED:
+            patch = tuple(str(payload["patch"]).splitlines())
+            yield Line("decide", f"{payload['file']} was changed by {who}", "warn", patch)
 
 
 def _because(payload: Mapping[str, Any]) -> str:
-    return f": {payload['reason']}" if payload["reason"] else ""
+    return f": {payload['reason']}" if payload.get("reason") else ""
 
 
 def command_of(action: Mapping[str, Any]) -> str:
@@ -308,51 +243,54 @@ def brief_of(action: Mapping[str, Any]) -> str:
     return command_of({**action, "arguments": told})
 
 
-_TELL: dict[Kind, Callable[[Mapping[str, Any]], Iterable[Line]]] = {
-    Kind.TICKET_OPENED: _opened,
-    Kind.TICKET_GREW: _grew,
-    Kind.TICKET_CLAIMED: _claimed,
-    Kind.TICKET_RESOLVED: _resolved,
-    Kind.REASONING: _reasoning,
-    Kind.DIAGNOSIS: _diagnosis,
-    Kind.SUSPICION: _suspected,
-    Kind.VERDICT: _verdict,
-    Kind.APPROVAL_REQUESTED: _requested,
-    Kind.APPROVAL_ESCALATED: _louder,
-    Kind.APPROVAL_DECIDED: _decided,
-    Kind.PERMIT_MINTED: _minted,
-    Kind.TOOL_RESULT: _outcome,
-    Kind.REFUSED: _refused,
-    Kind.PROOF: _proof,
-    Kind.KILL_SWITCH_ON: _switched_on,
-    Kind.KILL_SWITCH_OFF: _switched_off,
-    Kind.SESSION_HELD: _held,
-    Kind.SESSION_RESET: _let_go,
-    Kind.MODE_SET: _mode,
-    Kind.MODE_RESET: _mode,
-    Kind.LIMITS_RESET: _counted_anew,
-    Kind.WORKFLOW_REQUESTED: _workflow_requested,
-    Kind.WORKFLOW_CLAIMED: _workflow_claimed,
-    Kind.WORKFLOW_STEP: _workflow_step,
-    Kind.WORKFLOW_UNDO: _workflow_undo,
-    Kind.WORKFLOW_CANCELLED: _workflow_cancelled,
-    Kind.WORKFLOW_ENDED: _workflow_ended,
-}
+def beginning(app: App, subjects: Sequence[str], *, works: bool = True) -> Sequence[Line]:
+    """What to tell before anything has happened; `works` when tickets are worked on as well."""
+    from operator_sre.app.models import thinking_model
 
-# What people do is told with who did it.
-_TELL_MOVES: dict[Kind, Callable[[Entry], Iterable[Line]]] = {
-    Kind.TICKET_HELD: _paused,
-    Kind.TICKET_SNOOZED: _paused,
-    Kind.TICKET_UNHELD: _unheld,
-    Kind.TICKET_ASSIGNED: _assigned,
-    Kind.TICKET_COMMENTED: _commented,
-    Kind.TICKET_CLOSED: _closed,
-    Kind.TICKET_REOPENED: _reopened,
-    Kind.TICKET_WATCHED: _watched,
-    Kind.TICKET_ESCALATED: _escalated,
-    Kind.TICKET_HANDED_OFF: _handed_off,
-    Kind.CONFIRMATION_REQUESTED: _asked_for,
-    Kind.CONFIRMATION_DECIDED: _answered,
-    Kind.CONFIRMATION_SETTLED: _settled,
-    Kind.POLICY_CHANGED: _policy_changed,
-}
+    who = f"{socket.gethostname()}:{os.getpid()}"
+    lines = []
+    for name in subjects:
+        pace = f"{app.config.interval_of(name):g} s"
+        lines.append(Line("watch", f"{name} is looked at every {pace} by {who}"))
+    if works:
+        for name in subjects:
+            mode = app.mode_of(name)
+            lines.append(Line("decide", f"{name}: mode {mode}, {_MAY[mode]}"))
+        lines.append(Line("think", f"tickets are worked on by {thinking_model(app.config)}"))
+        if app.store.switch.state().on:
+            off = "the kill switch is on, nothing is done until: operator kill-switch off"
+            lines.append(Line("decide", off, "bad"))
+    return lines
+
+
+def first_look(app: App, subject: str, since: datetime) -> Line | None:
+    """How a subject was found by the first look after `since`; None until there is one."""
+    newest = app.store.observations.newest(subject, limit=1)
+    if not newest or newest[0].at < since:
+        return None
+    conditions = app.store.conditions.of(subject)
+    health = worst(one.health for one in conditions) if conditions else Health.UNKNOWN
+    wrong = sum(one.health is not Health.HEALTHY for one in conditions)
+    if health is Health.HEALTHY:
+        return Line("watch", f"{subject} is healthy: every invariant holds", "good")
+    return Line("watch", f"{subject} is {health}: {wrong} of {len(conditions)} do not hold", "bad")
+
+
+def each_look(app: App, subject: str, since: datetime) -> tuple[datetime, Line] | None:
+    """The newest look after `since`: when, and how it found a subject; None until there is one."""
+    newest = app.store.observations.newest(subject, limit=1)
+    if not newest or newest[0].at <= since:
+        return None
+    conditions = app.store.conditions.of(subject)
+    if not conditions:
+        return None  # what was seen is written before what it means
+    broken = [one for one in conditions if one.health is Health.BROKEN]
+    unknown = sum(one.health is Health.UNKNOWN for one in conditions)
+    if not broken and not unknown:
+        return newest[0].at, Line("watch", f"looked: all {len(conditions)} conditions hold", "good")
+    named = [f"{one.invariant} at {one.target}" for one in broken[:NAMED_MAX]]
+    if len(broken) > NAMED_MAX:
+        named.append(f"{len(broken) - NAMED_MAX} more")
+    told = [f"BROKEN {', '.join(named)}"] if named else []
+    told += [f"{unknown} unknown"] if unknown else []
+    return newest[0].at, Line("watch", f"looked: {'; '.join(told)}", "bad")

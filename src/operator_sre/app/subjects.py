@@ -1,29 +1,43 @@
-"""Subjects, for people and programs: what there is, what it is made of, how it looks now."""
+"""Subjects: what there is, what it is made of, how it looks now, and what was seen of it before."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
 
 from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Observation, Sighting
+from operator_protocols.domain.observation import Observation, Sighting, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import ToolSource
 from operator_protocols.domain.verdict import Risk
+from operator_protocols.errors import UsageError
 from operator_protocols.ports import Subject
 from operator_sre.app.health import SubjectHealth, health_of
-from operator_sre.app.wiring import App, notes_of
+from operator_sre.app.silences import time_of
+from operator_sre.app.wiring import App
+from operator_sre.config import seconds_of
+from operator_sre.monitor import Spell, replay, sight
 
 __all__ = [
+    "HistoryView",
+    "Point",
+    "Replayed",
+    "Series",
     "SubjectLine",
     "SubjectView",
     "check_subject",
     "list_subjects",
     "observe_subject",
+    "replay_history",
     "show_subject",
+    "subject_history",
     "subject_of",
 ]
+
+PAGE = 500
+SERIES_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +100,47 @@ class SubjectView:
     state: SubjectHealth
 
 
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A value at a time; a `problem` where it could not be seen."""
+
+    at: datetime
+    value: Value = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What one reading of one target was over time, oldest first."""
+
+    target: str
+    reading: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryView:
+    """The series of a subject; `left_out` are more than anybody could read."""
+
+    subject: str
+    since: datetime
+    until: datetime
+    looks: int
+    series: tuple[Series, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """When each invariant would have been broken in what was recorded."""
+
+    subject: str
+    since: datetime
+    until: datetime
+    looks: int
+    spells: tuple[Spell, ...]
+
+
 def list_subjects(app: App) -> Sequence[SubjectLine]:
     """Every subject that is configured or has a rig."""
     plugins = {one.name: one.plugin for one in app.config.subjects}
@@ -106,8 +161,8 @@ def list_subjects(app: App) -> Sequence[SubjectLine]:
 def show_subject(app: App, name: str) -> SubjectView:
     """What it is made of. NotFoundError lists the subjects there are."""
     (chosen,) = app.choose([name])
-    plugin, subject = app.plugin_of(chosen), subject_of(app, chosen)
-    specs = [tool.spec for tool in app.hands(chosen).executor.tools]
+    plugin, controls = app.plugin_of(chosen), app.controls(chosen)
+    subject = subject_of(app, chosen)
     return SubjectView(
         name=chosen,
         plugin=plugin.name,
@@ -116,31 +171,33 @@ def show_subject(app: App, name: str) -> SubjectView:
         interval_s=app.config.interval_of(chosen),
         targets=tuple(subject.targets()),
         invariants=tuple(
-            InvariantView(one.name, one.severity, one.grace_s, _sentence(one))
+            InvariantView(
+                one.name,
+                one.severity,
+                one.grace_s,
+                str(getattr(one, "sentence", ""))
+                or next(iter((type(one).__doc__ or "").strip().splitlines()), ""),
+            )
             for one in subject.invariants
         ),
         # Those that every subject has are listed by `operator tools list`.
         tools=tuple(
             ToolView(one.name, one.sentence, one.risk, one.changes)
-            for one in specs
+            for one in controls.registry.specs
             if one.source is ToolSource.SUBJECT
         ),
         faults=tuple(FaultLine(one.name, one.sentence, one.breaks) for one in plugin.faults),
         causes=tuple(one.name for one in plugin.causes),
-        notes=notes_of(plugin, subject),
+        notes=controls.notes,
         state=health_of(app, chosen),
     )
 
 
-def _sentence(invariant: object) -> str:
-    own = getattr(invariant, "sentence", "")
-    documented = (type(invariant).__doc__ or "").strip().splitlines()
-    return str(own) or (documented[0] if documented else "")
-
-
 def subject_of(app: App, name: str) -> Subject:
     """The subject itself, as its plug-in makes it."""
-    return app.plugin_of(name).subject(app.hands(name).settings)
+    settings = app.controls(name).settings
+    assert settings is not None
+    return app.plugin_of(name).subject(settings)
 
 
 async def observe_subject(app: App, names: Sequence[str]) -> Sequence[Observation]:
@@ -150,11 +207,76 @@ async def observe_subject(app: App, names: Sequence[str]) -> Sequence[Observatio
 
 async def check_subject(app: App, names: Sequence[str]) -> Sequence[Sighting]:
     """Look once and check every invariant; nothing is remembered."""
-    from operator_sre.monitor import sight
-
     timeout_s = app.config.look_s
     found = []
     for name in app.choose(names):
         sighting, _ = await sight(subject_of(app, name), app.clock, timeout_s=timeout_s)
         found.append(sighting)
     return found
+
+
+def subject_history(
+    app: App, subject: str, *, target: str, reading: str, since: str
+) -> HistoryView:
+    """Every reading that matches these patterns, since a time or for a span back from now."""
+    (name,) = app.choose([subject])
+    begin, now, looks = since_of(since, app.clock.now()), app.clock.now(), 0
+    blank: dict[str, list[Point]] = {}
+    found: dict[tuple[str, str], list[Point]] = {}
+    left_out: set[tuple[str, str]] = set()
+    for look in _looks(app, name, begin):
+        looks += 1
+        for seen in look.seen:
+            if not fnmatchcase(seen.target, target):
+                continue
+            if seen.problem and not seen.readings:
+                blank.setdefault(seen.target, []).append(Point(look.at, None, seen.problem))
+            for key, value in seen.readings.items():
+                if not fnmatchcase(key, reading):
+                    continue
+                place = (seen.target, key)
+                if place not in found and len(found) >= SERIES_MAX:
+                    left_out.add(place)
+                    continue
+                found.setdefault(place, []).append(Point(look.at, value))
+    series = [
+        Series(*place, tuple(sorted([*points, *blank.get(place[0], ())], key=lambda one: one.at)))
+        for place, points in sorted(found.items())
+    ]
+    lost = sorted(set(blank) - {of for of, _ in found})
+    series += [Series(of, "", tuple(blank[of])) for of in lost]
+    return HistoryView(name, begin, now, looks, tuple(series), len(left_out))
+
+
+def replay_history(app: App, subject: str, *, target: str, since: str) -> Replayed:
+    """Today's invariants over what was recorded since then."""
+    (name,) = app.choose([subject])
+    begin, now = since_of(since, app.clock.now()), app.clock.now()
+    counted: list[datetime] = []
+
+    def looks() -> Iterator[Observation]:
+        for look in _looks(app, name, begin):
+            counted.append(look.at)
+            yield look
+
+    invariants = subject_of(app, name).invariants
+    spells = replay(looks(), invariants, blind_grace_s=2 * app.config.interval_of(name))
+    chosen = tuple(one for one in spells if fnmatchcase(one.target, target))
+    return Replayed(name, begin, now, len(counted), chosen)
+
+
+def _looks(app: App, subject: str, since: datetime) -> Iterator[Observation]:
+    while page := app.store.observations.after(subject, since, limit=PAGE):
+        yield from page
+        since = page[-1].at
+
+
+def since_of(text: str, now: datetime) -> datetime:
+    """A moment: a span back from now (`1h`), or a time."""
+    span = seconds_of(text)
+    if span is None:
+        return time_of(text)
+    try:
+        return now - timedelta(seconds=span)
+    except OverflowError:
+        raise UsageError(f"{text!r} is before all time.", next_step="Say --since 7d.") from None

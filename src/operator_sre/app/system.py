@@ -1,17 +1,25 @@
-"""What a command would find here: the place, the person, and the Python."""
+"""What a command would find here: the place, the person, the Python, and our own program."""
 
 from __future__ import annotations
 
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from operator_protocols.errors import NotFoundError
-from operator_sre.app.approvals import signed_in
+from operator_sre.app.persons import signed_in
+from operator_sre.executor.transports.local import ENVIRONMENT
 from operator_sre.executor.venv import active_venv, found_venv, warning_for
 
-__all__ = ["SystemState", "system_state", "venv_warnings"]
+__all__ = ["SystemState", "is_own_program", "system_state", "venv_warnings"]
+
+PROGRAM = "operator"
+# An entry point is a few lines that name the package.
+ENTRY_BYTES_MAX = 4096
+PACKAGE = b"operator_sre"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +36,13 @@ class SystemState:
 
 def system_state(environ: Mapping[str, str]) -> SystemState:
     """As it is now, for this process."""
-    cwd, home = _here(), _home(environ)
+    try:
+        cwd = Path.cwd()
+    except FileNotFoundError:
+        raise NotFoundError(
+            "The current directory is gone.", next_step="Change to one that exists."
+        ) from None
+    home = _home(environ)
     active = active_venv(environ, prefix=sys.prefix, base_prefix=sys.base_prefix)
     return SystemState(
         cwd=str(cwd),
@@ -62,10 +76,39 @@ def _home(environ: Mapping[str, str]) -> Path:
         return Path("/")
 
 
-def _here() -> Path:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        raise NotFoundError(
-            "The current directory is gone.", next_step="Change to one that exists."
-        ) from None
+def is_own_program(path: str, cwd: str) -> bool:
+    """Whether a program, as it is called in a folder, is the operator: a link to it, or a copy.
+
+    What is only made when the line runs, or was packed in another way, is not known by this.
+    """
+    folders = [cwd or "/"] if "/" in path else ENVIRONMENT["PATH"].split(":")
+    for place in (Path(folder, path) for folder in folders):
+        try:
+            found = place.stat()
+            if not stat.S_ISREG(found.st_mode):
+                continue
+            if (found.st_dev, found.st_ino) in _own_files():
+                return True
+            if found.st_size <= ENTRY_BYTES_MAX:
+                content = place.read_bytes()
+                if content.startswith(b"#!") and PACKAGE in content:
+                    return True
+        except (OSError, ValueError):  # ValueError for a name that cannot be one
+            continue
+    return False
+
+
+@lru_cache(maxsize=1)
+def _own_files() -> frozenset[tuple[int, int]]:
+    """The files of the program that is running, and of those beside its Python and in the PATH."""
+    folders = [Path(sys.executable).parent, *map(Path, ENVIRONMENT["PATH"].split(":"))]
+    found = set()
+    for place in (Path(sys.argv[0] or PROGRAM), *(folder / PROGRAM for folder in folders)):
+        if place.name != PROGRAM:
+            continue
+        try:
+            one = place.stat()
+        except OSError:
+            continue
+        found.add((one.st_dev, one.st_ino))
+    return frozenset(found)

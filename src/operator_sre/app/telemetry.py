@@ -1,7 +1,8 @@
-"""Traces: what the ledger tells of runs, as spans for whoever collects them, without holding it up.
+"""How the operator itself does: metrics for Prometheus, a heartbeat, and traces of runs.
 
-One process of a home sends at a time. Where nobody answers, they wait in the ledger; when too many
-do, the oldest are dropped and counted.
+What the ledger tells of runs is sent as spans to whoever collects them, without holding it up. One
+process of a home sends at a time. Where nobody answers, they wait in the ledger; when too many do,
+the oldest are dropped and counted.
 """
 
 from __future__ import annotations
@@ -9,33 +10,69 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import OrderedDict
+import threading
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.permit import ApprovalState
+from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.tracing import entry_of_span, span_id, trace_id, traced_run
+from operator_protocols.domain.watcher import Watch
 from operator_protocols.errors import NotFoundError, OperatorError, UsageError
-from operator_sre.telemetry.otlp import Collector
-from operator_sre.telemetry.spans import Span, provider_named, spans_of
+from operator_sre import __version__
+from operator_sre.app.confirmations import find as find_confirmations
+from operator_sre.app.health import health_of
+from operator_sre.app.listeners import is_loopback
+from operator_sre.app.secret_store import read_secret
+from operator_sre.notify.channel import PREFIX
+from operator_sre.telemetry.heartbeat import Heartbeat
+from operator_sre.telemetry.metrics import (
+    CONTENT_TYPE,
+    WORDS_MAX,
+    Channel,
+    Figures,
+    LedgerCounts,
+    LookCounts,
+    MetricsServer,
+    exposition,
+)
+from operator_sre.telemetry.spans import Collector, Span, provider_named, spans_of
 
 if TYPE_CHECKING:
     from operator_protocols.domain.cursor import Cursor
+    from operator_protocols.domain.health import Health
     from operator_sre.app.wiring import App
 
 __all__ = [
+    "METRICS_TYPE",
+    "Meter",
+    "Scraped",
     "Sender",
     "TelemetryStatus",
+    "Watches",
     "entry_of",
     "run_spans",
+    "send_heartbeats",
     "send_spans",
+    "serve_metrics",
     "telemetry_status",
     "try_collector",
 ]
 
+T = TypeVar("T")
+Watches = Callable[[], Sequence[Watch]]
+METRICS_TYPE = CONTENT_TYPE
+FOLLOW_S, AGAIN_S = 1.0, 15.0
+BEAT_S_MAX = 10.0
+COUNTED_PAGE = 1000
+ALERTS_MAX = 10_000
+LIVE = tuple(state for state in TicketState if state.live)
 CURSOR = "traces"
 LEASE_S, RENEW_S = 30.0, 10.0
 POLL_S, AWAY_S = 1.0, 5.0
@@ -57,6 +94,143 @@ class TelemetryStatus:
     dropped: int
     behind: int
     problem: str = ""
+
+
+class Meter:
+    """Counts while it follows the ledger, and asks the store for the rest when it is read."""
+
+    def __init__(self, app: App, watches: Watches) -> None:
+        self._app = app
+        self._watches = watches
+        self._ledger = LedgerCounts()
+        self._looks = LookCounts()
+        self._errors = 0
+        self._seq: int | None = None
+
+    def follow(self) -> None:
+        """Count what has come since the last time; from the head on when it is the first."""
+        self._looks.take(self._watches())
+        entries = self._app.store.entries
+        if self._seq is None:
+            newest = self._ask(lambda: entries.newest(limit=1))
+            self._seq = None if newest is None else newest[0].seq if newest else 0
+            return
+        while page := self._ask(lambda: entries.after(self._seq or 0, limit=COUNTED_PAGE)):
+            self._ledger.take(page)
+            self._seq = page[-1].seq
+
+    def figures(self) -> Figures:
+        """Everything as it is now."""
+        store = self._app.store
+        newest = self._ask(lambda: store.entries.newest(limit=1))
+        pending = self._ask(lambda: store.approvals.find(states=[ApprovalState.PENDING]))
+        tickets = self._ask(lambda: store.tickets.find(states=LIVE)) or ()
+        firing = self._ask(lambda: store.alerts.find(firing=True, limit=ALERTS_MAX)) or ()
+        triggers = {one.name for one in self._app.config.triggers}
+        traces = self._ask(lambda: telemetry_status(self._app))
+        confirmations = self._ask(lambda: find_confirmations(self._app, pending_only=True))
+        health: dict[str, Health] = {}
+        for watch in self._watches()[:WORDS_MAX]:
+            seen = self._ask(partial(health_of, self._app, watch.subject))
+            if seen is not None:
+                health[watch.subject] = seen.health
+        channels = [
+            Channel(
+                one.name.removeprefix(PREFIX),
+                *(int(one.note.get(word, 0)) for word in ("sent", "failed", "lost")),
+            )
+            for one in (self._ask(lambda: store.cursors.find(PREFIX)) or ())[:WORDS_MAX]
+        ]
+        return Figures(
+            version=__version__,
+            ledger=self._ledger,
+            looks=self._looks,
+            head=None if newest is None else newest[0].seq if newest else 0,
+            behind=self._ask(store.search.behind),
+            approvals=None if pending is None else len(pending),
+            confirmations=None if confirmations is None else len(confirmations),
+            spans={"sent": traces.sent, "dropped": traces.dropped} if traces else {},
+            tickets=Counter((one.state.value, one.severity.value) for one in tickets),
+            health=health,
+            firing=Counter(one.trigger for one in firing if one.trigger in triggers),
+            channels=channels,
+            store_errors=self._errors,
+        )
+
+    def _ask(self, question: Callable[[], T]) -> T | None:
+        try:
+            return question()
+        except OperatorError as error:  # what cannot be asked is left out, and counted
+            self._errors += 1
+            log.debug("cannot read the store: %s", error)
+            return None
+
+
+@dataclass(slots=True)
+class Scraped:
+    """Counts what the ledger holds from now on; two who scrape at once wait for each other."""
+
+    meter: Meter
+    _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def text(self) -> bytes:
+        """The text that Prometheus scrapes."""
+        with self._turn:
+            self.meter.follow()
+            return exposition(self.meter.figures)
+
+
+async def serve_metrics(app: App, watches: Watches) -> None:
+    """Serve our figures where the setting says, until cancelled; returns where it says nowhere."""
+    address = str(app.config.values["metrics"])
+    if not address:
+        return
+    host, _, port = address.rpartition(":")
+    meter = Meter(app, watches)
+
+    async def render() -> bytes:
+        meter.follow()
+        # Reading the store takes a while, and nobody is to wait for it.
+        return await asyncio.to_thread(exposition, meter.figures)
+
+    server = MetricsServer(host.strip("[]"), int(port), content_type=CONTENT_TYPE, render=render)
+    while True:
+        try:
+            async with server:
+                log.info("metrics are at http://%s/metrics", address)
+                while True:
+                    meter.follow()
+                    await app.clock.sleep(FOLLOW_S)
+        except OSError as error:  # watching goes on without them
+            log.error("metrics cannot be served at %s: %s", address, error.strerror or error)
+        await app.clock.sleep(AGAIN_S)
+
+
+async def send_heartbeats(app: App, watches: Watches) -> None:
+    """Tell the URL of the setting that we look, until cancelled; returns where there is none."""
+    file = str(app.config.values["heartbeat_url_file"])
+    if not file:
+        return
+
+    async def beat() -> str:
+        """Why it was not taken, without a word of where it goes; or ""."""
+        import httpx2
+
+        logging.getLogger("httpx2").setLevel(logging.WARNING)  # below that it logs addresses
+        try:
+            async with (
+                asyncio.timeout(BEAT_S_MAX),
+                httpx2.AsyncClient(timeout=BEAT_S_MAX) as client,
+            ):
+                answer = await client.get(read_secret(file).strip())
+        except OperatorError as error:
+            return str(error)
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TimeoutError) as error:
+            return type(error).__name__
+        return "" if answer.is_success else f"status {answer.status_code}"
+
+    every_s = app.config.number("heartbeat_s")
+    await Heartbeat(watches=watches, beat=beat, clock=app.clock, every_s=every_s).run()
 
 
 def run_spans(app: App, run: str) -> Sequence[Span]:
@@ -154,7 +328,11 @@ class Sender:
         app = self.app
         holder = f"{app.doer.host}:{app.doer.process.pid}:{app.new_id()[:8]}"
         while True:
-            cursor = await self._claimed(holder)
+            try:
+                cursor = await app.store.cursors.claim(CURSOR, holder, lease_s=LEASE_S)
+            except OperatorError as error:
+                log.error("no traces are sent: %s", error)
+                cursor = None
             if cursor is not None:
                 await self._follow(cursor)
             await app.clock.sleep(AWAY_S)
@@ -182,13 +360,6 @@ class Sender:
         note["dropped"] = int(note.get("dropped", 0)) + len(spans)
         return replace(cursor, seq=seq, note=note)
 
-    async def _claimed(self, holder: str) -> Cursor | None:
-        try:
-            return await self.app.store.cursors.claim(CURSOR, holder, lease_s=LEASE_S)
-        except OperatorError as error:
-            log.error("no traces are sent: %s", error)
-            return None
-
     async def _follow(self, cursor: Cursor) -> None:
         """Until another has the cursor, or the store is away."""
         cursors, clock = self.app.store.cursors, self.app.clock
@@ -202,21 +373,17 @@ class Sender:
                     kept_at = clock.monotonic()
                 done = after.seq > cursor.seq
                 cursor = after
-                await self._pause(0.0 if done else self._back_off_s, cursor)
+                pause_s = 0.0 if done else self._back_off_s
+                while pause_s > 0:  # and the lease is kept meanwhile
+                    await clock.sleep(min(pause_s, RENEW_S))
+                    pause_s -= RENEW_S
+                    if pause_s > 0:
+                        await cursors.keep(cursor, lease_s=LEASE_S)
         except OperatorError as error:
             log.error("no traces are sent for a while: %s", error)
         finally:
             with contextlib.suppress(OperatorError):
                 await cursors.release(cursor)
-
-    async def _pause(self, seconds: float, cursor: Cursor) -> None:
-        """Wait, and keep the lease meanwhile."""
-        while seconds > 0:
-            part = min(seconds, RENEW_S)
-            await self.app.clock.sleep(part)
-            seconds -= part
-            if seconds > 0:
-                await self.app.store.cursors.keep(cursor, lease_s=LEASE_S)
 
     def _next(self, after: int) -> tuple[Sequence[Span], int, int]:
         """Spans that ended in the next page, the last entry of it, and how many wait behind."""
@@ -232,13 +399,7 @@ class Sender:
         for run in ended:
             made = spans_of(_entries_of(self.app, run), provider_of=providers)
             found += [one for one in made if after < one.ended <= last]
-        found += self._alone(page)
-        return found, last, newest[0].seq - last
-
-    def _alone(self, page: Sequence[Entry]) -> Sequence[Span]:
-        """Commands that belong to no run."""
-        found: list[Span] = []
-        for entry in page:
+        for entry in page:  # commands that belong to no run
             if entry.run or entry.kind not in (Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.REFUSED):
                 continue
             permit = str(entry.payload.get("permit"))
@@ -250,7 +411,7 @@ class Sender:
                 found += spans_of([entry])
             elif (call := self._calls.get(permit)) is not None:
                 found += spans_of([call, entry])
-        return found
+        return found, last, newest[0].seq - last
 
 
 _ENDS = frozenset(
@@ -277,10 +438,6 @@ def _providers(app: App) -> Callable[[str], str]:
 
 
 def _collector(app: App) -> Collector:
-    from operator_sre import __version__
-    from operator_sre.app.listening import is_loopback
-    from operator_sre.app.secrets import read_secret
-
     endpoint = str(app.config.values["otlp_endpoint"])
     file = str(app.config.values["otlp_token_file"])
     url = urlsplit(endpoint)

@@ -1,19 +1,53 @@
-"""Tickets, for people and programs."""
+"""Tickets: what there is of them, and what people do: hold, put off, assign, say, end, reopen."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from operator_protocols.domain.entry import Entry
-from operator_protocols.domain.health import Severity
-from operator_protocols.domain.ticket import Ticket, TicketState
-from operator_protocols.errors import NotFoundError, UsageError
+from operator_protocols.domain.action import Action, digest_of
+from operator_protocols.domain.confirmation import Boundary, Confirmation
+from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
+from operator_protocols.domain.health import Health, Severity
+from operator_protocols.domain.observation import Sighting, key_of
+from operator_protocols.domain.proof import Proof
+from operator_protocols.domain.ticket import Move, MoveKind, Ticket, TicketState, refusal_of
+from operator_protocols.domain.verdict import Level, Risk, Verdict
+from operator_protocols.errors import (
+    AuthorityError,
+    ConflictError,
+    NotFoundError,
+    OperatorError,
+    UsageError,
+)
+from operator_sre.app.confirmations import Asked, Crossing, Effect
+from operator_sre.app.persons import signed_in
 from operator_sre.app.wiring import App
 
-__all__ = ["TicketView", "list_tickets", "show_ticket"]
+__all__ = [
+    "CROSSING",
+    "TicketView",
+    "end_of_ticket",
+    "handoff_asked",
+    "list_tickets",
+    "move_ticket",
+    "resolve_ticket",
+    "show_ticket",
+]
 
 ENTRIES_MAX = 5000
+TEXT_MAX = 4000
+NAME_MAX = 100
+# After so many intervals without a look nobody knows how it was meanwhile.
+LOOKS_MISSED_MAX = 2
+PAUSE_S_MAX = 90 * 86_400.0
+# Whoever may only look must not end what agents work on, nor set them to work again.
+_NOT_FOR_VIEWERS = {MoveKind.CLOSE, MoveKind.REOPEN, MoveKind.UNHOLD}
+_NEEDS_REASON = {
+    MoveKind.CLOSE: "Closing a ticket without a proof needs a reason.",
+    MoveKind.ESCALATE: "Whoever takes it over needs to know why.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +63,7 @@ def list_tickets(
     *,
     states: Sequence[str],
     subject: str,
-    severity: str = "",
+    severity: str | None = "",
     assignee: str = "",
     text: str = "",
     limit: int | None = None,
@@ -53,7 +87,7 @@ def list_tickets(
     return app.store.tickets.find(
         states=[TicketState(state) for state in states],
         subject=subject,
-        severity=severity,
+        severity=severity or "",
         assignee=assignee,
         text=text,
         limit=limit,
@@ -63,10 +97,196 @@ def list_tickets(
 
 def show_ticket(app: App, number: int) -> TicketView:
     """One ticket with its story. NotFoundError when there is none of that number."""
+    ticket = _get_ticket(app, number)
+    return TicketView(ticket, tuple(app.store.entries.after(0, limit=ENTRIES_MAX, ticket=number)))
+
+
+def end_of_ticket(app: App, number: int, *, limit: int) -> TicketView:
+    """A ticket and the newest entries about it, oldest first. NotFoundError."""
+    ticket = _get_ticket(app, number)
+    newest = app.store.entries.newest(limit=limit, ticket=number)
+    return TicketView(ticket, tuple(reversed(newest)))
+
+
+def _get_ticket(app: App, number: int) -> Ticket:
     ticket = app.store.tickets.get(number)
     if ticket is None:
         raise NotFoundError(
             f"There is no ticket {number}.", next_step="See them with: operator tickets list"
         )
-    entries = app.store.entries.after(0, limit=ENTRIES_MAX, ticket=number)
-    return TicketView(ticket, tuple(entries))
+    return ticket
+
+
+async def move_ticket(
+    app: App,
+    number: int,
+    kind: MoveKind,
+    *,
+    reason: str = "",
+    for_: str = "",
+    until: str = "",
+    assignee: str = "",
+) -> Ticket:
+    """Do this with a ticket, in the name of whoever is signed in."""
+    text = reason.strip()
+    if kind in _NEEDS_REASON and not text:
+        raise UsageError(_NEEDS_REASON[kind], next_step="Say why with --reason.")
+    if kind is MoveKind.COMMENT and not text:
+        raise UsageError("A comment needs words.", next_step="operator tickets comment N 'words'")
+    if len(text) > TEXT_MAX or len(assignee) > NAME_MAX:
+        raise UsageError(f"A text has up to {TEXT_MAX} characters, a name up to {NAME_MAX}.")
+    ends = _end_of_pause(app, kind, for_, until)
+    by = _person(app, kind)
+    move = Move(kind, by, text, until=ends, assignee=assignee.strip())
+    return await app.store.ticket_moves.make(number, move)
+
+
+async def resolve_ticket(app: App, number: int, *, reason: str = "") -> Ticket:
+    """Look at it ourselves: RESOLVED with a proof when it holds, refused when it does not.
+
+    Only a proof resolves. Whoever knows better than our look closes it with a reason.
+    """
+    ticket = _get_ticket(app, number)
+    if ticket.state is TicketState.RESOLVED:
+        return ticket
+    instead = f"If you know better: operator tickets close {number} --reason WHY"
+    if ticket.state is TicketState.CLOSED:
+        raise ConflictError(f"Ticket {number} is closed already.")
+    by = _person(app, MoveKind.CLOSE)
+    try:
+        proof = await _look_again(app, ticket)
+    except OperatorError as error:
+        raise ConflictError(
+            f"Ticket {number} was not resolved, because nobody can look: {error.message}",
+            next_step=instead,
+        ) from error
+    if not proof.held:
+        raise ConflictError(f"Ticket {number} was not resolved. {proof.detail}", next_step=instead)
+    words = [f"{by.id} asked, and our own look agrees: {proof.detail}", reason.strip()]
+    why = " ".join(one for one in words if one)
+    drafts = []
+    run = app.store.runs.get(ticket.run) if ticket.run else None
+    if run is not None and run.state == "running":  # it ends with the ticket
+        end = {"state": "stopped", "summary": why, "category": None}
+        drafts = [Draft(Kind.RUN_FINISHED, end, ticket=ticket.id, run=ticket.run, actor=by)]
+    desk = app.engine().pipeline.desk
+    return await desk.close(ticket, proof, *drafts, reason=why, by=by)
+
+
+async def _look_again(app: App, ticket: Ticket) -> Proof:
+    """What our own look says, and for how long the monitor has seen it hold already."""
+    # Whoever only lists tickets starts without a monitor.
+    from operator_protocols.ports import FLAP_S
+    from operator_sre.monitor import findings_of
+
+    pipeline = app.engine().pipeline
+    subject = pipeline.controls(ticket.subject).subject
+    before = app.store.observations.newest(ticket.subject, limit=1)
+    sighting = await pipeline.monitor.look(subject)
+    keys = {one.key for one in ticket.violations}
+    health = sighting.health_of(keys)
+    at = sighting.observation.at
+    if health is not Health.HEALTHY:
+        details = [one.detail for one in sighting.findings if one.health is health and one.detail]
+        why = f"What it is about is {health}{f': {details[0]}' if details else ''}."
+        return Proof(False, health, 1, at, at, 0.0, why)
+    known = [
+        one
+        for one in app.store.conditions.of(ticket.subject)
+        if key_of(one.subject, one.target, one.invariant) in keys and one.health is health
+    ]
+    since = at
+    if before and known and len(known) == len(keys):
+        # Where somebody looked a moment ago and it held, what is known says how it was.
+        (last,) = before
+        young_s = LOOKS_MISSED_MAX * app.config.interval_of(subject.name)
+        held = Sighting(last, findings_of(subject.invariants, last)).health_of(keys)
+        if (at - last.at).total_seconds() <= young_s and held is Health.HEALTHY:
+            since = max(one.since for one in known)
+    held_s = (at - since).total_seconds()
+    stable_s = app.config.stable_of(ticket.subject)
+    if held_s >= (max(FLAP_S, stable_s) if ticket.flapping else stable_s):
+        detail = f"Every invariant of the ticket has held for {held_s:.0f} s."
+        return Proof(True, health, 1, since, at, held_s, detail)
+    return await pipeline.verifier.prove(
+        lambda: ticket, lambda: pipeline.monitor.look(subject), before=sighting.broken()
+    )
+
+
+def _person(app: App, kind: MoveKind) -> Actor:
+    by = Actor(signed_in(), "user")
+    if kind in _NOT_FOR_VIEWERS:
+        deed = Action(f"tickets {kind}", {})
+        change = Verdict(deed, Level.REVIEW, Risk.LOW, (), "it changes a ticket", "")
+        if refusal := app.permissions.may_request(by, change):
+            raise AuthorityError(refusal, next_step="Ask somebody who may.")
+    return by
+
+
+def _end_of_pause(app: App, kind: MoveKind, for_: str, until: str) -> datetime | None:
+    """When a pause ends; a hold may have no end, a snooze has one."""
+    if not for_ and not until:
+        if kind is MoveKind.SNOOZE:
+            raise UsageError(
+                "A snooze has an end.", next_step="Say --for 2h, or --until 2030-01-31T06:00."
+            )
+        return None
+    if for_ and until:
+        raise UsageError("It has one end.", next_step="Say --for or --until, not both.")
+    from operator_sre.app.silences import parse_end  # whoever only lists tickets needs none
+
+    now = app.clock.now()
+    ends = parse_end(for_, until, now, s_max=PAUSE_S_MAX)
+    if (ends - now).total_seconds() > PAUSE_S_MAX:
+        raise UsageError("90 days at most.", next_step="Hold it without an end instead.")
+    return ends
+
+
+def handoff_asked(app: App, number: int, *, to: str, why: str) -> Asked:
+    """What a person has to say yes to before others work on a ticket instead of our agents."""
+    whom, reason = to.strip(), why.strip()
+    if not whom or len(whom) > NAME_MAX or not whom.isprintable():
+        raise UsageError(
+            f"A ticket is handed off to somebody, by a name of up to {NAME_MAX} characters.",
+            next_step="Name an agent or a team with --to.",
+        )
+    if not reason or len(reason) > TEXT_MAX:
+        raise UsageError("Whoever takes it over needs to know why.", next_step="Say it with --why.")
+    ticket = _get_ticket(app, number)
+    if refusal := refusal_of(ticket, MoveKind.HAND_OFF):
+        raise ConflictError(
+            refusal, next_step=f"Open it again with: operator tickets reopen {number}"
+        )
+    return Asked(
+        Boundary.HANDOFF,
+        {"ticket": number, "to": whom, "why": reason, "subject": ticket.subject},
+        Risk.MEDIUM,
+        f"Ticket {number} is worked on by {whom!r} from then on, and no more by our agents:"
+        f" {reason}",
+        {"ticket": _identity(ticket)},
+        destinations=(whom,),
+        run=ticket.run,
+        ticket=number,
+    )
+
+
+def _identity(ticket: Ticket) -> str:
+    opened = ticket.opened_at.isoformat()
+    return digest_of({"id": ticket.id, "subject": ticket.subject, "opened_at": opened})
+
+
+def _why_changed(app: App, confirmation: Confirmation) -> str:
+    ticket = app.store.tickets.get(int(confirmation.change["ticket"]))
+    if ticket is None or _identity(ticket) != confirmation.bound.get("ticket"):
+        return "the ticket is another by now"
+    return ""
+
+
+def _effect_of(app: App, confirmation: Confirmation, by: Actor) -> Effect:
+    change = confirmation.change
+    reason = f"handed off to {change['to']}: {change['why']}"
+    move = Move(MoveKind.HAND_OFF, by, reason, assignee=str(change["to"]))
+    return Effect(move=(int(change["ticket"]), move))
+
+
+CROSSING = Crossing(changed=_why_changed, effect=_effect_of)

@@ -6,7 +6,6 @@ than its role. Its secret is shown once; what is kept is a hash.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from collections import Counter
@@ -18,11 +17,10 @@ from typing import Any
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.permit import fingerprint_of
-from operator_protocols.domain.token import Role, Token
+from operator_protocols.domain.token import Audience, Role, Token
 from operator_protocols.domain.verdict import Level, Risk, Verdict
 from operator_protocols.errors import AuthorityError, OperatorError, UsageError
-from operator_sre.app.acting import acting_person
-from operator_sre.app.approvals import signed_in
+from operator_sre.app.persons import acting_person, must_be_a_person, signed_in
 from operator_sre.app.wiring import App
 
 __all__ = [
@@ -38,7 +36,7 @@ __all__ = [
     "record_sign_out",
     "revoke",
     "role_in_force",
-    "role_named",
+    "wrong_door",
 ]
 
 DAYS = 30
@@ -50,17 +48,25 @@ NAME_MAX = 64
 TOLD_EVERY_S = 60.0
 SOURCES_MAX = 20
 OTHERS = "others"
+DOORS = {
+    Audience.API: "the HTTP API (operator serve)",
+    Audience.MCP: "the MCP server (operator mcp --http)",
+    Audience.WEB: "the web console (operator web)",
+}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@:-]{0,63}")
 
 
-def role_named(text: str) -> Role:
-    """A role by its name; UsageError lists those there are."""
-    if text not in set(Role):
-        raise UsageError(f"There is no role {text!r}.", next_step=f"Roles: {', '.join(Role)}.")
-    return Role(text)
+def wrong_door(token: Token, door: Audience) -> str:
+    """What the holder of a token is told at another door than the one it is for."""
+    return (
+        f"This token is for {DOORS[token.audience]}. To use {DOORS[door]}, create another one with:"
+        f" operator tokens create NAME --for {door}"
+    )
 
 
-async def create(app: App, name: str, role: Role, days: int = DAYS) -> tuple[Token, str]:
+async def create(
+    app: App, name: str, role: Role, days: int = DAYS, *, audience: Audience = Audience.API
+) -> tuple[Token, str]:
     """A new token, and its secret, which nobody can be shown again. Only for people."""
     if not _NAME.fullmatch(name):
         raise UsageError(
@@ -72,7 +78,8 @@ async def create(app: App, name: str, role: Role, days: int = DAYS) -> tuple[Tok
     person = _at_the_keyboard(app, "create a token")
     now = app.clock.now()
     secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
-    token = Token(app.new_id()[:12], name, role, person, now, now + timedelta(days=days))
+    until = now + timedelta(days=days)
+    token = Token(app.new_id()[:12], name, role, person, now, until, audience=audience)
     if (own := role_in_force(app, token)) is not role:
         words = f"{person!r} may not have a token of the role {role}, but of the role {own}."
         raise AuthorityError(words, next_step="Ask an admin for a larger role.")
@@ -217,6 +224,7 @@ class Refusals:
 
 def _at_the_keyboard(app: App, deed: str) -> str:
     """Whoever is signed in; AuthorityError for a token, and for a command that an agent runs."""
-    if acting_person() or app.surroundings.mark in os.environ:
+    must_be_a_person(app)
+    if acting_person():
         raise AuthorityError(f"Only a person may {deed}.", next_step="Do it in a terminal.")
     return signed_in()

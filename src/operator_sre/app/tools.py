@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from operator_protocols.domain.action import Action
-from operator_protocols.domain.tool import ToolSpec, ToolState
+from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.errors import UsageError
-from operator_sre.app.executing import Executed, Wanted, hands_for
-from operator_sre.app.hands import MACHINE, Hands
+from operator_sre.app.commands import Executed, Wanted, controls_for
 from operator_sre.app.redaction import open_redactor
 from operator_sre.app.wiring import App
 from operator_sre.codec import to_json
+from operator_sre.controls import MACHINE, Controls
 from operator_sre.executor.tools.parameters import Invalid, parsed
 from operator_sre.executor.tools.registry import known_from, state_of
 from operator_sre.gate.policy import Decision
@@ -51,15 +51,15 @@ class Call:
 def list_tools(app: App, subject: str = "") -> list[Offered]:
     """Every tool that acts for a subject, or for this machine."""
     (name,) = app.choose([subject]) if subject else (MACHINE,)
-    hands = app.hands(name)
-    return [_offered(spec, hands) for spec in hands.registry.specs]
+    controls = app.controls(name)
+    return [_view_tool(spec, controls) for spec in controls.registry.specs]
 
 
 def show_tool(app: App, tool: str, subject: str = "") -> Offered:
     """One of them; an unknown name is told with the nearest."""
     (name,) = app.choose([subject]) if subject else (MACHINE,)
-    hands = app.hands(name)
-    return _offered(hands.registry.named(tool).spec, hands)
+    controls = app.controls(name)
+    return _view_tool(controls.registry.named(tool).spec, controls)
 
 
 async def propose_call(app: App, call: Call) -> Wanted:
@@ -69,8 +69,8 @@ async def propose_call(app: App, call: Call) -> Wanted:
         subject=call.subject,
         target=call.target,
     )
-    _, hands = hands_for(app, wanted)
-    spec = hands.registry.named(call.tool).spec
+    _, controls = controls_for(app, wanted)
+    spec = controls.registry.named(call.tool).spec
     given, errors = parsed(spec, call.pairs)
     for name, value in (call.document or {}).items():
         if name in given:
@@ -78,8 +78,8 @@ async def propose_call(app: App, call: Call) -> Wanted:
         given.setdefault(name, value)
     # The values have any type as yet; what is no Argument is told by the validation.
     action = replace(wanted.action, arguments=given)  # type: ignore[arg-type]
-    known = known_from(targets=hands.targets(), target=call.target)
-    found = await hands.registry.proposed(action, known)
+    known = known_from(targets=controls.targets(), target=call.target)
+    found = await controls.registry.proposed(action, known)
     if isinstance(found, Invalid) or errors:
         wrong = found.errors if isinstance(found, Invalid) else ()
         told = Invalid(call.tool, (*errors, *wrong)).sentence
@@ -91,22 +91,18 @@ def call_document(app: App, executed: Executed) -> dict[str, Any]:
     """What only a call of a tool has, as programs read it, without secrets."""
     redactor = open_redactor(app.config)
     action, result = executed.verdict.action, executed.result
+    entry = app.store.entries.get(executed.seq)
     return {
         "tool": action.tool,
         "arguments": redactor.value(to_json(dict(action.arguments))),
         "inferred": action.inferred,
-        "state": _state(app, executed),
+        "state": state_of([entry.kind] if entry else (), result),
         "data": redactor.value(to_json(dict(result.data))),
         "undo": redactor.value(to_json(result.undo)) if result.undo else None,
     }
 
 
-def _state(app: App, executed: Executed) -> ToolState:
-    entry = app.store.entries.get(executed.seq)
-    return state_of([entry.kind] if entry else (), executed.result)
-
-
-def _offered(spec: ToolSpec, hands: Hands) -> Offered:
-    policy = hands.gate.policy()
+def _view_tool(spec: ToolSpec, controls: Controls) -> Offered:
+    policy = controls.gate.policy()
     words = [policy.decision(spec.risk), policy.word_on(spec.name) or Decision.AUTO]
     return Offered(spec, max(words, key=_DECISIONS.index))

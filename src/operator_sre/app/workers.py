@@ -14,21 +14,14 @@ from typing import TYPE_CHECKING
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.worker import Worker
 from operator_protocols.errors import OperatorError, UsageError
+from operator_sre import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from operator_sre.app.wiring import App
 
-__all__ = [
-    "WorkerView",
-    "introduced",
-    "is_gone",
-    "list_workers",
-    "run_worker",
-    "stay_known",
-    "this_worker",
-]
+__all__ = ["WorkerView", "introduce_worker", "is_gone", "list_workers", "stay_known", "this_worker"]
 
 NAMESPACE = Path("/proc/self/ns/pid")
 BEAT_S = 5.0
@@ -63,27 +56,8 @@ def list_workers(app: App) -> Sequence[WorkerView]:
     ]
 
 
-async def run_worker(app: App, *, engine: str, name: str = "") -> None:
-    """Join those who work on the store of this home, until cancelled."""
-    from operator_sre.app.policy import follow_policy, record_overrides
-    from operator_sre.app.recovering import follow_abandoned
-    from operator_sre.app.workflows import follow_workflows
-
-    me = introduced(app, engine=engine, name=name)
-    chosen = app.engine_named(engine, worker=me.id)
-    await record_overrides(app)  # before anything is judged by them
-    async with asyncio.TaskGroup() as group:
-        group.create_task(stay_known(app, me))
-        group.create_task(follow_policy(app))
-        group.create_task(follow_abandoned(app))
-        group.create_task(chosen.work())
-        group.create_task(follow_workflows(app))
-
-
-def introduced(app: App, *, engine: str, name: str = "", role: str = "worker") -> Worker:
+def introduce_worker(app: App, *, engine: str, name: str = "", role: str = "worker") -> Worker:
     """This process as one of those who work."""
-    from operator_sre import __version__
-
     host = socket.gethostname()
     called = name or host
     if not called.isprintable() or ":" in called or len(called) > NAME_CHARS_MAX:

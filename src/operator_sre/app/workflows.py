@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
+import random
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
-from operator_protocols.domain.action import Action, digest_of
-from operator_protocols.domain.entry import Actor, Entry
+from operator_protocols.domain.action import Action, Result, digest_of
+from operator_protocols.domain.entry import Actor, Entry, Kind
+from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.verdict import Level, Risk
 from operator_protocols.domain.workflow import (
     PREFIX,
@@ -25,19 +29,27 @@ from operator_protocols.domain.workflow import (
     undo_run_of,
     workflow_of,
 )
-from operator_protocols.errors import NotFoundError, OperatorError, UsageError
-from operator_sre.app.approvals import signed_in
-from operator_sre.app.carrying import Watch, carry, subject_of
-from operator_sre.app.hands import MACHINE
-from operator_sre.app.persons import myself
+from operator_protocols.errors import (
+    ConflictError,
+    NotFoundError,
+    OperatorError,
+    RigError,
+    UsageError,
+)
+from operator_sre.app.persons import myself, signed_in
+from operator_sre.app.policy import record_overrides
+from operator_sre.app.redaction import redacted_watch
 from operator_sre.app.wiring import App
 from operator_sre.app.workers import is_gone, this_worker
-from operator_sre.codec import to_json
-from operator_sre.executor.workflows import order_of, read_workflow
-from operator_sre.executor.workflows.carrying import LEASE_S
+from operator_sre.codec import from_json, to_json
+from operator_sre.controls import MACHINE, Controls
+from operator_sre.executor.workflows import Carrier, StepAction, StepResult, order_of, read_workflow
+from operator_sre.executor.workflows.carrier import LEASE_S
 from operator_sre.executor.workflows.places import FILE_BYTES_MAX, parse_document
+from operator_sre.executor.workflows.progress import Progress
 from operator_sre.executor.workflows.references import references_of, sampled
 from operator_sre.gate import Way
+from operator_sre.pipeline import Request, WhenBusy, act
 
 __all__ = [
     "LATE_S_MAX",
@@ -45,6 +57,7 @@ __all__ = [
     "WorkflowView",
     "add_workflow",
     "cancel_workflow",
+    "carry_workflow",
     "command_workflow",
     "entries_of",
     "follow_workflows",
@@ -54,18 +67,21 @@ __all__ = [
     "read_definition",
     "run_workflow",
     "show_workflow",
+    "subject_of",
     "tick",
+    "withdraw_requests",
 ]
 
 # How long behind its time a scheduled action is still run.
 LATE_S_MAX = 600.0
 AHEAD_DAYS_MAX = 366
 POLL_S = 0.25
-CANCEL_S_MAX, CANCEL_POLL_S = 20.0, 0.1
-AT_ONCE_MAX = 4
-ENTRIES_MAX = 5000
+CANCEL_S_MAX, CANCEL_POLL_S, AT_ONCE_MAX = 20.0, 0.1, 4
+ENTRIES_MAX, RUN_ENTRIES_MAX = 5_000, 10_000
 _FROM_NOW = re.compile(r"\+(\d{1,9})(s|m|h|d)")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+# Gets the output of a step as it comes, without secrets: its run, the stream, the bytes.
+Watch = Callable[[str, int, bytes], None]
 log = logging.getLogger(__name__)
 
 
@@ -93,10 +109,31 @@ class WorkflowView:
 
 def read_definition(app: App, definition: Path | Mapping[str, object]) -> Workflow:
     """A workflow from a file or a dict. UsageError that names every mistake in it."""
-    text = _text_of(definition) if isinstance(definition, Path) else definition
-    subject = _told_subject(app, text)
-    found = read_workflow(text, app.hands(subject).registry.specs)
-    name = str(definition) if isinstance(definition, Path) else "The workflow"
+    text: str | Mapping[str, object]
+    name, text = "The workflow", "" if isinstance(definition, Path) else definition
+    if isinstance(definition, Path):
+        name = str(definition)
+        try:
+            with definition.open("rb") as file:
+                text = file.read(FILE_BYTES_MAX + 1).decode("utf-8")
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise UsageError(
+                f"{name!r} cannot be read: {why}.", next_step="Name a file."
+            ) from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{name!r} is not UTF-8 text.", next_step="Name a file.") from error
+    # The subject that it names comes first, because the subject's tools may be used in it.
+    table = parse_document(text).value if isinstance(text, str) else text
+    subject = MACHINE
+    if isinstance(table, Mapping):
+        named, steps = table.get("subject"), table.get("steps")
+        listed = steps if isinstance(steps, list | tuple) else ()
+        if isinstance(named, str) and named:
+            (subject,) = app.choose([named])
+        elif any(isinstance(step, Mapping) and step.get("target") for step in listed):
+            (subject,) = app.choose([])
+    found = read_workflow(text, app.controls(subject).registry.specs)
     if not isinstance(found, Workflow):
         count = f"{len(found)} mistakes" if len(found) > 1 else "a mistake"
         told = "; ".join(str(one) for one in found)
@@ -134,7 +171,7 @@ def foresee_workflow(app: App, workflow: Workflow) -> tuple[StepOutlook, ...]:
     """What would become of each step now, in order. Runs nothing and writes nothing."""
     record = _record(app, workflow, Origin.WORKFLOW, None, myself())
     subject = subject_of(app, record)
-    gate = app.hands(subject).gate
+    gate = app.controls(subject).gate
     order = order_of({step.id: step.depends_on for step in workflow.steps})
     found: list[StepOutlook] = []
     for step in map(workflow.step, order):
@@ -168,9 +205,16 @@ async def run_workflow(
     _must_have_targets(app, record)
     held = await app.store.workflows.add(record, worker=this_worker(), lease_s=LEASE_S)
     try:
-        return await carry(app, held, watch=watch)
+        return await carry_workflow(app, held, watch=watch)
     except asyncio.CancelledError:
-        await asyncio.shield(_stop(app, held))
+
+        async def cancel() -> None:
+            reason, by = "whoever ran it was stopped", record.requester
+            with contextlib.suppress(OperatorError):  # it may be over by now
+                await app.store.workflows.cancel(record.id, by=by, reason=reason)
+                await _carry_one(app, record.id)
+
+        await asyncio.shield(cancel())
         raise
 
 
@@ -181,48 +225,165 @@ async def tick(
 
     Whoever cancels this parks it. While the kill switch is on, nothing is begun.
     """
-    if app.store.switch.state().on:
+    return None if app.store.switch.state().on else await _carry_one(app, workflow, watch)
+
+
+async def carry_workflow(
+    app: App,
+    record: WorkflowRecord,
+    *,
+    watch: Watch | None = None,
+    chance: Callable[[], float] = random.random,
+    lease_s: float = LEASE_S,
+) -> WorkflowRecord:
+    """Carry a claimed workflow to its end. Whoever cancels this parks it for the next worker."""
+    await record_overrides(app)
+    entries = app.store.entries.after(0, limit=RUN_ENTRIES_MAX, run=record.id)
+    progress = Progress.of(app.store.sealed.unsealed(entries))
+    claims = app.store.workflow_claims
+    if not progress.intact:
+        why = "it holds secrets that only the home that was asked for it can read"
+        return await claims.end(record, WorkflowState.FAILED, reason=why)
+    try:
+        subject = subject_of(app, record)
+        controls = app.controls(subject)
+    except (RigError, UsageError) as error:  # the subject is not there
+        return await claims.end(record, WorkflowState.FAILED, reason=str(error))
+
+    async def act_step(step: StepAction) -> StepResult:
+        show = None if watch is None else partial(watch, step.run)
+        with redacted_watch(app.config, show) as feed:
+            request = Request(
+                step.action,
+                subject=subject,
+                requester=record.requester,
+                run=step.run,
+                epoch=record.epoch,
+                when_busy=WhenBusy.WAIT,
+                watch=feed,
+            )
+            done = await act(controls, request)
+        return StepResult(done.result, done.seq)
+
+    def is_harmless(action: Action) -> bool:
+        tool = controls.registry.get(action.tool)
+        if tool is not None:
+            return tool.spec.idempotent or not tool.spec.changes
+        return controls.gate.judge(action, record.requester).level is Level.SAFE
+
+    carrier = Carrier(
+        record=record,
+        progress=progress,
+        claims=claims,
+        clock=app.clock,
+        act=act_step,
+        known=lambda run: _find_result(app, controls, run),
+        harmless=is_harmless,
+        wanted=lambda: app.store.workflows.get(record.id) or record,
+        chance=chance,
+        lease_s=lease_s,
+    )
+    try:
+        ended = await carrier.carry()
+    except ConflictError:
+        return app.store.workflows.get(record.id) or record  # another worker has it by now
+    except OperatorError:
+        raise  # the store may be back later, and the workflow goes on then
+    except Exception as error:  # a defect of ours must not be met again and again
+        why = f"something unexpected happened: {type(error).__name__}"
+        await claims.end(record, WorkflowState.FAILED, reason=why)
+        raise
+    finally:
+        await claims.renew(record, lease_s=0.0)
+    await withdraw_requests(app, record.id)
+    return ended
+
+
+async def _find_result(app: App, controls: Controls, run: str) -> StepResult | None:
+    """What the ledger holds of the action of a run; None when it never began.
+
+    Output that the ledger holds redacted is read from the spool; what is not all there counts as
+    truncated, so that no other step gets it.
+    """
+    entries = app.store.entries.after(0, limit=RUN_ENTRIES_MAX, run=run)
+    ended = [one for one in entries if one.kind in (Kind.TOOL_RESULT, Kind.REFUSED)]
+    calls = [one for one in entries if one.kind is Kind.TOOL_CALL]
+    if not ended and calls:
+        # Another process may have found out first, and what is recorded counts.
+        ended = [(await controls.executor.recover(calls[0]))[1]]
+    if not ended:
         return None
-    return await _carry_one(app, workflow, watch)
+    result = from_json(Result, ended[-1].payload["result"])
+    texts: list[str] = []
+    for name in ("stdout", "stderr"):
+        text, sha256 = getattr(result, name), getattr(result, f"{name}_sha256")
+        if not sha256 or hashlib.sha256(text.encode()).hexdigest() == sha256:
+            texts.append(text)
+            continue
+        path = app.spool.path_of(sha256)
+        if path is None or path.stat().st_size > app.surroundings.output_bytes_max:
+            return StepResult(replace(result, truncated=True), ended[-1].seq)
+        texts.append(path.read_bytes().decode("utf-8", "replace"))
+    return StepResult(replace(result, stdout=texts[0], stderr=texts[1]), ended[-1].seq)
+
+
+def subject_of(app: App, record: WorkflowRecord) -> str:
+    """What a workflow is about: the subject that it names, or that its targets belong to."""
+    workflow = record.workflow
+    targets = [step.action.target for step in workflow.steps if step.action.target]
+    if not workflow.subject and not targets:
+        return MACHINE
+    (subject,) = app.choose([workflow.subject] if workflow.subject else [])
+    return subject
+
+
+async def withdraw_requests(app: App, workflow: str) -> None:
+    """Nobody waits any more for what a workflow that is over had asked."""
+    for asked in app.store.approvals.find(states=[ApprovalState.PENDING]):
+        if workflow_of(asked.run) == workflow:
+            with contextlib.suppress(ConflictError):  # it was answered a moment before
+                await app.store.approvals.decide(
+                    asked.id,
+                    ApprovalState.WITHDRAWN,
+                    by=Actor(),
+                    reason="the workflow is over",
+                    version=asked.version,
+                )
 
 
 async def follow_workflows(app: App, *, watch: Watch | None = None) -> None:
     """Run what is due and go on with what was interrupted, some at once, until cancelled."""
     running: set[asyncio.Task[None]] = set()
+
+    async def carry(held: WorkflowRecord) -> None:
+        try:
+            ended = await carry_workflow(app, held, watch=watch)
+            log.info("%s is %s %s", ended.id, ended.state, ended.reason)
+        except Exception as error:  # noqa: BLE001  one broken workflow must not end the agent
+            log.error("workflow %s failed: %r", held.id, error)
+
     async with asyncio.TaskGroup() as group:
         while True:
-            held = await _next(app) if len(running) < AT_ONCE_MAX else None
+            held = None
+            try:
+                if len(running) < AT_ONCE_MAX and not app.store.switch.state().on:
+                    held = await _claim_one(app)
+            except OperatorError as error:  # the disk may be full now, and not later
+                log.error("cannot look for workflows: %s", error)
             if held is None:
                 await app.clock.sleep(POLL_S)
                 continue
-            task = group.create_task(_carried(app, held, watch))
+            task = group.create_task(carry(held))
             running.add(task)
             task.add_done_callback(running.discard)
 
 
-async def _next(app: App) -> WorkflowRecord | None:
-    try:
-        on = app.store.switch.state().on
-        return None if on else await _claimed(app)
-    except OperatorError as error:  # a full disk now is no reason not to look again later
-        log.error("cannot look for workflows: %s", error)
-        return None
-
-
-async def _carried(app: App, held: WorkflowRecord, watch: Watch | None) -> None:
-    try:
-        ended = await carry(app, held, watch=watch)
-        log.info("%s is %s %s", ended.id, ended.state, ended.reason)
-    except Exception as error:  # noqa: BLE001  one broken workflow must not end the agent
-        log.error("workflow %s failed: %r", held.id, error)
-
-
 async def _carry_one(app: App, workflow: str, watch: Watch | None = None) -> WorkflowRecord | None:
-    held = await _claimed(app, workflow)
-    return None if held is None else await carry(app, held, watch=watch)
+    held = await _claim_one(app, workflow)
+    return None if held is None else await carry_workflow(app, held, watch=watch)
 
 
-async def _claimed(app: App, workflow: str = "") -> WorkflowRecord | None:
+async def _claim_one(app: App, workflow: str = "") -> WorkflowRecord | None:
     """One that is due, or whose worker is gone, in our hands. Where nothing is, nothing is written.
 
     What a process of this machine held that is gone is free at once, not when its lease ends.
@@ -264,9 +425,9 @@ def show_workflow(app: App, workflow: str) -> WorkflowView:
             f"There is no workflow {workflow[:60]!r}.",
             next_step="See them with: operator workflows list",
         )
-    steps = [step.id for step in found.steps]
+
     runs = [workflow]
-    for name in steps:
+    for name in (step.id for step in found.steps):
         attempts = found.step(name).attempts
         runs += [run_of(workflow, name, number) for number in range(1, attempts + 1)]
         runs.append(undo_run_of(workflow, name))
@@ -300,13 +461,6 @@ async def cancel_workflow(
     return record
 
 
-async def _stop(app: App, record: WorkflowRecord) -> None:
-    reason, by = "whoever ran it was stopped", record.requester
-    with contextlib.suppress(OperatorError):  # it may be over by now
-        await app.store.workflows.cancel(record.id, by=by, reason=reason)
-        await _carry_one(app, record.id)
-
-
 def _record(
     app: App,
     workflow: Workflow,
@@ -331,7 +485,7 @@ def _record(
 
 def _must_have_targets(app: App, record: WorkflowRecord) -> None:
     subject = subject_of(app, record)
-    names = [target.name for target in app.hands(subject).targets()]
+    names = [target.name for target in app.controls(subject).targets()]
     for step in record.workflow.steps:
         target = step.action.target
         if target and "${" not in target and target not in names:
@@ -339,30 +493,3 @@ def _must_have_targets(app: App, record: WorkflowRecord) -> None:
                 f"Step {step.id!r}: {subject!r} has no target {target[:60]!r}.",
                 next_step=f"Its targets: {', '.join(names) or 'none'}.",
             )
-
-
-def _told_subject(app: App, definition: str | Mapping[str, object]) -> str:
-    """The subject that a definition names, so that its tools are known when it is read."""
-    table = parse_document(definition).value if isinstance(definition, str) else definition
-    if not isinstance(table, Mapping):
-        return MACHINE
-    told, steps = table.get("subject"), table.get("steps")
-    if isinstance(told, str) and told:
-        return app.choose([told])[0]
-    listed = steps if isinstance(steps, list | tuple) else ()
-    aimed = any(isinstance(step, Mapping) and step.get("target") for step in listed)
-    return app.choose([])[0] if aimed else MACHINE
-
-
-def _text_of(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(FILE_BYTES_MAX + 1)
-        return raw.decode("utf-8")
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise UsageError(
-            f"{str(path)!r} cannot be read: {why}.", next_step="Name a file."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{str(path)!r} is not UTF-8 text.", next_step="Name a file.") from error

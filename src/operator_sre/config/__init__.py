@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from operator_sre.config.models import ModelConfig
-from operator_sre.config.notices import NoticeConfig
 from operator_sre.config.settings import (
     SETTINGS,
     Config,
@@ -11,8 +10,8 @@ from operator_sre.config.settings import (
     load_config,
     reread_subjects,
 )
-from operator_sre.config.subjects import SubjectConfig
-from operator_sre.config.windows import seconds_of
+from operator_sre.config.subjects import SubjectConfig, seconds_of
+from operator_sre.config.tables import NoticeConfig
 
 __all__ = [
     "SETTINGS",

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from operator_protocols.domain.prices import Prices
 from operator_protocols.errors import ConfigError
-from operator_sre.config.tables import SECRET, unknown
+from operator_sre.config.tables import SECRET, check_table, number_of, unknown
 
 __all__ = [
     "AUTO",
@@ -132,10 +132,10 @@ def models_of(
     """
     if not isinstance(table, dict):
         raise ConfigError(f"'models' in {str(file)!r} has to be tables such as [models.local].")
-    found = {one.name: one for one in given}
-    for name, told in table.items():
-        found[name] = _model(name, told, file, environ)
-    return tuple(found.values())
+    models = {model.name: model for model in given}
+    for name, body in table.items():
+        models[name] = _read_model(name, body, file, environ)
+    return tuple(models.values())
 
 
 def model_named(
@@ -153,7 +153,7 @@ def model_named(
     )
 
 
-def _model(name: str, told: Any, file: Path | None, environ: Mapping[str, str]) -> ModelConfig:
+def _read_model(name: str, body: Any, file: Path | None, environ: Mapping[str, str]) -> ModelConfig:
     place = f"[models.{name}] in {str(file)!r}"
     if not _NAME.fullmatch(name) or name in {AUTO, RANDOM, REASONER, RESTART, RULE}:
         raise ConfigError(
@@ -161,9 +161,9 @@ def _model(name: str, told: Any, file: Path | None, environ: Mapping[str, str]) 
             next_step=f"Use small letters, digits, '.', '-', '_'; {AUTO}, {REASONER} and {RULE}"
             " mean something already.",
         )
-    if not isinstance(told, dict):
+    if not isinstance(body, dict):
         raise ConfigError(f"{place} has to be a table.")
-    for key in told:
+    for key in body:
         if key.lower() in _SECRETS:
             raise ConfigError(
                 f"{place} has a key in it, and keys do not belong into this file.",
@@ -171,37 +171,71 @@ def _model(name: str, told: Any, file: Path | None, environ: Mapping[str, str]) 
             )
         if key not in _KEYS:
             raise unknown(key, _KEYS, place)
-    variable = _variable(told, place)
-    key_file = _text(told, "key_file", place)
+    if "key_env" in body and "key_file" in body:
+        raise ConfigError(f"{place} has key_env and key_file; one of them is enough.")
+    variable = body.get("key_env", "")
+    if variable and not (isinstance(variable, str) and _VARIABLE.fullmatch(variable)):
+        raise ConfigError(
+            f"'key_env' of {place} has to be the name of a variable, not its value.",
+            next_step='Such as key_env = "ANTHROPIC_API_KEY".',
+        )
+    key_file = _read_text(body, "key_file", place)
     if file and key_file and not key_file.startswith(SECRET):
         key_file = str(file.parent / Path(key_file).expanduser())
-    model = _text(told, "model", place, needed=True)
-    found = ModelConfig(
+    model = _read_text(body, "model", place, needed=True)
+    provider = _read_text(body, "provider", place, needed=True)
+    base_url = _read_text(body, "base_url", place)
+    prices = prices_of(model)
+    if "prices" in body:
+        costs = body["prices"]
+        if not isinstance(costs, dict) or not {"input", "output"} <= set(costs):
+            raise ConfigError(
+                f"'prices' of {place} has to say what input and output cost.",
+                next_step="Dollars for a million tokens: prices = { input = 3.0, output = 15.0 }.",
+            )
+        check_table(costs, _PRICES, f"'prices' of {place}")
+        numbers = {key: number_of(usd, 0, USD_MAX, key, place) for key, usd in costs.items()}
+        prices = Prices(**numbers)
+    timeout_s = body.get("timeout_s", TIMEOUT_S)
+    timeout_s = number_of(timeout_s, 1, TIMEOUT_S_MAX, "timeout_s", place)
+    tools, temperature = body.get("tools", "auto"), None
+    if tools not in TOOL_MODES:
+        raise ConfigError(f"'tools' of {place} has to be one of {', '.join(TOOL_MODES)}.")
+    if "temperature" in body:
+        temperature = number_of(body["temperature"], 0, 2, "temperature", place)
+    if base_url:
+        _check_address(base_url, place, has_key=bool(variable or key_file))
+    elif provider == COMPATIBLE:
+        raise ConfigError(
+            f"{place} needs 'base_url'.", next_step="Such as http://127.0.0.1:11434/v1."
+        )
+    return ModelConfig(
         name=name,
-        provider=_text(told, "provider", place, needed=True),
+        provider=provider,
         model=model,
-        base_url=_text(told, "base_url", place),
-        key_env=variable,
+        base_url=base_url,
+        key_env=str(variable),
         key_file=key_file,
-        prices=_prices(told["prices"], place) if "prices" in told else prices_of(model),
-        timeout_s=_number(told.get("timeout_s", TIMEOUT_S), 1, TIMEOUT_S_MAX, "timeout_s", place),
-        tools=_tools(told.get("tools", "auto"), place),
-        temperature=_temperature(told, place),
+        prices=prices,
+        timeout_s=timeout_s,
+        tools=tools,
+        temperature=temperature,
         key=environ.get(variable, "") if variable else "",
     )
-    _check_address(found, place)
-    return found
 
 
-def _check_address(model: ModelConfig, place: str) -> None:
-    if not model.base_url:
-        if model.provider == COMPATIBLE:
-            raise ConfigError(
-                f"{place} needs 'base_url'.", next_step="Such as http://127.0.0.1:11434/v1."
-            )
-        return
+def _read_text(body: Mapping[str, Any], key: str, place: str, *, needed: bool = False) -> str:
+    value = body.get(key, "")
+    if not isinstance(value, str) or (needed and not value):
+        raise ConfigError(f"{place} needs {key!r}, a text.")
+    return value
+
+
+def _check_address(base_url: str, place: str, *, has_key: bool) -> None:
+    from ipaddress import ip_address  # seldom needed, and every command loads this file
+
     try:
-        url = urlsplit(model.base_url)
+        url = urlsplit(base_url)
         host, _ = url.hostname or "", url.port
     except ValueError:
         host, url = "", urlsplit("")
@@ -212,66 +246,12 @@ def _check_address(model: ModelConfig, place: str) -> None:
             f"'base_url' of {place} must not have a name, a password or a question in it.",
             next_step="A key belongs into key_env or key_file.",
         )
-    if url.scheme == "http" and (model.key_env or model.key_file) and not _near(host):
+    try:
+        is_near = ip_address(host).is_loopback
+    except ValueError:
+        is_near = host == "localhost"
+    if url.scheme == "http" and has_key and not is_near:
         raise ConfigError(
             f"{place} would send its key to {host!r} for everybody to read.",
             next_step="Use https://, or leave the key away.",
         )
-
-
-def _near(host: str) -> bool:
-    from ipaddress import ip_address  # seldom needed, and every command loads this file
-
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _variable(told: Mapping[str, Any], place: str) -> str:
-    if "key_env" in told and "key_file" in told:
-        raise ConfigError(f"{place} has key_env and key_file; one of them is enough.")
-    name = told.get("key_env", "")
-    if name and not (isinstance(name, str) and _VARIABLE.fullmatch(name)):
-        raise ConfigError(
-            f"'key_env' of {place} has to be the name of a variable, not its value.",
-            next_step='Such as key_env = "ANTHROPIC_API_KEY".',
-        )
-    return str(name)
-
-
-def _text(told: Mapping[str, Any], key: str, place: str, *, needed: bool = False) -> str:
-    value = told.get(key, "")
-    if not isinstance(value, str) or (needed and not value):
-        raise ConfigError(f"{place} needs {key!r}, a text.")
-    return value
-
-
-def _tools(value: Any, place: str) -> str:
-    if value not in TOOL_MODES:
-        raise ConfigError(f"'tools' of {place} has to be one of {', '.join(TOOL_MODES)}.")
-    return str(value)
-
-
-def _temperature(told: Mapping[str, Any], place: str) -> float | None:
-    if "temperature" not in told:
-        return None
-    return _number(told["temperature"], 0, 2, "temperature", place)
-
-
-def _prices(value: Any, place: str) -> Prices:
-    if not isinstance(value, dict) or not {"input", "output"} <= set(value):
-        raise ConfigError(
-            f"'prices' of {place} has to say what input and output cost.",
-            next_step="Dollars for a million tokens: prices = { input = 3.0, output = 15.0 }.",
-        )
-    for key in value:
-        if key not in _PRICES:
-            raise unknown(key, _PRICES, f"'prices' of {place}")
-    return Prices(**{key: _number(usd, 0, USD_MAX, key, place) for key, usd in value.items()})
-
-
-def _number(value: Any, low: float, high: float, key: str, place: str) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
-        raise ConfigError(f"{key!r} of {place} has to be a number between {low:g} and {high:g}.")
-    return float(value)

@@ -24,10 +24,8 @@ from operator_sre.config.models import (
     model_named,
     models_of,
 )
-from operator_sre.config.notices import NoticeConfig, notices_of
 from operator_sre.config.subjects import SubjectConfig, subjects_of
-from operator_sre.config.tables import unknown
-from operator_sre.config.triggers import triggers_of
+from operator_sre.config.tables import NoticeConfig, notices_of, triggers_of, unknown
 from operator_sre.ownership import must_be_trusted
 from operator_sre.triggers.trigger import Trigger
 
@@ -207,15 +205,22 @@ def load_config(
     *, flags: Mapping[str, str | None], environ: Mapping[str, str], cwd: Path
 ) -> Config:
     """The effective settings. Every unknown key is an error that names the nearest valid one."""
-    file = _find(cwd)
+    places = [folder / FILE for folder in (cwd, *cwd.parents)]
+    # Also one that cannot be read, which is then said.
+    file = next((place for place in places if os.path.lexists(place)), None)
     table = _read(file) if file else {}
     subjects = table.pop("subjects", {})
     triggers = triggers_of(table.pop("triggers", {}), file)
     notices = notices_of(table.pop("notify", {}), file)
     minds = table.pop("models", {})
+    for name, value in table.items():
+        if name not in _BY_NAME:
+            raise unknown(name, [*_BY_NAME, "models", "notify", "subjects", "triggers"], str(file))
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
+            raise ConfigError(f"{name!r} in {str(file)!r} has to be a number or a text.")
     layers: list[tuple[str, Mapping[str, str]]] = [
-        (f"file {file}", _texts(table, file)),
-        ("environment", _from_environment(environ)),
+        (f"file {file}", {name: str(value) for name, value in table.items()}),
+        ("environment", _read_environment(environ)),
         ("flag", {name: text for name, text in flags.items() if text is not None}),
     ]
     values: dict[str, Any] = {}
@@ -225,8 +230,14 @@ def load_config(
         for where, layer in layers:
             if setting.name in layer:
                 text, source = layer[setting.name], where
-        values[setting.name] = _parsed(setting, text, source)
-        sources[setting.name] = source
+        try:
+            values[setting.name], sources[setting.name] = setting.parse(text), source
+        except ValueError as error:
+            shown = "its value" if setting.secret else repr(text)
+            raise ConfigError(
+                f"{setting.name!r} is {shown} ({source}), and {error}.",
+                next_step="See: operator config show",
+            ) from error
     asks_first = environ.get("OPERATOR_APPROVAL_MODE") == "true"
     if asks_first and values["mode"] == Mode.EXECUTE and sources["mode"] != "flag":
         values["mode"], sources["mode"] = Mode.APPROVE.value, "environment"
@@ -237,8 +248,8 @@ def load_config(
     models = models_of(minds, file, environ=environ, given=given)
     model_named(values["model"], models, words=(AUTO, REASONER), setting="model")
     model_named(values["summary_model"], models, words=(AUTO, RULE), setting="summary_model")
-    told = subjects_of(subjects, file)
-    config = Config(values, sources, told, file, triggers, notices, models)
+    known = subjects_of(subjects, file)
+    config = Config(values, sources, known, file, triggers, notices, models)
     # Whoever can write there decides what has been approved.
     must_be_trusted(config.store if isinstance(config.store, Path) else config.home, ConfigError)
     return config
@@ -252,13 +263,6 @@ def reread_subjects(config: Config) -> Config:
     return replace(config, subjects=subjects_of(subjects, config.file))
 
 
-def _find(cwd: Path) -> Path | None:
-    for folder in (cwd, *cwd.parents):
-        if os.path.lexists(folder / FILE):  # also one that cannot be read, which is then said
-            return folder / FILE
-    return None
-
-
 def _read(file: Path) -> dict[str, Any]:
     must_be_trusted(file, ConfigError)
     try:
@@ -267,44 +271,22 @@ def _read(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{str(file)!r} cannot be read: {error}.") from error
 
 
-def _texts(table: Mapping[str, Any], file: Path | None) -> dict[str, str]:
-    for name, value in table.items():
-        if name not in _BY_NAME:
-            raise unknown(name, [*_BY_NAME, "models", "notify", "subjects", "triggers"], str(file))
-        if not isinstance(value, str | int | float) or isinstance(value, bool):
-            raise ConfigError(f"{name!r} in {str(file)!r} has to be a number or a text.")
-    return {name: str(value) for name, value in table.items()}
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _read_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    texts: dict[str, str] = {}
     names = {f"{PREFIX}{name.upper()}": name for name in _BY_NAME}
     valid = [*names, *sorted(_OTHER_VARIABLES)]
     for variable, text in environ.items():
         if variable in names:
-            found[names[variable]] = text
-        elif _near_miss(variable, valid):
+            texts[names[variable]] = text
+        elif (
+            variable.startswith(PREFIX)
+            and variable not in valid
+            # Other programs use our prefix too: only what is almost a name is a mistake.
+            and difflib.get_close_matches(variable, valid, n=1, cutoff=0.85)
+        ):
             raise unknown(variable, valid, "the environment")
     if key := environ.get("ANTHROPIC_API_KEY"):
-        found.setdefault("anthropic_api_key", key)
-    seed_mode = _seed_mode(environ)
-    if seed_mode and found.setdefault("mode", seed_mode) != seed_mode:
-        raise ConfigError(
-            f"OPERATOR_MODE={found['mode']} contradicts OPERATOR_SAFETY_MODE and"
-            f" OPERATOR_APPROVAL_MODE, which mean {seed_mode}.",
-            next_step="Unset one of them.",
-        )
-    return found
-
-
-def _near_miss(variable: str, valid: list[str]) -> bool:
-    """Other programs use our prefix too, so only what is almost a name is taken for a mistake."""
-    if not variable.startswith(PREFIX) or variable in valid:
-        return False
-    return bool(difflib.get_close_matches(variable, valid, n=1, cutoff=0.85))
-
-
-def _seed_mode(environ: Mapping[str, str]) -> str:
+        texts.setdefault("anthropic_api_key", key)
     safety = environ.get("OPERATOR_SAFETY_MODE", "")
     approval = environ.get("OPERATOR_APPROVAL_MODE", "")
     if safety not in {"", "observe", "execute"}:
@@ -312,18 +294,14 @@ def _seed_mode(environ: Mapping[str, str]) -> str:
     if approval not in {"", "true", "false"}:
         raise ConfigError(f"OPERATOR_APPROVAL_MODE is {approval!r}; it is true or false.")
     if not safety:
-        return ""
+        return texts
+    mode = Mode.OBSERVE
     if safety == "execute":
-        return Mode.APPROVE if approval == "true" else Mode.EXECUTE
-    return Mode.OBSERVE
-
-
-def _parsed(setting: Setting, text: str, source: str) -> Any:
-    try:
-        return setting.parse(text)
-    except ValueError as error:
-        shown = "its value" if setting.secret else repr(text)
+        mode = Mode.APPROVE if approval == "true" else Mode.EXECUTE
+    if texts.setdefault("mode", mode) != mode:
         raise ConfigError(
-            f"{setting.name!r} is {shown} ({source}), and {error}.",
-            next_step="See: operator config show",
-        ) from error
+            f"OPERATOR_MODE={texts['mode']} contradicts OPERATOR_SAFETY_MODE and"
+            f" OPERATOR_APPROVAL_MODE, which mean {mode}.",
+            next_step="Unset one of them.",
+        )
+    return texts

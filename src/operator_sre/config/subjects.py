@@ -1,28 +1,41 @@
-"""Subjects as operator.toml describes them."""
+"""Subjects as operator.toml describes them, their windows, and spans as people write them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import time
 from pathlib import Path
 from typing import Any
 
-from operator_protocols.domain.silence import Window
+from operator_protocols.domain.silence import DAYS, Window
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import ConfigError
-from operator_sre.config.tables import SECRET, unknown
-from operator_sre.config.windows import windows_of
+from operator_sre.config.tables import SECRET, check_table, unknown
 
-__all__ = ["INTERVAL_S_MAX", "INTERVAL_S_MIN", "SubjectConfig", "subjects_of"]
+__all__ = ["INTERVAL_S_MAX", "INTERVAL_S_MIN", "SubjectConfig", "seconds_of", "subjects_of"]
 
 INTERVAL_S_MIN = 0.2
 INTERVAL_S_MAX = 3600.0
 _TEXTS = ("host", "log", "data_dir", "runs_at")
-_TARGET_KEYS = {"name", "kind", "port", "depends_on", "endpoints", "access", *_TEXTS}
-_SUBJECT_KEYS = {"plugin", "targets", "options", "interval_s", "windows"}
+_TARGET_KEYS = ("access", "depends_on", "endpoints", "kind", "name", "port", *_TEXTS)
+_SUBJECT_KEYS = ("interval_s", "options", "plugin", "targets", "windows")
 _ACCESS_FILES = ("ca_file", "certificate_file", "key_file", "password_file", "token_file")
 _ACCESS_SECRETS = ("password_file", "token_file")
-_ACCESS_KEYS = {"tls", "server_name", "user", *_ACCESS_FILES}
+_ACCESS_KEYS = ("server_name", "tls", "user", *_ACCESS_FILES)
+_WINDOW_KEYS = ("days", "from", "for", "zone", "targets", "invariants", "reason")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_SPAN = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+WINDOW_S_MAX = 7 * 86_400.0
+
+
+def seconds_of(text: str) -> float | None:
+    """How long `90s`, `1h30m` or `2d` is; None for what is no span of time."""
+    if not _SPAN.fullmatch(text):
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,76 +59,69 @@ def subjects_of(table: Any, file: Path | None) -> tuple[SubjectConfig, ...]:
     if not isinstance(table, dict):
         raise ConfigError(f"'subjects' in {str(file)!r} has to be a table.")
     folder = file.parent if file else Path.cwd()
-    return tuple(_subject(name, body, str(file), folder) for name, body in table.items())
-
-
-def _subject(name: str, body: Any, file: str, folder: Path) -> SubjectConfig:
-    place = f"[subjects.{name}] in {file!r}"
-    if not isinstance(body, dict) or not isinstance(body.get("targets", []), list):
-        raise ConfigError(f"{place} has to be a table with a list of targets.")
-    for key in body:
-        if key not in _SUBJECT_KEYS:
-            raise unknown(key, sorted(_SUBJECT_KEYS), place)
-    if not isinstance(body.get("plugin", name), str):
-        raise ConfigError(f"'plugin' of {place} has to be a text.")
-    targets = tuple(_target(one, place, folder) for one in body.get("targets", []))
-    _check_names(targets, place)
-    return SubjectConfig(
-        name=name,
-        plugin=body.get("plugin", name),
-        targets=targets,
-        options=_options(body.get("options", {}), place, folder),
-        interval_s=_interval_s(body.get("interval_s"), place),
-        windows=windows_of(body.get("windows", []), place),
-    )
-
-
-def _check_names(targets: tuple[Target, ...], place: str) -> None:
-    names: set[str] = set()
-    for target in targets:
-        if target.name in names:
-            raise ConfigError(f"{place} has two targets named {target.name!r}.")
-        names.add(target.name)
-    for target in targets:
-        for need in target.depends_on:
-            if need not in names:
-                raise ConfigError(f"{target.name!r} in {place} depends on {need!r}, unknown there.")
-
-
-def _options(options: Any, place: str, folder: Path) -> Mapping[str, Any]:
-    """What the plug-in is told; a `file` is found from where operator.toml lies."""
-    if not isinstance(options, dict):
-        raise ConfigError(f"'options' of {place} has to be a table.")
-    if "file" not in options:
-        return options
-    if not isinstance(options["file"], str) or not options["file"]:
-        raise ConfigError(f"'file' in the options of {place} has to be a path.")
-    return {**options, "file": _absolute(options["file"], folder)}
+    subjects = []
+    for name, body in table.items():
+        place = f"[subjects.{name}] in {str(file)!r}"
+        if not isinstance(body, dict) or not isinstance(body.get("targets", []), list):
+            raise ConfigError(f"{place} has to be a table with a list of targets.")
+        check_table(body, _SUBJECT_KEYS, place)
+        plugin = body.get("plugin", name)
+        if not isinstance(plugin, str):
+            raise ConfigError(f"'plugin' of {place} has to be a text.")
+        targets = tuple(_read_target(one, place, folder) for one in body.get("targets", []))
+        names: set[str] = set()
+        for target in targets:
+            if target.name in names:
+                raise ConfigError(f"{place} has two targets named {target.name!r}.")
+            names.add(target.name)
+        for target in targets:
+            for need in target.depends_on:
+                if need not in names:
+                    raise ConfigError(
+                        f"{target.name!r} in {place} depends on {need!r}, unknown there."
+                    )
+        options = body.get("options", {})
+        if not isinstance(options, dict):
+            raise ConfigError(f"'options' of {place} has to be a table.")
+        if "file" in options:
+            if not isinstance(options["file"], str) or not options["file"]:
+                raise ConfigError(f"'file' in the options of {place} has to be a path.")
+            options = {**options, "file": _absolute(options["file"], folder)}
+        interval_s = body.get("interval_s")
+        if interval_s is not None:
+            if isinstance(interval_s, bool) or not isinstance(interval_s, int | float):
+                raise ConfigError(f"'interval_s' of {place} has to be a number of seconds.")
+            if not INTERVAL_S_MIN <= interval_s <= INTERVAL_S_MAX:
+                span = f"between {INTERVAL_S_MIN:g} and {INTERVAL_S_MAX:g}"
+                raise ConfigError(f"'interval_s' of {place} is {interval_s}, and has to be {span}.")
+            interval_s = float(interval_s)
+        windows = body.get("windows", [])
+        if not isinstance(windows, list):
+            raise ConfigError(f"'windows' of {place} has to be a list of tables.")
+        subjects.append(
+            SubjectConfig(
+                name=name,
+                plugin=plugin,
+                targets=targets,
+                options=options,
+                interval_s=interval_s,
+                windows=tuple(_read_window(window, f"a window of {place}") for window in windows),
+            )
+        )
+    return tuple(subjects)
 
 
 def _absolute(path: str, folder: Path) -> str:
+    """A path that is found from where operator.toml lies; the name of a secret stays."""
     if path.startswith(SECRET):
         return path
     return str((folder / Path(path).expanduser()).absolute())
 
 
-def _interval_s(value: Any, place: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"'interval_s' of {place} has to be a number of seconds.")
-    if not INTERVAL_S_MIN <= value <= INTERVAL_S_MAX:
-        span = f"between {INTERVAL_S_MIN:g} and {INTERVAL_S_MAX:g}"
-        raise ConfigError(f"'interval_s' of {place} is {value}, and has to be {span}.")
-    return float(value)
-
-
-def _target(body: Any, place: str, folder: Path) -> Target:
+def _read_target(body: Any, place: str, folder: Path) -> Target:
     if not isinstance(body, dict):
         raise ConfigError(f"A target of {place} has to be a table.")
-    for key in body:
-        if key not in _TARGET_KEYS:
-            raise unknown(key, sorted(_TARGET_KEYS), place)
+    check_table(body, _TARGET_KEYS, place)
     name, kind, port = body.get("name"), body.get("kind"), body.get("port")
     if not (isinstance(name, str) and name and isinstance(kind, str) and kind):
         raise ConfigError(f"A target of {place} needs a name and a kind.")
@@ -125,52 +131,44 @@ def _target(body: Any, place: str, folder: Path) -> Target:
         if not isinstance(body.get(key, ""), str):
             raise ConfigError(f"{key!r} of {name!r} in {place} has to be a text.")
     where = f"{name!r} in {place}"
-    endpoints = _endpoints(body.get("endpoints", []), where)
+    endpoints, needs = body.get("endpoints", []), body.get("depends_on", [])
+    if not isinstance(endpoints, list) or not all(isinstance(one, str) for one in endpoints):
+        raise ConfigError(f"'endpoints' of {where} has to be a list such as ['host:port'].")
+    addresses: list[tuple[str, int]] = []
+    for endpoint in endpoints:
+        named, _, digits = endpoint.rpartition(":")
+        bare = named.removeprefix("[").removesuffix("]")
+        if not bare or "/" in bare or not (digits.isascii() and digits.isdigit()):
+            raise ConfigError(f"The endpoint {endpoint!r} of {where} is not like 'host:port'.")
+        if not 0 < int(digits) < 65536:
+            raise ConfigError(f"The endpoint {endpoint!r} of {where} has no port number.")
+        addresses.append((bare, int(digits)))
     host = body.get("host")
     if host is None and port is None and endpoints:
         # The first address is where it answers; the others are tried when that one does not.
-        host, port, endpoints = *_address(endpoints[0], where), endpoints[1:]
+        (host, port), endpoints = addresses[0], endpoints[1:]
+    if not isinstance(needs, list) or not all(isinstance(one, str) for one in needs):
+        raise ConfigError(f"'depends_on' of {where} has to be a list of names.")
+    runs_at = body.get("runs_at", "")
+    if runs_at:
+        from operator_sre.executor.transports.places import place_of
+
+        place_of(runs_at)  # an error where it cannot be understood
     return Target(
         name=name,
         kind=kind,
         host=host or "127.0.0.1",
         port=port,
-        depends_on=_names(body.get("depends_on", []), "depends_on", where),
+        depends_on=tuple(needs),
         log=body.get("log", ""),
         data_dir=body.get("data_dir", ""),
-        runs_at=_runs_at(body.get("runs_at", "")),
-        endpoints=endpoints,
-        access=_access(body.get("access"), where, folder),
+        runs_at=runs_at,
+        endpoints=tuple(endpoints),
+        access=None if body.get("access") is None else _read_access(body["access"], where, folder),
     )
 
 
-def _names(value: Any, key: str, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise ConfigError(f"{key!r} of {where} has to be a list of names.")
-    return tuple(value)
-
-
-def _endpoints(value: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise ConfigError(f"'endpoints' of {where} has to be a list such as ['host:port'].")
-    for one in value:
-        _address(one, where)
-    return tuple(value)
-
-
-def _address(endpoint: str, where: str) -> tuple[str, int]:
-    host, _, port = endpoint.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or "/" in host or not (port.isascii() and port.isdigit()):
-        raise ConfigError(f"The endpoint {endpoint!r} of {where} is not like 'host:port'.")
-    if not 0 < int(port) < 65536:
-        raise ConfigError(f"The endpoint {endpoint!r} of {where} has no port number.")
-    return host, int(port)
-
-
-def _access(body: Any, where: str, folder: Path) -> Access | None:
-    if body is None:
-        return None
+def _read_access(body: Any, where: str, folder: Path) -> Access:
     place = f"the access of {where}"
     if not isinstance(body, dict):
         raise ConfigError(f"In {where}, 'access' has to be a table.")
@@ -193,26 +191,64 @@ def _access(body: Any, where: str, folder: Path) -> Access | None:
         user=body.get("user", ""),
         **files,
     )
-    _check_access(access, place)
-    return access
-
-
-def _check_access(access: Access, place: str) -> None:
     if access.key_file and not access.certificate_file:
         raise ConfigError(f"'key_file' in {place} needs a 'certificate_file'.")
     if access.password_file and not access.user:
         raise ConfigError(f"'password_file' in {place} needs a 'user'.")
     if access.user and access.token_file:
         raise ConfigError(f"{place} has both a 'user' and a 'token_file'; it can be one only.")
-    told = access.ca_file or access.certificate_file or access.server_name
-    if told and not access.tls:
+    certificates = access.ca_file or access.certificate_file or access.server_name
+    if certificates and not access.tls:
         raise ConfigError(f"{place} names certificates and is without TLS; set 'tls = true'.")
+    return access
 
 
-def _runs_at(address: str) -> str:
-    """Where commands of a target run, if that can be understood."""
-    if address:
-        from operator_sre.executor.transports.places import place_of
+def _read_window(body: Any, place: str) -> Window:
+    if not isinstance(body, dict):
+        raise ConfigError(f"'windows': {place} has to be a table.")
+    check_table(body, _WINDOW_KEYS, place)
+    for_s = seconds_of(str(body.get("for", "")))
+    if for_s is None or not 0 < for_s <= WINDOW_S_MAX:
+        raise ConfigError(f"'for' in {place} has to be a span up to 7d, such as '2h' or '90m'.")
+    reason = body.get("reason", "planned maintenance")
+    if not isinstance(reason, str):
+        raise ConfigError(f"'reason' in {place} has to be a text.")
+    days = body.get("days", list(DAYS))
+    if not isinstance(days, list) or not days:
+        raise ConfigError(f"'days' in {place} has to be a list such as ['sat', 'sun'].")
+    for day in days:
+        if day not in DAYS:
+            raise ConfigError(f"{day!r} in {place} is no day; days are {', '.join(DAYS)}.")
+    begins = body.get("from")
+    if not isinstance(begins, time):  # TOML has times of its own, which need no quotes
+        try:
+            hour, minute = str(begins).split(":")
+            begins = time(int(hour), int(minute))
+        except ValueError:
+            text = f"'from' in {place} has to be a time of day such as '02:00'."
+            raise ConfigError(text) from None
+    zone = body.get("zone", "UTC")
+    if zone != "UTC":
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # only who has windows waits for it
 
-        place_of(address)
-    return address
+        try:
+            zone = str(ZoneInfo(zone).key)
+        except (ZoneInfoNotFoundError, ValueError, TypeError, AttributeError, OSError):
+            raise ConfigError(
+                f"{zone!r} in {place} is no time zone; one is 'UTC' or 'Europe/Berlin'."
+            ) from None
+    return Window(
+        days=tuple(days),
+        begins=begins,
+        for_s=for_s,
+        zone=zone,
+        targets=_read_patterns(body.get("targets", ["*"]), "targets", place),
+        invariants=_read_patterns(body.get("invariants", ["*"]), "invariants", place),
+        reason=reason,
+    )
+
+
+def _read_patterns(value: Any, key: str, place: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value) or not value:
+        raise ConfigError(f"{key!r} in {place} has to be a list of names or patterns.")
+    return tuple(value)

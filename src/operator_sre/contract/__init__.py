@@ -2,4 +2,7 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+__all__ = ["SCHEMA_VERSION"]
+
+# Every document says it.
+SCHEMA_VERSION = "1.0.0"

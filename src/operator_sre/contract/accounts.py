@@ -1,34 +1,49 @@
-"""From what is known of a run to what is told of it: summary, failure, timeline. Pure."""
+"""From what is known of a run to what is told of it: summary, failure, timeline, next. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Any
 
+from operator_protocols.domain.category import ErrorCategory, NextAction
 from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.errors import UsageError
 from operator_sre.contract import evidence
 from operator_sre.contract.categories import ADVICE
-from operator_sre.contract.facts import (
-    ATTEMPTS,
-    Denial,
-    RunFacts,
-    attempt_of,
-    denials_of,
-    obstacle_of,
-)
+from operator_sre.contract.documents import is_valid_error_category
 from operator_sre.contract.messages import (
+    ConfirmationRequirement,
     EvidenceRef,
     ExplainFailureResponse,
     GetRunTimelineResponse,
+    NextActionResponse,
     RedactedExcerpt,
     RunStatus,
     SummarizeRunResponse,
     TimelineEvent,
 )
 
-__all__ = ["NotFailedError", "failure_of", "summary_of", "timeline_of"]
+__all__ = [
+    "ATTEMPTS",
+    "Denial",
+    "NotFailedError",
+    "RunFacts",
+    "Waiting",
+    "attempt_of",
+    "category_of",
+    "denials_of",
+    "failure_of",
+    "next_of",
+    "obstacle_of",
+    "summary_of",
+    "timeline_of",
+]
 
+# What the history of commands keeps a command under: it began, or it was refused.
+ATTEMPTS = frozenset({Kind.TOOL_CALL, Kind.REFUSED})
 EXCERPT_LINES_MAX = 20
 EXCERPT_CHARACTERS_MAX = 4000
 EVIDENCE_MAX = 20
@@ -50,9 +65,156 @@ SPANNED = frozenset(
         *(Kind.PROOF, Kind.APPROVAL_REQUESTED),
     }
 )
-
-
 _ORDER = attrgetter("timestamp", "audit_seq")
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """One action that the gate refused: the record of it, and what was thought of it before."""
+
+    entry: Entry
+    verdict: Mapping[str, Any] = field(default_factory=dict)
+    judged: Entry | None = None
+
+    @property
+    def action(self) -> Mapping[str, Any]:
+        """What was wanted."""
+        found: Mapping[str, Any] = self.entry.payload.get("action") or {}
+        return found
+
+    @property
+    def why(self) -> str:
+        """What the mind was told."""
+        return str((self.entry.payload.get("result") or {}).get("stderr", "")).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A question to a person that a run waits for, and where it is shown."""
+
+    sentence: str
+    evidence: EvidenceRef
+    next_action: NextAction = NextAction.ASK_USER
+    confirmation: ConfirmationRequirement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A run with all its entries, oldest first; `halted` when the kill switch holds it."""
+
+    run: RunRecord
+    entries: Sequence[Entry]
+    ticket_state: str = ""
+    halted: str = ""
+    waiting: Waiting | None = None
+
+    @property
+    def status(self) -> RunStatus:
+        """How it stands: what the kill switch holds is stopped, not running."""
+        known = self.run.state in tuple(RunStatus)
+        status = RunStatus(self.run.state) if known else RunStatus.FAILED
+        return RunStatus.STOPPED if status is RunStatus.RUNNING and self.halted else status
+
+    @property
+    def category(self) -> ErrorCategory | None:
+        """Why it failed; None exactly when it did not."""
+        if self.status is not RunStatus.FAILED:
+            return None
+        return category_of(self.last(Kind.RUN_FINISHED)) or ErrorCategory.AGENT_RUNTIME_EXCEPTION
+
+    def last(self, *kinds: Kind) -> Entry | None:
+        """The newest entry of these kinds."""
+        return next((one for one in reversed(self.entries) if one.kind in kinds), None)
+
+    def count(self, kind: Kind) -> int:
+        """How many entries of a kind there are."""
+        return sum(one.kind is kind for one in self.entries)
+
+
+def denials_of(entries: Sequence[Entry]) -> list[Denial]:
+    """What the gate refused, oldest first.
+
+    An action that was never judged was refused for another reason, such as a missing diagnosis;
+    one that was permitted was refused by what should have run it.
+    """
+    judged, minted = _Judged(), set[str]()
+    found = []
+    for entry in entries:
+        if entry.kind is Kind.VERDICT:
+            judged.add(entry)
+        elif entry.kind is Kind.PERMIT_MINTED:
+            minted.add(str(entry.payload.get("permit", "")))
+        elif entry.kind is Kind.REFUSED:
+            before = judged.take(entry.payload.get("action"))
+            permit = str(entry.payload.get("permit", ""))
+            permitted = permit != "" and permit in minted
+            # What came late was put off, and is proposed again.
+            outcome = (entry.payload.get("result") or {}).get("outcome")
+            if before is not None and not permitted and outcome == "refused":
+                found.append(Denial(entry, before.payload, before))
+        elif entry.kind is Kind.TOOL_RESULT and category_of(entry) is ErrorCategory.POLICY_DENIED:
+            found.append(Denial(entry))
+    return found
+
+
+class _Judged:
+    """Verdicts that nothing has followed yet. What is refused is nearly always what came last."""
+
+    def __init__(self) -> None:
+        self._newest: Entry | None = None
+        self._earlier: dict[str, Entry] = {}
+
+    def add(self, verdict: Entry) -> None:
+        """One more; of several about the same action the newest counts."""
+        if self._newest is not None:
+            self._earlier[_name_of(self._newest.payload["action"])] = self._newest
+        self._newest = verdict
+
+    def take(self, action: object) -> Entry | None:
+        """The newest verdict about an action, once."""
+        newest = self._newest
+        if newest is not None and newest.payload["action"] == action:
+            self._newest = None
+        earlier = self._earlier.pop(_name_of(action), None) if self._earlier else None
+        return earlier if self._newest is newest else newest
+
+
+def _name_of(action: object) -> str:
+    """What is equal for equal actions only: the ledger keeps the keys of an object in order."""
+    return repr(action)
+
+
+def category_of(entry: Entry | None) -> ErrorCategory | None:
+    """The category that a record carries, of a run or of a result."""
+    if entry is None:
+        return None
+    result = entry.payload.get("result") or {}
+    word = entry.payload.get("category") or (result.get("data") or {}).get("error_category")
+    return ErrorCategory(str(word)) if is_valid_error_category(word) else None
+
+
+def obstacle_of(facts: RunFacts) -> Entry | None:
+    """The newest record that shows the failure: one of its category, else the last that failed."""
+    category, newest = facts.category, None
+    for entry in reversed(facts.entries):
+        result = entry.payload.get("result") or {}
+        if entry.kind not in (Kind.TOOL_RESULT, Kind.REFUSED) or (
+            result.get("outcome") == "ran" and result.get("exit_code") in (0, None)
+        ):
+            continue
+        if category_of(entry) is category:
+            return entry
+        newest = newest or entry
+    return newest
+
+
+def attempt_of(entries: Sequence[Entry], outcome: Entry) -> Entry | None:
+    """The record with which a command began that ended so; a refusal is its own."""
+    if outcome.kind is Kind.REFUSED:
+        return outcome
+    permit = outcome.payload.get("permit")
+    calls = (one for one in reversed(entries) if one.kind is Kind.TOOL_CALL)
+    return next((one for one in calls if one.payload.get("permit") == permit), None)
 
 
 class NotFailedError(UsageError):
@@ -67,6 +229,22 @@ def summary_of(facts: RunFacts) -> SummarizeRunResponse:
     status = facts.status
     finished = run.finished_at if status is not RunStatus.RUNNING else None
     took = (finished - run.started_at).total_seconds() if finished else 0.0
+    about = f"the run of {run.model} on ticket {run.ticket}"
+    if facts.halted and status is RunStatus.STOPPED and run.finished_at is None:
+        summary = f"Stopped: {about} is held by the kill switch. {facts.halted}".strip()
+    elif facts.waiting is not None and status is RunStatus.RUNNING:
+        summary = f"Running: {about} waits. {facts.waiting.sentence}"
+    elif status is RunStatus.RUNNING:
+        summary = f"Running: {about} has not ended."
+    else:
+        ended = f" and the ticket is {facts.ticket_state}" if facts.ticket_state else ""
+        summary = f"{status.capitalize()}: {about} has ended{ended}. {run.summary}".strip()
+    # The entries one would look at first: diagnosis, denials, proof and end.
+    kinds = (Kind.RUN_STARTED, Kind.DIAGNOSIS, Kind.PROOF, Kind.RUN_FINISHED)
+    refs = [evidence.of_run(run.id)]
+    refs += [evidence.of_entry(entry) for entry in map(facts.last, kinds) if entry is not None]
+    refs += [evidence.of_entry(one.entry, "denied") for one in denials[-EVIDENCE_MAX:]]
+    refs += [facts.waiting.evidence] if facts.waiting else []
     return SummarizeRunResponse(
         run_id=run.id,
         status=status,
@@ -74,11 +252,11 @@ def summary_of(facts: RunFacts) -> SummarizeRunResponse:
         started_at=run.started_at,
         finished_at=finished,
         duration_ms=max(0, round(took * 1000)),
-        summary=_sentence(facts),
+        summary=summary,
         invocations=facts.count(Kind.REASONING),
         policy_denials=len(denials),
         error_category=facts.category,
-        evidence_refs=(evidence.of_run(run.id), *_cornerstones(facts, denials)),
+        evidence_refs=tuple(refs),
     )
 
 
@@ -95,7 +273,17 @@ def failure_of(facts: RunFacts, rule_of: Callable[[Denial], EvidenceRef]) -> Exp
     shown, last = obstacle_of(facts), facts.last(Kind.RUN_FINISHED)
     refs = [evidence.of_run(facts.run.id)]
     refs += [evidence.of_entry(last, f"the run ended: {category}")] if last else []
-    refs += _refs_of_obstacle(facts, shown) if shown else []
+    excerpts: list[RedactedExcerpt] = []
+    if shown:
+        refs.append(evidence.of_entry(shown, "what stood in the way"))
+        # The end of what was said by what failed; the ledger took the secrets out already.
+        result = shown.payload.get("result") or {}
+        if text := str(result.get("stderr") or result.get("stdout") or "").strip():
+            end = "\n".join(text.splitlines()[-EXCERPT_LINES_MAX:])[-EXCERPT_CHARACTERS_MAX:]
+            excerpts.append(RedactedExcerpt(source=f"audit:{shown.seq}", content=end))
+            refs.append(evidence.of_excerpt(shown))
+        attempt = attempt_of(facts.entries, shown)
+        refs += [evidence.of_output(attempt)] if attempt else []
     if category.value == DENIED and denials:
         refs.append(rule_of(denials[-1]))
     refs.append(evidence.of_command(f"operator timeline {facts.run.id}", "every step, in order"))
@@ -103,85 +291,80 @@ def failure_of(facts: RunFacts, rule_of: Callable[[Denial], EvidenceRef]) -> Exp
         run_id=facts.run.id,
         error_category=category,
         root_cause=f"{facts.run.summary or 'It ended without a word.'} {advice}",
-        redacted_excerpts=_excerpts(shown),
+        redacted_excerpts=tuple(excerpts),
         evidence_refs=tuple(refs),
         next_action=next_action,
     )
 
 
-def _refs_of_obstacle(facts: RunFacts, shown: Entry) -> list[EvidenceRef]:
-    """The record of what failed, the excerpt that is taken from it, and all that was said."""
-    refs = [evidence.of_entry(shown, "what stood in the way")]
-    refs += [evidence.of_excerpt(shown)] if _excerpts(shown) else []
-    attempt = attempt_of(facts.entries, shown)
-    return refs + ([evidence.of_output(attempt)] if attempt else [])
-
-
 def timeline_of(facts: RunFacts, tell: Callable[[Entry], str]) -> GetRunTimelineResponse:
     """All that happened in a run, oldest first; `tell` puts an entry into words."""
     denied = {one.entry.seq for one in denials_of(facts.entries)}
-    status = facts.status
-    events = [
-        TimelineEvent(
-            timestamp=entry.at,
-            event_type=_event_type(entry, status, denied=entry.seq in denied),
-            audit_seq=entry.seq,
-            detail=tell(entry) or entry.kind.replace("_", " "),
-            evidence_refs=_refs(entry),
+    events = []
+    for entry in facts.entries:
+        event = EVENTS.get(entry.kind, entry.kind.value)
+        if entry.seq in denied:
+            event = DENIED
+        elif entry.kind is Kind.RUN_FINISHED:
+            state = entry.payload.get("state")
+            status = RunStatus(state) if state in tuple(RunStatus) else facts.status
+            event = ENDS.get(status, "run_failed")
+        refs = [evidence.of_entry(entry, "its record")]
+        if entry.kind in SPANNED:
+            refs.append(evidence.of_span(entry, "its span"))
+            refs += [evidence.of_output(entry)] if entry.kind in ATTEMPTS else []
+        events.append(
+            TimelineEvent(
+                timestamp=entry.at,
+                event_type=event,
+                audit_seq=entry.seq,
+                detail=tell(entry) or entry.kind.replace("_", " "),
+                evidence_refs=tuple(refs),
+            )
         )
-        for entry in facts.entries
-    ]
     events.sort(key=_ORDER)
     return GetRunTimelineResponse(run_id=facts.run.id, events=tuple(events))
 
 
-def _refs(entry: Entry) -> tuple[EvidenceRef, ...]:
-    record = evidence.of_entry(entry, "its record")
-    if entry.kind not in SPANNED:
-        return (record,)
-    span = evidence.of_span(entry, "its span")
-    return (record, span, evidence.of_output(entry)) if entry.kind in ATTEMPTS else (record, span)
-
-
-def _event_type(entry: Entry, status: RunStatus, *, denied: bool) -> str:
-    if denied:
-        return DENIED
-    if entry.kind is Kind.RUN_FINISHED:
-        said = entry.payload.get("state")
-        return ENDS.get(RunStatus(said) if said in tuple(RunStatus) else status, "run_failed")
-    return EVENTS.get(entry.kind, entry.kind.value)
-
-
-def _sentence(facts: RunFacts) -> str:
-    run = facts.run
-    about = f"the run of {run.model} on ticket {run.ticket}"
-    if facts.halted and facts.status is RunStatus.STOPPED and run.finished_at is None:
-        return f"Stopped: {about} is held by the kill switch. {facts.halted}".strip()
-    if facts.waiting is not None and facts.status is RunStatus.RUNNING:
-        return f"Running: {about} waits. {facts.waiting.sentence}"
-    if facts.status is RunStatus.RUNNING:
-        return f"Running: {about} has not ended."
-    ended = f" and the ticket is {facts.ticket_state}" if facts.ticket_state else ""
-    return f"{facts.status.capitalize()}: {about} has ended{ended}. {run.summary}".strip()
-
-
-def _cornerstones(facts: RunFacts, denials: list[Denial]) -> list[EvidenceRef]:
-    """The entries one would look at first: diagnosis, denials, proof and end."""
-    kinds = (Kind.RUN_STARTED, Kind.DIAGNOSIS, Kind.PROOF, Kind.RUN_FINISHED)
-    found = [one for one in map(facts.last, kinds) if one is not None]
-    refs = [evidence.of_entry(one) for one in found]
-    refs += [evidence.of_entry(one.entry, "denied") for one in denials[-EVIDENCE_MAX:]]
-    return refs + ([facts.waiting.evidence] if facts.waiting else [])
-
-
-def _excerpts(entry: Entry | None) -> tuple[RedactedExcerpt, ...]:
-    """The end of what was said by what failed; the ledger took the secrets out already."""
-    if entry is None:
-        return ()
-    result = entry.payload.get("result") or {}
-    text = str(result.get("stderr") or result.get("stdout") or "").strip()
-    if not text:
-        return ()
-    lines = text.splitlines()[-EXCERPT_LINES_MAX:]
-    content = "\n".join(lines)[-EXCERPT_CHARACTERS_MAX:]
-    return (RedactedExcerpt(source=f"audit:{entry.seq}", content=content),)
+def next_of(facts: RunFacts) -> NextActionResponse:
+    """Exactly one thing to do, also after a run that did not fail."""
+    run, waiting = facts.run, facts.waiting
+    last = facts.last(Kind.RUN_FINISHED)
+    refs = [evidence.of_entry(last, "how it ended")] if last else []
+    # How the ticket was given to others, unless ours have taken it back since.
+    handed = facts.last(Kind.TICKET_HANDED_OFF, Kind.TICKET_REOPENED, Kind.TICKET_CLAIMED)
+    if waiting is not None:
+        action, why, refs = waiting.next_action, waiting.sentence, [waiting.evidence]
+    elif facts.status is RunStatus.RUNNING:
+        action = NextAction.ASK_USER
+        why = "It is being worked on, and nothing has to be done before it ends."
+        refs = [evidence.of_command(f"operator timeline {run.id}", "how far it has come")]
+    elif handed is not None and handed.kind is Kind.TICKET_HANDED_OFF:
+        action = NextAction.REVIEW_HANDOFF
+        why = "The ticket was handed to somebody else; look at what they are given."
+        refs = [evidence.of_entry(handed)]
+    elif facts.status is RunStatus.STOPPED:
+        action = NextAction.RERUN
+        why = "It was stopped, not finished; when whoever stopped it agrees, run it again."
+    elif facts.category is not None:
+        action, advice = ADVICE[facts.category]
+        why = f"{facts.category}: {advice}"
+    elif facts.ticket_state != "escalated":
+        action = NextAction.EXPORT_AUDIT
+        why = "It ended in order; export the record of it for whoever reviews it."
+        export = f"operator audit export --format jsonl --run {run.id}"
+        refs.append(evidence.of_command(export, "the record"))
+    elif denials := denials_of(facts.entries):
+        action = NextAction.REVIEW_POLICY_PATCH
+        why = f"It could not go on: {denials[-1].why or 'an action was denied.'}"
+        refs = [*(evidence.of_entry(one.entry, "denied") for one in denials[-3:]), *refs]
+    else:
+        action = NextAction.ASK_USER
+        why = f"It was escalated, so a person has to look. {run.summary}".strip()
+    return NextActionResponse(
+        run_id=run.id,
+        next_action=action,
+        rationale=why,
+        evidence_refs=(evidence.of_run(run.id), *refs),
+        confirmation=waiting.confirmation if waiting else None,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from typing import assert_never
 
 from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.tracing import span_id, traced_run
@@ -29,34 +29,34 @@ _OUTPUT = re.compile(r"command:(\d+)")
 
 def of_entry(entry: Entry, detail: str = "") -> EvidenceRef:
     """One record of the ledger."""
-    told = detail or f"{entry.kind} at {entry.at.isoformat(' ', 'seconds')[:19]} UTC"
-    return _shown(EvidenceType.AUDIT_SEQ, str(entry.seq), told)
+    detail = detail or f"{entry.kind} at {entry.at.isoformat(' ', 'seconds')[:19]} UTC"
+    return _refer(EvidenceType.AUDIT_SEQ, str(entry.seq), detail)
 
 
 def of_run(run: str, detail: str = "the whole run") -> EvidenceRef:
     """A run with all that happened in it."""
-    return _shown(EvidenceType.RUN_ID, run, detail)
+    return _refer(EvidenceType.RUN_ID, run, detail)
 
 
 def of_rule(place: str, detail: str) -> EvidenceRef:
     """A rule of the policy, as `section[index]` or `default_deny`."""
-    return _shown(EvidenceType.POLICY_RULE, place, detail)
+    return _refer(EvidenceType.POLICY_RULE, place, detail)
 
 
 def of_span(entry: Entry, detail: str = "") -> EvidenceRef:
     """The span of a trace that a record of the ledger began."""
-    told = detail or f"the span of {entry.kind}"
-    return _shown(EvidenceType.SPAN, span_id(traced_run(entry.run, entry.seq), entry.seq), told)
+    span = span_id(traced_run(entry.run, entry.seq), entry.seq)
+    return _refer(EvidenceType.SPAN, span, detail or f"the span of {entry.kind}")
 
 
 def of_output(attempt: Entry, detail: str = "what the command said") -> EvidenceRef:
     """The log of one command, by the record with which it began or was refused."""
-    return _shown(EvidenceType.LOG, f"command:{attempt.seq}", detail)
+    return _refer(EvidenceType.LOG, f"command:{attempt.seq}", detail)
 
 
 def of_excerpt(entry: Entry, detail: str = "the record that the excerpt is from") -> EvidenceRef:
     """Where an excerpt of an answer was taken from."""
-    return _shown(EvidenceType.REDACTED_EXCERPT, f"audit:{entry.seq}", detail)
+    return _refer(EvidenceType.REDACTED_EXCERPT, f"audit:{entry.seq}", detail)
 
 
 def of_command(command: str, detail: str) -> EvidenceRef:
@@ -66,35 +66,30 @@ def of_command(command: str, detail: str) -> EvidenceRef:
 
 def command_for(type: EvidenceType, ref: str) -> str:
     """The command that follows a reference; empty where none does."""
-    return _COMMANDS[type](ref)
+    match type:
+        case EvidenceType.AUDIT_SEQ:
+            return f"operator audit show --seq {ref}"
+        case EvidenceType.RUN_ID:
+            return f"operator audit show {shlex.quote(ref)}"
+        case EvidenceType.POLICY_RULE:
+            is_rule = _RULE.fullmatch(ref)
+            return f"operator policy explain '{ref}'" if is_rule else "operator policy show"
+        case EvidenceType.SPAN:
+            return f"operator audit show --span {ref}"
+        case EvidenceType.LOG:
+            output = _OUTPUT.fullmatch(ref)
+            return f"operator history show {output[1]}" if output else ""
+        case EvidenceType.REDACTED_EXCERPT:
+            entry = _ENTRY.fullmatch(ref)
+            return f"operator audit show --seq {entry[1]}" if entry else ""
+        case EvidenceType.VERIFICATION:
+            return ref
+        case _:
+            assert_never(type)
 
 
-def _rule_command(ref: str) -> str:
-    return f"operator policy explain '{ref}'" if _RULE.fullmatch(ref) else "operator policy show"
-
-
-def _excerpt_command(ref: str) -> str:
-    found = _ENTRY.fullmatch(ref)
-    return f"operator audit show --seq {found[1]}" if found else ""
-
-
-def _log_command(ref: str) -> str:
-    found = _OUTPUT.fullmatch(ref)
-    return f"operator history show {found[1]}" if found else ""
-
-
-_COMMANDS: Mapping[EvidenceType, Callable[[str], str]] = {
-    EvidenceType.AUDIT_SEQ: "operator audit show --seq {}".format,
-    EvidenceType.RUN_ID: lambda ref: f"operator audit show {shlex.quote(ref)}",
-    EvidenceType.POLICY_RULE: _rule_command,
-    EvidenceType.SPAN: "operator audit show --span {}".format,
-    EvidenceType.LOG: _log_command,
-    EvidenceType.REDACTED_EXCERPT: _excerpt_command,
-    EvidenceType.VERIFICATION: lambda ref: ref,
-}
-
-
-def _shown(type: EvidenceType, ref: str, detail: str) -> EvidenceRef:
+def _refer(type: EvidenceType, ref: str, detail: str) -> EvidenceRef:
     """With the command that follows it, which is never cut off."""
-    told = detail if len(detail) <= DETAIL_CHARACTERS_MAX else f"{detail[:DETAIL_CHARACTERS_MAX]}…"
-    return EvidenceRef(type=type, ref=ref, detail=f"{told} (see: {_COMMANDS[type](ref)})")
+    if len(detail) > DETAIL_CHARACTERS_MAX:
+        detail = f"{detail[:DETAIL_CHARACTERS_MAX]}…"
+    return EvidenceRef(type=type, ref=ref, detail=f"{detail} (see: {command_for(type, ref)})")

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_sre.contract import SCHEMA_VERSION
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -38,7 +39,6 @@ __all__ = [
     "ValidationIssue",
 ]
 
-SCHEMA_VERSION = "1.0.0"
 # One for all: a timeline is thousands of messages, and hardly any of them knows more.
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from operator_protocols.domain.category import NextAction
 from operator_protocols.errors import OperatorError
-from operator_sre.contract.documents import as_document
+from operator_sre.contract.documents import as_document, inner_of
 from operator_sre.contract.messages import (
     SCHEMA_VERSION,
     ConfirmationRequirement,
@@ -18,7 +18,6 @@ from operator_sre.contract.messages import (
     SummarizeRunResponse,
     ValidateAgentProjectResponse,
 )
-from operator_sre.contract.writing import inner_of
 
 __all__ = ["broken", "checked"]
 
@@ -40,23 +39,6 @@ def checked(message: Message) -> dict[str, Any]:
 
 def broken(message: Message) -> Iterator[str]:
     """Every promise that a message, or one inside of it, does not keep."""
-    yield from _own(message)
-    for name in _watched(type(message)):
-        value = getattr(message, name)
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, Message):
-                yield from broken(part)
-
-
-def _watched(kind: type[Message]) -> tuple[str, ...]:
-    """The fields in which a message may be that has promises to keep."""
-    if kind not in _WATCHED:
-        inner = inner_of(kind)
-        _WATCHED[kind] = tuple(name for name, it in inner if it in _PROMISING or _watched(it))
-    return _WATCHED[kind]
-
-
-def _own(message: Message) -> Iterator[str]:
     if getattr(message, "schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         yield f"schema_version is not {SCHEMA_VERSION}"
     match message:
@@ -79,6 +61,21 @@ def _own(message: Message) -> Iterator[str]:
                 yield "after a proposal the patch is reviewed"
         case _:
             pass
+    for name in _promising_fields(type(message)):
+        value = getattr(message, name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Message):
+                yield from broken(part)
+
+
+def _promising_fields(kind: type[Message]) -> tuple[str, ...]:
+    """The fields in which a message may be that has promises to keep."""
+    if kind not in _WATCHED:
+        inner = inner_of(kind)
+        _WATCHED[kind] = tuple(
+            name for name, held in inner if held in _PROMISING or _promising_fields(held)
+        )
+    return _WATCHED[kind]
 
 
 def _reviews(action: NextAction) -> bool:

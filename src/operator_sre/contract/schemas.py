@@ -70,7 +70,12 @@ def document_schema(title: str, shape: Shape) -> Schema:
     """The schema of a document that says its version, with what is inside of it as definitions."""
     parts = _Parts()
     shapes = shape.shapes if isinstance(shape, OneOf) else (shape,)
-    bodies = [_versioned(_body(one, parts)) for one in shapes]
+    bodies = []
+    for one in shapes:
+        body = _body(one, parts)
+        properties = dict(sorted({**body["properties"], "schema_version": VERSION}.items()))
+        required = sorted({*body["required"], "schema_version"})
+        bodies.append({**body, "properties": properties, "required": required})
     several = {"type": "object", "anyOf": bodies}
     defs = {"$defs": dict(sorted(parts.schemas.items()))} if parts.schemas else {}
     body = bodies[0] if len(bodies) == 1 else several
@@ -97,23 +102,18 @@ def _body(shape: Shape, parts: _Parts) -> Schema:
     """A whole document: a message, fields, or several of these in one."""
     if isinstance(shape, tuple):
         bodies = [_body(one, parts) for one in shape]
-        told = {name: it for one in bodies for name, it in one["properties"].items()}
-        return _object(told, [name for one in bodies for name in one["required"]])
+        merged = {name: it for one in bodies for name, it in one["properties"].items()}
+        return _object(merged, [name for one in bodies for name in one["required"]])
     if isinstance(shape, type) and issubclass(shape, Message):
         return _message(shape, parts)
     return _of_shape(shape, parts)
 
 
-def _versioned(body: Schema) -> Schema:
-    told = dict(sorted({**body["properties"], "schema_version": VERSION}.items()))
-    return {**body, "properties": told, "required": sorted({*body["required"], "schema_version"})}
-
-
-def _object(told: Mapping[str, Schema], needed: Sequence[str], says: str = "") -> Schema:
+def _object(properties: Mapping[str, Schema], needed: Sequence[str], text: str = "") -> Schema:
     return {
-        **({"description": says} if says else {}),
+        **({"description": text} if text else {}),
         "type": "object",
-        "properties": dict(sorted(told.items())),
+        "properties": dict(sorted(properties.items())),
         "required": sorted(needed),
     }
 
@@ -126,8 +126,10 @@ def _of_shape(shape: Shape, parts: _Parts) -> Schema:
     if isinstance(shape, list):
         return {"type": "array", "items": _of_shape(shape[0], parts)}
     if isinstance(shape, Mapping):
-        told = {name: _of_shape(one, parts) for name, one in shape.items()}
-        return _object(told, [name for name, one in shape.items() if not isinstance(one, Maybe)])
+        properties = {name: _of_shape(one, parts) for name, one in shape.items()}
+        return _object(
+            properties, [name for name, one in shape.items() if not isinstance(one, Maybe)]
+        )
     if isinstance(shape, type) and issubclass(shape, Message):
         return _of_message(shape, parts)
     return _of_type(seen.type_info(shape), parts)
@@ -150,30 +152,30 @@ def _of_type(kind: seen.Type, parts: _Parts) -> Schema:
         return {"enum": list(kind.values)}
     assert isinstance(kind, seen.EnumType | seen.DataclassType | seen.StructType), kind
     name, is_new = parts.name(kind.cls)
-    if is_new:
-        parts.schemas[name] = _described(kind, parts)
-    return {"$ref": f"#/$defs/{name}"}
-
-
-def _described(kind: seen.EnumType | seen.DataclassType | seen.StructType, parts: _Parts) -> Schema:
-    says = inspect.cleandoc(kind.cls.__doc__ or "")
+    reference = {"$ref": f"#/$defs/{name}"}
+    if not is_new:
+        return reference
+    text = inspect.cleandoc(kind.cls.__doc__ or "")
     if isinstance(kind, seen.EnumType):
-        return {"description": says, "type": "string", "enum": [one.value for one in kind.cls]}
-    told = {one.encode_name: _of_type(one.type, parts) for one in kind.fields}
+        words = [one.value for one in kind.cls]
+        parts.schemas[name] = {"description": text, "type": "string", "enum": words}
+        return reference
+    properties = {one.encode_name: _of_type(one.type, parts) for one in kind.fields}
     config = getattr(kind.cls, "__struct_config__", None)
     left_out = config is not None and config.omit_defaults
     needed = [one.encode_name for one in kind.fields if one.required or not left_out]
-    return _object(told, needed, says)
+    parts.schemas[name] = _object(properties, needed, text)
+    return reference
 
 
 def _message(kind: type[Message], parts: _Parts) -> Schema:
     hints = get_type_hints(kind)
     known = [one for one in fields(kind) if one.name != "unknown"]
     needed = [one.name for one in known if one.default is MISSING or one.name == "schema_version"]
-    told = {one.name: _of_message(hints[one.name], parts) for one in known}
-    if "schema_version" in told:
-        told["schema_version"] = VERSION
-    return _object(told, needed, inspect.cleandoc(kind.__doc__ or ""))
+    properties = {one.name: _of_message(hints[one.name], parts) for one in known}
+    if "schema_version" in properties:
+        properties["schema_version"] = VERSION
+    return _object(properties, needed, inspect.cleandoc(kind.__doc__ or ""))
 
 
 def _of_message(hint: Any, parts: _Parts) -> Schema:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from operator_sre.drawing.charts import Chart, Mark, Point, Tick, charts
-from operator_sre.drawing.page import page, policy_of, style_of
-from operator_sre.drawing.showing import escaped, visible
-from operator_sre.drawing.wording import figure, plural, span
+from operator_sre.drawing.html import page, policy_of, style_of
+from operator_sre.drawing.text import escaped, figure, plural, span, visible
 
 __all__ = [
     "Chart",

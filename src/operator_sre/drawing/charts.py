@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from operator_protocols.domain.observation import Value
-from operator_sre.drawing.showing import escaped
-from operator_sre.drawing.wording import figure
+from operator_sre.drawing.text import escaped, figure
 
 __all__ = ["Chart", "Mark", "Point", "Tick", "charts"]
 
@@ -82,68 +82,50 @@ def charts(
     if not some:
         return ""
     axis = _Axis(*spans)
-    told = '<p class="legend">' + "".join(_legend(marks, legend, broken)) + "</p>"
-    return "\n".join([told, *(_figure(one, marks, broken, axis, tick) for one in some)])
+    keys = ['<span class="key broken"></span> broken '] if broken is not None else []
+    for kind in dict.fromkeys(mark.kind for mark in marks):
+        keys.append(f'<span class="key {kind}"></span> {escaped(legend[kind])} ')
+    parts = [f'<p class="legend">{"".join(keys)}</p>']
+    for chart in some:
+        name = escaped(chart.name[:LABEL_CHARACTERS_MAX])
+        band = all(isinstance(one.value, bool | None) for one in chart.points)
+        height = TOP + BAND_HEIGHT + BOTTOM if band else HEIGHT
+        floor, below = height - BOTTOM, height - 6
+        parts += [
+            "<figure>",
+            f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{name}">',
+            f'<text class="name" x="{LEFT}" y="14">{name}</text>',
+        ]
+        if broken is not None:  # a shade behind all else
+            start, stop = axis.x(broken[0]), axis.x(broken[1])
+            width = max(1.0, round(stop - start, 1))
+            parts.append(
+                f'<rect class="broken" x="{start}" y="{TOP - 6}" width="{width}"'
+                f' height="{height - TOP - BOTTOM + 6}"/>'
+            )
+        parts += _draw_band(chart.points, axis) if band else _draw_curve(chart.points, axis, height)
+        for mark in marks:
+            x = axis.x(mark.at_s)
+            parts.append(
+                f'<line class="{mark.kind}" x1="{x}" x2="{x}" y1="{TOP - 6}" y2="{floor}">'
+                f"<title>{escaped(mark.text[:LABEL_CHARACTERS_MAX])}</title></line>"
+            )
+        parts += [
+            f'<text class="tick" x="{LEFT}" y="{below}">{escaped(tick.first)}</text>',
+            f'<text class="tick end" x="{WIDTH - RIGHT}" y="{below}">{escaped(tick.last)}</text>',
+            "</svg>",
+            "</figure>",
+        ]
+    return "\n".join(parts)
 
 
-def _legend(
-    marks: Sequence[Mark], legend: Mapping[str, str], broken: tuple[float, float] | None
-) -> Iterator[str]:
-    if broken is not None:
-        yield '<span class="key broken"></span> broken '
-    for kind in dict.fromkeys(one.kind for one in marks):
-        yield f'<span class="key {kind}"></span> {escaped(legend[kind])} '
-
-
-def _figure(
-    chart: Chart,
-    marks: Sequence[Mark],
-    broken: tuple[float, float] | None,
-    axis: _Axis,
-    tick: Tick,
-) -> str:
-    name = escaped(chart.name[:LABEL_CHARACTERS_MAX])
-    told = [one for one in chart.points if one.value is not None]
-    band = all(isinstance(one.value, bool) for one in told)
-    height = TOP + BAND_HEIGHT + BOTTOM if band else HEIGHT
-    body = _band(chart.points, axis) if band else _curve(chart.points, axis, height)
-    parts = [
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{name}">',
-        f'<text class="name" x="{LEFT}" y="14">{name}</text>',
-        *([_broken(broken, axis, height)] if broken is not None else []),
-        *body,
-        *(_mark(one, axis, height) for one in marks),
-        f'<text class="tick" x="{LEFT}" y="{height - 6}">{escaped(tick.first)}</text>',
-        f'<text class="tick end" x="{WIDTH - RIGHT}" y="{height - 6}">{escaped(tick.last)}</text>',
-        "</svg>",
-    ]
-    return "\n".join(["<figure>", *parts, "</figure>"])
-
-
-def _broken(broken: tuple[float, float], axis: _Axis, height: int) -> str:
-    """The time in which it was broken, as a shade behind all else."""
-    start, stop = axis.x(broken[0]), axis.x(broken[1])
-    return (
-        f'<rect class="broken" x="{start}" y="{TOP - 6}" width="{max(1.0, round(stop - start, 1))}"'
-        f' height="{height - TOP - BOTTOM + 6}"/>'
-    )
-
-
-def _mark(mark: Mark, axis: _Axis, height: int) -> str:
-    x = axis.x(mark.at_s)
-    return (
-        f'<line class="{mark.kind}" x1="{x}" x2="{x}" y1="{TOP - 6}" y2="{height - BOTTOM}">'
-        f"<title>{escaped(mark.text[:LABEL_CHARACTERS_MAX])}</title></line>"
-    )
-
-
-def _band(points: Sequence[Point], axis: _Axis) -> Iterator[str]:
+def _draw_band(points: Sequence[Point], axis: _Axis) -> Iterator[str]:
     """Yes or no over time: each look counts until the next one."""
     half = BAND_HEIGHT // 2
     for at, point in enumerate(points):
         begin = axis.x(point.at_s)
         if point.value is None:
-            yield _unseen(begin, TOP + half, point.problem)
+            yield _draw_cross(begin, TOP + half, point.problem)
             continue
         end = axis.x(points[at + 1].at_s) if at + 1 < len(points) else begin + 3
         # Above or below, so that it is told apart without its colour.
@@ -154,13 +136,13 @@ def _band(points: Sequence[Point], axis: _Axis) -> Iterator[str]:
         yield f'<text class="tick start" x="{LEFT - 6}" y="{y}">{word}</text>'
 
 
-def _unseen(x: float, y: float, problem: str) -> str:
+def _draw_cross(x: float, y: float, problem: str) -> str:
     """A cross where nothing was seen."""
     path = f"M{round(x - 3, 1)} {y - 3}l6 6m0 -6l-6 6"
     return f'<path class="unseen" d="{path}"><title>{escaped(problem)}</title></path>'
 
 
-def _curve(points: Sequence[Point], axis: _Axis, height: int) -> Iterator[str]:
+def _draw_curve(points: Sequence[Point], axis: _Axis, height: int) -> Iterator[str]:
     """A line through the figures, and a cross where there was none."""
     known = [number for one in points if (number := _number(one.value)) is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
@@ -171,8 +153,11 @@ def _curve(points: Sequence[Point], axis: _Axis, height: int) -> Iterator[str]:
         share = (value - floor) / (ceiling - floor)
         return round(height - BOTTOM - share * (height - TOP - BOTTOM), 1)
 
-    for stretch in _stretches(points):
-        places = [(axis.x(at_s), y(value)) for at_s, value in stretch]
+    # Figures that follow each other without a gap are one line.
+    for is_known, stretch in groupby(points, key=lambda point: _number(point.value) is not None):
+        if not is_known:
+            continue
+        places = [(axis.x(point.at_s), y(_number(point.value) or 0.0)) for point in stretch]
         if len(places) == 1:
             yield f'<circle class="curve dot" cx="{places[0][0]}" cy="{places[0][1]}" r="2"/>'
         else:
@@ -180,7 +165,7 @@ def _curve(points: Sequence[Point], axis: _Axis, height: int) -> Iterator[str]:
     bottom = height - BOTTOM - 4
     for one in points:
         if _number(one.value) is None:
-            yield _unseen(axis.x(one.at_s), bottom, one.problem)
+            yield _draw_cross(axis.x(one.at_s), bottom, one.problem)
     for value in dict.fromkeys((low, high) if known else ()):
         yield f'<text class="tick start" x="{LEFT - 6}" y="{y(value) + 4}">{figure(value)}</text>'
 
@@ -190,17 +175,3 @@ def _number(value: Value) -> float | None:
     if isinstance(value, int | float) and abs(value) <= FIGURE_MAX:
         return float(value)
     return None
-
-
-def _stretches(points: Sequence[Point]) -> Iterator[list[tuple[float, float]]]:
-    """Figures that follow each other without a gap."""
-    stretch: list[tuple[float, float]] = []
-    for one in points:
-        number = _number(one.value)
-        if number is not None:
-            stretch.append((one.at_s, number))
-        elif stretch:
-            yield stretch
-            stretch = []
-    if stretch:
-        yield stretch

@@ -7,18 +7,19 @@ import concurrent.futures
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 
 from operator_protocols.domain.ticket import Ticket
-from operator_protocols.errors import OperatorError
-from operator_protocols.ports import Backlog, Workers
+from operator_protocols.errors import OperatorError, UsageError
+from operator_protocols.ports import Backlog, Engine, Workers
 from operator_sre.engine.local import LocalEngine
-from operator_sre.engine.queueing import Errand, TicketQueue
+from operator_sre.engine.queues import Errand, TicketQueue, must_be_installed
 
-__all__ = ["AT_ONCE", "ClusterEngine"]
+__all__ = ["AT_ONCE", "ENGINES", "ClusterEngine", "engine_named"]
 
+ENGINES = ("local", "dbos")
 # How many tickets one process works on side by side.
 AT_ONCE = 4
 POLL_S = 1.0
@@ -75,53 +76,70 @@ class ClusterEngine:
                     log.error("%s It is opened again.", error)
                     await self.local.clock.sleep(REOPEN_S)
         finally:
-            await self._stop()
+            # What is being done may end, all else is parked at once.
+            tasks, clock, intents = list(self._under_way), self.local.clock, self.local.intents
+            deadline = clock.monotonic() + self.local.grace_s
+            try:
+                while intents is not None and clock.monotonic() < deadline:
+                    try:
+                        busy = {entry.ticket for entry in intents.open()}
+                    except OperatorError:  # nobody can tell, so nobody waits
+                        break
+                    acting = [task for task, ticket in self._under_way.items() if ticket in busy]
+                    if not acting:
+                        break
+                    for task in tasks:
+                        if task not in acting:
+                            task.cancel()
+                    await asyncio.wait(acting, timeout=STOPPING_S)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self) -> None:
         """One life of the queue: it ends with an error when its tables or its server are gone."""
         queue = TicketQueue(self.url, executor=self.local.worker, at_once=self.at_once)
         loop = asyncio.get_running_loop()
+
+        async def work_on(ticket: int) -> bool:
+            task = asyncio.ensure_future(self.local.work_once(ticket))
+            self._under_way[task] = ticket
+            try:
+                return await task
+            except OperatorError as error:  # the store is away; it is handed out again
+                log.error("cannot work on it: %s", error, extra={"ticket": ticket})
+                return False
+            finally:
+                self._under_way.pop(task, None)
+                self._ended += 1
+                if self._ended >= self.at_once * AHEAD // 2:  # the queue is half empty
+                    self._more.set()
+
+        # From a thread of the queue into our loop, where all work is done.
+        def hand_over(ticket: int) -> str:
+            with contextlib.suppress(concurrent.futures.CancelledError, RuntimeError):
+                worked = asyncio.run_coroutine_threadsafe(work_on(ticket), loop).result()
+                return "worked on" if worked else "taken"
+            return "stopped"
+
         try:
-            await asyncio.to_thread(queue.open, lambda ticket: self._hand_over(ticket, loop))
+            await asyncio.to_thread(queue.open, hand_over)
             self._opened = True
-            await self._fill_forever(queue)
+            self._taken.clear()
+            tidied_at = 0.0
+            while True:
+                self._more.clear()
+                self._ended = 0
+                if self.local.switch is None or not self.local.switch.state().on:
+                    await asyncio.to_thread(self._fill, queue)
+                if time.monotonic() - tidied_at >= TIDY_S:
+                    await asyncio.to_thread(self._tidy, queue)
+                    tidied_at = time.monotonic()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._more.wait(), self.poll_s)
         finally:
             await asyncio.shield(asyncio.to_thread(queue.close))
-
-    def _hand_over(self, ticket: int, loop: asyncio.AbstractEventLoop) -> str:
-        """From a thread of the queue into our loop, where all work is done."""
-        with contextlib.suppress(concurrent.futures.CancelledError, RuntimeError):
-            worked = asyncio.run_coroutine_threadsafe(self._work_on(ticket), loop).result()
-            return "worked on" if worked else "taken"
-        return "stopped"
-
-    async def _work_on(self, ticket: int) -> bool:
-        task = asyncio.ensure_future(self.local.work_once(ticket))
-        self._under_way[task] = ticket
-        try:
-            return await task
-        except OperatorError as error:  # a store that is away now; the ticket is handed out again
-            log.error("cannot work on it: %s", error, extra={"ticket": ticket})
-            return False
-        finally:
-            self._under_way.pop(task, None)
-            self._ended += 1
-            if self._ended >= self.at_once * AHEAD // 2:  # the queue is half empty
-                self._more.set()
-
-    async def _fill_forever(self, queue: TicketQueue) -> None:
-        self._taken.clear()
-        tidied_at = 0.0
-        while True:
-            self._more.clear()
-            self._ended = 0
-            if self.local.switch is None or not self.local.switch.state().on:
-                await asyncio.to_thread(self._fill, queue)
-            if time.monotonic() - tidied_at >= TIDY_S:
-                await asyncio.to_thread(self._tidy, queue)
-                tidied_at = time.monotonic()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._more.wait(), self.poll_s)
 
     def _fill(self, queue: TicketQueue) -> None:
         """Put the most urgent tickets into the queue, each once for as long as it stays there."""
@@ -129,22 +147,20 @@ class ClusterEngine:
         known: dict[str, list[Errand]] = {_prefix(ticket): [] for ticket in waiting}
         for errand in queue.find(begins=list(known)):
             known[errand.id.rpartition("-")[0] + "-"].append(errand)
+        now = time.monotonic()
         for ticket in waiting:
             before = known[_prefix(ticket)]
-            if not self._is_on_its_way(before):
+            # It waits in the queue, or was taken a moment ago and will be claimed at once.
+            is_on_its_way = any(
+                errand.waits
+                or (errand.runs and now - self._taken.setdefault(errand.id, now) < self.taken_s_max)
+                for errand in before
+            )
+            if not is_on_its_way:
+                # One that no errand of the claim has: those in between may have been tidied away.
+                last = max((int(errand.id.rpartition("-")[2]) for errand in before), default=-1)
                 rank = 1 + max(0, 9 - ticket.severity.rank)
-                queue.add(f"{_prefix(ticket)}{_number(before)}", ticket.id, rank=rank)
-
-    def _is_on_its_way(self, errands: Sequence[Errand]) -> bool:
-        """It waits in the queue, or was taken a moment ago and will be claimed at once."""
-        now = time.monotonic()
-        for errand in errands:
-            if errand.waits:
-                return True
-            taken = self._taken.setdefault(errand.id, now) if errand.runs else None
-            if taken is not None and now - taken < self.taken_s_max:
-                return True
-        return False
+                queue.add(f"{_prefix(ticket)}{last + 1}", ticket.id, rank=rank)
 
     def _tidy(self, queue: TicketQueue) -> None:
         """Forget what those have left who are gone, and what is over for long."""
@@ -158,38 +174,26 @@ class ClusterEngine:
         before = (now - timedelta(seconds=KEPT_S)).isoformat()
         queue.drop([*left[:TIDIED_MAX], *queue.over(before=before, limit=TIDIED_MAX)])
 
-    async def _stop(self) -> None:
-        """Nothing of ours goes on; what is being done may end, all else is parked at once."""
-        tasks, clock = list(self._under_way), self.local.clock
-        deadline = clock.monotonic() + self.local.grace_s
-        try:
-            while acting := self._acting(deadline):
-                for task in tasks:
-                    if task not in acting:
-                        task.cancel()
-                await asyncio.wait(acting, timeout=STOPPING_S)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _acting(self, deadline: float) -> list[asyncio.Task[bool]]:
-        """Those that do something this moment, while there is time for them."""
-        intents = self.local.intents
-        if intents is None or self.local.clock.monotonic() >= deadline:
-            return []
-        try:
-            busy = {entry.ticket for entry in intents.open()}
-        except OperatorError:  # nobody can tell, so nobody waits
-            return []
-        return [task for task, ticket in self._under_way.items() if ticket in busy]
-
-
-def _number(before: Sequence[Errand]) -> int:
-    """One that no errand of the claim has: those in between may have been tidied away."""
-    return 1 + max((int(errand.id.rpartition("-")[2]) for errand in before), default=-1)
-
 
 def _prefix(ticket: Ticket) -> str:
     """What all errands for one claim of a ticket begin with; the next claim has another epoch."""
     return f"ticket-{ticket.id}-{ticket.epoch}-"
+
+
+def engine_named(
+    name: str, local: LocalEngine, where: str | Path, *, backlog: Backlog, workers: Workers
+) -> Engine:
+    """The engine of this name on the store at `where`. Nothing is started yet."""
+    if name == "local":
+        return local
+    if name != "dbos":
+        raise UsageError(
+            f"There is no engine {name!r}.", next_step=f"Choose one of: {', '.join(ENGINES)}."
+        )
+    if isinstance(where, Path) or not where.startswith("postgres"):
+        raise UsageError(
+            "The engine dbos needs a store in PostgreSQL, and this one is a file.",
+            next_step="Name one with --store postgresql://user@host:5432/database.",
+        )
+    must_be_installed()
+    return ClusterEngine(local=local, backlog=backlog, workers=workers, url=where)

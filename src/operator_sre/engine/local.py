@@ -1,23 +1,28 @@
-"""One process that watches subjects and works on tickets, holding each by a lease."""
+"""One process that watches subjects and works on tickets, holding each by a lease.
+
+Each subject is looked at on its own beat, side by side; nobody waits for a slow one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from operator_protocols.domain.category import ErrorCategory
+from operator_protocols.domain.permit import Approval, ApprovalState
 from operator_protocols.domain.ticket import Ticket
+from operator_protocols.domain.watcher import Watcher
 from operator_protocols.errors import ConflictError, OperatorError
 from operator_protocols.ports import Approvals, Clock, Intents, Leases, Switch, Watchers
-from operator_sre.engine.parking import PARK_S, Parking
-from operator_sre.engine.watching import Rounds
 from operator_sre.monitor import WatchStats
 from operator_sre.pipeline import Pipeline
 
-__all__ = ["LocalEngine"]
+__all__ = ["PARK_S", "LocalEngine", "Parking", "Rounds"]
 
 POLL_S = 1.0
 LEASE_S = 30.0
@@ -27,6 +32,13 @@ BACK_OFF_S = 5.0
 FOLLOW_S = 0.25
 # How often it is asked whether what is being done has ended, when an agent is stopped.
 STOPPING_POLL_S = 0.05
+# Most answers come within a minute; for those nobody has to brief a mind again.
+PARK_S = 60.0
+# So many subjects are looked at side by side; one that hangs holds its place until its time-out.
+LOOKS_MAX = 256
+# First looks are spread over so long at most, so that nobody waits for the first word.
+SPREAD_S_MAX = 5.0
+BEAT_S = 5.0
 # What nobody foresaw.
 BROKEN = ErrorCategory.AGENT_RUNTIME_EXCEPTION
 log = logging.getLogger(__name__)
@@ -84,16 +96,46 @@ class LocalEngine:
         running: dict[asyncio.Task[None], Ticket] = {}
         try:
             while True:
-                ticket = await self._next() if len(running) < self.runs_max else None
+                ticket, room = None, len(running) < self.runs_max
+                if room:
+                    try:
+                        ticket = await self._claim()
+                    except OperatorError as error:  # the store may be back soon
+                        log.error("cannot ask for tickets: %s", error)
                 if ticket is not None:
                     running[asyncio.create_task(self._carry(ticket))] = ticket
-                else:
-                    await self._wait(running)
+                    continue
+                # Until one of them ends, or it is time to ask for tickets again.
+                naps = [asyncio.ensure_future(self.clock.sleep(POLL_S))] if room else []
+                try:
+                    first = asyncio.FIRST_COMPLETED
+                    done, _ = await asyncio.wait([*naps, *running], return_when=first)
+                finally:
+                    for nap in naps:
+                        nap.cancel()
+                for task in [task for task in running if task in done]:
+                    del running[task]
+                    task.result()
         finally:
             try:
-                await self._let_finish(running)
+                # What is being done may come to its end; what only thinks is parked at once.
+                deadline = self.clock.monotonic() + self.grace_s
+                left = dict(running)
+                while left and self.intents is not None and self.clock.monotonic() < deadline:
+                    try:
+                        acting = {entry.run for entry in self.intents.open()}
+                    except OperatorError:  # nobody can tell, so nobody waits
+                        break
+                    for task, busy in list(left.items()):
+                        if task.done() or busy.run not in acting:
+                            task.cancel()
+                            del left[task]
+                    if left:
+                        await self.clock.sleep(STOPPING_POLL_S)
             finally:
-                await _ended(running)
+                for task in running:
+                    task.cancel()
+                await asyncio.gather(*running, return_exceptions=True)
 
     async def work_once(self, ticket_id: int = 0) -> bool:
         """Work on that ticket or the most urgent free one, if the kill switch is off."""
@@ -102,14 +144,6 @@ class LocalEngine:
             return False
         await self._carry(ticket)
         return True
-
-    async def _next(self) -> Ticket | None:
-        """The next ticket; none while nobody can ask for one, as the store may be back soon."""
-        try:
-            return await self._claim()
-        except OperatorError as error:
-            log.error("cannot ask for tickets: %s", error)
-            return None
 
     async def _claim(self, ticket_id: int = 0) -> Ticket | None:
         if self.switch is not None and self.switch.state().on:
@@ -122,35 +156,6 @@ class LocalEngine:
             ticket=ticket_id,
             subjects=self.knows() if self.knows is not None else None,
         )
-
-    async def _wait(self, running: dict[asyncio.Task[None], Ticket]) -> None:
-        """Until one of them ends, or it is time to ask for tickets again."""
-        room = len(running) < self.runs_max
-        naps = [asyncio.ensure_future(self.clock.sleep(POLL_S))] if room else []
-        try:
-            done, _ = await asyncio.wait([*naps, *running], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for nap in naps:
-                nap.cancel()
-        for task in [one for one in running if one in done]:
-            del running[task]
-            task.result()
-
-    async def _let_finish(self, running: Mapping[asyncio.Task[None], Ticket]) -> None:
-        """Give what is being done a moment to come to its end; park at once what only thinks."""
-        deadline = self.clock.monotonic() + self.grace_s
-        left = dict(running)
-        while left and self.intents is not None and self.clock.monotonic() < deadline:
-            try:
-                acting = {entry.run for entry in self.intents.open()}
-            except OperatorError:  # nobody can tell, so nobody waits
-                return
-            for task, ticket in list(left.items()):
-                if task.done() or ticket.run not in acting:
-                    task.cancel()
-                    del left[task]
-            if left:
-                await self.clock.sleep(STOPPING_POLL_S)
 
     async def _carry(self, ticket: Ticket) -> None:
         where = {"ticket": ticket.id, "run": ticket.run, "target": ticket.target}
@@ -175,8 +180,8 @@ class LocalEngine:
         except Exception as error:  # noqa: BLE001  one broken run must not end the agent
             log.error("run failed: %r", error, extra=where)
             why = f"The run failed: {type(error).__name__}: {error}."
-            told = error.category if isinstance(error, OperatorError) else BROKEN
-            await self._release(ticket, why, category=told)
+            category = error.category if isinstance(error, OperatorError) else BROKEN
+            await self._release(ticket, why, category=category)
         finally:
             heartbeat.cancel()
             follower.cancel()
@@ -200,20 +205,17 @@ class LocalEngine:
         while True:
             try:
                 state = self.switch.state() if self.switch is not None else None
-                mine = self._is_mine(ticket)
+                now = self.pipeline.tickets.get(ticket.id)
             except OperatorError as error:  # the store may be back at the next look
                 log.error("cannot ask for the kill switch: %s", error)
             else:
+                mine = now is not None and (now.state, now.epoch) == (ticket.state, ticket.epoch)
                 turned = state is not None and generation not in (None, state.generation)
                 if turned or not mine or (state is not None and state.on):
                     work.cancel()
                     return
                 generation = state.generation if state is not None else None
             await self.clock.sleep(FOLLOW_S)
-
-    def _is_mine(self, ticket: Ticket) -> bool:
-        now = self.pipeline.tickets.get(ticket.id)
-        return now is not None and (now.state, now.epoch) == (ticket.state, ticket.epoch)
 
     async def _park(self, ticket: Ticket, work: asyncio.Future[Ticket], parking: Parking) -> None:
         """Stop cleanly: the run stays unfinished, and whoever claims the ticket goes on with it."""
@@ -225,14 +227,13 @@ class LocalEngine:
             log.error("it did not stop cleanly: %s", error, extra={"ticket": ticket.id})
         request = parking.request
         if request is None:
-            release = self._release(ticket, "The agent was stopped.", parked=True)
-            await _to_its_end(release)
+            await _finish_work(self._release(ticket, "The agent was stopped.", parked=True))
             return
         reason = f"It waits for an answer to request {request.id}."
         release = self.leases.release(
             ticket, reason=reason, wait_s=parking.wait_s(), counts=False, approval=request.id
         )
-        await _to_its_end(_given_back(ticket, release))
+        await _finish_work(_give_back(ticket, release))
 
     async def _release(
         self, ticket: Ticket, reason: str, *, parked: bool = False, category: str = ""
@@ -241,10 +242,10 @@ class LocalEngine:
         release = self.leases.release(
             ticket, reason=reason, wait_s=wait_s, counts=not parked, category=category
         )
-        await _given_back(ticket, release)
+        await _give_back(ticket, release)
 
 
-async def _given_back(ticket: Ticket, release: Awaitable[object]) -> None:
+async def _give_back(ticket: Ticket, release: Awaitable[object]) -> None:
     """Whoever cannot give a ticket back goes on all the same: its lease runs out by itself."""
     try:
         with contextlib.suppress(ConflictError):
@@ -253,7 +254,7 @@ async def _given_back(ticket: Ticket, release: Awaitable[object]) -> None:
         log.error("cannot release the ticket: %s", error, extra={"ticket": ticket.id})
 
 
-async def _to_its_end(work: Coroutine[object, object, None]) -> None:
+async def _finish_work(work: Coroutine[object, object, None]) -> None:
     """Wait for it although we are being cancelled, and although that is said more than once."""
     task = asyncio.ensure_future(work)
     try:
@@ -263,7 +264,128 @@ async def _to_its_end(work: Coroutine[object, object, None]) -> None:
         raise
 
 
-async def _ended(running: Mapping[asyncio.Task[None], Ticket]) -> None:
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
+class Parking:
+    """Stops the work on one ticket once it has waited for people for so long."""
+
+    def __init__(self, approvals: Approvals | None, clock: Clock, *, park_s: float) -> None:
+        self._approvals = approvals
+        self._clock = clock
+        self._park_s = park_s
+        self.request: Approval | None = None
+
+    async def follow(self, ticket: Ticket, work: asyncio.Future[Ticket]) -> None:
+        """Cancel the work when its time has come; `request` then says what it waits for."""
+        if self._approvals is None:
+            return
+        while True:
+            await self._clock.sleep(min(POLL_S, self._park_s))
+            try:
+                pending = self._approvals.find(states=(ApprovalState.PENDING,), run=ticket.run)
+            except OperatorError as error:  # the store may be back at the next look
+                log.error("cannot ask what waits: %s", error, extra={"ticket": ticket.id})
+                continue
+            # Nothing is awaited from here on, so that no answer can slip in between.
+            since = self._clock.now() - timedelta(seconds=self._park_s)
+            due = (one for one in pending if one.parked and one.requested_at <= since)
+            self.request = next(due, None)
+            if self.request is not None:
+                work.cancel()
+                return
+
+    def wait_s(self) -> float:
+        """How long silence lasts until it is an answer, too."""
+        if self.request is None:
+            return 0.0
+        return max(0.0, (self.request.expires_at - self._clock.now()).total_seconds())
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Looks at subjects, each on its interval, until cancelled.
+
+    `look` looks once and files what it finds. Looks are due on a grid that does not drift, each up
+    to `jitter` of its interval late, so that what is watched by many is not asked by all at once.
+    """
+
+    look: Callable[[str], Awaitable[object]]
+    clock: Clock
+    interval_of: Callable[[str], float]
+    stats: WatchStats
+    worker: str
+    watchers: Watchers | None = None
+    jitter: float = 0.0
+    looks_max: int = LOOKS_MAX
+    chance: Callable[[], float] = random.random
+    _places: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._places = asyncio.Semaphore(self.looks_max)
+
+    async def run(self, subjects: Sequence[str]) -> None:
+        """Watch these subjects until cancelled."""
+        started = self.clock.now()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number, subject in enumerate(subjects):
+                    interval_s = self.interval_of(subject)
+                    wait_s = min(interval_s, SPREAD_S_MAX) * number / len(subjects)
+                    self.stats.begin(subject, interval_s)
+                    group.create_task(self._watch(subject, wait_s))
+                group.create_task(self._beat(started))
+        finally:
+            for subject in subjects:
+                self.stats.end(subject)
+
+    async def _watch(self, subject: str, wait_s: float) -> None:
+        interval_s = self.interval_of(subject)
+        first = self.clock.monotonic() + wait_s
+        due, turn = first, 0
+        while True:
+            await self.clock.sleep(max(0.0, due - self.clock.monotonic()))
+            async with self._places:
+                started = self.clock.monotonic()
+                try:
+                    await self.look(subject)
+                except OperatorError as error:  # a full disk now may be none later
+                    self._fail(subject, str(error))
+                except Exception as error:  # noqa: BLE001  it must not blind us to all
+                    self._fail(subject, repr(error))
+                else:
+                    took_s = self.clock.monotonic() - started
+                    self.stats.looked(subject, self.clock.now(), took_s)
+            turn += 1
+            late_s = self.clock.monotonic() - (first + turn * interval_s)
+            if late_s >= interval_s:
+                missed = int(late_s // interval_s)
+                turn += missed
+                self.stats.missed(subject, missed)
+                log.warning(
+                    "%s took longer than its interval of %g s to look at: %d looks missed",
+                    subject,
+                    interval_s,
+                    missed,
+                    extra={"subject": subject},
+                )
+            due = first + turn * interval_s + self.chance() * self.jitter * interval_s
+
+    def _fail(self, subject: str, problem: str) -> None:
+        self.stats.failed(subject)
+        log.error("cannot watch %s: %s", subject, problem, extra={"subject": subject})
+
+    async def _beat(self, started: datetime) -> None:
+        """Say again and again that we are here, so that silence means that nobody is."""
+        if self.watchers is None:
+            return
+        try:
+            while True:
+                me = Watcher(self.worker, started, self.clock.now(), tuple(self.stats.watches()))
+                try:
+                    await self.watchers.beat(me)
+                except OperatorError as error:  # the store may be back at the next beat
+                    log.error("cannot say that we watch: %s", error)
+                await self.clock.sleep(BEAT_S)
+        finally:
+            try:
+                await asyncio.shield(self.watchers.leave(self.worker))
+            except OperatorError as error:
+                log.error("cannot say that we stop watching: %s", error)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from operator_protocols.errors import UsageError
-from operator_sre.engine.joining import Joined, Lane, must_be_installed, told
+from operator_sre.engine.queues import Lane, Membership, must_be_installed, store_errors
 
 __all__ = ["ErrandState", "TrialErrand", "TrialQueue", "TrialTaker", "trial_queue"]
 
@@ -89,8 +89,8 @@ def trial_queue(
             next_step="Name one with --store postgresql://user@host:5432/database.",
         )
     must_be_installed()
-    joined = Joined(where, APPLICATION, version, executor, threads_max=max(1, at_once))
-    return TrialQueue(joined, name or executor, at_once)
+    membership = Membership(where, APPLICATION, version, executor, threads_max=max(1, at_once))
+    return TrialQueue(membership, name or executor, at_once)
 
 
 class TrialQueue:
@@ -99,8 +99,8 @@ class TrialQueue:
     Every verb blocks. There can be one of them in a process.
     """
 
-    def __init__(self, joined: Joined, name: str, at_once: int) -> None:
-        self._joined = joined
+    def __init__(self, membership: Membership, name: str, at_once: int) -> None:
+        self._membership = membership
         self._name = name
         self._at_once = at_once
 
@@ -111,10 +111,23 @@ class TrialQueue:
             return work(errand, order)
 
         lanes = [Lane(SHARED, 1, POLL_S), Lane(ALONE, 1, POLL_S)]
-        self._joined.open({WORKFLOW: do_trial}, lanes, listens=self._at_once > 0)
+        self._membership.open({WORKFLOW: do_trial}, lanes, listens=self._at_once > 0)
         if self._at_once > 1:
-            _do_at_once(SHARED, self._at_once)
-        self._do("SELECT pg_advisory_xact_lock(:key)", _TABLE, _FORGET, key=MAKING)
+            # What is stored holds for every machine, and is one at a time; machines are not all
+            # alike. DBOS reads it anew each time it looks for work, so ours is put in its place.
+            from dbos._dbos import _get_dbos_instance
+
+            database = _get_dbos_instance()._sys_db
+            read = database.get_queue
+
+            def get_queue(name: str, **options: Any) -> Any:
+                queue = read(name, **options)
+                if queue is not None and name == SHARED:
+                    queue._worker_concurrency = self._at_once
+                return queue
+
+            setattr(database, "get_queue", get_queue)  # noqa: B010 - a method is not assigned
+        self._execute("SELECT pg_advisory_xact_lock(:key)", _TABLE, _FORGET, key=MAKING)
 
     def add(self, errand: str, order: str, *, alone: bool) -> None:
         """Put an attempt in; the same one twice is one."""
@@ -122,15 +135,15 @@ class TrialQueue:
             "workflow_name": WORKFLOW,
             "queue_name": ALONE if alone else SHARED,
             "workflow_id": errand,
-            "app_version": self._joined.version,
+            "app_version": self._membership.version,
         }
-        with told("The queue of trials cannot be written"):
-            self._joined.client.enqueue(options, errand, order)
+        with store_errors("The queue of trials cannot be written"):
+            self._membership.client.enqueue(options, errand, order)
 
     def find(self, *, begins: str) -> list[TrialErrand]:
         """Attempts whose names begin so, whatever became of them."""
-        with told("The queue of trials cannot be read"):
-            found = self._joined.client.list_workflows(
+        with store_errors("The queue of trials cannot be read"):
+            found = self._membership.client.list_workflows(
                 workflow_id_prefix=begins,
                 queue_name=[SHARED, ALONE],
                 load_input=False,
@@ -140,7 +153,7 @@ class TrialQueue:
             TrialErrand(
                 one.workflow_id,
                 _STATES.get(one.status, ErrandState.BROKEN),
-                ours=one.app_version == self._joined.version,
+                ours=one.app_version == self._membership.version,
             )
             for one in found
         ]
@@ -149,80 +162,60 @@ class TrialQueue:
         """Those of these that are still to be done by whoever has taken them."""
         if not errands:
             return set()
-        with told("The queue of trials cannot be read"):
-            found = self._joined.client.list_workflows(
+        with store_errors("The queue of trials cannot be read"):
+            found = self._membership.client.list_workflows(
                 workflow_ids=list(errands), status="PENDING", load_input=False, load_output=False
             )
         return {one.workflow_id for one in found}
 
     def outcome(self, errand: str) -> str:
         """What came back of an attempt that is over; "" when it was given back."""
-        with told("The queue of trials cannot be read"):
-            found = self._joined.client.list_workflows(workflow_ids=[errand], load_input=False)
+        with store_errors("The queue of trials cannot be read"):
+            found = self._membership.client.list_workflows(workflow_ids=[errand], load_input=False)
         return str(found[0].output or "") if found else ""
 
     def drop(self, errands: Sequence[str]) -> None:
         """Forget these; whoever works on one finds that nobody wants it any more."""
         if errands:
-            with told("The queue of trials cannot be tidied"):
-                self._joined.client.delete_workflows(list(errands))
+            with store_errors("The queue of trials cannot be tidied"):
+                self._membership.client.delete_workflows(list(errands))
 
     def beat(self, holds: Sequence[str]) -> None:
         """Say that this worker is here, and what it works on, by the clock of the database."""
-        self._do(
+        self._execute(
             _BEAT,
-            id=self._joined.executor,
+            id=self._membership.executor,
             name=self._name,
-            version=self._joined.version,
+            version=self._membership.version,
             at_once=self._at_once,
             holds=list(holds),
         )
 
     def takers(self, *, silent_s: float) -> list[TrialTaker]:
         """Who has spoken within so many seconds, and is of our version."""
-        rows = self._do(_TAKERS, version=self._joined.version, silent_s=silent_s)
+        rows = self._execute(_TAKERS, version=self._membership.version, silent_s=silent_s)
         return [TrialTaker(row[0], row[1], row[2], tuple(row[3])) for row in rows]
 
     def leave(self) -> None:
         """Say that this worker is gone."""
-        self._do(_LEAVE, id=self._joined.executor)
+        self._execute(_LEAVE, id=self._membership.executor)
 
     def close(self) -> None:
         """Take nothing more up, and let go of the database."""
-        self._joined.close()
+        self._membership.close()
 
-    def _do(self, *statements: str, **values: Any) -> list[Any]:
+    def _execute(self, *statements: str, **values: Any) -> list[Any]:
         """All of it in one transaction; the rows of the last one."""
         from sqlalchemy import text
 
         rows: list[Any] = []
         with (
-            told("The table of those who do trials cannot be used"),
-            self._joined.connections.begin() as connection,
+            store_errors("The table of those who do trials cannot be used"),
+            self._membership.connections.begin() as connection,
         ):
             for statement in statements:
-                sql = statement.format(schema=self._joined.schema)
+                sql = statement.format(schema=self._membership.schema)
                 used = {name: value for name, value in values.items() if f":{name}" in sql}
                 done = connection.execute(text(sql), used)
                 rows = list(done.fetchall()) if done.returns_rows else []
         return rows
-
-
-def _do_at_once(queue: str, at_once: int) -> None:
-    """Let this process do so many of a queue.
-
-    What is stored holds for every machine, and is one at a time; machines are not all alike. DBOS
-    reads it anew each time it looks for work, so that is where ours is put in its place.
-    """
-    from dbos._dbos import _get_dbos_instance
-
-    asked = _get_dbos_instance()._sys_db
-    read = asked.get_queue
-
-    def get_queue(name: str, **options: Any) -> Any:
-        found = read(name, **options)
-        if found is not None and name == queue:
-            found._worker_concurrency = at_once
-        return found
-
-    setattr(asked, "get_queue", get_queue)  # noqa: B010 - a method is not to be assigned by name

@@ -77,7 +77,8 @@ class Executor:
             data = {BUSY: True} if error.busy else {}
             return Result(Outcome.REFUSED, stderr=str(error), data=data), None
         action = permit.action
-        job = Job(permit.fingerprint, min(action.timeout_s, TIMEOUT_S_MAX), watch)
+        timeout_s = min(action.timeout_s, TIMEOUT_S_MAX)
+        job = Job(permit.fingerprint, timeout_s, watch, confinement=permit.confinement)
         try:
             async with self._noting(intent, job) as noted:
                 result = await self._followed(self._run(action, noted), generation)

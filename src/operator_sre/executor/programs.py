@@ -21,7 +21,7 @@ from operator_sre.processes.run import CANNOT_RUN, NOT_FOUND
 from operator_sre.processes.runner.client import RunnerClient
 from operator_sre.processes.runner.output import KEPT_BYTES_MAX as OUTPUT_BYTES_MAX
 from operator_sre.processes.runner.records import output_folder
-from operator_sre.processes.runner.wire import Done, Order
+from operator_sre.processes.runner.wire import Bounds, Done, Order
 
 __all__ = ["OUTPUT_BYTES_MAX", "Program", "Programs"]
 
@@ -37,7 +37,7 @@ class Program:
     """What is started: argv, never a shell of its own. `env` is all the environment it gets.
 
     `ends_left` ends what it leaves behind when it exits by itself; else that is only reported.
-    `ends_alone` ends it when its operator is gone.
+    `ends_alone` ends it when its operator is gone. `bounds` are what the kernel holds it to.
     """
 
     argv: tuple[str, ...]
@@ -47,6 +47,7 @@ class Program:
     grace_s: float = GRACE_S
     ends_left: bool = False
     ends_alone: bool = False
+    bounds: Bounds | None = None
 
 
 class Programs:
@@ -114,6 +115,7 @@ class Programs:
             stderr_bytes=done.stderr_bytes,
             process=done.process,
             usage=Usage(done.user_s, done.system_s, done.memory_bytes) if done.process else None,
+            blocked=done.blocked,
             left=tuple(Left(one.process, one.name, one.ended) for one in done.left),
         )
 
@@ -129,6 +131,7 @@ def _order(program: Program, job: Job) -> Order:
         stdin=program.stdin,
         ends_left=program.ends_left,
         ends_alone=program.ends_alone,
+        bounds=program.bounds,
     )
 
 
@@ -163,4 +166,5 @@ def _why(done: Done, outcome: Outcome) -> str:
     """What the runner itself has to say of it."""
     if outcome is Outcome.UNKNOWN:
         return f"{done.error} {UNKNOWN}".strip()
-    return f"{done.error}\n" if done.error else ""
+    blocked = "".join(f"blocked: {what}\n" for what in done.blocked)
+    return f"{done.error}\n{blocked}" if done.error else blocked

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from operator_sre.processes.identity import rows
+from operator_sre.processes.runner.places import reachable
 from operator_sre.processes.runner.records import boot_id, live_claims, mark_of
 from operator_sre.processes.tree import Tree
 
@@ -40,6 +43,19 @@ class Running:
             if not await _gone(trees, within_s=grace_s):
                 await _gone(trees, within_s=KILL_S_MAX, number=signal.SIGKILL)
         return tuple(sorted(ended))
+
+    def is_hidden(self) -> bool:
+        """Whether the runner listens outside of our PID namespace, where nobody sees ancestors."""
+        if not hasattr(socket, "SO_PEERCRED"):
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            try:
+                with reachable(self.folder) as path:
+                    line.connect(path)
+                told = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            except OSError:
+                return False  # none listens: there is no command either
+        return bool(struct.unpack("3i", told)[0] == 0)
 
     def _trees(self) -> Iterator[Tree]:
         for claim in live_claims(self.folder):

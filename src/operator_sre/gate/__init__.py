@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from operator_sre.gate.authority import PERSON, GrantedCapabilities, LocalPermissions
     from operator_sre.gate.course import Course, Way
     from operator_sre.gate.permits import Gate, Held
+    from operator_sre.gate.restraint import Turns, came_late, refused_as_busy
     from operator_sre.gate.standing import Standing
-    from operator_sre.gate.turns import Turns, came_late, refused_as_busy
 
 __all__ = [
     "PERSON",
@@ -48,10 +48,10 @@ _LIES_IN = {
     "LocalPermissions": "authority",
     "Standing": "standing",
     "Terms": "approvals",
-    "Turns": "turns",
+    "Turns": "restraint",
     "Way": "course",
-    "came_late": "turns",
-    "refused_as_busy": "turns",
+    "came_late": "restraint",
+    "refused_as_busy": "restraint",
 }
 
 if not TYPE_CHECKING:  # so that a name that there is not is found before anything runs

@@ -81,19 +81,32 @@ class Asking:
         `changed` says what is not any more as it was when people were asked: then nobody has to
         answer, and nobody's answer counts.
         """
-        approval = await self._asked_before(wanted) or await self.approvals.request(wanted)
+        approval = await self._find_asked(wanted) or await self.approvals.request(wanted)
         looked_s = self.clock.monotonic()
         while approval.state is ApprovalState.PENDING:
             if self.clock.monotonic() - looked_s >= LOOK_S:
-                looked_s = self.clock.monotonic()
-                if why := _seen(changed, approval):
+                looked_s, why = self.clock.monotonic(), ""
+                # Where nobody can look now, nothing changed. The last look is before the permit.
+                with contextlib.suppress(OperatorError):
+                    why = changed(approval)
+                if why:
                     approval = await self.end(approval, ApprovalState.SUPERSEDED, why)
                     continue
             if self.clock.now() >= approval.expires_at:
                 why = "nobody answered in time"
                 approval = await self.end(approval, ApprovalState.EXPIRED, why)
                 continue
-            await self._escalate(approval)
+            due = approval.requested_at + timedelta(seconds=self.terms.escalate_s)
+            if self.terms.escalate_s and not approval.escalated and self.clock.now() >= due:
+                await self.journal.append(
+                    Draft(
+                        Kind.APPROVAL_ESCALATED,
+                        {"id": approval.id, "reason": f"no answer in {self.terms.escalate_s:g} s"},
+                        ticket=approval.ticket,
+                        run=approval.run,
+                        key=f"{approval.id}/escalated",
+                    )
+                )
             await self.clock.sleep(POLL_S)
             approval = self.approvals.get(approval.id) or approval
         return approval
@@ -113,7 +126,7 @@ class Asking:
             for known in self.approvals.find(states=(ApprovalState.APPROVED,), run=run)
         )
 
-    async def _asked_before(self, wanted: Approval) -> Approval | None:
+    async def _find_asked(self, wanted: Approval) -> Approval | None:
         """A request of this run that still counts for exactly this; all others are ended.
 
         It may have been answered while no agent was there; a yes gives one permit, in time.
@@ -122,40 +135,27 @@ class Asking:
             return None
         found = None
         for known in self.approvals.find(states=_STILL_COUNT, run=wanted.run):
+            same = known.binding == wanted.binding
             if known.permit:
                 continue
-            if known.binding == wanted.binding and self._counts(known):
+            if same and self._counts(known):
                 found = known
-            elif known.state in _NO_ANSWERS:
-                await self._retire(known, wanted)
+            elif known.state not in _NO_ANSWERS:
+                continue
+            elif same:
+                await self.end(known, ApprovalState.EXPIRED, "nobody used it in time")
+            elif known.binding.action == wanted.binding.action:
+                why = "what it was bound to has changed"
+                await self.end(known, ApprovalState.SUPERSEDED, why)
+            else:
+                why = "the agent asked for something else"
+                await self.end(known, ApprovalState.WITHDRAWN, why)
         return found
 
     def _counts(self, known: Approval) -> bool:
         if known.state is ApprovalState.APPROVED:
             return self.clock.now() < usable_until(known)
         return known.state is ApprovalState.PENDING or self.clock.now() < known.expires_at
-
-    async def _retire(self, known: Approval, wanted: Approval) -> None:
-        if known.binding == wanted.binding:
-            await self.end(known, ApprovalState.EXPIRED, "nobody used it in time")
-        elif known.binding.action == wanted.binding.action:
-            await self.end(known, ApprovalState.SUPERSEDED, "what it was bound to has changed")
-        else:
-            await self.end(known, ApprovalState.WITHDRAWN, "the agent asked for something else")
-
-    async def _escalate(self, approval: Approval) -> None:
-        due = approval.requested_at + timedelta(seconds=self.terms.escalate_s)
-        if not self.terms.escalate_s or approval.escalated or self.clock.now() < due:
-            return
-        await self.journal.append(
-            Draft(
-                Kind.APPROVAL_ESCALATED,
-                {"id": approval.id, "reason": f"no answer in {self.terms.escalate_s:g} s"},
-                ticket=approval.ticket,
-                run=approval.run,
-                key=f"{approval.id}/escalated",
-            )
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +185,6 @@ class Answering:
             why = why or self.permissions.may_approve(person, approval)
             if why:
                 return why
-        return ""
-
-
-def _seen(changed: Callable[[Approval], str], approval: Approval) -> str:
-    """What changed; nothing where nobody can look now. The last look is before the permit."""
-    try:
-        return changed(approval)
-    except OperatorError:
         return ""
 
 

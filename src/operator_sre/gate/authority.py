@@ -37,7 +37,9 @@ class LocalPermissions:
 
     def may_request(self, requester: Actor, verdict: Verdict) -> str:
         """Whether they may have this action done."""
-        if not _in_a_name(requester) or verdict.level is Level.SAFE:
+        # A person asks, at a keyboard of theirs or through an agent that they run there.
+        named = requester.type == PERSON or requester.agent.startswith(f"{requester.id}@")
+        if not named or verdict.level is Level.SAFE:
             return ""
         if self._role(requester.id) is Role.VIEWER:
             return f"{requester.id!r} is a viewer and may have nothing changed."
@@ -59,11 +61,6 @@ class LocalPermissions:
 
     def _role(self, person: str) -> Role:
         return self.roles.get(person, Role.VIEWER) if self.roles else Role.ADMIN
-
-
-def _in_a_name(requester: Actor) -> bool:
-    """Whether a person asks, at a keyboard of theirs or through an agent that they run there."""
-    return requester.type == PERSON or requester.agent.startswith(f"{requester.id}@")
 
 
 @dataclass(frozen=True, slots=True)

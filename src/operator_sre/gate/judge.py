@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from operator_protocols.domain.action import SHELL, Action
+from operator_protocols.domain.confinement import Confinement
+from operator_protocols.domain.tool import ToolSource, ToolSpec
 from operator_protocols.domain.verdict import Level, Risk, Rule, Verdict
-from operator_sre.gate.deciding import FOR_PEOPLE, Ours, decides
-from operator_sre.gate.grammar.reading import Finding, name_of, read
+from operator_sre.gate.confinement import UNENFORCED, confinement_of
+from operator_sre.gate.fork_bomb import FORK_BOMB, is_fork_bomb
+from operator_sre.gate.grammar.finding import Finding, name_of, read
+from operator_sre.gate.grammar.paths import Secrets, resolve_path
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.tables import tables
+from operator_sre.gate.grammar.words import Script, Simple
 from operator_sre.gate.policy import Policy
-from operator_sre.gate.policy.rule import PolicyRule
-from operator_sre.gate.risk import risk_of, score_of
-from operator_sre.gate.typed import SCORES, judge_tool
+from operator_sre.gate.policy.rule import Decision
+from operator_sre.gate.reserved_commands import FOR_PEOPLE, Ours, decides
 
-__all__ = ["judge", "safer", "warm"]
+__all__ = ["SCORES", "judge", "judge_tool", "risk_of", "safer", "score_of", "warm"]
 
+SCORES = {Risk.LOW: 0, Risk.MEDIUM: 20, Risk.HIGH: 50, Risk.CRITICAL: 80}
 _RULES = {
     "?": ("secrets", Risk.MEDIUM),
     "!": ("destroys_or_runs_code", Risk.HIGH),
@@ -26,6 +32,7 @@ _RULES = {
     ">": ("egress", Risk.MEDIUM),
     "": ("unproven", Risk.MEDIUM),
 }
+_MARKS = frozenset(_RULES) - {""}
 _SUDO = Rule("sudo", Level.REVIEW, "It runs as another user, so a person has to see it.")
 _SUDO_CHANGE = Rule("sudo_change", Level.BLOCKED, "It changes the system as another user.")
 _NO_VENV = Rule("venv", Level.REVIEW, "By its name it is no virtual environment.")
@@ -34,8 +41,21 @@ _IN_VENV = Rule(
 )
 _PASSES = Rule("passes", Level.REVIEW, "It is given variables of the operator's environment.")
 _VENV = re.compile(r"(?:/(?!\.\.?/)[^/]+)*/(?:\.venv|venv|env|virtualenv)")
-_MARKS = frozenset(_RULES) - {""}
-WORDS_MAX = 24
+_NO_SECRETS = Secrets(())
+_RISKS = tuple(Risk)
+_LEVELS = tuple(Level)
+_SAFER_WORDS_MAX = 24
+# What our own tools call the arguments that the policy has a word on.
+_SERVICE, _PATH = "service", "path"
+_SUDO_SCORE, _MEDIUM_SCORE, _HIGH_SCORE = 30, 20, 50
+_SCORE_MIN = {Level.SAFE: 0, Level.REVIEW: _MEDIUM_SCORE, Level.BLOCKED: _HIGH_SCORE}
+_WEIGHTS = {
+    **dict.fromkeys(("rm", "delete", "drop", "truncate", "format"), 20),
+    **dict.fromkeys(("curl", "wget", "download", "fetch", "clone"), 10),
+    **dict.fromkeys(("install", "uninstall", "update", "upgrade"), 15),
+}
+_VERB = re.compile(r"[A-Za-z]+")
+_SCORED_WORDS_MAX = 256
 
 
 def judge(
@@ -48,51 +68,10 @@ def judge(
     """
     if action.tool != SHELL:
         return judge_tool(action, policy)
-    return _judge_command(action, policy, person=person, ours=ours)
-
-
-def warm(policy: Policy) -> None:
-    """Make ready what is otherwise made when it is first needed, for whoever judges much."""
-    tables().warm()
-    policy.book.warm()
-
-
-def safer(action: Action, policy: Policy, *, person: bool = False) -> str:
-    """What would make a command SAFE, where leaving one word out does."""
-    script = parse(action.command)
-    if script.trouble or len(script.commands) != 1 or len(script.commands[0].words) > WORDS_MAX:
-        return ""
-    if judge(action, policy, person=person).level is Level.SAFE:
-        return ""
-    simple = script.commands[0]
-    for index, word in enumerate(simple.words[1:], start=1):
-        rest = (*simple.words[:index], *simple.words[index + 1 :])
-        if word.text.startswith("-") and not _unsafe(rest, _scene(action, policy, person=person)):
-            return f"Without {word.text} this only reads."
-    return ""
-
-
-def _scene(action: Action, policy: Policy, *, person: bool) -> Scene:
-    reaches = policy.reaches_for_person if person else policy.reaches
-    anywhere = policy.book.egress.leads_anywhere(person=person)
-    return Scene(policy.secrets, reaches, anywhere, action.cwd)
-
-
-def _unsafe(words: Sequence[object], scene: Scene) -> bool:
-    from operator_sre.gate.grammar.words import Script, Simple
-
-    simple = Simple(tuple(words))  # type: ignore[arg-type]
-    return any(one.reason for one in read(Script((simple,)), scene, tables()))
-
-
-_RISKS = tuple(Risk)
-_LEVELS = tuple(Level)
-
-
-def _judge_command(action: Action, policy: Policy, *, person: bool, ours: Ours | None) -> Verdict:
     script = parse(action.command)
     scene = _scene(action, policy, person=person)
     findings = read(script, scene, tables())
+    unproven = any(one.reason for one in findings)
     rules: dict[tuple[str, str], Rule] = {}
     risks, reversible = {Risk.LOW}, None
     if script.trouble:
@@ -106,77 +85,223 @@ def _judge_command(action: Action, policy: Policy, *, person: bool, ours: Ours |
     if not person and decides(action.command, script, findings, ours):
         rules["for_people", ""] = FOR_PEOPLE
         risks.add(Risk.CRITICAL)
+    if (script.trouble or unproven) and is_fork_bomb(action.command):
+        rules["fork_bomb", ""] = FORK_BOMB
+        risks.add(Risk.CRITICAL)
     for finding in findings:
-        spoken = _speaking(finding, policy)
-        for one in spoken:
-            risks.add(one.risk)
-            reversible = one.reversible if one.reversible is not None else reversible
-        if finding.reason:
-            risks.add(_RULES[_mark(finding.reason)][1])
-        if spoken or finding.reason or finding.simple.words:
-            _add_rules(finding, spoken, rules)
-    strictest = max(rules.values(), key=_rank, default=None)
+        said = _add_rules(finding, policy, rules, risks)
+        reversible = said if said is not None else reversible
+    strictest = max(rules.values(), key=lambda rule: _LEVELS.index(rule.level), default=None)
     level = strictest.level if strictest else Level.SAFE
     score = score_of((one.simple for one in findings), level=level)
     risks.add(risk_of(score))
     risk = max(risks, key=_RISKS.index)
+    names = list(dict.fromkeys(name_of(one.simple) for one in findings if one.simple.words))
+    only_reads = f"It only reads: {', '.join(names[:6])}."
+    # What only a rule of the policy calls SAFE is not known to read only.
+    confinement = confinement_of(findings, scene, max(level, Level.REVIEW) if unproven else level)
+    if level is Level.REVIEW and not script.trouble:
+        confinement = _confinement_of_question(action, script, findings) or confinement
     return Verdict(
         action=action,
         level=level,
         risk=risk,
-        rules=tuple(rules.values()) or (Rule("read_only", Level.SAFE, _reads(findings)),),
-        explanation=strictest.justification if strictest else _reads(findings),
+        rules=tuple(rules.values()) or (Rule("read_only", Level.SAFE, only_reads),),
+        explanation=strictest.justification if strictest else only_reads,
         policy_digest=policy.digest,
         score=max(score, SCORES[risk]),
-        reads=_once(scene.reads),
-        writes=_once(scene.writes),
-        network=_once(scene.network),
-        sensitive=_once(scene.sensitive),
+        reads=tuple(dict.fromkeys(scene.reads)),
+        writes=tuple(dict.fromkeys(scene.writes)),
+        network=tuple(dict.fromkeys(scene.network)),
+        sensitive=tuple(dict.fromkeys(scene.sensitive)),
         reversible=True if level is Level.SAFE else reversible,
+        confinement=confinement,
+        unenforced="" if confinement is not None else UNENFORCED,
     )
 
 
-def _speaking(finding: Finding, policy: Policy) -> Sequence[PolicyRule]:
-    """The rules of the policy that count; those that came with it explain what is not proven."""
-    spoken = policy.speaking(finding.simple, finding.cwd)
-    if finding.reason or not spoken:
-        return spoken
-    return [one for one in spoken if one.level is Level.BLOCKED or not one.is_built_in]
-
-
 def _add_rules(
-    finding: Finding, spoken: Sequence[PolicyRule], rules: dict[tuple[str, str], Rule]
-) -> None:
-    """What is to be said of one command: by the policy, and by what is known of its tool."""
+    finding: Finding, policy: Policy, rules: dict[tuple[str, str], Rule], risks: set[Risk]
+) -> bool | None:
+    """Add what the policy, and what is known of the tool, say of one command.
+
+    Returns whether it is reversible, where a rule tells.
+    """
     simple, reason = finding.simple, finding.reason
+    spoken = policy.speaking(simple, finding.cwd)
+    if spoken and not reason:  # those that came with the policy explain what is not proven
+        spoken = [one for one in spoken if one.level is Level.BLOCKED or not one.is_built_in]
     mark, before = _mark(reason), len(rules)
-    trusted = False
+    trusted, reversible = False, None
     for one in spoken:
+        risks.add(one.risk)
+        reversible = one.reversible if one.reversible is not None else reversible
         if one.level is Level.SAFE:
             trusted = not simple.privileged
         else:
             rules.setdefault((one.id, ""), Rule(one.id, one.level, one.why))
-    if reason and (mark == "?" or not trusted):
-        told = reason[len(mark) :]
-        rules.setdefault((mark, told), Rule(_RULES[mark][0], Level.REVIEW, told))
+    if reason:
+        name, risk = _RULES[mark]
+        risks.add(risk)
+        if mark == "?" or not trusted:
+            told = reason[len(mark) :]
+            rules.setdefault((mark, told), Rule(name, Level.REVIEW, told))
     if name_of(simple) in ("sudo", "doas"):
         rules["sudo", ""] = _SUDO
     elif simple.privileged and (len(rules) > before or reason) and (spoken or mark in ("~", "!")):
         rules["sudo_change", ""] = _SUDO_CHANGE
+    return reversible
+
+
+def _confinement_of_question(
+    action: Action, script: Script, findings: Sequence[Finding]
+) -> Confinement | None:
+    """What an approved command is held to that would be SAFE if it could ask and read all.
+
+    None where it is not known to only read: a reason hides those that would come after it.
+    """
+    marks = {_mark(one.reason) for one in findings if one.reason}
+    if not marks or not marks <= {"?", ">"}:
+        return None
+    scene = Scene(_NO_SECRETS, lambda host: True, anywhere=True, cwd=action.cwd)
+    again = read(script, scene, tables())
+    if any(one.reason or one.simple.privileged for one in again):
+        return None
+    held = confinement_of(again, scene, Level.SAFE)
+    return replace(held, credentials="?" in marks) if held else None
 
 
 def _mark(reason: str) -> str:
     return reason[0] if reason[:1] in _MARKS else ""
 
 
-def _rank(rule: Rule) -> int:
-    return _LEVELS.index(rule.level)
+def _scene(action: Action, policy: Policy, *, person: bool) -> Scene:
+    reaches = policy.reaches_for_person if person else policy.reaches
+    anywhere = policy.book.egress.leads_anywhere(person=person)
+    return Scene(policy.secrets, reaches, anywhere, action.cwd)
 
 
-def _reads(findings: Sequence[Finding]) -> str:
-    names = list(dict.fromkeys(name_of(one.simple) for one in findings if one.simple.words))
-    return f"It only reads: {', '.join(names[:6])}."
+def warm(policy: Policy) -> None:
+    """Make ready what is otherwise made when it is first needed, for whoever judges much."""
+    tables().warm()
+    policy.book.warm()
 
 
-def _once(found: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(found)) if found else ()
+def safer(action: Action, policy: Policy, *, person: bool = False) -> str:
+    """What would make a command SAFE, where leaving one word out does."""
+    script = parse(action.command)
+    if script.trouble or len(script.commands) != 1:
+        return ""
+    words = script.commands[0].words
+    if len(words) > _SAFER_WORDS_MAX or judge(action, policy, person=person).level is Level.SAFE:
+        return ""
+    for index, word in enumerate(words[1:], start=1):
+        if not word.text.startswith("-"):
+            continue
+        rest = Script((Simple((*words[:index], *words[index + 1 :])),))
+        scene = _scene(action, policy, person=person)
+        if not any(one.reason for one in read(rest, scene, tables())):
+            return f"Without {word.text} this only reads."
+    return ""
+
+
+def score_of(commands: Iterable[Simple], *, level: Level) -> int:
+    """The weights of all that is said in the commands; they add up on purpose.
+
+    A verb counts as the program, as a word of its own, as an option, or as a word of a program text
+    such as SQL, never as a part of a longer word: `terraform` is no `rm`.
+    """
+    score = 0
+    seen: set[int] = set()
+    for simple in commands:
+        if name_of(simple) in ("sudo", "doas"):
+            score += _SUDO_SCORE
+        for place, word in enumerate(simple.words[:_SCORED_WORDS_MAX]):
+            if id(word) in seen:  # a command inside of another has the same words
+                continue
+            seen.add(id(word))
+            text = word.text if place else word.text.rpartition("/")[2]
+            if " " in text:
+                score += sum(_WEIGHTS.get(one.lower(), 0) for one in _VERB.findall(text[:1024]))
+            else:
+                score += _WEIGHTS.get(text.lstrip("-").lower(), 0)
+    return max(score, _SCORE_MIN[level])
+
+
+def risk_of(score: int) -> Risk:
+    """The level of a score; CRITICAL is never a matter of adding up, but of a rule."""
+    if score >= _HIGH_SCORE:
+        return Risk.HIGH
+    return Risk.MEDIUM if score >= _MEDIUM_SCORE else Risk.LOW
+
+
+def judge_tool(action: Action, policy: Policy) -> Verdict:
+    """What the gate thinks of it. The strictest rule wins; an unknown tool never runs. Pure."""
+    spec, path = policy.tool(action.tool), ""
+    rules: tuple[Rule, ...]
+    if spec is None:
+        why = f"The tool {action.tool!r} is not known here."
+        rules, risk = (Rule("default_deny", Level.BLOCKED, why),), Risk.HIGH
+    else:
+        given = action.arguments.get(_PATH)
+        ours = spec.source is ToolSource.TOOL and spec.parameter(_PATH) is not None
+        path = resolve_path(given, "/") if ours and isinstance(given, str) and given else ""
+        rules, risk = tuple(_rules_of_tool(action, spec, policy, path)), spec.risk
+    changes = spec is not None and spec.changes
+    own, strictest = rules[0], max(rules, key=lambda rule: rule.level)
+    secret = (path,) if path and policy.secrets.holds(path) else ()
+    if secret or strictest.level is Level.BLOCKED:
+        risk = max(risk, Risk.HIGH if strictest.level is Level.BLOCKED else Risk.MEDIUM)
+    elif strictest.level is Level.SAFE:
+        risk = Risk.LOW
+    touched = (action.target, path if changes else "") if strictest.level is not Level.SAFE else ()
+    why_first = "" if strictest is own else f"{strictest.justification} "
+    return Verdict(
+        action=action,
+        level=strictest.level,
+        risk=risk,
+        rules=rules,
+        explanation=f"{why_first}{own.justification}",
+        policy_digest=policy.digest,
+        score=SCORES[risk],
+        reads=(path,) if path and not changes else (),
+        writes=tuple(filter(None, touched)),
+        sensitive=secret,
+        reversible=spec.reversible if spec and spec.changes else spec is not None or None,
+    )
+
+
+def _rules_of_tool(action: Action, spec: ToolSpec, policy: Policy, path: str) -> Iterator[Rule]:
+    """What the tool is, what the policy says of it, and of the service or file that is named."""
+    if spec.changes:
+        why = f"{spec.name} changes something: {spec.sentence}"
+        yield Rule(f"tool[{spec.name}]", Level.REVIEW, why)
+    else:
+        yield Rule(f"tool[{spec.name}]", Level.SAFE, f"{spec.name} only looks: {spec.sentence}")
+    word = policy.word_on(spec.name)
+    if word is Decision.DENY:
+        yield Rule("tools", Level.BLOCKED, f"The policy denies {spec.name} under 'tools'.")
+    elif word is Decision.REQUIRE:
+        why = f"The policy has a person asked before every {spec.name}."
+        yield Rule("tools", Level.REVIEW, why)
+    if not spec.changes and policy.decision(spec.risk) is not Decision.AUTO:
+        why = f"The policy lets nothing run by itself whose risk is {spec.risk}."
+        yield Rule("approval", Level.REVIEW, why)
+    if spec.source is not ToolSource.TOOL:  # the services and files of a subject are its own
+        return
+    service = str(action.arguments.get(_SERVICE, ""))
+    if spec.parameter(_SERVICE) is not None and not policy.manages(service):
+        services = policy.book.services
+        if service.removesuffix(".service").lower() in services.deny:
+            why = f"The service {service[:60]!r} is never touched: 'services: deny' names it."
+        else:
+            known = ", ".join(services.allow) or "none"
+            why = f"The service {service[:60]!r} is not among those that may be touched: {known}."
+        yield Rule("services", Level.BLOCKED, why)
+    if spec.parameter(_PATH) is None:
+        return
+    if policy.secrets.holds(path):
+        yield Rule("secrets", Level.REVIEW, f"{path} may hold secrets.")
+    if spec.changes and not (path == action.arguments.get(_PATH) and policy.writes(path)):
+        why = f"The policy lets nobody write {path}: a file is named under 'paths: write' first."
+        yield Rule("paths", Level.BLOCKED, why)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from operator_protocols.domain.action import SHELL, Action, Result
 from operator_protocols.domain.category import ErrorCategory
+from operator_protocols.domain.confinement import Confinement
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.permit import (
     Approval,
@@ -24,14 +25,12 @@ from operator_sre.codec import to_json
 from operator_sre.gate.approvals import PERMIT_S, Answering, Asking, Terms, usable_until
 from operator_sre.gate.authority import PERSON, GrantedCapabilities, LocalPermissions
 from operator_sre.gate.course import Course, Way
-from operator_sre.gate.deciding import Ours
 from operator_sre.gate.judge import judge
-from operator_sre.gate.policy.rule import Decision
-from operator_sre.gate.restraint import Held
-from operator_sre.gate.turns import refused_as_busy
+from operator_sre.gate.policy.rule import UNENFORCED, Decision
+from operator_sre.gate.reserved_commands import Ours
+from operator_sre.gate.restraint import Held, refused_as_busy
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.standing import StandingRule
     from operator_protocols.domain.ticket import Ticket
     from operator_protocols.ports import (
         Approvals,
@@ -49,12 +48,9 @@ TOKEN_BYTES = 32
 UNKNOWN = "unknown"
 # Only a change of the policy would let it run.
 _DENIED = {"error_category": ErrorCategory.POLICY_DENIED.value}
+Enforcement = Callable[[str, Confinement], str]
 Restrain = Callable[[Verdict, str, str], Awaitable[Held | None]]
 log = logging.getLogger(__name__)
-
-
-def _token() -> str:
-    return secrets.token_urlsafe(TOKEN_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +76,8 @@ class Gate:
     `identify` tells a target from a later one of the same name, `environment` is the digest of
     what a command would be started with. `restrain` is asked before anything is permitted, with
     the subject and the agent's id, and may refuse it or have a person asked. `ours` knows the
-    operator itself under another name.
+    operator itself under another name. `enforcement` says why the kernel cannot hold a command at a
+    target to its verdict, or nothing.
     """
 
     policy: Callable[[], Policy]
@@ -95,8 +92,9 @@ class Gate:
     identify: Callable[[str], str] = lambda target: ""
     environment: str = ""
     restrain: Restrain | None = None
-    token: Callable[[], str] = _token
+    token: Callable[[], str] = lambda: secrets.token_urlsafe(TOKEN_BYTES)
     ours: Ours | None = None
+    enforcement: Enforcement = lambda target, confinement: ""
 
     def judge(self, action: Action, requester: Actor | None = None) -> Verdict:
         """What the gate thinks of an action, under the policy as it is now.
@@ -105,7 +103,10 @@ class Gate:
         """
         # At a target the same path is another file.
         ours = None if action.target else self.ours
-        return judge(action, self.policy(), person=_is_person(requester), ours=ours)
+        verdict = judge(action, self.policy(), person=_is_person(requester), ours=ours)
+        held = verdict.confinement
+        why = "" if held is None else self.enforcement(action.target, held)
+        return replace(verdict, confinement=None, unenforced=why) if why else verdict
 
     async def permit(
         self,
@@ -135,7 +136,13 @@ class Gate:
         held = Held() if refusal else await self._held(case)
         course = self._course(case, held)
         if course.way is Way.RUNS:
-            return await self._mint_now(case, course.rule)
+            # What was judged may have changed while its turn was waited for.
+            if self.policy().digest != verdict.policy_digest:
+                return self._refuse(case, "Superseded: the policy changed meanwhile.")
+            expires_at = self.clock.now() + timedelta(seconds=PERMIT_S)
+            permit = self._permit(case, self._binding(verdict), expires_at)
+            rule = course.rule
+            return await self._mint(case, replace(permit, rule=rule.id) if rule else permit)
         if course.way is Way.ASKS:
             return await self._ask(case, course.why)
         refused = self._refuse(case, course.why)
@@ -166,12 +173,20 @@ class Gate:
             return Course(Way.NEVER if verdict.level is Level.BLOCKED else Way.PROPOSES, why)
         if held.refuse:
             return Course(Way.HELD, held.refuse)
+        unenforced = policy.book.approval.get(UNENFORCED, Decision.AUTO)
+        if verdict.level is Level.SAFE and verdict.unenforced and unenforced is not Decision.AUTO:
+            # It is SAFE by its verdict, but no kernel holds it to that.
+            way = Way.ASKS if unenforced is Decision.REQUIRE else Way.NEVER
+            return Course(way, f"Judged, not enforced: {verdict.unenforced}.")
         if not held.ask and policy.runs_by_itself(verdict):
             return Course(Way.RUNS)
         if policy.decision(verdict.risk) is Decision.DENY:
             return Course(Way.NEVER, f"Denied: nothing runs here whose risk is {verdict.risk}.")
-        rule = None if held.ask else self._rule(case)
-        return Course(Way.RUNS, rule=rule) if rule else Course(Way.ASKS, held.ask)
+        if not held.ask and self.standing is not None and self.terms.needed(verdict.risk) == 1:
+            rule = self.standing.allowing(verdict, case.ticket, case.subject)
+            if rule is not None:
+                return Course(Way.RUNS, rule=rule)
+        return Course(Way.ASKS, held.ask)
 
     def _binding(self, verdict: Verdict) -> Binding:
         action = verdict.action
@@ -203,52 +218,10 @@ class Gate:
             return "Proposed only: the mode is observe."
         return ""
 
-    def _rule(self, case: _Case) -> StandingRule | None:
-        if self.standing is None or self.terms.needed(case.verdict.risk) > 1:
-            return None
-        return self.standing.allowing(case.verdict, case.ticket, case.subject)
-
-    async def _ask(self, case: _Case, why: str = "") -> Permit | Result:
-        asking = Asking(self.approvals, self.journal, self.clock, self.terms)
-        approval = await asking.ask(
-            self._request(case, why), lambda asked: self._outdated(case, asked)
-        )
-        if approval.state is not ApprovalState.APPROVED:
-            reason = f": {approval.reason}" if approval.reason else ""
-            return self._refuse(case, f"The approval was {approval.state}{reason}.", approval.id)
-        changed = await self._changed(case, approval)
-        if changed:
-            await asking.end(approval, ApprovalState.SUPERSEDED, changed)
-            return self._refuse(case, f"Superseded: {changed}.", approval.id)
-        permit = self._permit(case, approval.binding, usable_until(approval))
-        permit = replace(permit, approval=approval.id, version=approval.version)
-        # Of all who wait for one answer, one gets the permit.
-        return await self._mint(case, permit)
-
-    async def _changed(self, case: _Case, approval: Approval) -> str:
-        """What is not as it was when people were asked. The last look before a permit is given."""
-        held = await self._held(case)
-        # Whose turn it is says nothing of what people were asked; it is seen to when it begins.
-        if held.refuse and not held.busy:
-            return held.refuse.rstrip(".")
-        answering = Answering(self.approvals, self.permissions, self.terms)
-        refusal = self._forbidden(case) or answering.refusal(approval, approval.approvers)
-        if refusal:
-            return refusal.rstrip(".")
-        return self._outdated(case, approval)
-
-    def _outdated(self, case: _Case, approval: Approval) -> str:
-        """Whether the rules and the target are still those that people were asked about."""
-        now = self.judge(case.verdict.action, case.requester)
-        if now != case.verdict:
-            return "the policy changed meanwhile"
-        if self._binding(now) != approval.binding:
-            return "the target is not the one that was asked about"
-        return ""
-
-    def _request(self, case: _Case, why: str) -> Approval:
+    async def _ask(self, case: _Case, why: str) -> Permit | Result:
+        """A permit after people said yes to exactly this, which is still as they were asked."""
         verdict, now = case.verdict, self.clock.now()
-        return Approval(
+        wanted = Approval(
             id=self.new_id()[:12],
             action=verdict.action,
             binding=self._binding(verdict),
@@ -270,14 +243,35 @@ class Gate:
             needed=self.terms.needed(verdict.risk),
             parked=self.terms.parked,
         )
+        asking = Asking(self.approvals, self.journal, self.clock, self.terms)
+        approval = await asking.ask(wanted, lambda asked: self._outdated(case, asked))
+        if approval.state is not ApprovalState.APPROVED:
+            reason = f": {approval.reason}" if approval.reason else ""
+            return self._refuse(case, f"The approval was {approval.state}{reason}.", approval.id)
+        # What is not as it was when people were asked: the last look before a permit is given.
+        # Whose turn it is says nothing of what they were asked; it is seen to when it begins.
+        held = await self._held(case)
+        answering = Answering(self.approvals, self.permissions, self.terms)
+        changed = held.refuse if not held.busy else ""
+        changed = changed or self._forbidden(case)
+        changed = changed or answering.refusal(approval, approval.approvers)
+        changed = changed.rstrip(".") if changed else self._outdated(case, approval)
+        if changed:
+            await asking.end(approval, ApprovalState.SUPERSEDED, changed)
+            return self._refuse(case, f"Superseded: {changed}.", approval.id)
+        permit = self._permit(case, approval.binding, usable_until(approval))
+        permit = replace(permit, approval=approval.id, version=approval.version)
+        # Of all who wait for one answer, one gets the permit.
+        return await self._mint(case, permit)
 
-    async def _mint_now(self, case: _Case, rule: StandingRule | None = None) -> Permit | Result:
-        """Without a person. What was judged may have changed while its turn was waited for."""
-        if self.policy().digest != case.verdict.policy_digest:
-            return self._refuse(case, "Superseded: the policy changed meanwhile.")
-        expires_at = self.clock.now() + timedelta(seconds=PERMIT_S)
-        permit = self._permit(case, self._binding(case.verdict), expires_at)
-        return await self._mint(case, replace(permit, rule=rule.id) if rule else permit)
+    def _outdated(self, case: _Case, approval: Approval) -> str:
+        """Whether the rules and the target are still those that people were asked about."""
+        now = self.judge(case.verdict.action, case.requester)
+        if now != case.verdict:
+            return "the policy changed meanwhile"
+        if self._binding(now) != approval.binding:
+            return "the target is not the one that was asked about"
+        return ""
 
     def _permit(self, case: _Case, binding: Binding, expires_at: datetime) -> Permit:
         return Permit(
@@ -290,12 +284,31 @@ class Gate:
             epoch=case.epoch,
             binding=binding.digest,
             requester=case.requester,
+            confinement=case.verdict.confinement,
         )
 
     async def _mint(self, case: _Case, permit: Permit) -> Permit | Result:
+        """Write down everything of a permit but what makes it one."""
+        verdict = case.verdict
+        touches = (("secret", verdict.sensitive), ("network", verdict.network))
+        minted = {
+            "permit": permit.fingerprint,
+            "digest": permit.action.digest,
+            "policy_digest": permit.policy_digest,
+            "binding": permit.binding,
+            "expires_at": permit.expires_at.isoformat(),
+            "epoch": permit.epoch,
+            "subject": case.subject,
+            "level": verdict.level,
+            "risk": verdict.risk,
+            "approval": permit.approval,
+            "version": permit.version,
+            "rule": permit.rule,
+            "confinement": to_json(permit.confinement) if permit.confinement else None,
+            "touches": " ".join(name for name, found in touches if found),
+        }
         key = permit_key(permit.fingerprint, permit.approval)
-        draft = case.draft(Kind.PERMIT_MINTED, _minted(permit, case), key=key)
-        entry = await self.journal.append(draft)
+        entry = await self.journal.append(case.draft(Kind.PERMIT_MINTED, minted, key=key))
         if entry.payload["permit"] != permit.fingerprint:
             return self._refuse(case, "The approval has been used already.", permit.approval)
         return permit
@@ -323,24 +336,3 @@ def _known(requester: Actor | None, worker: str) -> Actor:
     if requester is None:
         return Actor("system", "system", worker or UNKNOWN)
     return Actor(requester.id or UNKNOWN, requester.type or UNKNOWN, requester.agent or UNKNOWN)
-
-
-def _minted(permit: Permit, case: _Case) -> dict[str, object]:
-    """What is written down of a permit: everything but what makes it one."""
-    verdict = case.verdict
-    touches = (("secret", verdict.sensitive), ("network", verdict.network))
-    return {
-        "permit": permit.fingerprint,
-        "digest": permit.action.digest,
-        "policy_digest": permit.policy_digest,
-        "binding": permit.binding,
-        "expires_at": permit.expires_at.isoformat(),
-        "epoch": permit.epoch,
-        "subject": case.subject,
-        "level": verdict.level,
-        "risk": verdict.risk,
-        "approval": permit.approval,
-        "version": permit.version,
-        "rule": permit.rule,
-        "touches": " ".join(name for name, found in touches if found),
-    }

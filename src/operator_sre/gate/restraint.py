@@ -1,26 +1,218 @@
-"""What restrains an agent even where the policy would let it act."""
+"""What restrains an agent even where the policy would let it act: limits, turns and its session.
+
+The session is how much risk an agent has piled up, by what the ledger remembers. At HIGH nothing
+that is not SAFE runs by itself any more; at CRITICAL the agent is in observe until a person resets
+it. What is SAFE still runs: an agent needs checks to find out what is wrong, so they weigh little
+and, however many there are, never lead beyond MEDIUM.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import timedelta
+import itertools
+import math
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from operator_protocols.domain.session import session_of
+from operator_protocols.domain.action import SHELL, Action
+from operator_protocols.domain.limits import BUSY, Limits
+from operator_protocols.domain.session import Deed, session_of
 from operator_protocols.domain.verdict import Level, Risk, Verdict
-from operator_sre.gate.session import WINDOW_S, Classify, Session, classify, deed_of, weigh
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.action import Action
-    from operator_protocols.domain.limits import Limits
-    from operator_protocols.ports import Changes, Clock, Sessions, Switch
+    from operator_protocols.domain.action import Result
+    from operator_protocols.ports import Clock, LimitUsage, Sessions, Switch
 
-__all__ = ["Held", "Restraint"]
+__all__ = [
+    "RIG_CHANGES_PER_HOUR",
+    "SCORES",
+    "WINDOW_S",
+    "Classify",
+    "Held",
+    "Restraint",
+    "Session",
+    "Turns",
+    "came_late",
+    "classify",
+    "deed_of",
+    "limits_for",
+    "refused_as_busy",
+    "weigh",
+]
 
-POLL_S = 0.2
+# A rig is there to be broken and repaired all day, as a whole.
+RIG_CHANGES_PER_HOUR = 3600
+# How long a change waits for another of the same subject, and how often it looks.
+BUSY_S_MAX, POLL_S = 600.0, 0.2
 # How long somebody else's change is waited for before the agent is told to come back.
 TURN_S_MAX = 30.0
+Classify = Callable[[Action], str]
+WINDOW_S = 300.0
+HASTE_S = 30.0
+HASTY_MIN = 2
+LOOKS_MAX = 9
+UNKNOWN = 3
+# What a command tries although its verdict says otherwise is a miss of the gate, or an attack.
+BLOCKED = 10
+SCORES: Mapping[str, int] = {
+    "transfer_leader": 3,
+    "add_peer": 4,
+    "update_config": 4,
+    "remove_peer": 5,
+    "docker_restart": 6,
+    "write_file": 7,
+    "docker_exec": 8,
+    "delete_file": 9,
+    "reset_counter": 10,
+}
+_LEVELS = ((50, Risk.CRITICAL), (25, Risk.HIGH), (10, Risk.MEDIUM), (0, Risk.LOW))
+_FIRST_WORDS: Mapping[str, str] = {
+    **dict.fromkeys(("rm", "rmdir", "shred", "truncate", "unlink"), "delete_file"),
+    **dict.fromkeys(("cp", "dd", "install", "ln", "mkdir", "mv", "tee", "touch"), "write_file"),
+    **dict.fromkeys(("kill", "pkill", "killall"), "docker_restart"),
+}
+# A program, one of its words, and what that does.
+_VERBS: tuple[tuple[str, str, str], ...] = (
+    *((one, "restart", "docker_restart") for one in ("docker", "podman", "systemctl", "service")),
+    *((one, "exec", "docker_exec") for one in ("docker", "podman", "kubectl")),
+    ("kubectl", "rollout", "docker_restart"),
+    ("kubectl", "delete", "delete_file"),
+    ("docker", "rm", "delete_file"),
+    ("sed", "-i", "write_file"),
+    *((one, "del", "reset_counter") for one in ("redis-cli", "valkey-cli")),
+)
+COMMAND_CHARS_MAX = 4096
+_PLAIN = re.compile(r"[\w./:=,+@% -]*")
+_APART = re.compile(r"[^\w./:=,+@%-]+")
+_WRAPPERS = frozenset({"env", "ionice", "nice", "nohup", "setsid", "sudo", "timeout", "xargs"})
+
+
+def limits_for(
+    targets: int, *, changes_per_hour: int, targets_max: int = 0, rig: bool = False
+) -> Limits:
+    """The limits of a subject with so many targets; unless told, a third of them may be touched."""
+    if rig:
+        return Limits(changes_per_hour=RIG_CHANGES_PER_HOUR, targets_max=max(1, targets))
+    return Limits(
+        changes_per_hour=changes_per_hour, targets_max=targets_max or max(1, targets // 3)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The turn of one subject, as all processes on one store see it."""
+
+    subject: str
+    changes: LimitUsage
+    limits: Callable[[], Limits]
+    clock: Clock
+
+    async def free(self) -> bool:
+        """Wait while somebody else changes something, but not for ever; False at once if not."""
+        deadline = self.clock.monotonic() + BUSY_S_MAX
+        waited = False
+        while self.clock.monotonic() < deadline:
+            limits = self.limits()
+            usage = self.changes.usage(self.subject, limits, now=self.clock.now())
+            if not limits.busy(usage):
+                break
+            waited = True
+            await self.clock.sleep(POLL_S)
+        return waited
+
+
+def refused_as_busy(verdict: Verdict, why: str) -> Result:
+    """The refusal of a change against which there is nothing but another one that runs."""
+    return replace(verdict.refusal(why), data={BUSY: True})
+
+
+def came_late(refused: Result) -> bool:
+    """Whether a change was refused only because another one was quicker.
+
+    Never told by the words: they hold what commands are called and what people say.
+    """
+    return refused.data.get(BUSY) is True
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What an agent's deeds add up to, and why."""
+
+    score: int = 0
+    level: Risk = Risk.LOW
+    reasons: tuple[str, ...] = field(default=())
+
+
+def weigh(deeds: Sequence[Deed], classify: Classify) -> Session:
+    """What these deeds of one agent, oldest first and within the window, add up to."""
+    changes = [deed for deed in deeds if deed.level != Level.SAFE]
+    names = [
+        classify(Action.shell(deed.command) if deed.tool == SHELL else Action(deed.tool, {}))
+        for deed in changes
+    ]
+    looks = min(len(deeds) - len(changes), LOOKS_MAX)
+    base = looks + sum(SCORES.get(name, UNKNOWN) for name in names)
+    reasons = [f"{len(changes)} changes and {len(deeds) - len(changes)} looks: {base}"]
+    score = base
+    # Programs look fast, so only the time between changes tells anything.
+    haste = timedelta(seconds=HASTE_S)
+    gaps = [later.at - deed.at for deed, later in itertools.pairwise(changes)]
+    if sum(gap < haste for gap in gaps) >= HASTY_MIN:
+        score = math.ceil(base * 1.5)
+        reasons.append(f"one change after another within {HASTE_S:g} s: +{score - base}")
+    more: list[tuple[int, str]] = []
+    if "docker_restart" in names and "docker_exec" in names[names.index("docker_restart") :]:
+        more.append((20, "a restart, then a command inside"))
+    if names.count("remove_peer") >= 2:
+        more.append((15, "more than one peer removed"))
+    if names.count("delete_file") >= 2:
+        more.append((15, "more than one deletion"))
+    if blocked := sum(deed.blocked for deed in deeds):
+        more.append((BLOCKED * blocked, f"{blocked} commands tried what the kernel refused"))
+    secrets = [place for place, deed in enumerate(deeds) if deed.secret]
+    if secrets and any(deed.network for deed in deeds[secrets[0] :]):
+        more.append((20, "a secret was read, then the network reached"))
+    for points, why in more:
+        score += points
+        reasons.append(f"{why}: +{points}")
+    level = next(level for least, level in _LEVELS if score >= least)
+    return Session(score, level, tuple(reasons))
+
+
+def deed_of(verdict: Verdict, at: datetime) -> Deed:
+    """What an action would weigh if it began now."""
+    action = verdict.action
+    return Deed(
+        at,
+        action.tool,
+        action.command,
+        verdict.level,
+        secret=bool(verdict.sensitive),
+        network=bool(verdict.network),
+    )
+
+
+def classify(action: Action) -> str:
+    """Which of the scored deeds an action is; "" when it is none of them."""
+    if action.tool != SHELL:
+        return action.tool if action.tool in SCORES else ""
+    command = action.command[:COMMAND_CHARS_MAX]
+    words = [word for word in _APART.split(command) if word]
+    # In a line that is more than one plain command any word may be one; the worst of them counts.
+    plain = words and _PLAIN.fullmatch(command) and posixpath.basename(words[0]) not in _WRAPPERS
+    lower, names = [word.lower() for word in words], [""]
+    for place, word in enumerate(words[:1] if plain else words):
+        program = posixpath.basename(word)
+        verbs = (
+            name
+            for one, verb, name in _VERBS
+            if program == one and verb in itertools.islice(lower, place + 1, None)
+        )
+        names.append(next(verbs, _FIRST_WORDS.get(program, "")))
+    return max(names, key=lambda name: SCORES.get(name, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +237,7 @@ class Restraint:
     """
 
     switch: Switch
-    changes: Changes
+    changes: LimitUsage
     sessions: Sessions
     clock: Clock
     limits: Callable[[], Limits]
@@ -58,7 +250,11 @@ class Restraint:
         May wait a while for its turn. The limits are looked at once more when it begins.
         """
         if verdict.level is Level.REVIEW and not self.switch.state().on:
-            await self._turn(subject, self.limits())
+            limits, ends = self.limits(), self.clock.monotonic() + TURN_S_MAX
+            while limits.busy(self.changes.usage(subject, limits, now=self.clock.now())):
+                if self.clock.monotonic() >= ends:
+                    break
+                await self.clock.sleep(POLL_S)
         held = self.foresee(verdict, subject, agent)
         if held is not None and held.session is not None:
             score, reason = held.session.score, "; ".join(held.session.reasons)
@@ -84,14 +280,6 @@ class Restraint:
         target = str(verdict.action.arguments.get("target") or verdict.action.target)
         why = limits.question(usage, target)
         return Held(ask=f"Held back: {why}.") if why else None
-
-    async def _turn(self, subject: str, limits: Limits) -> None:
-        """Wait until nobody else changes the subject, or until that takes too long."""
-        ends = self.clock.monotonic() + TURN_S_MAX
-        usage = self.changes.usage(subject, limits, now=self.clock.now())
-        while limits.busy(usage) and self.clock.monotonic() < ends:
-            await self.clock.sleep(POLL_S)
-            usage = self.changes.usage(subject, limits, now=self.clock.now())
 
     def _session(self, verdict: Verdict, agent: str) -> Held | None:
         name = session_of(agent)

@@ -109,8 +109,10 @@ class Standing:
         if argv is None:
             return None
         for rule in self.rules.find():
-            holds = rule.stands and verdict.risk <= rule.risk
-            holds = holds and _holds_for(rule, ticket, subject)
+            holds = rule.scope is Scope.EVERYWHERE
+            holds = holds or (rule.scope is Scope.TICKET and rule.ticket == ticket is not None)
+            holds = holds or (rule.scope is Scope.SUBJECT and rule.subject == subject != "")
+            holds = holds and rule.stands and verdict.risk <= rule.risk
             if holds and self._covers(rule, verdict.action, argv):
                 return rule
         return None
@@ -136,12 +138,26 @@ class Standing:
             raise _no_rule("It belongs to no ticket.", "Use another --scope.")
         if scope is Scope.SUBJECT and not approval.subject:
             raise _no_rule("It belongs to no subject.", "Use another --scope.")
+        argv = self._words_to_keep(approval.action, likeness)
+        directory = ""
+        if likeness is Likeness.PATH:  # as it is found now, not the root and not the system's
+            if not path.startswith("/") or ".." in path.split("/"):
+                raise UsageError(
+                    f"{path!r} is not an absolute path without '..'.",
+                    next_step="Name a directory with: --path /srv/app",
+                )
+            directory = self.resolve(path)
+            if directory in {"/", *_SYSTEM}:
+                raise UsageError(
+                    f"A rule for everything below {directory!r} is not made.",
+                    next_step="Name a directory further down.",
+                )
         rule = StandingRule(
             id=name,
             likeness=likeness,
             scope=scope,
             tool=approval.action.tool,
-            argv=self._words_to_keep(approval.action, likeness),
+            argv=argv,
             cwd=approval.action.cwd,
             target=approval.action.target,
             risk=approval.risk,
@@ -149,7 +165,7 @@ class Standing:
             made_by=by,
             subject=approval.subject,
             ticket=approval.ticket,
-            path=self._directory(path) if likeness is Likeness.PATH else "",
+            path=directory,
             approval=approval.id,
             reason=reason,
         )
@@ -189,48 +205,30 @@ class Standing:
             raise _no_rule(f"{' '.join(prefix)!r} works on no files.", exactly)
         return argv
 
-    def _directory(self, path: str) -> str:
-        """A directory as it is found now, which is not the root and not the system's."""
-        if not path.startswith("/") or ".." in path.split("/"):
-            raise UsageError(
-                f"{path!r} is not an absolute path without '..'.",
-                next_step="Name a directory with: --path /srv/app",
-            )
-        found = self.resolve(path)
-        if found in {"/", *_SYSTEM}:
-            raise UsageError(
-                f"A rule for everything below {found!r} is not made.",
-                next_step="Name a directory further down.",
-            )
-        return found
-
     def _covers(self, rule: StandingRule, action: Action, argv: tuple[str, ...]) -> bool:
         if (rule.tool, rule.target) != (action.tool, action.target):
             return False
-        if rule.likeness is Likeness.PATH:
-            return self._lies_below(rule, action, argv)
-        if rule.cwd != action.cwd:
+        if rule.likeness is not Likeness.PATH and rule.cwd != action.cwd:
             return False
         if rule.likeness is Likeness.EXACT:
             return rule.argv == argv
-        return _same_flags(rule.argv, argv)
-
-    def _lies_below(self, rule: StandingRule, action: Action, argv: tuple[str, ...]) -> bool:
         mine, theirs = _parts(rule.argv), _parts(argv)
         if mine is None or theirs is None or mine.flags != theirs.flags:
             return False
         if mine.fixed != theirs.fixed or len(mine.operands) != len(theirs.operands):
             return False
+        if rule.likeness is Likeness.FLAGS:
+            pairs = zip(mine.operands, theirs.operands, strict=True)
+            return all(a == b or (_PLAIN.fullmatch(a) and _PLAIN.fullmatch(b)) for a, b in pairs)
         # A link that was put in its place later would lead somewhere else.
         if not rule.path or self.resolve(rule.path) != rule.path or not theirs.operands:
             return False
-        return all(self._is_below(rule.path, action.cwd, one) for one in theirs.operands)
-
-    def _is_below(self, directory: str, cwd: str, operand: str) -> bool:
-        if not operand or operand.startswith(("-", "~")) or ".." in operand.split("/"):
-            return False
-        found = self.resolve(posixpath.join(cwd, operand))
-        return found.startswith(directory + "/")
+        for one in theirs.operands:
+            if not one or one.startswith(("-", "~")) or ".." in one.split("/"):
+                return False
+            if not self.resolve(posixpath.join(action.cwd, one)).startswith(rule.path + "/"):
+                return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,33 +273,9 @@ def _parts(argv: Sequence[str]) -> _Parts | None:
     return _Parts(Counter(units), tuple(fixed), tuple(others))
 
 
-def _same_flags(mine: Sequence[str], theirs: Sequence[str]) -> bool:
-    one, other = _parts(mine), _parts(theirs)
-    if one is None or other is None or one.flags != other.flags or one.fixed != other.fixed:
-        return False
-    if len(one.operands) != len(other.operands):
-        return False
-    pairs = zip(one.operands, other.operands, strict=True)
-    return all(a == b or (_is_plain(a) and _is_plain(b)) for a, b in pairs)
-
-
-def _is_plain(operand: str) -> bool:
-    return _PLAIN.fullmatch(operand) is not None
-
-
 def _is_given_more(action: Action) -> bool:
     """Whether the same words could mean another program, or be given what a person keeps."""
     return bool(action.venv or action.passes)
-
-
-def _holds_for(rule: StandingRule, ticket: int | None, subject: str) -> bool:
-    match rule.scope:
-        case Scope.TICKET:
-            return ticket is not None and rule.ticket == ticket
-        case Scope.SUBJECT:
-            return bool(subject) and rule.subject == subject
-        case Scope.EVERYWHERE:
-            return True
 
 
 def _no_rule(why: str, next_step: str) -> UsageError:

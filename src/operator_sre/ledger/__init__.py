@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from operator_sre.ledger.damage import Damage, DamageKind
-from operator_sre.ledger.signing import KeyFile
-from operator_sre.ledger.verify import Anchor, Report, verify
+from operator_sre.ledger.keys import KeyFile
+from operator_sre.ledger.verify import Anchor, Damage, DamageKind, Report, verify
 
 __all__ = ["Anchor", "Damage", "DamageKind", "KeyFile", "Report", "verify"]

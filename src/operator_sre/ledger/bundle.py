@@ -6,7 +6,6 @@ import json
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from operator_protocols.domain.checkpoint import Checkpoint
 from operator_protocols.domain.entry import Entry
@@ -78,7 +77,12 @@ class Bundle:
                 lines = bundle.read("entries.jsonl").splitlines()
             if self._manifest["format"] != FORMAT:
                 raise UsageError(f"{str(path)!r} is a bundle of another format.")
-            self._rows = [_raw(json.loads(line)) for line in lines]
+            self._rows: list[RawEntry] = []
+            for line in map(json.loads, lines):
+                body = line["body"].encode() if line["body"] is not None else None
+                digest, previous = bytes.fromhex(line["digest"]), bytes.fromhex(line["previous"])
+                row = (line["seq"], body, digest, previous, bytes.fromhex(line["hash"]))
+                self._rows.append(row)
         except (OSError, zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise UsageError(
@@ -107,9 +111,3 @@ class Bundle:
             if one["seq"] > seq
         ]
         return found[:limit]
-
-
-def _raw(line: dict[str, Any]) -> RawEntry:
-    body = line["body"].encode() if line["body"] is not None else None
-    digest, previous = bytes.fromhex(line["digest"]), bytes.fromhex(line["previous"])
-    return line["seq"], body, digest, previous, bytes.fromhex(line["hash"])

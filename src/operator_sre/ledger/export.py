@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import html
 import io
+import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,6 +17,7 @@ from operator_sre.codec import to_json
 __all__ = ["FORMATS", "Filter", "export_lines"]
 
 _COLUMNS = ("seq", "at", "kind", "ticket", "run", "actor", "payload", "hash")
+FORMATS = ("jsonl", "csv", "html")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -44,18 +46,15 @@ class Filter:
 
 def export_lines(entries: Iterable[Entry], style: str) -> Iterator[str]:
     """The entries in one of the FORMATS, line by line."""
-    return FORMATS[style](entries)
-
-
-def _jsonl(entries: Iterable[Entry]) -> Iterator[str]:
-    for entry in entries:
-        yield json.dumps(to_json(entry), ensure_ascii=True)
-
-
-def _csv(entries: Iterable[Entry]) -> Iterator[str]:
-    yield _csv_line(_COLUMNS)
-    for entry in entries:
-        yield _csv_line(_cells(entry))
+    match style:
+        case "jsonl":
+            return (json.dumps(to_json(entry), ensure_ascii=True) for entry in entries)
+        case "csv":
+            rows = itertools.chain([_COLUMNS], map(_cells, entries))
+            return map(_csv_line, rows)
+        case "html":
+            return _html(entries)
+    raise KeyError(style)
 
 
 def _csv_line(cells: Iterable[str]) -> str:
@@ -86,10 +85,3 @@ def _cells(entry: Entry) -> list[str]:
     record["actor"] = entry.actor.id
     record["payload"] = json.dumps(record["payload"], ensure_ascii=True)
     return ["" if record[name] is None else str(record[name]) for name in _COLUMNS]
-
-
-FORMATS: Mapping[str, Callable[[Iterable[Entry]], Iterator[str]]] = {
-    "jsonl": _jsonl,
-    "csv": _csv,
-    "html": _html,
-}

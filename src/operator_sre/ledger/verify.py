@@ -1,22 +1,109 @@
-"""Walking the chain from its first entry to its head, and its checkpoints beside it."""
+"""Whether the chain is whole: every entry, checkpoint and anchor, and what each damage is."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from operator_sre.chain import GENESIS, record_from, seq_of
-from operator_sre.ledger.damage import Damage, DamageKind, classify, own_seq, sound
-from operator_sre.ledger.signing import signature_holds
+from operator_protocols.errors import UsageError
+from operator_sre.chain import GENESIS, chain_hash, digest_of_body, record_from, seq_of
+from operator_sre.ledger.keys import signature_holds
 
 if TYPE_CHECKING:
     from operator_protocols.domain.checkpoint import Checkpoint
     from operator_protocols.ports import Checkpoints, RawEntry
 
-__all__ = ["Anchor", "Report", "Rows", "verify"]
+__all__ = [
+    "Anchor",
+    "Damage",
+    "DamageKind",
+    "Report",
+    "Rows",
+    "add_anchor",
+    "anchor_line",
+    "classify",
+    "own_seq",
+    "read_anchors",
+    "sound",
+    "verify",
+]
+
+
+class DamageKind(StrEnum):
+    """What was done to the record."""
+
+    EDITED = "edited"
+    INSERTED = "inserted"
+    DELETED = "deleted"
+    REORDERED = "reordered"
+    TAIL_CUT = "tail_cut"
+    FORGED_CHECKPOINT = "forged_checkpoint"
+    WRONG_KEY = "wrong_key"
+    BROKEN_CHECKPOINTS = "broken_checkpoint_chain"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One damage, at the entry where it is."""
+
+    seq: int
+    kind: DamageKind
+    detail: str
+
+
+def sound(row: RawEntry) -> bool:
+    """True when a row agrees with itself: its body is an entry, and its hashes are its own."""
+    _, body, digest, previous, linked = row
+    if any(type(one) is not bytes for one in (digest, previous, linked)):
+        return False
+    if body is not None and (type(body) is not bytes or digest_of_body(body) != digest):
+        return False
+    if body is not None and seq_of(body) is None:
+        return False
+    return chain_hash(previous, digest) == linked
+
+
+def classify(
+    last: RawEntry | None, row: RawEntry, following: RawEntry | None, *, elsewhere: bool
+) -> Damage:
+    """Name the damage at a row that does not follow the last one.
+
+    `elsewhere` says whether the entry that belongs here lies at another place.
+    """
+    expected, head = (last[0] + 1, last[4]) if last else (1, GENESIS)
+    seq, own = row[0], own_seq(row)
+    if seq > expected:
+        return Damage(expected, DamageKind.DELETED, f"entry {expected} is missing")
+    between = Damage(seq, DamageKind.INSERTED, f"entry {seq} was put in between")
+    is_next = following is not None and own_seq(following) == expected and following[3] == head
+    if is_next and following is not None and row[3] != following[4]:
+        return between
+    if own is not None and own != seq and sound(row):
+        if last is not None and last[3] == row[3]:
+            # Both follow the same entry, so the one in between is not of this chain.
+            return Damage(last[0], DamageKind.INSERTED, f"entry {last[0]} was put in between")
+        if elsewhere:
+            why = f"entry {own} lies in the place of entry {seq}"
+            return Damage(seq, DamageKind.REORDERED, why)
+        why = f"entry {seq} is missing; {own} took its number"
+        return Damage(seq, DamageKind.DELETED, why) if own > seq else between
+    if not sound(row) or last is None:
+        return Damage(seq, DamageKind.EDITED, f"the bytes of entry {seq} do not match its hash")
+    return Damage(
+        last[0], DamageKind.EDITED, f"entry {last[0]} is not the one that entry {seq} follows"
+    )
+
+
+def own_seq(row: RawEntry) -> int | None:
+    """The number that the body itself carries."""
+    return seq_of(row[1]) if type(row[1]) is bytes else None
+
 
 PAGE = 5_000
 CHECKPOINTS_MAX = 1_000_000
@@ -56,12 +143,10 @@ class Report:
 @dataclass(slots=True)
 class _Walk:
     entries: Rows
-    progress: Callable[[int], None]
     wanted: frozenset[int]
     last: RawEntry | None = None
     count: int = 0
     hashes: dict[int, bytes] = field(default_factory=dict)
-    damages: list[Damage] = field(default_factory=list)
 
 
 def verify(
@@ -78,10 +163,34 @@ def verify(
     """
     signed = checkpoints.after(0, limit=CHECKPOINTS_MAX)
     wanted = frozenset([*(one.seq for one in signed), *(one.seq for one in anchors)])
-    walk = _Walk(entries, progress, wanted)
-    _walk(walk)
-    damages = [*walk.damages, *_checkpoint_damages(signed, walk, trusted_key)]
-    damages += _anchor_damages(anchors, walk)
+    walk = _Walk(entries, wanted)
+    damages: list[Damage] = []
+    seq = 0
+    while page := entries.raw(seq, limit=PAGE):
+        broken = _follow(walk, page)
+        if broken is not None:
+            row = page[broken]
+            behind = page[broken + 1 :] or entries.raw(row[0], limit=1)
+            missing = (walk.last[0] if walk.last else 0) + 1
+            elsewhere = any(
+                type(one[1]) is bytes and f'"seq":{missing},'.encode() in one[1] for one in behind
+            )
+            following = behind[0] if behind else None
+            damages.append(classify(walk.last, row, following, elsewhere=elsewhere))
+            _catch_up(walk, row[0])
+        assert walk.last is not None
+        seq = walk.last[0]
+        progress(seq)
+    damages += _checkpoint_damages(signed, walk, trusted_key)
+    last = walk.last[0] if walk.last else 0
+    for anchor in anchors:
+        found = walk.hashes.get(anchor.seq)
+        if anchor.seq > last:
+            why = f"entry {anchor.seq} was anchored, and the log ends at {last}"
+            damages.append(Damage(last + 1, DamageKind.TAIL_CUT, why))
+        elif found is not None and found.hex() != anchor.hash:
+            why = f"entry {anchor.seq} was anchored with another hash"
+            damages.append(Damage(anchor.seq, DamageKind.EDITED, why))
     damages.sort(key=lambda damage: damage.seq)
     return Report(
         entries=walk.count,
@@ -89,18 +198,6 @@ def verify(
         checkpoints=len(signed),
         damages=tuple(damages),
     )
-
-
-def _walk(walk: _Walk) -> None:
-    seq = 0
-    while page := walk.entries.raw(seq, limit=PAGE):
-        broken = _follow(walk, page)
-        if broken is not None:
-            walk.damages.append(_name(walk, page, broken))
-            _catch_up(walk, page[broken][0])
-        assert walk.last is not None
-        seq = walk.last[0]
-        walk.progress(seq)
 
 
 def _follow(walk: _Walk, page: Sequence[RawEntry]) -> int | None:
@@ -132,16 +229,6 @@ def _follow(walk: _Walk, page: Sequence[RawEntry]) -> int | None:
     return None if index == len(page) else index
 
 
-def _name(walk: _Walk, page: Sequence[RawEntry], broken: int) -> Damage:
-    row = page[broken]
-    behind = page[broken + 1 :] or walk.entries.raw(row[0], limit=1)
-    missing = (walk.last[0] if walk.last else 0) + 1
-    elsewhere = any(
-        type(one[1]) is bytes and f'"seq":{missing},'.encode() in one[1] for one in behind
-    )
-    return classify(walk.last, row, behind[0] if behind else None, elsewhere=elsewhere)
-
-
 def _catch_up(walk: _Walk, seq: int) -> None:
     """Go on at the first row, from `seq` on, that is in its place and that the next one follows.
 
@@ -152,7 +239,9 @@ def _catch_up(walk: _Walk, seq: int) -> None:
     while page := walk.entries.raw(at, limit=PAGE):
         for row in page:
             if waiting is not None and row[3] == waiting[4]:
-                _stand_at(walk, waiting)
+                walk.last = waiting
+                if waiting[0] in walk.wanted:
+                    walk.hashes[waiting[0]] = waiting[4]
                 return
             waiting = row if sound(row) and own_seq(row) in (None, row[0]) else None
             walk.count += 1
@@ -162,60 +251,64 @@ def _catch_up(walk: _Walk, seq: int) -> None:
         walk.hashes[waiting[0]] = waiting[4]
 
 
-def _stand_at(walk: _Walk, row: RawEntry) -> None:
-    walk.last = row
-    if row[0] in walk.wanted:
-        walk.hashes[row[0]] = row[4]
-
-
 def _checkpoint_damages(
     signed: Sequence[Checkpoint], walk: _Walk, trusted_key: str
-) -> list[Damage]:
-    damages: list[Damage] = []
-    previous = ""
+) -> Iterator[Damage]:
     last = walk.last[0] if walk.last else 0
-    covered = 0
+    previous, covered = "", 0
     for one in signed:
-        damage = _checkpoint_damage(one, walk, trusted_key, previous, last, covered)
-        if damage is not None:
-            damages.append(damage)
+        before, previous = previous, sha256(one.body).hexdigest()
+        if one.key != trusted_key:
+            yield Damage(one.seq, DamageKind.WRONG_KEY, f"checkpoint {one.seq} has another key")
+            continue
+        if not signature_holds(one.key, one.body, one.signature):
+            why = f"the signature of checkpoint {one.seq} does not hold"
+            yield Damage(one.seq, DamageKind.FORGED_CHECKPOINT, why)
+            continue
+        record, found = record_from(one.body), walk.hashes.get(one.seq)
+        if record["seq"] != one.seq or record["previous"] != before:
+            why = f"checkpoint {one.seq} does not follow the one before it"
+            yield Damage(one.seq, DamageKind.BROKEN_CHECKPOINTS, why)
+        elif one.seq > last:
+            why = f"checkpoint {one.seq} was signed, and the log ends at {last}"
+            yield Damage(last + 1, DamageKind.TAIL_CUT, why)
+        elif found is not None and found.hex() != record["head"]:
+            span = f"entries {covered + 1} to {one.seq}"
+            why = f"{span} were written anew; their signed head is another"
+            yield Damage(covered + 1, DamageKind.EDITED, why)
         else:
             covered = one.seq
-        previous = hashlib.sha256(one.body).hexdigest()
-    return damages
 
 
-def _checkpoint_damage(
-    one: Checkpoint, walk: _Walk, trusted_key: str, previous: str, last: int, covered: int
-) -> Damage | None:
-    if one.key != trusted_key:
-        return Damage(one.seq, DamageKind.WRONG_KEY, f"checkpoint {one.seq} has another key")
-    if not signature_holds(one.key, one.body, one.signature):
-        why = f"the signature of checkpoint {one.seq} does not hold"
-        return Damage(one.seq, DamageKind.FORGED_CHECKPOINT, why)
-    record = record_from(one.body)
-    if record["seq"] != one.seq or record["previous"] != previous:
-        why = f"checkpoint {one.seq} does not follow the one before it"
-        return Damage(one.seq, DamageKind.BROKEN_CHECKPOINTS, why)
-    if one.seq > last:
-        why = f"checkpoint {one.seq} was signed, and the log ends at {last}"
-        return Damage(last + 1, DamageKind.TAIL_CUT, why)
-    found = walk.hashes.get(one.seq)
-    if found is not None and found.hex() != record["head"]:
-        why = f"entries {covered + 1} to {one.seq} were written anew; their signed head is another"
-        return Damage(covered + 1, DamageKind.EDITED, why)
-    return None
+def anchor_line(anchor: Anchor, *, at: str, key: str) -> str:
+    """One line of JSON that names a head."""
+    return json.dumps({"seq": anchor.seq, "hash": anchor.hash, "at": at, "key": key})
 
 
-def _anchor_damages(anchors: Sequence[Anchor], walk: _Walk) -> list[Damage]:
-    last = walk.last[0] if walk.last else 0
-    damages = []
-    for anchor in anchors:
-        found = walk.hashes.get(anchor.seq)
-        if anchor.seq > last:
-            why = f"entry {anchor.seq} was anchored, and the log ends at {last}"
-            damages.append(Damage(last + 1, DamageKind.TAIL_CUT, why))
-        elif found is not None and found.hex() != anchor.hash:
-            why = f"entry {anchor.seq} was anchored with another hash"
-            damages.append(Damage(anchor.seq, DamageKind.EDITED, why))
-    return damages
+def add_anchor(path: Path, line: str) -> None:
+    """Append a line, durable when this returns; what is there already stays."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    with os.fdopen(descriptor, "ab") as file:
+        file.write(line.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_anchors(path: Path) -> Sequence[Anchor]:
+    """All anchors of a file. UsageError names the line that is none."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UsageError(
+            f"The anchors {str(path)!r} cannot be read: {why}.",
+            next_step="Write them with: operator audit anchor --file FILE",
+        ) from error
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+            found.append(Anchor(int(record["seq"]), str(record["hash"])))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"Line {number} of {str(path)!r} is not an anchor.") from error
+    return found

@@ -1,4 +1,4 @@
-"""Minds: the built-in reasoner, and the models of others."""
+"""Models: the built-in reasoner, and those of others."""
 
 from __future__ import annotations
 

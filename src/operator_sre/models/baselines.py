@@ -1,12 +1,11 @@
-"""Minds that understand nothing: whoever is better than they are has to show it.
+"""Agents that understand nothing: whoever is better than they are has to show it.
 
-Both act through the gate like any other mind, and neither claims to know a cause.
+Both act through the gate like any other agent, and neither claims to know a cause.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
 
 from operator_protocols.domain.action import Action, Argument
 from operator_protocols.domain.diagnosis import Alternative, Diagnosis, Evidence
@@ -15,14 +14,13 @@ from operator_protocols.domain.run import (
     Act,
     Answer,
     Ask,
-    Briefing,
     Call,
     Diagnose,
     Escalate,
     Finish,
     Prove,
 )
-from operator_protocols.domain.tool import Parameter, ParameterType, ToolSource, ToolSpec
+from operator_protocols.domain.tool import ParameterType, ToolSource
 
 __all__ = ["UNKNOWN_CAUSE", "RandomCalls", "RestartEverything"]
 
@@ -33,6 +31,7 @@ DEAD = "process_dead"
 CALLS_BEFORE_A_CLAIM = 4
 CLAIMS_MAX = 3
 NUMBER_MAX = 1000
+_GIVE_UP = Escalate("What needs no understanding was done, and it is not over.")
 
 
 class RestartEverything:
@@ -43,19 +42,22 @@ class RestartEverything:
     async def answer(self, ask: Ask) -> Answer:
         """Restart the next target; when all are done, claim; when that is wrong, give up."""
         briefing = ask.briefing
-        tool = _restarting(briefing.tools)
+        # The tool that starts any target anew, whatever it is called.
+        able = [one for one in briefing.tools if DEAD in one.ends and one.parameter("target")]
+        tool = min(able, key=lambda one: (len(one.parameters), one.name), default=None)
         if tool is None:
-            return _said("There is nothing here that restarts anything.", _gives_up())
-        if _claims(ask):
-            return _said("Everything was restarted and it is not over.", _gives_up())
-        tried = {one.target for one in _acts(ask)}
-        left = [one.name for one in briefing.targets if one.name not in tried]
+            return Answer("There is nothing here that restarts anything.", (_GIVE_UP,))
+        if _count_claims(ask):
+            return Answer("Everything was restarted and it is not over.", (_GIVE_UP,))
+        tried = {action.target for action in _list_actions(ask)}
+        left = [target.name for target in briefing.targets if target.name not in tried]
         if not left:
-            return _said("Everything was restarted.", Finish("Every target was restarted."))
+            return Answer("Everything was restarted.", (Finish("Every target was restarted."),))
         action = Action(
             tool.name, {"target": left[0]}, target=left[0], reasoning="It may help.", timeout_s=60.0
         )
-        return _said(f"{left[0]} is restarted next.", *_first(ask, "restart every target"), action)
+        first = _diagnose_nothing(ask, "restart every target")
+        return Answer(f"{left[0]} is restarted next.", (*first, action))
 
 
 class RandomCalls:
@@ -69,38 +71,45 @@ class RandomCalls:
     async def answer(self, ask: Ask) -> Answer:
         """One tool by chance; now and then a claim that it is over."""
         briefing = ask.briefing
-        claims = _claims(ask)
+        claims = _count_claims(ask)
         if claims >= CLAIMS_MAX or not briefing.tools:
-            return _said("Chance did not help.", _gives_up())
-        if len(_acts(ask)) >= CALLS_BEFORE_A_CLAIM * (claims + 1):
-            return _said("Perhaps that was it.", Finish("Some tools were called by chance."))
+            return Answer("Chance did not help.", (_GIVE_UP,))
+        if len(_list_actions(ask)) >= CALLS_BEFORE_A_CLAIM * (claims + 1):
+            return Answer("Perhaps that was it.", (Finish("Some tools were called by chance."),))
         chance = random.Random(f"{self._seed}/{briefing.ticket.id}/{len(ask.turns)}")
-        tool = chance.choice(_about_it(briefing.tools))
-        arguments = _by_chance(tool, briefing, chance)
+        # The tools of the subject and those with a target; all, where there are none of these.
+        ordered = sorted(briefing.tools, key=lambda one: one.name)
+        subject = ToolSource.SUBJECT
+        near = [one for one in ordered if one.source is subject or one.parameter("target")]
+        tool = chance.choice(near or ordered)
+        names = sorted(target.name for target in briefing.targets) or [briefing.ticket.target]
+        arguments: dict[str, Argument] = {}
+        for one in (one for one in tool.parameters if one.required):
+            match one.type:
+                case ParameterType.INTEGER | ParameterType.NUMBER:
+                    low = int(one.minimum if one.minimum is not None else 0)
+                    high = int(one.maximum if one.maximum is not None else max(low, NUMBER_MAX))
+                    arguments[one.name] = chance.randint(low, max(low, high))
+                case ParameterType.BOOLEAN:
+                    arguments[one.name] = chance.random() < 0.5
+                case ParameterType.LIST:
+                    arguments[one.name] = (chance.choice(names),)
+                case ParameterType.MAP:
+                    arguments[one.name] = {}
+                case _:
+                    arguments[one.name] = chance.choice(one.choices or names)
         target = str(arguments.get("target") or "")
         action = Action(tool.name, arguments, target=target, reasoning="By chance.", timeout_s=60.0)
-        return _said(f"Chance says {tool.name}.", *_first(ask, "call tools by chance"), action)
+        first = _diagnose_nothing(ask, "call tools by chance")
+        return Answer(f"Chance says {tool.name}.", (*first, action))
 
 
-def _restarting(tools: Sequence[ToolSpec]) -> ToolSpec | None:
-    """The tool that starts any target anew, whatever it is called."""
-    able = [one for one in tools if DEAD in one.ends and one.parameter("target") is not None]
-    return min(able, key=lambda one: (len(one.parameters), one.name), default=None)
-
-
-def _about_it(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """The tools of the subject and those with a target; all, where there are none of these."""
-    ordered = sorted(tools, key=lambda one: one.name)
-    near = [one for one in ordered if one.source is ToolSource.SUBJECT or one.parameter("target")]
-    return near or ordered
-
-
-def _acts(ask: Ask) -> list[Action]:
+def _list_actions(ask: Ask) -> list[Action]:
     return [step.want.action for step in ask.steps if isinstance(step.want, Act)]
 
 
-def _claims(ask: Ask) -> int:
-    """How often a claim of our own was looked at and did not hold."""
+def _count_claims(ask: Ask) -> int:
+    """How often a claim of our own was checked and did not hold."""
     return sum(
         isinstance(step.want, Prove)
         and not step.want.arrival
@@ -111,29 +120,7 @@ def _claims(ask: Ask) -> int:
     )
 
 
-def _by_chance(tool: ToolSpec, briefing: Briefing, chance: random.Random) -> Mapping[str, Argument]:
-    names = sorted(one.name for one in briefing.targets) or [briefing.ticket.target]
-    wanted = [one for one in tool.parameters if one.required]
-    return {one.name: _value(one, names, chance) for one in wanted}
-
-
-def _value(one: Parameter, names: Sequence[str], chance: random.Random) -> Argument:
-    match one.type:
-        case ParameterType.INTEGER | ParameterType.NUMBER:
-            low = int(one.minimum if one.minimum is not None else 0)
-            high = int(one.maximum if one.maximum is not None else max(low, NUMBER_MAX))
-            return chance.randint(low, max(low, high))
-        case ParameterType.BOOLEAN:
-            return chance.random() < 0.5
-        case ParameterType.LIST:
-            return (chance.choice(names),)
-        case ParameterType.MAP:
-            return {}
-        case _:
-            return chance.choice(one.choices or names)
-
-
-def _first(ask: Ask, choice: str) -> tuple[Call, ...]:
+def _diagnose_nothing(ask: Ask, choice: str) -> tuple[Call, ...]:
     """Nothing is changed without a diagnosis, so that one is handed in which claims nothing."""
     if any(isinstance(step.want, Diagnose) for step in ask.steps):
         return ()
@@ -156,11 +143,3 @@ def _first(ask: Ask, choice: str) -> tuple[Call, ...]:
         why="It needs no understanding.",
     )
     return (Diagnose(diagnosis),)
-
-
-def _gives_up() -> Escalate:
-    return Escalate("What needs no understanding was done, and it is not over.")
-
-
-def _said(reasoning: str, *calls: Call) -> Answer:
-    return Answer(reasoning, calls)

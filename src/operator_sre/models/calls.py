@@ -1,9 +1,14 @@
-"""A model's tool call as a Call, and back. What makes no sense is a Misuse, never an error."""
+"""A model's tool call as a Call, and back. What makes no sense is a Misuse, never an error.
+
+A model that cannot call tools writes its calls as one JSON object in plain text.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -11,11 +16,29 @@ import msgspec
 from operator_protocols.domain.action import SHELL, SHELL_S, TIMEOUT_S_MAX, Action, Argument
 from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.run import Ask, Call, Diagnose, Escalate, Finish, Misuse
+from operator_protocols.domain.tool import ToolSpec
 from operator_sre.codec import from_json, to_json
-from operator_sre.models.fence import shortened
-from operator_sre.models.offers import DIAGNOSE, ESCALATE, FINISH, Offer, offers, wire_name
+from operator_sre.models.fence import shorten
+from operator_sre.models.offers import (
+    DIAGNOSE,
+    ESCALATE,
+    FINISH,
+    Offer,
+    Schema,
+    offers,
+    wire_name,
+)
 
-__all__ = ["CALLS_MAX", "call_from", "called", "known_seqs"]
+__all__ = [
+    "ACTION_SCHEMA",
+    "CALLS_MAX",
+    "WrittenCalls",
+    "actions_text",
+    "call_from",
+    "find_calls",
+    "known_seqs",
+    "tool_call_of",
+]
 
 CALLS_MAX = 20
 ARGUMENTS_CHARS_MAX = 64_000
@@ -26,6 +49,36 @@ SHOWN_CHARS_MAX = 2_000
 DEPTH_MAX = 50
 _LISTS = ("timeline", "affected", "evidence", "hypotheses", "alternatives", "options")
 _CITED = ("timeline", "evidence")
+TEXT_CHARS_MAX = 200_000
+OBJECTS_MAX = 40
+TRIES_MAX = 400
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+ACTION_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {
+        "reasoning": {"type": "string", "description": "what you think, briefly"},
+        "calls": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string", "description": "the name of a tool"},
+                    "arguments": {"type": "object", "description": "what the tool takes"},
+                },
+                "required": ["name", "arguments"],
+            },
+        },
+    },
+    "required": ["reasoning", "calls"],
+}
+_FORM = """\
+Answer every time with one JSON object and nothing else, in this form:
+{{"reasoning": "what you think", "calls": [{{"name": "a tool", "arguments": {{}}}}]}}
+The calls are done in their order; what becomes of them is told in the next message.
+These are the tools, each with the JSON schema of its arguments:
+{tools}"""
 
 
 class _WrongError(Exception):
@@ -35,17 +88,22 @@ class _WrongError(Exception):
 def call_from(name: str, raw: str | Mapping[str, Any] | None, ask: Ask, *, said: str = "") -> Call:
     """What a model called. `said` stands for the reasoning of a call that brings none."""
     try:
-        if not _speakable(name):
+        if _SURROGATE.search(name):
             raise _WrongError("The name of a tool is plain text.")
-        table = _table(raw)
-        offer = _offer(name, ask)
+        table = _parse_arguments(raw)
+        given = {offer.name: offer for offer in offers(ask.briefing)}
+        typed = {offer.spec.name: offer for offer in given.values() if offer.spec is not None}
+        offer = given.get(name) or typed.get(name)
+        if offer is None:
+            names = ", ".join(given)
+            raise _WrongError(f"There is no tool {name[:60]!r}; there are: {names}.")
         match offer.name:
             case _ if offer.spec is not None:
-                return _typed(offer, table, ask, said)
+                return _typed_call(offer.spec, table, ask, said)
             case "shell":
-                return _shell(table, ask, said)
+                return _shell_call(table, ask, said)
             case "diagnose":
-                return Diagnose(_diagnosis(table, ask))
+                return Diagnose(_read_diagnosis(table, ask))
             case "finish":
                 return Finish(_text(table, "summary", SENTENCES_CHARS_MAX))
             case _:
@@ -54,18 +112,23 @@ def call_from(name: str, raw: str | Mapping[str, Any] | None, ask: Ask, *, said:
         why = str(wrong)
     except (OverflowError, RecursionError):
         why = "The arguments hold a number that is too large, or are nested too deeply."
-    return Misuse(wire_name(_printable(name)), _shown(raw), why)
+    # The arguments as they came, where they can be written at all.
+    try:
+        arguments = raw if isinstance(raw, str) else json.dumps(raw, default=str)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        arguments = "{}"
+    return Misuse(wire_name(_printable(name)), shorten(_printable(arguments), SHOWN_CHARS_MAX), why)
 
 
-def called(call: Call) -> tuple[str, dict[str, Any]]:
+def tool_call_of(call: Call) -> tuple[str, dict[str, Any]]:
     """The tool call that says the same: its name and its arguments."""
     match call:
         case Action(tool=tool) if tool == SHELL:
-            told: dict[str, Any] = {"command": call.command}
-            told |= {"expected": call.expected} if call.expected else {}
-            told |= {"timeout_s": call.timeout_s} if call.timeout_s != SHELL_S else {}
+            words: dict[str, Any] = {"command": call.command}
+            words |= {"expected": call.expected} if call.expected else {}
+            words |= {"timeout_s": call.timeout_s} if call.timeout_s != SHELL_S else {}
         case Action():
-            told = {str(name): value for name, value in to_json(call.arguments).items()}
+            words = {str(name): value for name, value in to_json(call.arguments).items()}
         case Diagnose():
             return DIAGNOSE, to_json(call.diagnosis)
         case Finish():
@@ -73,94 +136,58 @@ def called(call: Call) -> tuple[str, dict[str, Any]]:
         case Escalate():
             return ESCALATE, {"reason": call.reason}
         case Misuse():
-            return wire_name(call.name), _shown_again(call.arguments)
+            try:
+                arguments = json.loads(call.arguments)
+            except (ValueError, RecursionError):
+                arguments = None
+            # What is nested too deeply could fail when it is told again.
+            level = [arguments]
+            for _ in range(DEPTH_MAX):
+                inner = [list(one.values()) if isinstance(one, dict) else one for one in level]
+                level = [each for one in inner if isinstance(one, list) for each in one]
+            if not isinstance(arguments, dict) or level:
+                arguments = {"malformed": call.arguments}
+            return wire_name(call.name), arguments
     named = {"target": call.target} if call.target else {}
-    return wire_name(call.tool), {**named, **told, "reasoning": call.reasoning}
+    return wire_name(call.tool), {**named, **words, "reasoning": call.reasoning}
 
 
 def known_seqs(ask: Ask) -> frozenset[int]:
-    """The ledger entries that the mind has been shown."""
+    """The ledger entries that the agent has been shown."""
     shown = [ask.briefing.observation_seq, *(step.seq for step in ask.steps)]
     return frozenset(seq for seq in shown if seq is not None)
 
 
-def _shown(raw: str | Mapping[str, Any] | None) -> str:
-    """The arguments as they came, where they can be written at all."""
-    try:
-        told = raw if isinstance(raw, str) else json.dumps(raw, default=str)
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        told = "{}"
-    return shortened(_printable(told), SHOWN_CHARS_MAX)
-
-
-def _shown_again(arguments: str) -> dict[str, Any]:
-    try:
-        found = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return {"malformed": arguments}
-    if isinstance(found, dict) and _is_flat(found):
-        return found
-    return {"malformed": arguments}
-
-
-def _is_flat(value: object) -> bool:
-    """True of what is not nested so deeply that telling it again could fail."""
-    level = [value]
-    for _ in range(DEPTH_MAX):
-        inner = [list(one.values()) if isinstance(one, dict) else one for one in level]
-        level = [each for one in inner if isinstance(one, list) for each in one]
-    return not level
-
-
-def _offer(name: str, ask: Ask) -> Offer:
-    given = offers(ask.briefing)
-    for offer in given:
-        if name == offer.name or (offer.spec is not None and name == offer.spec.name):
-            return offer
-    names = ", ".join(offer.name for offer in given)
-    raise _WrongError(f"There is no tool {name[:60]!r}; there are: {names}.")
-
-
-def _table(raw: str | Mapping[str, Any] | None) -> dict[str, Any]:
+def _parse_arguments(raw: str | Mapping[str, Any] | None) -> dict[str, Any]:
     """The arguments as a table of bounded size that holds nothing but JSON."""
-    if isinstance(raw, str) and len(raw) > ARGUMENTS_CHARS_MAX:
-        raise _WrongError(f"The arguments are longer than {ARGUMENTS_CHARS_MAX} characters.")
+
+    def refuse_constant(name: str) -> float:
+        raise ValueError(name)
+
     if not isinstance(raw, str):
         try:
             raw = json.dumps(raw or {}, allow_nan=False)
         except (ValueError, TypeError, RecursionError):
             raise _WrongError("The arguments are not JSON.") from None
-        return _table(raw)
+    if len(raw) > ARGUMENTS_CHARS_MAX:
+        raise _WrongError(f"The arguments are longer than {ARGUMENTS_CHARS_MAX} characters.")
     try:
-        found = json.loads(raw or "{}", parse_constant=_no_constant)
+        table = json.loads(raw or "{}", parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         where = f" (at character {error.pos})" if isinstance(error, json.JSONDecodeError) else ""
         raise _WrongError(f"The arguments are not valid JSON{where}; call it again.") from None
-    if not isinstance(found, dict):
+    if not isinstance(table, dict):
         raise _WrongError("The arguments must be one JSON object.")
-    if not all(map(_speakable, _strings(found))):
-        raise _WrongError("The arguments hold characters that are not valid Unicode.")
-    return found
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(name)
-
-
-def _strings(value: object) -> Iterator[str]:
-    queue = [value]
-    while queue:
-        one = queue.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            queue += [*one.keys(), *one.values()]
-        elif isinstance(one, list):
-            queue += one
-
-
-def _speakable(text: str) -> bool:
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+    values: list[object] = [table]
+    while values:
+        value = values.pop()
+        if isinstance(value, str) and _SURROGATE.search(value):
+            raise _WrongError("The arguments hold characters that are not valid Unicode.")
+        if isinstance(value, dict):
+            values += [*value.keys(), *value.values()]
+        elif isinstance(value, list):
+            values += value
+    return table
 
 
 def _printable(text: str) -> str:
@@ -184,19 +211,17 @@ def _target(table: Mapping[str, Any], ask: Ask) -> str:
     if value is None or value == "":
         return ""
     if value not in names:
-        told = ", ".join(names[:ITEMS_MAX]) or "none"
-        raise _WrongError(f"There is no target {str(value)[:60]!r}; there are: {told}.")
+        listed = ", ".join(names[:ITEMS_MAX]) or "none"
+        raise _WrongError(f"There is no target {str(value)[:60]!r}; there are: {listed}.")
     return str(value)
 
 
-def _unknown(table: Mapping[str, Any], known: set[str], name: str) -> None:
-    for one in table:
-        if one not in known:
-            raise _WrongError(f"{name} takes no argument {one[:60]!r}; it takes: {sorted(known)}.")
-
-
-def _shell(table: Mapping[str, Any], ask: Ask, said: str) -> Action:
-    _unknown(table, {"command", "reasoning", "target", "expected", "timeout_s"}, SHELL)
+def _shell_call(table: Mapping[str, Any], ask: Ask, said: str) -> Action:
+    known = {"command", "reasoning", "target", "expected", "timeout_s"}
+    for name in table:
+        if name not in known:
+            why = f"{SHELL} takes no argument {name[:60]!r}; it takes: {sorted(known)}."
+            raise _WrongError(why)
     reasoning = _text(table, "reasoning", SENTENCES_CHARS_MAX, default=said)
     expected = table.get("expected") or ""
     if not isinstance(expected, str) or len(expected) > SENTENCES_CHARS_MAX:
@@ -216,64 +241,114 @@ def _shell(table: Mapping[str, Any], ask: Ask, said: str) -> Action:
     )
 
 
-def _typed(offer: Offer, table: dict[str, Any], ask: Ask, said: str) -> Action:
+def _typed_call(spec: ToolSpec, table: dict[str, Any], ask: Ask, said: str) -> Action:
     """A call of a typed tool. Whether its arguments fit is for the tool's own check to say."""
-    assert offer.spec is not None
-    own = {parameter.name for parameter in offer.spec.parameters}
+    own = {parameter.name for parameter in spec.parameters}
     reasoning = said
     if "reasoning" not in own:
         reasoning = _text(table, "reasoning", SENTENCES_CHARS_MAX, default=said)
-    arguments = {
-        name: _argument(name, value)
-        for name, value in table.items()
-        if value is not None and (name in own or name not in ("reasoning", "target"))
-    }
+    plain = bool | int | float | str | None
+    arguments: dict[str, Argument] = {}
+    for name, value in table.items():
+        if value is None or (name not in own and name in ("reasoning", "target")):
+            continue
+        if isinstance(value, list) and all(isinstance(item, plain) for item in value):
+            value = tuple(value)
+        elif isinstance(value, dict) and all(isinstance(item, plain) for item in value.values()):
+            pass
+        elif not isinstance(value, plain):
+            problem = f"{name!r} is nested too deeply: it takes a value, a list or a table."
+            raise _WrongError(problem)
+        arguments[name] = value
     if "target" in own:
         given = arguments.get("target")
         target = given if isinstance(given, str) else ""
     else:
         target = _target(table, ask)
-    return Action(offer.spec.name, arguments, target=target, reasoning=reasoning)
+    return Action(spec.name, arguments, target=target, reasoning=reasoning)
 
 
-def _argument(name: str, value: object) -> Argument:
-    plain = bool | int | float | str | None
-    if isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list) and all(isinstance(one, plain) for one in value):
-        return tuple(value)
-    if isinstance(value, dict) and all(isinstance(one, plain) for one in value.values()):
-        return value
-    raise _WrongError(f"{name!r} is nested too deeply: it takes a value, a list or a table.")
-
-
-def _diagnosis(table: dict[str, Any], ask: Ask) -> Diagnosis:
+def _read_diagnosis(table: dict[str, Any], ask: Ask) -> Diagnosis:
     """The diagnosis; what cites an entry that nobody was shown becomes a mere claim."""
-    told = {name: [] if table.get(name) is None else table[name] for name in _LISTS} | {
-        name: value for name, value in table.items() if name not in _LISTS
-    }
+    given = table | {name: [] for name in _LISTS if table.get(name) is None}
     for name in _LISTS:
-        if not isinstance(told[name], list) or len(told[name]) > ITEMS_MAX:
+        if not isinstance(given[name], list) or len(given[name]) > ITEMS_MAX:
             raise _WrongError(f"{name!r} takes a list of at most {ITEMS_MAX} items.")
     known = known_seqs(ask)
     for name in _CITED:
-        told[name] = [_evidence(one, known) for one in told[name]]
+        cited: list[Any] = list(given[name])
+        for place, one in enumerate(cited):
+            if isinstance(one, str):
+                cited[place] = {"sentence": one}
+            elif isinstance(one, dict) and isinstance(one.get("seq"), int):
+                cited[place] = {**one, "seq": one["seq"] if one["seq"] in known else None}
+        given[name] = cited
     try:
-        found = from_json(Diagnosis, told)
+        diagnosis = from_json(Diagnosis, given)
     except msgspec.ValidationError as error:
         raise _WrongError(f"The diagnosis does not fit its schema: {str(error)[:300]}.") from None
     for name in ("cause", "target", "summary", "choice", "why"):
-        _text(told, name, SENTENCES_CHARS_MAX)
-    if not 0 <= found.confidence <= 1:
+        _text(given, name, SENTENCES_CHARS_MAX)
+    if not 0 <= diagnosis.confidence <= 1:
         raise _WrongError("'confidence' is a number from 0 to 1.")
-    if not found.evidence:
+    if not diagnosis.evidence:
         raise _WrongError("A diagnosis needs evidence: cite the seq of what you were shown.")
-    return found
+    return diagnosis
 
 
-def _evidence(one: object, known: frozenset[int]) -> object:
-    if isinstance(one, str):
-        return {"sentence": one}
-    if isinstance(one, dict) and isinstance(one.get("seq"), int) and one["seq"] not in known:
-        return {**one, "seq": None}
-    return one
+@dataclass(frozen=True, slots=True)
+class WrittenCalls:
+    """Calls that stood in a text: what was said with them, and names with their arguments."""
+
+    reasoning: str
+    calls: tuple[tuple[str, Any], ...]
+
+
+def actions_text(given: Sequence[Offer]) -> str:
+    """What is added to the system text: the form of an answer, and the tools."""
+    lines = [f"- {offer.name}: {offer.sentence}\n  {json.dumps(offer.schema)}" for offer in given]
+    return _FORM.format(tools="\n".join(lines))
+
+
+def find_calls(text: str, given: Sequence[Offer]) -> WrittenCalls | None:
+    """The calls that a text holds, however they are wrapped; None when it holds none.
+
+    A whole answer in the asked form counts first. Bare calls count only by the names of tools, so
+    that a text which merely talks about JSON calls nothing.
+    """
+    names = {offer.name for offer in given}
+    bare: list[tuple[str, Any]] = []
+    decoder, bounded = json.JSONDecoder(), text[:TEXT_CHARS_MAX]
+    at = tries = objects = 0
+    # The JSON objects in a text, in their order; not those inside of another.
+    while tries < TRIES_MAX and objects < OBJECTS_MAX and (at := bounded.find("{", at)) >= 0:
+        tries += 1
+        try:
+            table, at = decoder.raw_decode(bounded, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        objects += 1
+        calls = table.get("calls")
+        if isinstance(calls, list):
+            named = tuple(filter(None, map(_read_written, calls)))
+            reasoning = table.get("reasoning")
+            if named or not calls:
+                return WrittenCalls(reasoning if isinstance(reasoning, str) else "", named)
+        call = _read_written(table)
+        if call is not None and call[0] in names:
+            bare.append(call)
+    before = text[: text.find("{")].strip() if bare else ""
+    return WrittenCalls(before, tuple(bare)) if bare else None
+
+
+def _read_written(table: object) -> tuple[str, Any] | None:
+    if not isinstance(table, dict):
+        return None
+    inner = table.get("function")
+    if isinstance(inner, dict):
+        return _read_written(inner)
+    name = table.get("name") or table.get("tool") or inner
+    words = [word for word in ("arguments", "parameters", "args", "input") if word in table]
+    arguments = table[words[0]] if words else None
+    return None if not isinstance(name, str) or arguments is None else (name, arguments)

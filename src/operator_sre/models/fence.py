@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 
-__all__ = ["Fence", "cleaned", "searched", "shortened"]
+__all__ = ["Fence", "clean", "redact_whole", "shorten"]
 
 BOUNDARY_CHARS = 20
 # How much is searched for secrets before anything is cut; what an action says is far shorter.
@@ -23,12 +23,12 @@ _UNSEEN = re.compile(
 _MARKS = re.compile(r"<<(?=\s*(?:end\s+of|data|gate)\b)", re.IGNORECASE)
 
 
-def cleaned(text: str) -> str:
+def clean(text: str) -> str:
     """The text as people would see it: no terminal codes, nothing invisible, valid Unicode."""
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", _ESCAPES.sub("", text.replace("\r\n", "\n")))
 
 
-def searched(text: str, redact: Callable[[str], str]) -> str:
+def redact_whole(text: str, redact: Callable[[str], str]) -> str:
     """The whole text without secrets; of one that is too long to be searched, its front.
 
     It comes before anything is cut, because half of a secret is not recognised as one.
@@ -40,7 +40,7 @@ def searched(text: str, redact: Callable[[str], str]) -> str:
     return f"{kept}\n[about {beyond} characters at the end left out: too long to be searched]"
 
 
-def shortened(text: str, chars_max: int) -> str:
+def shorten(text: str, chars_max: int) -> str:
     """The beginning and the end of a text that is too long, with how much is left out."""
     if len(text) <= chars_max:
         return text
@@ -49,7 +49,7 @@ def shortened(text: str, chars_max: int) -> str:
     return text[: kept - kept // 2] + note + (text[-(kept // 2) :] if kept > 1 else "")
 
 
-def _last(lines: Sequence[str], chars_max: int) -> list[str]:
+def _keep_last(lines: Sequence[str], chars_max: int) -> list[str]:
     """As many of the last lines as fit, and always one."""
     kept: list[str] = []
     for line in reversed(lines):
@@ -70,26 +70,26 @@ class Fence:
         self._own = re.compile(re.escape(self.boundary), re.IGNORECASE)
 
     def block(
-        self, what: str, text: str, *, chars_max: int, seq: int | None = None, kind: str = "data"
+        self, title: str, text: str, *, chars_max: int, seq: int | None = None, kind: str = "data"
     ) -> str:
         """The text between two marks; `seq` is the ledger entry by which it is cited."""
         cite = "" if seq is None else f" seq={seq}"
         mark = f"{kind} {self.boundary}"
         inside = self.inside(text, chars_max)
-        return f"<<{mark}{cite}: {self.inside(what, 120)}>>\n{inside}\n<<end of {mark}>>"
+        return f"<<{mark}{cite}: {self.inside(title, 120)}>>\n{inside}\n<<end of {mark}>>"
 
     def newest(self, lines: Sequence[str], chars_max: int) -> str:
         """The last of these lines, without secrets; whole lines, so that none is cut in two."""
-        near = _last(lines, SEARCHED_CHARS_MAX)
-        kept = _last(self._redact("\n".join(near)).split("\n"), chars_max)
+        near = _keep_last(lines, SEARCHED_CHARS_MAX)
+        kept = _keep_last(self._redact("\n".join(near)).split("\n"), chars_max)
         older = ["[older lines left out]"] if len(kept) < len(lines) else []
         return "\n".join([*older, *kept])
 
     def redacted(self, text: str) -> str:
         """The whole text without secrets; of one that is too long to be searched, its front."""
-        return searched(text, self._redact)
+        return redact_whole(text, self._redact)
 
     def inside(self, text: str, chars_max: int) -> str:
         """The text as it may stand in a block: without secrets, short, and without the boundary."""
-        told = cleaned(shortened(self.redacted(text), chars_max))
-        return self._own.sub("[a copy of the mark was removed]", _MARKS.sub("< <", told))
+        shown = clean(shorten(self.redacted(text), chars_max))
+        return self._own.sub("[a copy of the mark was removed]", _MARKS.sub("< <", shown))

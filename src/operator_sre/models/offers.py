@@ -45,58 +45,9 @@ class Offer:
     spec: ToolSpec | None = None
 
 
-def offers(briefing: Briefing) -> tuple[Offer, ...]:
-    """Everything that may be called: the shell, every typed tool, and the ways to end a run."""
-    own = (_shell(briefing), *_ENDS)
-    taken = {offer.name for offer in own}
-    typed: list[Offer] = []
-    for spec in briefing.tools:
-        name = wire_name(spec.name)
-        if name not in taken and len(typed) < OFFERS_MAX:
-            taken.add(name)
-            typed.append(Offer(name, _sentence(spec), _schema(spec, briefing), spec))
-    return (own[0], *typed, *own[1:])
-
-
 def wire_name(name: str) -> str:
     """A tool's name in the letters that every API takes."""
     return _UNSPEAKABLE.sub("_", name)[:NAME_CHARS_MAX] or "nameless"
-
-
-def _sentence(spec: ToolSpec) -> str:
-    told = [spec.sentence, f"Risk: {spec.risk}."]
-    told.append("It changes something." if spec.changes else "It only looks.")
-    if spec.undo:
-        told.append(f"{spec.undo} takes it back.")
-    elif spec.reversible:
-        told.append("It can be taken back.")
-    if spec.expected:
-        told.append(f"Expected: {spec.expected}")
-    return " ".join(told)
-
-
-def _schema(spec: ToolSpec, briefing: Briefing) -> Schema:
-    properties = {one.name: _property(one) for one in spec.parameters}
-    required = [one.name for one in spec.parameters if one.required and not one.infers]
-    if "target" not in properties:
-        properties["target"] = _target(briefing, "the target that it is about")
-    if "reasoning" not in properties:
-        properties["reasoning"] = _REASONING
-        required.append("reasoning")
-    return _object(properties, required)
-
-
-def _property(parameter: Parameter) -> Schema:
-    found: Schema = {**_TYPES[parameter.type], "description": parameter.sentence}
-    if parameter.choices and parameter.type is ParameterType.STRING:
-        found["enum"] = list(parameter.choices)
-    if parameter.minimum is not None:
-        found["minimum"] = parameter.minimum
-    if parameter.maximum is not None:
-        found["maximum"] = parameter.maximum
-    if parameter.infers:
-        found["description"] += f" (the {parameter.infers} of the ticket when left out)"
-    return found
 
 
 def _object(properties: Mapping[str, Schema], required: list[str]) -> Schema:
@@ -116,14 +67,6 @@ def _list(items: Schema, sentence: str) -> Schema:
     return {"type": "array", "items": items, "description": sentence}
 
 
-def _target(briefing: Briefing, sentence: str) -> Schema:
-    names = [target.name for target in briefing.targets]
-    found = _text(sentence)
-    # A schema is no block: what is more than a name is told among the targets only.
-    plain = names and len(names) <= TARGETS_NAMED_MAX and all(map(_NAME.fullmatch, names))
-    return {**found, "enum": names} if plain else found
-
-
 _REASONING = _text("one or two sentences: what you expect to learn or to change, and why now")
 _EVIDENCE = _object(
     {
@@ -135,25 +78,6 @@ _EVIDENCE = _object(
     },
     ["sentence"],
 )
-
-
-def _shell(briefing: Briefing) -> Offer:
-    properties = {
-        "command": _text("one command line, which ends by itself"),
-        "reasoning": _REASONING,
-        "target": _target(briefing, "the target where it runs; left out: the operator's machine"),
-        "expected": _text("what you expect to see when it works"),
-        "timeout_s": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "maximum": TIMEOUT_S_MAX,
-            "description": "how many seconds it may take",
-        },
-    }
-    sentence = "It runs one command line in a fresh shell, if the gate lets it."
-    return Offer(SHELL, sentence, _object(properties, ["command", "reasoning"]))
-
-
 _HYPOTHESIS = _object(
     {
         "cause": _text("its name"),
@@ -229,3 +153,72 @@ _ENDS = (
         _object({"reason": _text("why, and what you would do next")}, ["reason"]),
     ),
 )
+
+
+def offers(briefing: Briefing) -> tuple[Offer, ...]:
+    """Everything that may be called: the shell, every typed tool, and the ways to end a run."""
+    shell = Offer(
+        SHELL,
+        "It runs one command line in a fresh shell, if the gate lets it.",
+        _object(
+            {
+                "command": _text("one command line, which ends by itself"),
+                "reasoning": _REASONING,
+                "target": _target(
+                    briefing, "the target where it runs; left out: the operator's machine"
+                ),
+                "expected": _text("what you expect to see when it works"),
+                "timeout_s": {
+                    "type": "number",
+                    "exclusiveMinimum": 0,
+                    "maximum": TIMEOUT_S_MAX,
+                    "description": "how many seconds it may take",
+                },
+            },
+            ["command", "reasoning"],
+        ),
+    )
+    taken = {shell.name, *(offer.name for offer in _ENDS)}
+    typed: list[Offer] = []
+    for spec in briefing.tools:
+        name = wire_name(spec.name)
+        if name in taken or len(typed) >= OFFERS_MAX:
+            continue
+        taken.add(name)
+        sentences = [spec.sentence, f"Risk: {spec.risk}."]
+        sentences.append("It changes something." if spec.changes else "It only looks.")
+        if spec.undo:
+            sentences.append(f"{spec.undo} takes it back.")
+        elif spec.reversible:
+            sentences.append("It can be taken back.")
+        sentences += [f"Expected: {spec.expected}"] if spec.expected else []
+        properties = {one.name: _parameter(one) for one in spec.parameters}
+        required = [one.name for one in spec.parameters if one.required and not one.infers]
+        if "target" not in properties:
+            properties["target"] = _target(briefing, "the target that it is about")
+        if "reasoning" not in properties:
+            properties["reasoning"] = _REASONING
+            required.append("reasoning")
+        typed.append(Offer(name, " ".join(sentences), _object(properties, required), spec))
+    return (shell, *typed, *_ENDS)
+
+
+def _target(briefing: Briefing, sentence: str) -> Schema:
+    names = [target.name for target in briefing.targets]
+    schema = _text(sentence)
+    # A schema is no block: what is more than a name is told among the targets only.
+    plain = names and len(names) <= TARGETS_NAMED_MAX and all(map(_NAME.fullmatch, names))
+    return {**schema, "enum": names} if plain else schema
+
+
+def _parameter(parameter: Parameter) -> Schema:
+    schema: Schema = {**_TYPES[parameter.type], "description": parameter.sentence}
+    if parameter.choices and parameter.type is ParameterType.STRING:
+        schema["enum"] = list(parameter.choices)
+    if parameter.minimum is not None:
+        schema["minimum"] = parameter.minimum
+    if parameter.maximum is not None:
+        schema["maximum"] = parameter.maximum
+    if parameter.infers:
+        schema["description"] += f" (the {parameter.infers} of the ticket when left out)"
+    return schema

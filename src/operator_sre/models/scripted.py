@@ -34,11 +34,11 @@ class Scripted:
         if len(text) > TEXT_CHARS_MAX:
             raise UsageError(f"A script has at most {TEXT_CHARS_MAX} characters.")
         try:
-            whole = text.lstrip().startswith("[")
-            told = (
-                json.loads(text) if whole else [*map(json.loads, filter(str.strip, _lines(text)))]
-            )
-            answers = [parse(one) for one in told[:ANSWERS_MAX]]
+            if text.lstrip().startswith("["):
+                recorded = json.loads(text)
+            else:
+                recorded = [json.loads(line) for line in text.split("\n") if line.strip()]
+            answers = [parse(answer) for answer in recorded[:ANSWERS_MAX]]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(
                 f"The script cannot be read ({type(error).__name__}).",
@@ -57,7 +57,3 @@ class Scripted:
             return self._answers[len(ask.turns)]
         reason = f"The script ends after {len(self._answers)} answers and the trouble is not over."
         return Answer(reason, (Escalate(reason),))
-
-
-def _lines(text: str) -> list[str]:
-    return text.split("\n")

@@ -1,4 +1,4 @@
-"""One or two sentences about what a mind thought or what an action did, for the audit."""
+"""One or two sentences about what an agent thought or what an action did, for the audit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from operator_protocols.domain.action import Outcome, Result
 from operator_protocols.domain.budget import Spent
-from operator_sre.models.fence import Fence, cleaned, searched
+from operator_sre.models.fence import Fence, clean, redact_whole
 
 __all__ = ["Completion", "ModelSummariser", "RuleSummariser", "Summariser", "Summary"]
 
@@ -48,7 +48,7 @@ class Summary:
 class Summariser(Protocol):
     """Says it short. Never raises."""
 
-    async def summary(self, what: str | Result) -> Summary:
+    async def summary(self, source: str | Result) -> Summary:
         """One or two sentences of a reasoning text, or of what became of an action."""
         ...
 
@@ -72,34 +72,26 @@ class RuleSummariser:
     def __init__(self, *, redact: Callable[[str], str] = str) -> None:
         self._redact = redact
 
-    async def summary(self, what: str | Result) -> Summary:
+    async def summary(self, source: str | Result) -> Summary:
         """The first sentences, or the outcome with the line that matters."""
-        text = self._result(what) if isinstance(what, Result) else self._text(what)
-        return Summary(text, RULE)
-
-    def _text(self, text: str) -> str:
-        told = self._safe(text)
-        return _sentences(told) or "It says nothing."
+        if isinstance(source, str):
+            return Summary(_first_sentences(self._safe(source)) or "It says nothing.", RULE)
+        head = _OUTCOMES[source.outcome]
+        if source.outcome is Outcome.RAN and source.exit_code is not None:
+            head += " and succeeded" if source.ok else f" and failed with exit {source.exit_code}"
+        if source.duration_s:
+            head += f" after {source.duration_s:.1f} s"
+        # The line that says most: the last of trouble where it failed, else the first.
+        outputs = (source.stdout, source.stderr) if source.ok else (source.stderr, source.stdout)
+        output = self._safe(outputs[0] or outputs[1])
+        lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
+        troubles = [] if source.ok else [line for line in lines if _TROUBLE.search(line)]
+        line = (troubles or lines or [""])[-1 if troubles else 0]
+        room = SUMMARY_CHARS_MAX - len(head) - 4
+        return Summary(f"{head}: {_cut(line, room)}" if line else f"{head}.", RULE)
 
     def _safe(self, text: str) -> str:
-        return cleaned(searched(text, self._redact)[:SOURCE_CHARS_MAX])
-
-    def _result(self, result: Result) -> str:
-        head = _OUTCOMES[result.outcome]
-        if result.outcome is Outcome.RAN and result.exit_code is not None:
-            head += " and succeeded" if result.ok else f" and failed with exit {result.exit_code}"
-        if result.duration_s:
-            head += f" after {result.duration_s:.1f} s"
-        line = self._line(result)
-        room = SUMMARY_CHARS_MAX - len(head) - 4
-        return f"{head}: {_cut(line, room)}" if line else f"{head}."
-
-    def _line(self, result: Result) -> str:
-        """The line that says most: the last of trouble where it failed, else the first."""
-        said = result.stdout or result.stderr if result.ok else result.stderr or result.stdout
-        lines = [" ".join(line.split()) for line in self._safe(said).splitlines() if line.strip()]
-        troubles = [] if result.ok else [line for line in lines if _TROUBLE.search(line)]
-        return (troubles or lines or [""])[-1 if troubles else 0]
+        return clean(redact_whole(text, self._redact)[:SOURCE_CHARS_MAX])
 
 
 class ModelSummariser:
@@ -123,37 +115,32 @@ class ModelSummariser:
         self._allowed = allowed
         self._timeout_s = timeout_s
 
-    async def summary(self, what: str | Result) -> Summary:
+    async def summary(self, source: str | Result) -> Summary:
         """What the small model says of it, in at most two sentences."""
-        by_rule = await self._rule.summary(what)
-        source = _source(what)
-        if not source.strip() or self._allowed() or _is_short(what, by_rule.text):
+        by_rule = await self._rule.summary(source)
+        if isinstance(source, str):
+            text = source
+            # A text that is its own summary costs no money.
+            is_short = " ".join(source.split()) == by_rule.text
+        else:
+            head = f"Outcome: {source.outcome}, exit code {source.exit_code}."
+            text = "\n".join(part for part in (head, source.stdout, source.stderr) if part)
+            is_short = False
+        if not text.strip() or self._allowed() or is_short:
             return by_rule
-        asked = Fence(source, redact=self._redact).block("text", source, chars_max=ASKED_CHARS_MAX)
+        asked = Fence(text, redact=self._redact).block("text", text, chars_max=ASKED_CHARS_MAX)
         try:
             async with asyncio.timeout(self._timeout_s):
-                said, spent = await self._model.complete(_SYSTEM, asked, tokens_max=TOKENS_MAX)
+                answer, spent = await self._model.complete(_SYSTEM, asked, tokens_max=TOKENS_MAX)
         except Exception:  # noqa: BLE001  a summary never fails what it is about
             return by_rule
-        told = _sentences(cleaned(self._redact(said)))
-        if not told:
+        sentences = _first_sentences(clean(self._redact(answer)))
+        if not sentences:
             return Summary(by_rule.text, by_rule.by, spent)
-        return Summary(told, self._model.name, spent)
+        return Summary(sentences, self._model.name, spent)
 
 
-def _source(what: str | Result) -> str:
-    if isinstance(what, str):
-        return what
-    told = f"Outcome: {what.outcome}, exit code {what.exit_code}."
-    return "\n".join(part for part in (told, what.stdout, what.stderr) if part)
-
-
-def _is_short(what: str | Result, by_rule: str) -> bool:
-    """True of a text that is its own summary, so that no money is spent on it."""
-    return isinstance(what, str) and " ".join(what.split()) == by_rule
-
-
-def _sentences(text: str) -> str:
+def _first_sentences(text: str) -> str:
     """The first one or two sentences, in one line."""
     found = _SENTENCE.split(" ".join(text.split()), maxsplit=SENTENCES_MAX)
     kept = found[0]

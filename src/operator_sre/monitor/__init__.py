@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from operator_sre.monitor.conditions import advance, departed, unwatched, violations_of
-from operator_sre.monitor.look import OBSERVABLE, Monitor, Watched, findings_of, sight
-from operator_sre.monitor.replay import Spell, replay
-from operator_sre.monitor.stats import WatchStats
+from operator_sre.monitor.look import (
+    OBSERVABLE,
+    Monitor,
+    Spell,
+    Watched,
+    WatchStats,
+    advance,
+    find_departed,
+    findings_of,
+    replay,
+    sight,
+    skip_gap,
+    violations_of,
+)
 
 __all__ = [
     "OBSERVABLE",
@@ -14,10 +24,10 @@ __all__ = [
     "WatchStats",
     "Watched",
     "advance",
-    "departed",
+    "find_departed",
     "findings_of",
     "replay",
     "sight",
-    "unwatched",
+    "skip_gap",
     "violations_of",
 ]

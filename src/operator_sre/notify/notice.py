@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, time, timedelta
+from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.permit import Approval
 from operator_protocols.domain.ticket import Ticket
-from operator_sre.notify.event import Event
 
-__all__ = ["KINDS", "Message", "Notice", "message_of", "notice_of"]
+__all__ = ["KINDS", "Event", "Message", "Notice", "Quiet", "message_of", "notice_of", "quiet_of"]
 
 SHOWN_MAX = 20
 TITLE_CHARACTERS_MAX = 150
 TEXT_CHARACTERS_MAX = 400
+_WORDS = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d)(?: ([A-Za-z0-9_+/-]{1,64}))?")
+
+
+class Event(StrEnum):
+    """One reason to tell people."""
+
+    OPENED = "opened"
+    APPROVAL_NEEDED = "approval_needed"
+    ESCALATED = "escalated"
+    RESOLVED = "resolved"
 
 
 KINDS = {
@@ -60,56 +72,39 @@ def notice_of(entry: Entry, ticket: Ticket | None, approval: Approval | None) ->
     event = KINDS.get(entry.kind)
     if event is None:
         return None
+    payload: Mapping[str, Any] = entry.payload
+    severity = ticket.severity if ticket else Severity.CRITICAL
+    lines: list[str] = []
     if event is Event.APPROVAL_NEEDED:
-        return _asked(entry, ticket, approval)
-    if ticket is None:  # its story has been purged since
+        name = str(payload.get("approval", payload).get("id", ""))
+        louder = entry.kind is Kind.APPROVAL_ESCALATED
+        asked = approval.action.command if approval else "a command"
+        if approval is not None:
+            subject, target = approval.subject, approval.action.target
+            lines.append(f"{f'{subject} / {target}' if subject else 'machine'}: {asked}")
+            lines.append(f"risk {approval.risk}: {approval.explanation}")
+            lines.append(f"until {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC")
+        if louder:
+            lines.append(f"because: {payload.get('reason', 'nobody answered')}")
+        if ticket is not None:
+            lines.append(f"for ticket {ticket.id}: {ticket.summary}")
+        headline = f"approval {'still ' if louder else ''}needed: {asked}"
+        command, page = f"operator approvals approve {name}", f"/approvals/{quote(name, safe='')}"
+    elif ticket is None:  # its story has been purged since
         return None
-    severity = ticket.severity
-    verb = event.value
-    lines = [
-        f"{ticket.subject} / {one.target}: {one.invariant}: {one.detail}"
-        for one in ticket.violations[:3]
-    ]
-    if len(ticket.violations) > 3:
-        lines.append(f"and {len(ticket.violations) - 3} more violations")
-    if event is Event.OPENED:
-        lines.append(f"since {min(one.since for one in ticket.violations):%Y-%m-%d %H:%M:%S} UTC")
     else:
-        lines.append(f"because: {entry.payload.get('reason', '')}")
-    return Notice(
-        event=event,
-        severity=severity,
-        headline=f"ticket {ticket.id} {verb} ({severity}): {ticket.summary}",
-        lines=tuple(lines),
-        command=f"operator tickets show {ticket.id}",
-        at=entry.at,
-        page=f"/tickets/{ticket.id}",
-    )
-
-
-def _asked(entry: Entry, ticket: Ticket | None, approval: Approval | None) -> Notice:
-    told: Mapping[str, Any] = entry.payload
-    name = str(told.get("approval", told).get("id", ""))
-    louder = entry.kind is Kind.APPROVAL_ESCALATED
-    what = approval.action.command if approval else "a command"
-    lines = []
-    if approval is not None:
-        where = f"{approval.subject} / {approval.action.target}" if approval.subject else "machine"
-        lines += [f"{where}: {what}", f"risk {approval.risk}: {approval.explanation}"]
-        lines.append(f"until {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC")
-    if louder:
-        lines.append(f"because: {told.get('reason', 'nobody answered')}")
-    if ticket is not None:
-        lines.append(f"for ticket {ticket.id}: {ticket.summary}")
-    return Notice(
-        event=Event.APPROVAL_NEEDED,
-        severity=ticket.severity if ticket else Severity.CRITICAL,
-        headline=f"approval {'still ' if louder else ''}needed: {what}",
-        lines=tuple(lines),
-        command=f"operator approvals approve {name}",
-        at=entry.at,
-        page=f"/approvals/{quote(name, safe='')}",
-    )
+        for one in ticket.violations[:3]:
+            lines.append(f"{ticket.subject} / {one.target}: {one.invariant}: {one.detail}")
+        if len(ticket.violations) > 3:
+            lines.append(f"and {len(ticket.violations) - 3} more violations")
+        if event is Event.OPENED:
+            since = min(one.since for one in ticket.violations)
+            lines.append(f"since {since:%Y-%m-%d %H:%M:%S} UTC")
+        else:
+            lines.append(f"because: {payload.get('reason', '')}")
+        headline = f"ticket {ticket.id} {event.value} ({severity}): {ticket.summary}"
+        command, page = f"operator tickets show {ticket.id}", f"/tickets/{ticket.id}"
+    return Notice(event, severity, headline, tuple(lines), command, entry.at, page)
 
 
 def message_of(
@@ -133,31 +128,62 @@ def message_of(
         parts.append(f"{lost} earlier notices could not be delivered: operator tickets list")
     if held:
         parts.append("These were held back, because there were too many messages within the hour.")
-    parts += [
-        "\n  ".join(
-            [_clean(one.headline), *map(_clean, one.lines), one.command, *_link(one, web_url)]
-        )
-        for one in notices[:SHOWN_MAX]
-    ]
+    for notice in notices[:SHOWN_MAX]:
+        lines = [_clean(notice.headline), *map(_clean, notice.lines), notice.command]
+        if web_url and notice.page:
+            lines.append(f"{web_url}{notice.page}")
+        parts.append("\n  ".join(lines))
     if len(notices) > SHOWN_MAX:
         parts.append(f"and {len(notices) - SHOWN_MAX} more: operator tickets list")
-    title = f"{'[again] ' if again else ''}Operator: {_title(notices)}"
-    return Message(title[:TITLE_CHARACTERS_MAX], "\n\n".join(parts))
-
-
-def _link(one: Notice, web_url: str) -> list[str]:
-    return [f"{web_url}{one.page}"] if web_url and one.page else []
-
-
-def _title(notices: Sequence[Notice]) -> str:
     if len(notices) == 1:
-        return _clean(notices[0].headline)
-    counts = Counter(one.event for one in notices)
-    words = {event: event.value.replace("_", " ") for event in Event}
-    return ", ".join(f"{counts[event]} {words[event]}" for event in Event if counts[event])
+        headline = _clean(notices[0].headline)
+    else:
+        counts = Counter(notice.event for notice in notices)
+        words = {event: event.value.replace("_", " ") for event in Event}
+        headline = ", ".join(f"{counts[event]} {words[event]}" for event in Event if counts[event])
+    title = f"{'[again] ' if again else ''}Operator: {headline}"
+    return Message(title[:TITLE_CHARACTERS_MAX], "\n\n".join(parts))
 
 
 def _clean(text: str) -> str:
     """One line, and no longer than people read."""
     line = "".join(one if one.isprintable() else " " for one in text)
     return line if len(line) <= TEXT_CHARACTERS_MAX else f"{line[:TEXT_CHARACTERS_MAX]}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Hours of every day, in the zone of whoever sleeps; they may go over midnight."""
+
+    since: time
+    until: time
+    zone: str = "UTC"
+
+    def left_s(self, now: datetime) -> float:
+        """How long it is still quiet; 0 when it is not."""
+        here = now.astimezone(ZoneInfo(self.zone))
+        at, over_midnight = here.time(), self.until <= self.since
+        inside = (
+            at >= self.since or at < self.until if over_midnight else self.since <= at < self.until
+        )
+        if not inside:
+            return 0.0
+        day = here.date() + timedelta(days=1 if over_midnight and at >= self.since else 0)
+        end = datetime.combine(day, self.until, here.tzinfo)
+        return max(1.0, (end.astimezone(UTC) - now).total_seconds())
+
+
+def quiet_of(text: str) -> Quiet:
+    """Such as `22:00-07:00 Europe/Berlin`; ValueError with what is wrong."""
+    words = _WORDS.fullmatch(text.strip())
+    if words is None:
+        raise ValueError("has to be like '22:00-07:00 Europe/Berlin'")
+    try:
+        since, until = time.fromisoformat(words[1]), time.fromisoformat(words[2])
+        zone = words[3] or "UTC"
+        ZoneInfo(zone)
+    except (ValueError, OSError, KeyError):
+        raise ValueError("names a time or a zone that there is not") from None
+    if since == until:
+        raise ValueError("begins and ends at the same time")
+    return Quiet(since, until, zone)

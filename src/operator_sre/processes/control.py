@@ -15,7 +15,7 @@ from pathlib import Path
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import RigError
 from operator_sre.processes.files import last_line
-from operator_sre.processes.identity import alive
+from operator_sre.processes.identity import alive, rows
 from operator_sre.processes.nursery import PREPARE_S_MAX
 from operator_sre.processes.server import Reply, Request, forget_socket
 from operator_sre.processes.supervision import LOG_FILE, Supervision, read_state
@@ -231,11 +231,13 @@ async def reap(directory: Path, *, grace_s: float = REAP_GRACE_S) -> None:
 async def _all_killed(trees: Sequence[Tree], supervisor: Process) -> bool:
     """A busy machine takes its time to let go of a process, even of one that was killed."""
     ends = time.monotonic() + DOWN_S_MAX
-    while [tree for tree in trees if not tree.kill()] or alive(supervisor):
-        if time.monotonic() > ends:
-            return False
+    while time.monotonic() <= ends:
+        table = rows()
+        left = [tree for tree in trees if tree.members(table) and not tree.kill()]
+        if not left and not alive(supervisor):
+            return True
         await asyncio.sleep(POLL_S)
-    return True
+    return False
 
 
 def base_environment(environ: Mapping[str, str]) -> dict[str, str]:

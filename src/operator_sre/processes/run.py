@@ -109,7 +109,7 @@ async def run(
     except (OSError, ValueError) as problem:
         return _not_run(problem, argv, cwd=cwd, duration_s=time.monotonic() - begun)
     except asyncio.CancelledError:
-        await _take_back(spawning, pipes, Tree(None, mark=mark))
+        await _take_back(spawning, pipes, mark)
         raise
     root = _root(transport.get_pid())
     tree = Tree(root, mark=mark)
@@ -153,14 +153,18 @@ async def _spawn(
 
 
 async def _take_back(
-    spawning: asyncio.Future[asyncio.SubprocessTransport], pipes: _Pipes, tree: Tree
+    spawning: asyncio.Future[asyncio.SubprocessTransport], pipes: _Pipes, mark: str
 ) -> None:
     """End what nobody waits for any more, as soon as it has started."""
 
     def end(spawned: asyncio.Future[asyncio.SubprocessTransport]) -> None:
-        tree.kill()
-        if _has_started(spawned):
-            spawned.result().close()
+        if not _has_started(spawned):
+            Tree(None, mark=mark).kill()
+            return
+        # By its group as well: a process shows no mark at the moment in which it becomes another
+        # program, and one that is forked while others are killed one by one would be missed.
+        Tree(_root(spawned.result().get_pid()), mark=mark).kill()
+        spawned.result().close()
 
     spawning.add_done_callback(end)
     await asyncio.wait([spawning], timeout=START_S_MAX)

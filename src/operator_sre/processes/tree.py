@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from operator_protocols.domain.action import MARK
 from operator_protocols.domain.target import Process
@@ -19,6 +18,7 @@ KILL_S_MAX = 0.15
 STOPS_MAX = 100
 POLL_S_MIN = 0.01
 POLL_S_MAX = 0.05
+READ_BYTES = 65_536
 
 
 class Tree:
@@ -75,10 +75,11 @@ class Tree:
 
     async def end(self, *, grace_s: float) -> bool:
         """TERM, then KILL after the grace; True when nobody is left."""
-        if not self.signal(signal.SIGTERM):
+        table = rows()
+        if not self.signal(signal.SIGTERM, table):
             return True
         # A stopped process cannot hear TERM before it is woken.
-        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGCONT, table)
         if await self._gone_within(grace_s):
             return True
         ends = time.monotonic() + KILL_S_MAX
@@ -91,7 +92,8 @@ class Tree:
     async def _gone_within(self, seconds: float) -> bool:
         ends = time.monotonic() + seconds
         poll_s = POLL_S_MIN
-        while self.members():
+        # The members that are known are asked first: to look for others takes the whole table.
+        while any(map(alive, self._known.values())) or self.members():
             left_s = ends - time.monotonic()
             if left_s <= 0:
                 return False
@@ -121,10 +123,17 @@ def send(process: Process, number: int) -> bool:
 
 def environment_of(pid: int) -> bytes:
     """What a process was started with; nothing where we may not look."""
+    parts: list[bytes] = []
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
+        file = os.open(f"/proc/{pid}/environ", os.O_RDONLY)
+        try:
+            while part := os.read(file, READ_BYTES):
+                parts.append(part)
+        finally:
+            os.close(file)
     except OSError:
         return b""
+    return b"".join(parts)
 
 
 def _quietly(kill: Callable[[int, int], None], pid: int, number: int) -> bool:

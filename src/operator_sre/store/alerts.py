@@ -1,77 +1,74 @@
-"""Alerts from elsewhere."""
+"""Alerts from elsewhere, one row for each."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from operator_protocols.domain.alert import Alert, AlertChange
-from operator_protocols.domain.entry import Actor, Draft, Kind
+from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_sre.codec import from_json, to_json
-from operator_sre.store.alert_rows import ended_alerts, known_alert
-from operator_sre.store.database import plain
-from operator_sre.store.reader import Reader
-from operator_sre.store.transaction import Transaction
-from operator_sre.store.writer import Writer
+from operator_sre.store.database import Connection, plain
+from operator_sre.store.repository import JsonTable, Repository, in_transaction, upsert_row
 
-__all__ = ["StoredAlerts"]
+if TYPE_CHECKING:
+    from operator_sre.store.transaction import Transaction
+
+__all__ = ["StoredAlerts", "clear_alert", "fire_alert"]
 
 # So many that are over for long are forgotten with the next one that fires or ends.
 FORGOTTEN_MAX = 100
+_ALERTS = JsonTable("alerts", Alert)
+_ONE = "WHERE source = ? AND fingerprint = ?"
 
 
-class StoredAlerts:
+class StoredAlerts(Repository):
     """What fires now and what fired before, one row for each alert."""
 
-    def __init__(self, reader: Reader, writer: Writer) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._kept_s: float | None = None
+    _kept_s: float | None = None
 
     def keep(self, *, kept_s: float | None) -> None:
         """From now on what is over is kept for so long."""
         self._kept_s = kept_s
 
-    async def take(self, alerts: Sequence[Alert]) -> Sequence[AlertChange]:
+    @in_transaction
+    def take(self, transaction: Transaction, alerts: Sequence[Alert]) -> Sequence[AlertChange]:
         """Record those that fire and those that are over, all or none; what each changed."""
-
-        def change(transaction: Transaction) -> Sequence[AlertChange]:
-            old = self._old(transaction)
-            return [_take(transaction, one, old) for one in alerts]
-
-        return await self._writer.write(change)
-
-    def _old(self, transaction: Transaction) -> list[list[str]]:
-        if self._kept_s is None:
-            return []
-        before = transaction.now() - timedelta(seconds=self._kept_s)
-        return ended_alerts(transaction.connection, before=before, limit=FORGOTTEN_MAX)
+        old: list[list[str]] = []
+        if self._kept_s is not None:
+            before = transaction.now() - timedelta(seconds=self._kept_s)
+            where = "WHERE firing = 0 ORDER BY seq LIMIT ?"
+            ended = _ALERTS.select(transaction.rows, where, (FORGOTTEN_MAX,))
+            old = [
+                [alert.trigger, alert.fingerprint]
+                for alert in ended
+                if alert.cleared_at is not None and alert.cleared_at < before
+            ]
+        return [_take(transaction, alert, old) for alert in alerts]
 
     def find(
         self, *, firing: bool | None = None, subject: str = "", limit: int = 1000
     ) -> Sequence[Alert]:
         """The newest alerts first: those that fire, those that are over, or both."""
-        where = ["1 = 1"]
-        values: list[object] = []
+        where, values = ["1 = 1"], list[object]()
         if firing is not None:
             where.append("firing = ?")
             values.append(int(firing))
         if subject:
             where.append("subject = ?")
             values.append(plain(subject))
-        rows = self._reader.rows(
-            f"SELECT body FROM alerts WHERE {' AND '.join(where)}"  # noqa: S608
-            " ORDER BY seq DESC LIMIT ?",
-            (*values, limit),
-        )
-        return [from_json(Alert, json.loads(row[0])) for row in rows]
+        clause = f"WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT ?"
+        return _ALERTS.select(self._reader.rows, clause, (*values, limit))
 
 
 def _take(transaction: Transaction, alert: Alert, old: list[list[str]]) -> AlertChange:
-    """`old` is forgotten with the first of them that changes anything."""
-    known = known_alert(transaction.connection, alert.trigger, alert.fingerprint)
-    if alert.firing is (known is not None and known["firing"]):
+    """Record one; `old` is forgotten with the first of them that changes anything."""
+    place = (plain(alert.trigger), plain(alert.fingerprint))
+    known = next(iter(_ALERTS.select(transaction.rows, _ONE, place)), None)
+    if alert.firing is (known is not None and known.firing):
         return AlertChange.KNOWN
     by = Actor(id=f"trigger:{alert.trigger}", type="trigger")
     forgets = {"forgets": [*old]} if old else {}
@@ -80,11 +77,50 @@ def _take(transaction: Transaction, alert: Alert, old: list[list[str]]) -> Alert
         fired = {"alert": to_json(alert), **forgets}
         transaction.append(Draft(Kind.ALERT_FIRED, fired, actor=by))
         return AlertChange.FIRED
+    about = ("name", "subject", "target", "invariant")
     payload = {
         "trigger": alert.trigger,
         "fingerprint": alert.fingerprint,
-        **{name: known[name] for name in ("name", "subject", "target", "invariant") if known},
+        **({name: to_json(getattr(known, name)) for name in about} if known else {}),
         **forgets,
     }
     transaction.append(Draft(Kind.ALERT_CLEARED, payload, actor=by))
     return AlertChange.CLEARED
+
+
+def fire_alert(connection: Connection, entry: Entry) -> None:
+    """It fires, for the first time or again."""
+    _forget(connection, entry)
+    alert = from_json(Alert, entry.payload["alert"])
+    _write(connection, replace(alert, firing=True, cleared_at=None), entry.seq)
+
+
+def clear_alert(connection: Connection, entry: Entry) -> None:
+    """It is over."""
+    _forget(connection, entry)
+    place = (plain(entry.payload["trigger"]), plain(entry.payload["fingerprint"]))
+    row = connection.execute(f"SELECT body FROM alerts {_ONE}", place).fetchone()  # noqa: S608
+    if row is not None:
+        alert = _ALERTS.parse(row[0])
+        _write(connection, replace(alert, firing=False, cleared_at=entry.at), entry.seq)
+
+
+def _forget(connection: Connection, entry: Entry) -> None:
+    """Forget what was over for long when this was written; the entry says so, so it follows."""
+    for trigger, fingerprint in entry.payload.get("forgets", ()):
+        connection.execute(
+            f"DELETE FROM alerts {_ONE} AND firing = 0",  # noqa: S608
+            (plain(trigger), plain(fingerprint)),
+        )
+
+
+def _write(connection: Connection, alert: Alert, seq: int) -> None:
+    row = {
+        "source": plain(alert.trigger),
+        "fingerprint": plain(alert.fingerprint),
+        "subject": plain(alert.subject),
+        "firing": int(alert.firing),
+        "seq": seq,
+        "body": json.dumps(to_json(alert)),
+    }
+    upsert_row(connection, "alerts", "source, fingerprint", row)

@@ -3,98 +3,124 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-from operator_protocols.domain.entry import Actor, Draft, Kind
+from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.permit import Approval, ApprovalState
-from operator_protocols.errors import ConflictError, LedgerDamagedError, NotFoundError
+from operator_protocols.domain.ticket import TicketState
+from operator_protocols.errors import ConflictError, NotFoundError
 from operator_sre.codec import from_json, to_json
-from operator_sre.store.approval_rows import answer_of
-from operator_sre.store.decisions import UNCONFIRMED, Decisions, Rows
-from operator_sre.store.paging import bodies_behind
-from operator_sre.store.reader import Reader
-from operator_sre.store.transaction import Transaction
-from operator_sre.store.writer import Writer
+from operator_sre.store.database import Connection, Rows, plain
+from operator_sre.store.decisions import UNCONFIRMED
+from operator_sre.store.repository import (
+    JsonTable,
+    Repository,
+    bodies_behind,
+    in_transaction,
+    marks,
+)
 
-__all__ = ["StoredApprovals", "cancel_requests", "load_approval", "withdraw_requests"]
+if TYPE_CHECKING:
+    from operator_sre.store.decisions import Decisions
+    from operator_sre.store.transaction import Transaction
+
+__all__ = [
+    "StoredApprovals",
+    "add_to_approval",
+    "cancel_requests",
+    "decide_approval",
+    "escalate_approval",
+    "load_approval",
+    "request_approval",
+    "withdraw_requests",
+]
 
 _PEOPLE = (ApprovalState.APPROVED, ApprovalState.REJECTED)
+_APPROVALS = JsonTable("approvals", Approval)
 
 
-class StoredApprovals:
+class StoredApprovals(Repository):
     """Requests to people. An answer that comes too late counts for nothing."""
 
-    def __init__(self, reader: Reader, writer: Writer, decisions: Decisions) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._decisions = decisions
-
-    async def request(self, approval: Approval) -> Approval:
+    @in_transaction
+    def request(self, transaction: Transaction, approval: Approval) -> Approval:
         """Record it; the same id asked twice is one request."""
-
-        def change(transaction: Transaction) -> Approval:
-            known = load_approval(transaction, approval.id)
-            if known is None:
-                transaction.append(
-                    Draft(
-                        Kind.APPROVAL_REQUESTED,
-                        {"approval": to_json(approval)},
-                        ticket=approval.ticket,
-                        run=approval.run,
-                        actor=approval.requester,
-                    )
+        known = load_approval(transaction, approval.id)
+        if known is None:
+            transaction.append(
+                Draft(
+                    Kind.APPROVAL_REQUESTED,
+                    {"approval": to_json(approval)},
+                    ticket=approval.ticket,
+                    run=approval.run,
+                    actor=approval.requester,
                 )
-            return known or approval
+            )
+        return known or approval
 
-        return await self._writer.write(change)
-
-    async def decide(
-        self, approval: str, state: ApprovalState, *, by: Actor, reason: str, version: int
+    @in_transaction
+    def decide(
+        self,
+        transaction: Transaction,
+        approval: str,
+        state: ApprovalState,
+        *,
+        by: Actor,
+        reason: str,
+        version: int,
     ) -> Approval:
         """Answer what was seen as `version`; a yes that another is needed for stays PENDING."""
-
-        def change(transaction: Transaction) -> Approval:
-            known = load_approval(transaction, approval)
-            if known is None:
-                raise NotFoundError(
-                    f"There is no approval {approval!r}.",
-                    next_step="See what is pending with: operator approvals list",
-                )
-            _must_be_open(known, state, transaction.now(), used=_is_used(transaction, approval))
-            _must_be_seen(known, version)
-            transaction.append(_decision(known, state, by, reason))
-            decided = load_approval(transaction, approval)
-            assert decided is not None
-            return decided
-
-        return await self._writer.write(change)
+        known = load_approval(transaction, approval)
+        if known is None:
+            raise NotFoundError(
+                f"There is no approval {approval!r}.",
+                next_step="See what is pending with: operator approvals list",
+            )
+        if not known.state.may_become(state):
+            raise ConflictError(f"Approval {known.id!r} is {known.state} already.")
+        if transaction.rows("SELECT 1 FROM permits WHERE approval = ? AND used = 1", (approval,)):
+            raise ConflictError(f"Approval {known.id!r} has been used already.")
+        if known.expires_at <= transaction.now() and state in _PEOPLE:
+            raise ConflictError(f"Approval {known.id!r} has expired.")
+        if known.version != version:
+            raise ConflictError(
+                f"Approval {known.id!r} has changed since you looked: it is at version"
+                f" {known.version}, and you saw {version}.",
+                next_step=f"Look again with: operator approvals show {known.id}",
+            )
+        transaction.append(_decision(known, state, by, reason))
+        decided = load_approval(transaction, approval)
+        assert decided is not None
+        return decided
 
     def get(self, approval: str) -> Approval | None:
         """One request, as the ledger confirms it."""
-        rows = self._reader.rows("SELECT body, seq FROM approvals WHERE id = ?", (approval,))
-        return _confirmed(self._reader.rows, self._decisions, *rows[0]) if rows else None
+        with self._decisions.snapshot(self._reader) as rows:
+            stored = rows("SELECT body, seq FROM approvals WHERE id = ?", (plain(approval),))
+            return _confirm(rows, self._decisions, *stored[0]) if stored else None
 
     def find(self, *, states: Iterable[ApprovalState] = (), run: str = "") -> Sequence[Approval]:
         """Requests in these states, of this run or of all, oldest first.
 
         Those that may still run are as the ledger confirms them: of a run, or pending.
         """
-        wanted = frozenset(states) or frozenset(ApprovalState)
-        marks = ", ".join("?" * len(wanted))
-        where = f"state IN ({marks}) AND run = ?" if run else f"state IN ({marks})"
-        rows = self._reader.rows(
-            f"SELECT body, seq, state FROM approvals WHERE {where} ORDER BY seq",  # noqa: S608
-            [*(state.value for state in wanted), *([run] if run else [])],
-        )
-        found = [
-            _confirmed(self._reader.rows, self._decisions, body, seq)
-            if run or state == ApprovalState.PENDING.value
-            else from_json(Approval, json.loads(body))
-            for body, seq, state in rows
-        ]
-        return [one for one in found if one.state in wanted]
+        wanted = tuple(frozenset(states) or ApprovalState)
+        where = f"state IN ({marks(wanted)})" + (" AND run = ?" if run else "")
+        sql = f"SELECT body, seq, state FROM approvals WHERE {where} ORDER BY seq"  # noqa: S608
+        values = [*(state.value for state in wanted), *([run] if run else [])]
+        if not self._reader.rows(sql, values):
+            return []  # nothing has to be confirmed, and no signature to be loaded for it
+        with self._decisions.snapshot(self._reader) as rows:
+            approvals = [
+                _confirm(rows, self._decisions, body, seq)
+                if run or state == ApprovalState.PENDING.value
+                else _APPROVALS.parse(body)
+                for body, seq, state in rows(sql, values)
+            ]
+        return [approval for approval in approvals if approval.state in wanted]
 
     def page(
         self,
@@ -106,7 +132,7 @@ class StoredApprovals:
         newest: bool = False,
     ) -> Sequence[Approval]:
         """So many of them behind one, oldest or newest first; not expired by then. UsageError."""
-        found = bodies_behind(
+        bodies = bodies_behind(
             self._reader,
             "approvals",
             states=[state.value for state in states],
@@ -115,36 +141,32 @@ class StoredApprovals:
             limit=limit,
             newest=newest,
         )
-        return [from_json(Approval, json.loads(body)) for body in found]
+        return [_APPROVALS.parse(body) for body in bodies]
 
 
 def load_approval(transaction: Transaction, approval: str) -> Approval | None:
     """One request as it stands inside a transaction, as the ledger confirms it."""
-    rows = transaction.rows("SELECT body, seq FROM approvals WHERE id = ?", (approval,))
-    return _confirmed(transaction.rows, transaction.decisions, *rows[0]) if rows else None
+    stored = transaction.rows("SELECT body, seq FROM approvals WHERE id = ?", (plain(approval),))
+    return _confirm(transaction.rows, transaction.decisions, *stored[0]) if stored else None
 
 
-def _confirmed(rows: Rows, decisions: Decisions, stored: str, seq: int) -> Approval:
+def _confirm(rows: Rows, decisions: Decisions, stored: str, seq: int) -> Approval:
     """A stored request, if the ledger says the same of it; else one that nobody can use any more.
 
     What came of it, and that it was said louder, is not decided by anybody.
     """
     body = json.loads(stored)
     known = from_json(Approval, body)
-    asked = decisions.entry(rows, seq, Kind.APPROVAL_REQUESTED)
-    told = dict(asked.payload["approval"]) if asked is not None else {}
-    last = asked
-    try:
-        kinds, after = (Kind.APPROVAL_DECIDED,), asked.seq if asked else 2**62
-        for entry in reversed([*decisions.about(rows, kinds, known.id, after=after)]):
-            told |= answer_of(entry) | {"version": told.get("version", 1) + 1}
-            last = entry
-    except LedgerDamagedError:
-        told = {}
+    kinds = (Kind.APPROVAL_REQUESTED, Kind.APPROVAL_DECIDED)
+    story = decisions.story(rows, seq, known.id, *kinds)
+    confirmed = dict(story[0].payload["approval"]) if story else {}
+    for entry in story[1:]:
+        confirmed |= _answer_of(entry) | {"version": confirmed.get("version", 1) + 1}
     beside = {"escalated_at": body.get("escalated_at"), "permit": body.get("permit", "")}
-    same = told and from_json(Approval, told | beside) == from_json(Approval, body | beside)
+    stored_now = from_json(Approval, body | beside)
+    same = confirmed and from_json(Approval, confirmed | beside) == stored_now
     approved = known.state is ApprovalState.APPROVED
-    if same and (not approved or (last is not None and decisions.holds(rows, last))):
+    if same and (not approved or decisions.holds(rows, story[-1])):
         return known
     if not known.state.may_become(ApprovalState.SUPERSEDED):
         return known  # it is over either way
@@ -153,53 +175,23 @@ def _confirmed(rows: Rows, decisions: Decisions, stored: str, seq: int) -> Appro
 
 def withdraw_requests(transaction: Transaction, run: str, reason: str) -> None:
     """Nobody waits any more for what a run that is over had asked."""
-    rows = transaction.connection.execute(
-        "SELECT body FROM approvals WHERE run = ? AND run <> '' AND state = ? ORDER BY seq",
-        (run, ApprovalState.PENDING.value),
-    ).fetchall()
-    for (body,) in rows:
-        known = from_json(Approval, json.loads(body))
+    where = "WHERE run = ? AND run <> '' AND state = ? ORDER BY seq"
+    pending = (run, ApprovalState.PENDING.value)
+    for known in _APPROVALS.select(transaction.rows, where, pending):
         transaction.append(_decision(known, ApprovalState.WITHDRAWN, Actor(), reason))
 
 
 def cancel_requests(transaction: Transaction, by: Actor, reason: str) -> list[str]:
     """Nobody may say yes any more, and a yes that nothing came of yet is none; returns which."""
-    rows = transaction.connection.execute(
-        "SELECT body FROM approvals WHERE state = ? OR (state = ? AND expires_at > ?) ORDER BY seq",
-        (
-            ApprovalState.PENDING.value,
-            ApprovalState.APPROVED.value,
-            transaction.now().timestamp(),
-        ),
-    ).fetchall()
-    asked = [from_json(Approval, json.loads(body)) for (body,) in rows]
-    stopped = [one for one in asked if not one.permit]
-    for known in stopped:
+    requests = _APPROVALS.select(
+        transaction.rows,
+        "WHERE state = ? OR (state = ? AND expires_at > ?) ORDER BY seq",
+        (ApprovalState.PENDING.value, ApprovalState.APPROVED.value, transaction.now().timestamp()),
+    )
+    cancelled = [known for known in requests if not known.permit]
+    for known in cancelled:
         transaction.append(_decision(known, ApprovalState.CANCELLED, by, reason))
-    return [known.id for known in stopped]
-
-
-def _is_used(transaction: Transaction, approval: str) -> bool:
-    sql = "SELECT 1 FROM permits WHERE approval = ? AND used = 1"
-    return transaction.connection.execute(sql, (approval,)).fetchone() is not None
-
-
-def _must_be_open(known: Approval, state: ApprovalState, now: datetime, *, used: bool) -> None:
-    if not known.state.may_become(state):
-        raise ConflictError(f"Approval {known.id!r} is {known.state} already.")
-    if used:
-        raise ConflictError(f"Approval {known.id!r} has been used already.")
-    if known.expires_at <= now and state in _PEOPLE:
-        raise ConflictError(f"Approval {known.id!r} has expired.")
-
-
-def _must_be_seen(known: Approval, version: int) -> None:
-    if known.version != version:
-        raise ConflictError(
-            f"Approval {known.id!r} has changed since you looked: it is at version"
-            f" {known.version}, and you saw {version}.",
-            next_step=f"Look again with: operator approvals show {known.id}",
-        )
+    return [known.id for known in cancelled]
 
 
 def _decision(known: Approval, state: ApprovalState, by: Actor, reason: str) -> Draft:
@@ -228,3 +220,55 @@ def _decision(known: Approval, state: ApprovalState, by: Actor, reason: str) -> 
         run=known.run,
         actor=by,
     )
+
+
+def _answer_of(entry: Entry) -> dict[str, Any]:
+    """What an answer adds to the request that it is about. Pure."""
+    answer = {name: entry.payload[name] for name in ("state", "decided_by", "reason")}
+    if "approvers" in entry.payload:
+        answer["approvers"] = entry.payload["approvers"]
+    return answer | {"decided_at": entry.at.isoformat()}
+
+
+def request_approval(connection: Connection, entry: Entry) -> None:
+    """A request as it was asked."""
+    approval = entry.payload["approval"]
+    _APPROVALS.insert(
+        connection,
+        entry.seq,
+        approval,
+        state=ApprovalState.PENDING.value,
+        expires_at=datetime.fromisoformat(approval["expires_at"]).timestamp(),
+        run=plain(entry.run),
+    )
+
+
+def escalate_approval(connection: Connection, entry: Entry) -> None:
+    """Nobody answered, and more people were asked."""
+    add_to_approval(connection, entry.payload["id"], {"escalated_at": entry.at.isoformat()})
+
+
+def decide_approval(connection: Connection, entry: Entry) -> None:
+    """An answer, or what made one needless."""
+    state = entry.payload["state"]
+    answer = _answer_of(entry)
+    add_to_approval(connection, entry.payload["id"], answer, answers=1, state=state)
+    # A run that is parked until people answer need not wait any longer.
+    if entry.run and state != ApprovalState.PENDING:
+        connection.execute(
+            "UPDATE tickets SET not_before = 0 WHERE run = ? AND state = ?",
+            (entry.run, TicketState.OPEN.value),
+        )
+
+
+def add_to_approval(
+    connection: Connection,
+    approval: str,
+    more: Mapping[str, Any],
+    *,
+    answers: int = 0,
+    **columns: object,
+) -> None:
+    """Add to what is known of a request; every answer makes another version of it."""
+    version = _APPROVALS.body(connection, approval).get("version", 1) + answers
+    _APPROVALS.merge(connection, approval, {**more, "version": version}, **columns)

@@ -5,82 +5,73 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.cursor import Cursor
-from operator_sre.store.reader import Reader
-from operator_sre.store.transaction import Transaction
-from operator_sre.store.writer import Writer
+from operator_sre.store.repository import Repository, in_transaction, upsert_row
+
+if TYPE_CHECKING:
+    from operator_sre.store.transaction import Transaction
 
 __all__ = ["StoredCursors"]
 
 _COLUMNS = "SELECT name, seq, epoch, holder, until, body FROM cursors"
 
 
-class StoredCursors:
+class StoredCursors(Repository):
     """Beside the ledger: a cursor says nothing about what happened."""
 
-    def __init__(self, reader: Reader, writer: Writer) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def claim(self, name: str, holder: str, *, lease_s: float) -> Cursor | None:
+    @in_transaction
+    def claim(
+        self, transaction: Transaction, name: str, holder: str, *, lease_s: float
+    ) -> Cursor | None:
         """Take it, made at the head of the ledger on first use; None while another holds it."""
-
-        def change(transaction: Transaction) -> Cursor | None:
-            connection, now = transaction.connection, transaction.now()
-            row = connection.execute(f"{_COLUMNS} WHERE name = ?", (name,)).fetchone()
-            known = _cursor(row) if row else None
-            if known and known.holder not in ("", holder) and known.until > now:
+        now, rows = transaction.now(), transaction.rows(f"{_COLUMNS} WHERE name = ?", (name,))
+        if rows:
+            known = _cursor(rows[0])
+            if known.holder not in ("", holder) and known.until > now:
                 return None
-            if known is None:
-                transaction.flush()  # those who commit with us are before it
-                head = connection.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()
-                known = Cursor(name, head[0], 0, "", now)
-            until = now + timedelta(seconds=lease_s)
-            taken = Cursor(name, known.seq, known.epoch + 1, holder, until, known.note)
-            connection.execute(
-                "INSERT INTO cursors (name, seq, epoch, holder, until, body)"
-                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
-                " epoch = excluded.epoch, holder = excluded.holder, until = excluded.until",
-                (
-                    *(name, taken.seq, taken.epoch, holder, until.timestamp()),
-                    json.dumps(dict(taken.note)),
-                ),
-            )
-            return taken
+        else:  # those who commit with us are before it
+            ((head,),) = transaction.rows("SELECT coalesce(max(seq), 0) FROM entries")
+            known = Cursor(name, head, 0, "", now)
+        until = now + timedelta(seconds=lease_s)
+        taken = Cursor(name, known.seq, known.epoch + 1, holder, until, known.note)
+        row = {
+            "name": name,
+            "seq": taken.seq,
+            "epoch": taken.epoch,
+            "holder": holder,
+            "until": until.timestamp(),
+            "body": json.dumps(dict(taken.note)),
+        }
+        upsert_row(transaction.connection, "cursors", "name", row)
+        return taken
 
-        return await self._writer.write(change)
-
-    async def keep(self, cursor: Cursor, *, lease_s: float) -> bool:
+    @in_transaction
+    def keep(self, transaction: Transaction, cursor: Cursor, *, lease_s: float) -> bool:
         """Write down where it is and what it remembers; False when somebody else has it by now."""
+        until = transaction.now().timestamp() + lease_s
+        done = transaction.connection.execute(
+            "UPDATE cursors SET seq = ?, body = ?, until = ?"
+            " WHERE name = ? AND epoch = ? AND holder = ?",
+            (
+                *(cursor.seq, json.dumps(dict(cursor.note)), until),
+                *(cursor.name, cursor.epoch, cursor.holder),
+            ),
+        )
+        return done.rowcount == 1
 
-        def change(transaction: Transaction) -> bool:
-            until = transaction.now().timestamp() + lease_s
-            done = transaction.connection.execute(
-                "UPDATE cursors SET seq = ?, body = ?, until = ?"
-                " WHERE name = ? AND epoch = ? AND holder = ?",
-                (
-                    *(cursor.seq, json.dumps(dict(cursor.note)), until),
-                    *(cursor.name, cursor.epoch, cursor.holder),
-                ),
-            )
-            return done.rowcount == 1
-
-        return await self._writer.write(change)
-
-    async def release(self, cursor: Cursor) -> None:
+    @in_transaction
+    def release(self, transaction: Transaction, cursor: Cursor) -> None:
         """Let another take it at once; fine when somebody has."""
-        await self._writer.write(
-            lambda transaction: transaction.connection.execute(
-                "UPDATE cursors SET holder = '', until = 0 WHERE name = ? AND epoch = ?",
-                (cursor.name, cursor.epoch),
-            )
+        transaction.connection.execute(
+            "UPDATE cursors SET holder = '', until = 0 WHERE name = ? AND epoch = ?",
+            (cursor.name, cursor.epoch),
         )
 
     def find(self, prefix: str = "") -> Sequence[Cursor]:
         """Those whose name begins so, by name."""
-        rows = self._reader.rows(f"{_COLUMNS} ORDER BY name", ())  # there are never many
+        rows = self._reader.rows(f"{_COLUMNS} ORDER BY name")  # there are never many
         return [_cursor(row) for row in rows if row[0].startswith(prefix)]
 
 

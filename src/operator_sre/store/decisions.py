@@ -9,29 +9,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
+from heapq import merge
 from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.errors import LedgerDamagedError
-from operator_sre.chain import (
-    GENESIS,
-    chain_hash,
-    digest_of_body,
-    entry_from,
-    record_from,
-    seq_of,
-)
-from operator_sre.store.database import plain
+from operator_sre.chain import GENESIS, chain_hash, digest_of_body, entry_from, record_from, seq_of
+from operator_sre.store.database import Rows, plain
 from operator_sre.store.head import REMEDY
 from operator_sre.store.schema import DECIDED
 
 if TYPE_CHECKING:
     from operator_protocols.ports import Signer
+    from operator_sre.store.database import Reader
 
 __all__ = ["SIGNED", "UNCONFIRMED", "Decisions", "Rows"]
 
-Rows = Callable[[str, Sequence[object]], list[Any]]
 # The head is signed with each of these, so that whoever relies on one need not wait for the next.
 SIGNED = frozenset(
     {
@@ -72,6 +67,18 @@ class Decisions:
         self._remedy = ""
         self._proven: dict[int, bytes] = {}
         self._clean = (0, GENESIS)
+
+    @contextmanager
+    def snapshot(self, reader: Reader) -> Iterator[Rows]:
+        """Queries that all see the same moment, for a row and the entries that confirm it.
+
+        Whether the store is whole is looked at before: the head that is kept elsewhere may be
+        newer than a moment that was chosen first.
+        """
+        with suppress(LedgerDamagedError):  # `newest` raises it again
+            self.must_be_whole(reader.rows)
+        with reader.snapshot() as rows:
+            yield rows
 
     def must_be_whole(self, rows: Rows) -> None:
         """LedgerDamagedError when a signed entry is missing or another; looked at once."""
@@ -135,15 +142,26 @@ class Decisions:
 
     def entry(self, rows: Rows, seq: object, kind: Kind) -> Entry | None:
         """The entry of that number and kind, if its bytes are those that were hashed."""
-        found = rows(f"{_COLUMNS} WHERE seq = ?", (seq,)) if type(seq) is int else []
-        entry = _read(found[0]) if found else None
-        return entry if entry is not None and entry.kind is kind else None
+        return _find_entry(rows, "seq", seq, kind) if type(seq) is int else None
 
     def keyed(self, rows: Rows, key: str, kind: Kind) -> Entry | None:
         """The same by the key that it was appended with."""
-        found = rows(f"{_COLUMNS} WHERE key = ?", (key,))
-        entry = _read(found[0]) if found else None
-        return entry if entry is not None and entry.kind is kind else None
+        return _find_entry(rows, "key", key, kind)
+
+    def story(
+        self, rows: Rows, seq: int, name: str, begins: Kind, *goes_on: Kind
+    ) -> Sequence[Entry]:
+        """The entry that something of this name began with, and those that decided on it.
+
+        Oldest first; nothing where the ledger does not have all of them as they were written.
+        """
+        first = self.entry(rows, seq, begins)
+        if first is None:
+            return []
+        try:
+            return [first, *reversed([*self.about(rows, goes_on, name, after=first.seq)])]
+        except LedgerDamagedError:
+            return []
 
     def newest(self, rows: Rows, kinds: Sequence[Kind], *, after: int = 0) -> Iterator[Entry]:
         """The entries of these kinds behind `after`, the newest first.
@@ -151,13 +169,8 @@ class Decisions:
         LedgerDamagedError for one that cannot be read: what it forbade would be forgotten.
         """
         self.must_be_whole(rows)
-        pages = [_of_kind(rows, kind, after) for kind in kinds]
-        heads = [next(page, None) for page in pages]
-        while left := [one for one in heads if one is not None]:
-            newest = max(left, key=lambda entry: entry.seq)
-            place = heads.index(newest)
-            heads[place] = next(pages[place], None)
-            yield newest
+        entries = [_of_kind(rows, kind, after) for kind in kinds]
+        yield from merge(*entries, key=lambda entry: entry.seq, reverse=True)
 
     def holds(self, rows: Rows, entry: Entry) -> bool:
         """True when a head that we signed covers an entry: nobody else can have written it."""
@@ -235,6 +248,12 @@ class Decisions:
         return ""
 
 
+def _find_entry(rows: Rows, column: str, value: object, kind: Kind) -> Entry | None:
+    stored = rows(f"{_COLUMNS} WHERE {column} = ?", (value,))
+    entry = _read(stored[0]) if stored else None
+    return entry if entry is not None and entry.kind is kind else None
+
+
 def _of_kind(rows: Rows, kind: Kind, after: int) -> Iterator[Entry]:
     sql = f"{_OF_KIND} AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?"
     before = 2**62
@@ -252,7 +271,7 @@ def _read(row: Sequence[Any]) -> Entry | None:
     """An entry from a stored row, None when its bytes are not those that were hashed."""
     seq, body, digest, previous, linked, kind = row
     try:
-        body, digest, previous, linked = (bytes(one) for one in (body, digest, previous, linked))
+        body, digest, previous, linked = map(bytes, (body, digest, previous, linked))
     except TypeError:
         return None  # retention took it away, or somebody put text there
     if digest_of_body(body) != digest or chain_hash(previous, digest) != linked:

@@ -1,27 +1,44 @@
-"""The reading end of the ledger."""
+"""The ledger as stored nouns: entries, checkpoints, what is sealed, and what was damaged."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from operator_protocols.domain.checkpoint import Checkpoint
+from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_sre.chain import entry_from
+from operator_sre.store.repository import Repository, in_transaction
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.entry import Entry, Kind
-    from operator_protocols.ports import RawEntry
-    from operator_sre.store.reader import Reader
+    from operator_protocols.ports import RawEntry, Sealer
+    from operator_sre.store.database import Reader
+    from operator_sre.store.transaction import Transaction
 
-__all__ = ["StoredEntries"]
+__all__ = [
+    "StoredCheckpoints",
+    "StoredEntries",
+    "StoredJournal",
+    "StoredQuarantine",
+    "StoredSealed",
+]
 
 _COLUMNS = "SELECT seq, body, previous, hash FROM entries"
 
 
-class StoredEntries:
-    """Entries, oldest or newest first, by ticket or run where asked."""
+class StoredJournal(Repository):
+    """The writing end of the ledger."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def append(self, draft: Draft) -> Coroutine[Any, Any, Entry]:
+        """Durable when it returns; a second draft with the same key returns the first entry."""
+        return self._writer.append(draft)
+
+
+class StoredEntries(Repository):
+    """Entries, oldest or newest first, by ticket or run where asked."""
 
     def get(self, seq: int) -> Entry | None:
         """One entry."""
@@ -64,3 +81,71 @@ def _where(seq: int, ticket: int | None, run: str) -> tuple[str, tuple[object, .
         clauses.append(("run = ? AND run <> ''", run))
     text = " AND ".join(clause for clause, _ in clauses)
     return f"WHERE {text}", tuple(value for _, value in clauses)
+
+
+class StoredCheckpoints(Repository):
+    """Checkpoints: the head, signed every so many entries, each holding on to the one before."""
+
+    def after(self, seq: int, *, limit: int) -> Sequence[Checkpoint]:
+        """Checkpoints behind `seq`, oldest first."""
+        rows = self._reader.rows(
+            "SELECT seq, body, key, signature FROM checkpoints WHERE seq > ? ORDER BY seq LIMIT ?",
+            (seq, limit),
+        )
+        return [Checkpoint(row[0], _bytes(row[1]), str(row[2]), _bytes(row[3])) for row in rows]
+
+
+def _bytes(value: object) -> bytes:
+    """Bytes, whatever somebody has put there: what is none will not verify."""
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+class StoredSealed:
+    """Entries of a run with what redaction took out of them, for as long as the run needs it."""
+
+    def __init__(self, reader: Reader, sealer: Sealer | None) -> None:
+        self._reader = reader
+        self._sealer = sealer
+
+    def unsealed(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """The same entries; those that were sealed have their payload as it was."""
+        if self._sealer is None:
+            return list(entries)
+        payloads: dict[int, Mapping[str, Any]] = {}
+        for run in sorted({entry.run for entry in entries if entry.run}):
+            sealed = self._reader.rows("SELECT seq, box FROM sealed WHERE run = ?", (run,))
+            for seq, box in sealed:
+                if opened := self._sealer.open(bytes(box), label=str(seq)):
+                    payloads[seq] = msgspec.json.decode(opened)
+        return [
+            replace(entry, payload=payloads[entry.seq]) if entry.seq in payloads else entry
+            for entry in entries
+        ]
+
+
+class StoredQuarantine(Repository):
+    """Where damaged rows are kept as they were found. Nothing is ever dropped from the ledger."""
+
+    @in_transaction
+    def begin_segment(
+        self, transaction: Transaction, damages: Sequence[tuple[int, str, str]]
+    ) -> Entry:
+        """Keep the damaged rows (seq, kind, detail) and start a segment that names the old head.
+
+        Said twice of the same damages, it begins one segment.
+        """
+        head_seq, head = transaction.mark()
+        for seq, kind, detail in damages:
+            transaction.connection.execute(
+                "INSERT INTO quarantine (seq, body, digest, previous, hash, damage)"
+                " SELECT seq, body, digest, previous, hash, ? FROM entries WHERE seq = ?",
+                (f"{kind}: {detail}", seq),
+            )
+        payload = {
+            "old_head": {"seq": head_seq, "hash": head.hex()},
+            "damages": [
+                {"seq": seq, "kind": kind, "detail": detail} for seq, kind, detail in damages
+            ],
+        }
+        key = "segment/" + "/".join(f"{seq}:{kind}" for seq, kind, _ in damages)
+        return transaction.append(Draft(Kind.SEGMENT_STARTED, payload, key=key))

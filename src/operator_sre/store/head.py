@@ -48,8 +48,8 @@ class KeptHead:
         if kept is None:
             return ""
         seq, linked = kept
-        found = rows("SELECT hash FROM entries WHERE seq = ?", (seq,))
-        if found and bytes(found[0][0]) == linked:
+        stored = rows("SELECT hash FROM entries WHERE seq = ?", (seq,))
+        if stored and bytes(stored[0][0]) == linked:
             return ""
         last = rows("SELECT coalesce(max(seq), 0) FROM entries", ())[0][0]
         why = f"it ends at entry {last}" if last < seq else f"entry {seq} is another one"
@@ -99,10 +99,10 @@ class KeptHead:
 
     def read(self) -> Head | None:
         """The head that is kept, None when none is. StoreError for a file that we did not sign."""
-        told = read_head(self.path)
-        if told is None:
+        kept = read_head(self.path)
+        if kept is None:
             return None
-        head, signature, store = told
+        head, signature, store = kept
         if store != self._store or signature != self._signer.sign(self._message(head)):
             raise StoreError(
                 f"{str(self.path)!r} was not written by this home.",
@@ -118,9 +118,9 @@ def read_head(path: Path) -> tuple[Head, bytes, str] | None:
     """What a file says: a head, its signature, and of which store; None when there is none."""
     try:
         with path.open("rb") as file:
-            told = json.loads(file.read(FILE_BYTES_MAX))
-        head = (int(told["seq"]), bytes.fromhex(told["hash"]))
-        return head, bytes.fromhex(told["signature"]), str(told["store"])
+            record = json.loads(file.read(FILE_BYTES_MAX))
+        head = (int(record["seq"]), bytes.fromhex(record["hash"]))
+        return head, bytes.fromhex(record["signature"]), str(record["store"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from operator_protocols.domain.action import Result
 from operator_protocols.domain.entry import Draft, Entry, Kind
@@ -13,78 +14,101 @@ from operator_protocols.domain.target import Doer, Process
 from operator_protocols.errors import PermitError
 from operator_sre.chain import entry_from
 from operator_sre.codec import to_json
-from operator_sre.store.approvals import load_approval
-from operator_sre.store.changes import held_back
+from operator_sre.store.approvals import add_to_approval, load_approval
+from operator_sre.store.commands import end_command, start_command
+from operator_sre.store.database import Connection, plain
 from operator_sre.store.decisions import UNCONFIRMED
-from operator_sre.store.reader import Reader
-from operator_sre.store.standing import rule_stands
-from operator_sre.store.transaction import Transaction
+from operator_sre.store.repository import Repository, in_transaction, update_row
+from operator_sre.store.restraints import find_restraint
+from operator_sre.store.standing import count_use, is_rule_standing
 from operator_sre.store.workflows import workflow_refusal
-from operator_sre.store.writer import Writer
 
-__all__ = ["StoredIntents"]
+if TYPE_CHECKING:
+    from operator_sre.store.transaction import Transaction
+
+__all__ = ["StoredIntents", "begin_intent", "end_intent", "mint_permit"]
 
 SHOWN_CHARS = 12
 OPEN_MAX = 1000
-Payload = Mapping[str, object]
 
 
-class StoredIntents:
+class StoredIntents(Repository):
     """What is about to run and what became of it."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
-        self._writer = writer
-        self._reader = reader
-
-    async def begin(
-        self, permit: Permit, limits: Limits | None = None, *, doer: Doer | None = None
+    @in_transaction
+    def begin(
+        self,
+        transaction: Transaction,
+        permit: Permit,
+        limits: Limits | None = None,
+        *,
+        doer: Doer | None = None,
     ) -> Entry:
         """Use the permit up and record the intent, in one transaction; PermitError otherwise."""
-        action, begun = to_json(permit.action), {"doer": to_json(doer)} if doer else {}
-
-        def change(transaction: Transaction) -> Entry:
-            transaction.decisions.must_be_whole(transaction.rows)
-            minted = _minted(transaction, permit.fingerprint)
-            refusal, busy = _refusal(transaction, permit, minted), False
-            if not refusal and minted is not None:
-                refusal, busy = held_back(transaction, permit, limits, minted=minted.seq)
-            if refusal:
-                name = permit.fingerprint[:SHOWN_CHARS]
-                raise PermitError(f"Permit {name} {refusal}; nothing was run.", busy=busy)
-            return transaction.append(
-                Draft(
-                    Kind.TOOL_CALL,
-                    {"permit": permit.fingerprint, "action": action, **begun},
-                    ticket=permit.ticket,
-                    run=permit.run,
-                    actor=permit.requester,
-                    key=f"intent/{permit.fingerprint}",
-                )
+        rows, name, busy = transaction.rows, permit.fingerprint, False
+        transaction.decisions.must_be_whole(rows)
+        # The entry that gave it, if the ledger has it.
+        approvals = rows("SELECT approval FROM permits WHERE id = ?", (name,))
+        keys = [permit_key(name, str(approval)) for (approval,) in approvals]
+        entries = [transaction.decisions.keyed(rows, key, Kind.PERMIT_MINTED) for key in keys]
+        minted = entries[0] if entries else None
+        refusal = _refusal(transaction, permit, minted)
+        if not refusal and minted is not None:
+            refusal, busy = find_restraint(transaction, permit, limits, minted=minted.seq)
+        if refusal:
+            message = f"Permit {name[:SHOWN_CHARS]} {refusal}; nothing was run."
+            raise PermitError(message, busy=busy)
+        payload = {"permit": name, "action": to_json(permit.action)}
+        if doer:
+            payload["doer"] = to_json(doer)
+        if permit.confinement is not None:
+            payload["confinement"] = to_json(permit.confinement)
+        return transaction.append(
+            Draft(
+                Kind.TOOL_CALL,
+                payload,
+                ticket=permit.ticket,
+                run=permit.run,
+                actor=permit.requester,
+                key=f"intent/{name}",
             )
-
-        return await self._writer.write(change)
+        )
 
     async def started(self, intent: Entry, process: Process) -> Entry:
         """Record which process it became."""
-        told = {"process": to_json(process)}
-        return await self._follow(intent, Kind.TOOL_STARTED, told, once="started")
+        payload = {"process": to_json(process)}
+        return await self._follow(intent, Kind.TOOL_STARTED, payload, once="started")
 
     async def end(self, intent: Entry, result: Result) -> Entry:
-        """Record what became of it, once."""
-        told = {"result": to_json(result)}
-        return await self._follow(intent, Kind.TOOL_RESULT, told, once="outcome")
+        """Record what became of it, once; what the kernel refused was a miss of the gate."""
+        payload = {"result": to_json(result)}
+        entry = await self._follow(intent, Kind.TOOL_RESULT, payload, once="outcome")
+        if result.blocked:
+            missed = {"action": intent.payload["action"], "blocked": list(result.blocked)}
+            await self._follow(intent, Kind.GATE_MISS, missed, once="miss")
+        return entry
 
-    async def _follow(self, intent: Entry, kind: Kind, told: Payload, *, once: str) -> Entry:
+    @in_transaction
+    def _follow(
+        self,
+        transaction: Transaction,
+        intent: Entry,
+        kind: Kind,
+        payload: Mapping[str, object],
+        *,
+        once: str,
+    ) -> Entry:
         name = intent.payload["permit"]
-        draft = Draft(
-            kind,
-            {"permit": name, **told},
-            ticket=intent.ticket,
-            run=intent.run,
-            actor=intent.actor,
-            key=f"{once}/{name}",
+        return transaction.append(
+            Draft(
+                kind,
+                {"permit": name, **payload},
+                ticket=intent.ticket,
+                run=intent.run,
+                actor=intent.actor,
+                key=f"{once}/{name}",
+            )
         )
-        return await self._writer.write(lambda transaction: transaction.append(draft))
 
     def open(self) -> Sequence[Entry]:
         """Every intent of which nobody has recorded yet what became of it, oldest first."""
@@ -93,74 +117,93 @@ class StoredIntents:
             " (SELECT seq FROM commands WHERE outcome = '' ORDER BY seq LIMIT ?) ORDER BY seq",
             (OPEN_MAX,),
         )
-        found = (entry_from(*row) for row in rows if row[1] is not None)
-        return [entry for entry in found if entry.kind is Kind.TOOL_CALL]
-
-
-def _minted(transaction: Transaction, fingerprint: str) -> Entry | None:
-    """The entry that gave a permit, if the ledger has it."""
-    rows = transaction.rows("SELECT approval FROM permits WHERE id = ?", (fingerprint,))
-    keys = [permit_key(fingerprint, str(approval)) for (approval,) in rows]
-    found = [transaction.decisions.keyed(transaction.rows, key, Kind.PERMIT_MINTED) for key in keys]
-    return found[0] if found else None
+        entries = (entry_from(*row) for row in rows if row[1] is not None)
+        return [entry for entry in entries if entry.kind is Kind.TOOL_CALL]
 
 
 def _refusal(transaction: Transaction, permit: Permit, minted: Entry | None) -> str:
     """What was minted counts, as the ledger has it: never what the holder or a row says of it."""
-    row = transaction.connection.execute(
+    name, rows = permit.fingerprint, transaction.rows
+    stored = rows(
         "SELECT digest, policy, binding, ticket, epoch, expires_at, used, approval, version, rule,"
         " level FROM permits WHERE id = ?",
-        (permit.fingerprint,),
-    ).fetchone()
-    if row is None or minted is None or minted.payload["permit"] != permit.fingerprint:
+        (name,),
+    )
+    if not stored or minted is None or minted.payload["permit"] != name:
         return "was never given"
-    told = minted.payload
+    row, given = stored[0], minted.payload
     wanted = (
-        *(told["digest"], told["policy_digest"], told["binding"], minted.ticket, told["epoch"]),
-        datetime.fromisoformat(told["expires_at"]).timestamp(),
-        *(told["approval"], told["version"], told["rule"], told["level"]),
+        *(given["digest"], given["policy_digest"], given["binding"], minted.ticket, given["epoch"]),
+        datetime.fromisoformat(given["expires_at"]).timestamp(),
+        *(given["approval"], given["version"], given["rule"], given["level"]),
     )
     if (*row[:6], *row[7:]) != wanted:
         return f"does not count: {UNCONFIRMED}"
-    if transaction.rows("SELECT 1 FROM entries WHERE key = ?", (f"intent/{permit.fingerprint}",)):
-        return "has been used"
     digest, policy, binding, ticket, epoch, expires_at, used, approval, version, rule, _ = row
-    if used:
+    if used or rows("SELECT 1 FROM entries WHERE key = ?", (f"intent/{name}",)):
         return "has been used"
     if expires_at <= transaction.now().timestamp():
         return "has expired"
     bound = (permit.action.digest, permit.policy_digest, permit.binding)
     if (digest, policy, binding) != bound or not binding:
         return "is for another action"
-    if ticket is not None and not _claim_stands(transaction, ticket, epoch):
-        return "belongs to a claim that is over"
-    if ticket is None and permit.run:
-        refusal = workflow_refusal(transaction, permit.run, epoch)
-        if refusal:
-            return refusal
-    if approval and not _approval_stands(transaction, permit.fingerprint, approval, version):
+    if ticket is not None:
+        claims = rows("SELECT epoch, state FROM tickets WHERE id = ?", (ticket,))
+        if [tuple(claim) for claim in claims] != [(epoch, "claimed")]:
+            return "belongs to a claim that is over"
+    elif permit.run and (refusal := workflow_refusal(transaction, permit.run, epoch)):
+        return refusal
+    if approval and not _is_approved(transaction, name, approval, version):
         return "rests on an approval that does not count any more"
-    if rule and not rule_stands(transaction, rule):
+    if rule and not is_rule_standing(transaction, rule):
         return "rests on a standing rule that was revoked"
     return ""
 
 
-def _claim_stands(transaction: Transaction, ticket: int, epoch: int) -> bool:
-    row = transaction.connection.execute(
-        "SELECT epoch, state FROM tickets WHERE id = ?", (ticket,)
-    ).fetchone()
-    return row is not None and tuple(row) == (epoch, "claimed")
-
-
-def _approval_stands(transaction: Transaction, permit: str, approval: str, version: int) -> bool:
+def _is_approved(transaction: Transaction, permit: str, approval: str, version: int) -> bool:
     """Still a yes, the very one that was seen, and nothing else has come of it."""
     known = load_approval(transaction, approval)
-    used = transaction.connection.execute(
-        "SELECT 1 FROM permits WHERE approval = ? AND used = 1", (approval,)
-    ).fetchone()
+    used = transaction.rows("SELECT 1 FROM permits WHERE approval = ? AND used = 1", (approval,))
     return (
         known is not None
-        and used is None
+        and not used
         and known.state is ApprovalState.APPROVED
         and (known.version, known.permit) == (version, permit)
     )
+
+
+def mint_permit(connection: Connection, entry: Entry) -> None:
+    """A permit as it was given, by its fingerprint."""
+    payload = entry.payload
+    connection.execute(
+        "INSERT INTO permits (id, digest, policy, ticket, epoch, expires_at, level, risk, approval,"
+        " touches, version, rule, binding, subject, generation)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
+        " (SELECT coalesce(max(generation), 0) FROM kill_switch))",
+        (
+            *(payload["permit"], payload["digest"], payload["policy_digest"]),
+            *(entry.ticket, payload["epoch"]),
+            datetime.fromisoformat(payload["expires_at"]).timestamp(),
+            *(payload.get(name, "") for name in ("level", "risk", "approval", "touches")),
+            payload.get("version", 0),
+            *(payload.get(name, "") for name in ("rule", "binding")),
+            plain(payload.get("subject", "")),
+        ),
+    )
+    if payload.get("rule"):
+        count_use(connection, payload["rule"])
+    if payload.get("approval"):
+        add_to_approval(connection, payload["approval"], {"permit": payload["permit"]})
+
+
+def begin_intent(connection: Connection, entry: Entry) -> None:
+    """The permit is used up, and its command is about to run."""
+    update_row(connection, "permits", entry.payload["permit"], {"used": 1})
+    start_command(connection, entry)
+
+
+def end_intent(connection: Connection, entry: Entry) -> None:
+    """What became of it."""
+    outcome = entry.payload["result"]["outcome"]
+    update_row(connection, "permits", entry.payload["permit"], {"outcome": outcome})
+    end_command(connection, entry)

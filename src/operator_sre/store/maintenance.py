@@ -10,13 +10,11 @@ from pathlib import Path
 
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.errors import NotFoundError, StoreError
-from operator_sre.store.backup import Backup, backup
-from operator_sre.store.check import CheckReport, check
-from operator_sre.store.database import Maintained, sentence
+from operator_sre.store.backup import Backup, Restored, backup, restore
+from operator_sre.store.database import Maintained, explain_failures, sentence
 from operator_sre.store.migrations import Migrated, migrate, must_be_current
 from operator_sre.store.purge import PurgePlan, plan_purge, purge
-from operator_sre.store.rebuild import Difference, Progress, rebuild
-from operator_sre.store.restore import Restored, restore
+from operator_sre.store.rebuild import CheckReport, Difference, Progress, check, rebuild
 from operator_sre.store.transaction import Rules, Transaction
 
 __all__ = ["Maintenance"]
@@ -32,17 +30,17 @@ class Maintenance:
 
     def check(self, *, progress: Progress) -> CheckReport:
         """Look everything through; nothing is changed."""
-        self._must_be_there()
+        self._must_exist()
         return check(self.database, progress=progress)
 
     def rebuild(self, *, progress: Progress) -> tuple[Difference, ...]:
         """Make the projections anew; returns how the old ones differed."""
-        self._must_be_there()
+        self._must_exist()
         return rebuild(self.database, progress=progress)
 
     def backup(self, path: Path, *, force: bool, progress: Progress) -> Backup:
         """Write the whole store to one file."""
-        self._must_be_there()
+        self._must_exist()
         return backup(self.database, path, force=force, progress=progress)
 
     def restore(
@@ -58,12 +56,12 @@ class Maintenance:
 
         It is recorded in the restored store, whose head is the one that counts from here on.
         """
-        kept = self._kept_before()
+        kept = self._head_before()
         done = restore(
             self.database,
             file,
             force=force,
-            saved=lambda: self._kept("restore"),
+            saved=lambda: self._free_path("restore"),
             progress=progress,
         )
         payload = {
@@ -73,31 +71,28 @@ class Maintenance:
             "to": {"seq": done.seq, "hash": done.head},
             "saved": str(done.saved or ""),
         }
-        failures: tuple[type[Exception], ...] = (OSError, *self.database.failures)
-        try:
-            with closing(self.database.session()) as connection:
-                self.database.begin(connection)
-                rules = replace(self.rules, head=None)
-                transaction = Transaction(connection, rules)
-                entry = transaction.append(Draft(Kind.STORE_RESTORED, payload, actor=by or Actor()))
-                transaction.checkpoint(restored=True)
-                transaction.flush()
-                connection.execute("COMMIT")
+        trouble = "The store was restored, and that could not be recorded"
+        with (
+            explain_failures(self.database, trouble, OSError),
+            closing(self.database.session()) as connection,
+        ):
+            self.database.begin(connection)
+            rules = replace(self.rules, head=None)
+            transaction = Transaction(connection, rules)
+            entry = transaction.append(Draft(Kind.STORE_RESTORED, payload, actor=by or Actor()))
+            transaction.checkpoint(restored=True)
+            transaction.flush()
+            connection.execute("COMMIT")
             if self.rules.head is not None:
                 self.rules.head.write((entry.seq, bytes.fromhex(entry.hash)))
-        except failures as error:
-            raise StoreError(
-                f"The store was restored, and that could not be recorded: {sentence(error)}.",
-                next_step=self.database.remedy,
-            ) from error
         return done
 
-    def _kept_before(self) -> tuple[int, str]:
+    def _head_before(self) -> tuple[int, str]:
         """The head of what is there, or the one that this home has seen last."""
         kept: tuple[int, str] = (0, "")
         with suppress(StoreError):
-            found = self.rules.head.read() if self.rules.head is not None else None
-            kept = (found[0], found[1].hex()) if found else kept
+            read = self.rules.head.read() if self.rules.head is not None else None
+            kept = (read[0], read[1].hex()) if read else kept
         with suppress(StoreError, *self.database.failures):
             if self.database.version():
                 with closing(self.database.reader()) as connection:
@@ -109,19 +104,22 @@ class Maintenance:
 
     def migrate(self) -> Migrated:
         """Bring the tables up to this program, with a backup first."""
-        return migrate(self.database, backup=self._backup_before_migration)
+
+        def save() -> Path:
+            path = self._free_path("migrate")
+            return backup(self.database, path, force=False, progress=lambda seq: None).path
+
+        return migrate(self.database, backup=save)
 
     def plan(self, before: datetime) -> PurgePlan:
         """What a purge would take now."""
-        self._must_be_there()
-        try:
-            with closing(self.database.session()) as connection:
-                self.database.snapshot(connection)
-                return plan_purge(connection, before)
-        except self.database.failures as error:
-            raise StoreError(
-                f"The store could not be read: {sentence(error)}.", next_step=self.database.remedy
-            ) from error
+        self._must_exist()
+        with (
+            explain_failures(self.database, "The store could not be read"),
+            closing(self.database.session()) as connection,
+        ):
+            self.database.snapshot(connection)
+            return plan_purge(connection, before)
 
     def purge(self, plan: PurgePlan, *, by: Actor, progress: Progress) -> Entry:
         """Take away what the plan says, and record it."""
@@ -134,7 +132,7 @@ class Maintenance:
         except self.database.failures:
             return False
 
-    def _must_be_there(self) -> None:
+    def _must_exist(self) -> None:
         version = self.database.version()
         if version == 0:
             raise NotFoundError(
@@ -143,11 +141,7 @@ class Maintenance:
             )
         must_be_current(version, self.database.place)
 
-    def _backup_before_migration(self) -> Path:
-        path = self._kept("migrate")
-        return backup(self.database, path, force=False, progress=lambda seq: None).path
-
-    def _kept(self, why: str) -> Path:
+    def _free_path(self, why: str) -> Path:
         """A file of its own for what was there before."""
         try:
             self.backups.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,39 +68,26 @@ def migrate(
         return Migrated(version, version, (), None)
     if version > newest:
         must_be_current(version, database.place, current=newest)
-    connection = database.session()
-    try:
-        return _migrate(database, connection, backup, migrations)
-    finally:
-        connection.close()
-
-
-def _migrate(
-    database: Maintained,
-    connection: Connection,
-    backup: Callable[[], Path],
-    migrations: Sequence[Migration],
-) -> Migrated:
-    step_of = "no step"
-    try:
-        # Nobody writes from here on, so that the backup is what the steps begin with; and who
-        # waited here while another process migrated finds nothing left to do.
-        database.begin(connection)
-        version = database.version()
-        steps = [one for one in migrations if one.version > version]
-        if not steps:
-            connection.execute("ROLLBACK")
-            return Migrated(version, version, (), None)
-        saved = backup()
-        for one in steps:
-            step_of = f"step {one.version} ({one.summary})"
-            one.step(connection, database.worded)
-            database.mark(connection, one.version)
-        connection.execute("COMMIT")
-    except database.failures as error:
-        raise StoreError(
-            f"The store could not be migrated: {step_of} failed: {sentence(error)}; it is as"
-            f" it was.",
-            next_step=database.remedy,
-        ) from error
-    return Migrated(version, steps[-1].version, tuple(one.summary for one in steps), saved)
+    step = "no step"
+    with closing(database.session()) as connection:
+        try:
+            # Nobody writes from here on, so that the backup is what the steps begin with; and who
+            # waited here while another process migrated finds nothing left to do.
+            database.begin(connection)
+            version = database.version()
+            steps = [migration for migration in migrations if migration.version > version]
+            if not steps:
+                connection.execute("ROLLBACK")
+                return Migrated(version, version, (), None)
+            saved = backup()
+            for migration in steps:
+                step = f"step {migration.version} ({migration.summary})"
+                migration.step(connection, database.worded)
+                database.mark(connection, migration.version)
+            connection.execute("COMMIT")
+        except database.failures as error:
+            message = f"The store could not be migrated: {step} failed: {sentence(error)}"
+            raise StoreError(f"{message}; it is as it was.", next_step=database.remedy) from error
+    return Migrated(
+        version, steps[-1].version, tuple(migration.summary for migration in steps), saved
+    )

@@ -4,65 +4,76 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from operator_protocols.domain.entry import Actor, Draft, Kind
+from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.pattern import Pattern, PatternNote
 from operator_protocols.errors import ConflictError
 from operator_sre.codec import from_json, to_json
-from operator_sre.store.database import plain
-from operator_sre.store.reader import Reader
-from operator_sre.store.transaction import Transaction
-from operator_sre.store.writer import Writer
+from operator_sre.store.database import Connection, plain
+from operator_sre.store.repository import Repository, draft_of_user, in_transaction
 
-__all__ = ["StoredPatterns"]
+if TYPE_CHECKING:
+    from operator_sre.store.transaction import Transaction
+
+__all__ = ["StoredPatterns", "create_pattern", "hide_pattern", "use_pattern"]
+
+_INSERT = "INSERT INTO patterns (name, body, hidden, uses) VALUES (?, ?, ?, ?)"
 
 
-class StoredPatterns:
+class StoredPatterns(Repository):
     """Patterns that people made, and what they did with those that were learned."""
-
-    def __init__(self, reader: Reader, writer: Writer) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def notes(self) -> Sequence[PatternNote]:
         """Everything that the ledger holds under a name, by name."""
         rows = self._reader.rows("SELECT name, body, hidden, uses FROM patterns ORDER BY name")
-        return [_note(row) for row in rows]
+        return [
+            PatternNote(
+                name,
+                from_json(Pattern, json.loads(body)) if body else None,
+                hidden=bool(hidden),
+                uses=uses,
+            )
+            for name, body, hidden, uses in rows
+        ]
 
-    async def create(self, pattern: Pattern, *, by: str) -> None:
+    @in_transaction
+    def create(self, transaction: Transaction, pattern: Pattern, *, by: str) -> None:
         """Remember a pattern. ConflictError when there is one of that name."""
-
-        def change(transaction: Transaction) -> None:
-            known = transaction.connection.execute(
-                "SELECT 1 FROM patterns WHERE name = ? AND hidden = 0 AND body <> ''",
-                (plain(pattern.name),),
-            ).fetchone()
-            if known:
-                raise ConflictError(
-                    f"There is a pattern {pattern.name!r} already.",
-                    next_step="Choose another name, or delete that one first.",
-                )
-            transaction.append(_draft(Kind.PATTERN_CREATED, {"pattern": to_json(pattern)}, by))
-
-        await self._writer.write(change)
+        sql = "SELECT 1 FROM patterns WHERE name = ? AND hidden = 0 AND body <> ''"
+        if transaction.rows(sql, (plain(pattern.name),)):
+            raise ConflictError(
+                f"There is a pattern {pattern.name!r} already.",
+                next_step="Choose another name, or delete that one first.",
+            )
+        payload = {"pattern": to_json(pattern)}
+        transaction.append(draft_of_user(Kind.PATTERN_CREATED, payload, by))
 
     async def use(self, name: str, *, lines: Sequence[str], level: str, by: str) -> None:
         """Record that somebody filled it in, with what came out and how it was judged."""
         payload = {"name": name, "lines": list(lines), "level": level}
-        await self._writer.append(_draft(Kind.PATTERN_USED, payload, by))
+        await self._writer.append(draft_of_user(Kind.PATTERN_USED, payload, by))
 
     async def hide(self, name: str, *, reason: str, by: str) -> None:
         """Offer it no more; what is in the ledger stays there."""
         payload = {"name": name, "reason": reason}
-        await self._writer.append(_draft(Kind.PATTERN_DELETED, payload, by))
+        await self._writer.append(draft_of_user(Kind.PATTERN_DELETED, payload, by))
 
 
-def _draft(kind: Kind, payload: dict[str, Any], by: str) -> Draft:
-    return Draft(kind, payload, actor=Actor(id=by, type="user"))
+def create_pattern(connection: Connection, entry: Entry) -> None:
+    """A person's pattern, also in place of what was known by its name."""
+    pattern = entry.payload["pattern"]
+    again = " ON CONFLICT (name) DO UPDATE SET body = excluded.body, hidden = 0, uses = 0"
+    connection.execute(_INSERT + again, (plain(pattern["name"]), json.dumps(pattern), 0, 0))
 
 
-def _note(row: Sequence[Any]) -> PatternNote:
-    name, body, hidden, uses = row
-    pattern = from_json(Pattern, json.loads(body)) if body else None
-    return PatternNote(name, pattern, hidden=bool(hidden), uses=uses)
+def use_pattern(connection: Connection, entry: Entry) -> None:
+    """It was filled in once more."""
+    again = " ON CONFLICT (name) DO UPDATE SET uses = patterns.uses + 1"
+    connection.execute(_INSERT + again, (plain(entry.payload["name"]), "", 0, 1))
+
+
+def hide_pattern(connection: Connection, entry: Entry) -> None:
+    """It is offered no more."""
+    again = " ON CONFLICT (name) DO UPDATE SET hidden = 1"
+    connection.execute(_INSERT + again, (plain(entry.payload["name"]), "", 1, 0))

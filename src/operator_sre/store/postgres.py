@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+from psycopg.types.numeric import Int8Dumper
+from psycopg.types.string import StrDumper
 
 from operator_protocols.errors import ConfigError, StoreError
-from operator_sre.store.database import Connection, sentence
+from operator_sre.store.database import Connection, plain, sentence
 from operator_sre.store.migrations import must_be_current
-from operator_sre.store.schema import SCHEMA, SCHEMA_VERSION
-from operator_sre.store.session import Session
-from operator_sre.store.tables import LAYOUT, layout_of
+from operator_sre.store.schema import LAYOUT, SCHEMA, SCHEMA_VERSION, layout_of
 
-__all__ = ["PostgresDatabase"]
+__all__ = ["PostgresDatabase", "Session", "bind", "merge_rows", "translate"]
 
+T = TypeVar("T")
+# PostgreSQL accepts 65535 values in a statement; shorter texts are cheaper to plan and to cache.
+VALUES_MAX = 2_000
+_QUOTED = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*")""")
 CONNECT_S = 10
 LOCK_S = 10
 STATEMENT_S = 60
 # A process that is stopped in the middle of a transaction keeps all other writers waiting: the
-# server ends its session before they give up.
+# server ends its session before they give up. It cannot do so in a pipeline (see Session).
 IDLE_S = 5
 FETCH_ROWS = 100
 # Half of a lock's name; the other half is the schema, so that two stores in one database do not
@@ -51,6 +58,111 @@ _DURABLE = (
 )
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _TAKE = "SELECT pg_advisory_xact_lock({}, hashtext(current_schema()))"
+
+
+@lru_cache(maxsize=1024)
+def translate(sql: str) -> str:
+    """A statement with `?` for values, in the driver's words; what is in quotes is left alone."""
+    parts = _QUOTED.split(sql.replace("%", "%%"))
+    parts[::2] = [part.replace("?", "%s") for part in parts[::2]]
+    return "".join(parts)
+
+
+def bind(value: object) -> object:
+    """A value as every column takes it: no enum, no NUL, no lone surrogate, no bool."""
+    if isinstance(value, str):
+        return plain(value)
+    return int(value) if isinstance(value, bool) else value
+
+
+class Session:
+    """One session, opened anew when the server has ended it while nothing was under way."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]], first: str) -> None:
+        self._connect = connect
+        self._first = first
+        self._raw = self._open()
+
+    def execute(self, sql: str, values: Sequence[object] = ()) -> psycopg.Cursor[Any]:
+        """One statement. A COMMIT that the server turns into something else is an error."""
+        text, bindings = translate(sql), [bind(value) for value in values]
+        cursor = self._run(lambda raw: raw.cursor(binary=True).execute(text, bindings))
+        if sql == "COMMIT" and cursor.statusmessage != "COMMIT":
+            raise psycopg.OperationalError("the transaction was not committed")
+        return cursor
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[object]]) -> None:
+        """Do for many rows what a statement does for one, in as few round trips as possible.
+
+        The driver's own `executemany` opens a pipeline. The server applies no idle timeout inside a
+        pipeline, nor after it until the next statement: a process that is paused there would hold
+        the lock of the writers until it continues.
+        """
+        for text, values in merge_rows(sql, [tuple(row) for row in rows]):
+            self.execute(text, values)
+
+    def script(self, text: str) -> None:
+        """Several statements without values, in one go."""
+        self._run(lambda raw: raw.execute(text.encode(), prepare=False))
+
+    def stream(self, sql: str, *, at_once: int) -> Iterator[Sequence[Any]]:
+        """The rows of a query inside a transaction, so many of them at a time."""
+        with self._raw.cursor("streamed", binary=True) as cursor:
+            cursor.itersize = at_once
+            yield from cursor.execute(sql.encode())
+
+    @property
+    def in_transaction(self) -> bool:
+        """True when a transaction is under way."""
+        return self._raw.pgconn.transaction_status != TransactionStatus.IDLE
+
+    def close(self) -> None:
+        """End the session."""
+        self._raw.close()
+
+    def _open(self) -> psycopg.Connection[Any]:
+        raw = self._connect()
+        # A number or a text has one type, whatever its size, so that statements are planned once.
+        raw.adapters.register_dumper(int, Int8Dumper)
+        raw.adapters.register_dumper(str, StrDumper)
+        try:
+            raw.execute(self._first.encode(), prepare=False)
+        except psycopg.Error:
+            raw.close()
+            raise
+        return raw
+
+    def _run(self, call: Callable[[psycopg.Connection[Any]], T]) -> T:
+        idle = self._raw.pgconn.transaction_status == TransactionStatus.IDLE
+        try:
+            return call(self._raw)
+        except psycopg.OperationalError:
+            if not (idle and self._raw.closed):
+                raise
+        # The server was restarted, or a firewall forgot us; nothing was under way that is lost.
+        self._raw = self._open()
+        return call(self._raw)
+
+
+def merge_rows(
+    sql: str, rows: Sequence[tuple[object, ...]]
+) -> Iterator[tuple[str, Sequence[object]]]:
+    """Statements and their values that together do what `sql` does for each of the rows."""
+    if not rows:
+        return
+    if sql.startswith("INSERT INTO ") and sql.endswith(")"):  # ON CONFLICT refuses a key twice
+        at_once = VALUES_MAX // len(rows[0])
+        head, _, marks = sql.rpartition(" VALUES ")
+        for start in range(0, len(rows), at_once):
+            part = rows[start : start + at_once]
+            yield (
+                f"{head} VALUES {', '.join([marks] * len(part))}",
+                [v for row in part for v in row],
+            )
+    elif sql.count("?") == 1 and sql.endswith(" = ?"):
+        yield f"{sql.removesuffix('?')}ANY(?)", [[row[0] for row in rows]]
+    else:
+        yield from ((sql, row) for row in rows)
 
 
 class PostgresDatabase:
@@ -89,7 +201,7 @@ class PostgresDatabase:
         if version:
             must_be_current(version, self.place)
             return
-        with self._told(), closing(self.session()) as session:
+        with self._explain_failures(), closing(self.session()) as session:
             self.begin(session)
             if not self._own_version(session):  # nobody else has made them meanwhile
                 session.script(self.worded(SCHEMA))
@@ -99,7 +211,7 @@ class PostgresDatabase:
 
     def version(self) -> int:
         """The version of its tables, 0 where there are none. Refuses what is not ours."""
-        with self._told(), closing(self.reader()) as session:
+        with self._explain_failures(), closing(self.reader()) as session:
             return self._own_version(session)
 
     def writer(self) -> Connection:
@@ -179,10 +291,17 @@ class PostgresDatabase:
         ).fetchall()
         valid, layout = dict(rows), layout_of(self._own_version(connection))
         wanted = (*layout.tables, *layout.indexes)
-        found = [f"{name} is missing" for name in wanted if name not in valid]
-        found += [f"{name} is not valid" for name in wanted if valid.get(name) is False]
-        there = [name for name in layout.tables if name in valid]
-        return found + [text for name in there for text in _read(connection, name)]
+        problems = [f"{name} is missing" for name in wanted if name not in valid]
+        problems += [f"{name} is not valid" for name in wanted if valid.get(name) is False]
+        for name in layout.tables:
+            if name not in valid:
+                continue
+            try:  # reading every value finds pages that cannot be read
+                sql = f"SELECT sum(length({name}::text)) FROM {name}"  # noqa: S608
+                connection.execute(sql).fetchone()
+            except psycopg.Error as error:
+                problems.append(f"{name} cannot be read: {sentence(error)}")
+        return problems
 
     def tidy(self) -> bool:
         """Nothing is owed: whoever reads keeps nobody here from giving dead rows back later."""
@@ -238,7 +357,7 @@ class PostgresDatabase:
         return 0
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _explain_failures(self) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
@@ -246,13 +365,3 @@ class PostgresDatabase:
                 f"The store {self.place!r} cannot be used: {sentence(error)}.",
                 next_step="Check the address, the server, and what this user may do.",
             ) from error
-
-
-def _read(connection: Connection, table: str) -> list[str]:
-    """Reading every value finds pages that cannot be read."""
-    try:
-        sql = f"SELECT sum(length({table}::text)) FROM {table}"  # noqa: S608
-        connection.execute(sql).fetchone()
-    except psycopg.Error as error:
-        return [f"{table} cannot be read: {sentence(error)}"]
-    return []

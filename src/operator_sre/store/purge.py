@@ -11,10 +11,11 @@ from typing import Any
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.domain.workflow import workflow_of
-from operator_protocols.errors import ConflictError, StoreError
-from operator_sre.store.database import Connection, Maintained, sentence
+from operator_protocols.errors import ConflictError
+from operator_sre.store.database import Connection, Maintained, explain_failures
 from operator_sre.store.projections import PROJECTED
 from operator_sre.store.rebuild import Progress, Rebuilt, walk
+from operator_sre.store.repository import marks
 from operator_sre.store.textindex import forget_index
 from operator_sre.store.transaction import Rules, Transaction
 
@@ -55,13 +56,33 @@ class PurgePlan:
 
 def plan_purge(connection: Connection, before: datetime) -> PurgePlan:
     """What a purge would take now; inside a transaction."""
-    tickets = _tickets(connection, before)
-    empty = PurgePlan(before, 0, 0, 0, 0, tickets, _runs(connection, before, tickets))
+    over = connection.execute(
+        f"SELECT id FROM tickets WHERE state IN ({marks(_OVER)}) AND NOT EXISTS"  # noqa: S608
+        " (SELECT 1 FROM violations WHERE violations.ticket = tickets.id AND live = 1)"
+        " AND NOT EXISTS"
+        " (SELECT 1 FROM entries WHERE entries.ticket = tickets.id AND at >= ?)",
+        (*_OVER, before.timestamp()),
+    ).fetchall()
+    tickets = frozenset(ticket for (ticket,) in over)
+    rows = connection.execute(
+        "SELECT run, ticket, max(at) FROM entries WHERE run <> '' GROUP BY run, ticket"
+    ).fetchall()
+    sql = "SELECT id FROM workflows WHERE state IN ('pending', 'in_progress')"
+    living = {workflow for (workflow,) in connection.execute(sql).fetchall()}
+    young = {
+        run
+        for run, ticket, at in rows
+        if at >= before.timestamp()
+        or (ticket is not None and ticket not in tickets)
+        or workflow_of(run) in living
+    }
+    runs = frozenset(run for run, _, _ in rows) - young
+    empty = PurgePlan(before, 0, 0, 0, 0, tickets, runs)
     count = size = first = last = 0
-    for seq, length in _taken(connection, empty):
+    for seq, length in _find_taken(connection, empty):
         count, size = count + 1, size + length
         first, last = first or seq, seq
-    return PurgePlan(before, count, size, first, last, tickets, empty.runs)
+    return PurgePlan(before, count, size, first, last, tickets, runs)
 
 
 def purge(
@@ -71,62 +92,46 @@ def purge(
 
     The projections without them are made beforehand, so that others wait only a moment.
     """
-    try:
-        with closing(Rebuilt()) as rebuilt, closing(database.session()) as connection:
-            _follow(connection, rebuilt, plan)
-            database.begin(connection)
-            if plan_purge(connection, plan.before) != plan:
-                raise ConflictError(
-                    "The store has changed since it was asked what would be purged.",
-                    next_step="Look again, and confirm again.",
-                )
-            _follow(connection, rebuilt, plan)
-            _take_away(connection, plan, progress)
-            rebuilt.adopt(database, connection)
-            forget_index(database, connection)
-            entry = _record(Transaction(connection, rules), plan, by)
-            connection.execute("COMMIT")
-            database.settle(connection)
-    except database.failures as error:
-        raise StoreError(
-            f"Nothing was purged: {sentence(error)}.", next_step=database.remedy
-        ) from error
+    with (
+        explain_failures(database, "Nothing was purged"),
+        closing(Rebuilt()) as rebuilt,
+        closing(database.session()) as connection,
+    ):
+        _follow(connection, rebuilt, plan)
+        database.begin(connection)
+        if plan_purge(connection, plan.before) != plan:
+            raise ConflictError(
+                "The store has changed since it was asked what would be purged.",
+                next_step="Look again, and confirm again.",
+            )
+        _follow(connection, rebuilt, plan)
+        numbers: list[Any] = [(seq,) for seq, _ in _find_taken(connection, plan)]
+        for start in range(0, len(numbers), PAGE):
+            page = numbers[start : start + PAGE]
+            connection.executemany("UPDATE entries SET body = NULL WHERE seq = ?", page)
+            connection.executemany("UPDATE quarantine SET body = NULL WHERE seq = ?", page)
+            connection.executemany("DELETE FROM sealed WHERE seq = ?", page)
+            progress(start + len(page))
+        rebuilt.adopt(database, connection)
+        forget_index(database, connection)
+        payload = {
+            "before": plan.before.isoformat(),
+            "entries": plan.entries,
+            "size_bytes": plan.size_bytes,
+            "first": plan.first,
+            "last": plan.last,
+            "tickets": len(plan.tickets),
+        }
+        transaction = Transaction(connection, rules)
+        entry = transaction.append(Draft(Kind.PURGED, payload, actor=by))
+        transaction.checkpoint()
+        transaction.flush()
+        connection.execute("COMMIT")
+        database.settle(connection)
     return entry
 
 
-def _tickets(connection: Connection, before: datetime) -> frozenset[int]:
-    marks = ", ".join("?" * len(_OVER))
-    rows = connection.execute(
-        f"SELECT id FROM tickets WHERE state IN ({marks}) AND NOT EXISTS"  # noqa: S608
-        " (SELECT 1 FROM violations WHERE violations.ticket = tickets.id AND live = 1)"
-        " AND NOT EXISTS"
-        " (SELECT 1 FROM entries WHERE entries.ticket = tickets.id AND at >= ?)",
-        (*_OVER, before.timestamp()),
-    ).fetchall()
-    return frozenset(row[0] for row in rows)
-
-
-def _runs(connection: Connection, before: datetime, tickets: frozenset[int]) -> frozenset[str]:
-    rows = connection.execute(
-        "SELECT run, ticket, max(at) FROM entries WHERE run <> '' GROUP BY run, ticket"
-    ).fetchall()
-    living = {
-        row[0]
-        for row in connection.execute(
-            "SELECT id FROM workflows WHERE state IN ('pending', 'in_progress')"
-        ).fetchall()
-    }
-    young = {
-        run
-        for run, ticket, at in rows
-        if at >= before.timestamp()
-        or (ticket is not None and ticket not in tickets)
-        or workflow_of(run) in living
-    }
-    return frozenset(run for run, _, _ in rows) - young
-
-
-def _taken(connection: Connection, plan: PurgePlan) -> Iterator[tuple[int, int]]:
+def _find_taken(connection: Connection, plan: PurgePlan) -> Iterator[tuple[int, int]]:
     """The number and the size of every entry that goes."""
     seq = 0
     sql = (
@@ -146,28 +151,3 @@ def _follow(connection: Connection, rebuilt: Rebuilt, plan: PurgePlan) -> None:
             rebuilt.seq = row.seq
         else:
             rebuilt.take(row)
-
-
-def _take_away(connection: Connection, plan: PurgePlan, progress: Progress) -> None:
-    numbers: list[Any] = [(seq,) for seq, _ in _taken(connection, plan)]
-    for start in range(0, len(numbers), PAGE):
-        page = numbers[start : start + PAGE]
-        connection.executemany("UPDATE entries SET body = NULL WHERE seq = ?", page)
-        connection.executemany("UPDATE quarantine SET body = NULL WHERE seq = ?", page)
-        connection.executemany("DELETE FROM sealed WHERE seq = ?", page)
-        progress(start + len(page))
-
-
-def _record(transaction: Transaction, plan: PurgePlan, by: Actor) -> Entry:
-    payload = {
-        "before": plan.before.isoformat(),
-        "entries": plan.entries,
-        "size_bytes": plan.size_bytes,
-        "first": plan.first,
-        "last": plan.last,
-        "tickets": len(plan.tickets),
-    }
-    entry = transaction.append(Draft(Kind.PURGED, payload, actor=by))
-    transaction.checkpoint()
-    transaction.flush()
-    return entry

@@ -1,4 +1,4 @@
-"""Projections made anew from the ledger, beside the stored ones, and what differs."""
+"""Projections made anew from the ledger, beside the stored ones, and what differs or is wrong."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -13,17 +14,27 @@ import msgspec
 from operator_protocols.domain.entry import Kind
 from operator_protocols.errors import LedgerDamagedError, StoreError
 from operator_sre.chain import digest_of_body, entry_from, record_from
-from operator_sre.store.database import Connection, Maintained, plain, sentence
+from operator_sre.store.database import Connection, Maintained, explain_failures, plain, sentence
 from operator_sre.store.projections import PROJECTED, project
-from operator_sre.store.schema import PROJECTIONS
+from operator_sre.store.schema import LAYOUT, PROJECTIONS
 from operator_sre.store.sqlite import scratch
-from operator_sre.store.tables import LAYOUT
 from operator_sre.store.textindex import forget_index
 
-__all__ = ["Difference", "RawRow", "Rebuilt", "rebuild", "walk"]
+__all__ = [
+    "CheckReport",
+    "Difference",
+    "Progress",
+    "RawRow",
+    "Rebuilt",
+    "check",
+    "rebuild",
+    "walk",
+    "wrong_columns",
+]
 
 PAGE = 500
 BATCH = 500
+PROBLEMS_MAX = 100
 Progress = Callable[[int], None]
 Row = tuple[Any, ...]
 Key = tuple[Any, ...]
@@ -99,14 +110,22 @@ class Rebuilt:
 
     def differences(self, database: Maintained, connection: Connection) -> tuple[Difference, ...]:
         """How the stored projections differ, by table; inside a transaction."""
-        found = [_compare(self._scratch, database, connection, table) for table in PROJECTIONS]
-        return tuple(one.difference for one in found if one.difference.rows)
+        compared = [_compare(self._scratch, database, connection, table) for table in PROJECTIONS]
+        return tuple(table.difference for table in compared if table.difference.rows)
 
     def adopt(self, database: Maintained, connection: Connection) -> tuple[Difference, ...]:
         """Make the stored projections the same; returns how they differed."""
         found = [_compare(self._scratch, database, connection, table) for table in PROJECTIONS]
-        for one in found:
-            _adopt(self._scratch, connection, one)
+        for compared in found:
+            table = compared.difference.table
+            where = " AND ".join(f"{name} = ?" for name in LAYOUT.key(table))
+            sql = f"DELETE FROM {table} WHERE {where}"  # noqa: S608
+            connection.executemany(sql, compared.remove)
+            select = f"{LAYOUT.select(table)} WHERE {where}"
+            for start in range(0, len(compared.insert), BATCH):
+                keys = compared.insert[start : start + BATCH]
+                rows = [self._scratch.execute(select, key).fetchone() for key in keys]
+                connection.executemany(LAYOUT.insert(table), rows)
         return tuple(one.difference for one in found if one.difference.rows)
 
     def close(self) -> None:
@@ -120,39 +139,31 @@ def rebuild(database: Maintained, *, progress: Progress) -> tuple[Difference, ..
     The long part is done beforehand: others wait only while the last entries are followed and
     what differs is replaced.
     """
-    try:
-        with closing(Rebuilt()) as rebuilt, closing(database.session()) as connection:
-            start = _head(connection)
-            for row in walk(connection):
-                rebuilt.take(row)
-                if row.seq % PAGE == 0:
-                    progress(row.seq)
-            database.begin(connection)
-            _must_still_hold(connection, start)
-            for row in walk(connection, rebuilt.seq):
-                rebuilt.take(row)
-            found = rebuilt.adopt(database, connection)
-            if found:
-                forget_index(database, connection)  # it may have words of rows that are no more
-            connection.execute("COMMIT")
-    except database.failures as error:
-        raise StoreError(
-            f"The store could not be rebuilt: {sentence(error)}.", next_step=database.remedy
-        ) from error
+    with (
+        explain_failures(database, "The store could not be rebuilt"),
+        closing(Rebuilt()) as rebuilt,
+        closing(database.session()) as connection,
+    ):
+        sql = "SELECT seq FROM entries ORDER BY seq DESC LIMIT 1"
+        head = connection.execute(sql).fetchone()
+        for row in walk(connection):
+            rebuilt.take(row)
+            if row.seq % PAGE == 0:
+                progress(row.seq)
+        database.begin(connection)
+        # What was followed without a lock holds, unless retention took entries away meanwhile.
+        sql = "SELECT seq FROM entries WHERE seq > ? AND kind = ? LIMIT 1"
+        behind = (int(head[0]) if head else 0, Kind.PURGED.value)
+        if connection.execute(sql, behind).fetchone():
+            raise StoreError("Entries were purged meanwhile.", next_step="Run it again.")
+        for row in walk(connection, rebuilt.seq):
+            rebuilt.take(row)
+        found = rebuilt.adopt(database, connection)
+        if found:
+            forget_index(database, connection)  # it may have words of rows that are no more
+        connection.execute("COMMIT")
     progress(rebuilt.seq)
     return found
-
-
-def _head(connection: Connection) -> int:
-    row = connection.execute("SELECT seq FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
-    return int(row[0]) if row else 0
-
-
-def _must_still_hold(connection: Connection, start: int) -> None:
-    """What was followed without a lock holds, unless retention took entries away meanwhile."""
-    sql = "SELECT seq FROM entries WHERE seq > ? AND kind = ? LIMIT 1"
-    if connection.execute(sql, (start, Kind.PURGED.value)).fetchone():
-        raise StoreError("Entries were purged meanwhile.", next_step="Run it again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,19 +210,70 @@ def _next(rows: Iterator[Sequence[Any]], places: Sequence[int]) -> tuple[Key, Ro
     return tuple(comparable[place] for place in places), comparable
 
 
-def _adopt(fresh: Connection, connection: Connection, compared: _Compared) -> None:
-    table = compared.difference.table
-    where = " AND ".join(f"{name} = ?" for name in LAYOUT.key(table))
-    connection.executemany(f"DELETE FROM {table} WHERE {where}", compared.remove)  # noqa: S608
-    select = f"{LAYOUT.select(table)} WHERE {where}"
-    for start in range(0, len(compared.insert), BATCH):
-        keys = compared.insert[start : start + BATCH]
-        rows = [fresh.execute(select, key).fetchone() for key in keys]
-        connection.executemany(LAYOUT.insert(table), rows)
-
-
 def _damaged(seq: int, why: str) -> LedgerDamagedError:
     return LedgerDamagedError(
         f"Entry {seq} is damaged, so that nothing can follow from it: {why}.",
         next_step="See what was done to the ledger with: operator audit verify",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What was found wrong; the chain itself is for `operator audit verify`."""
+
+    entries: int
+    purged: int
+    problems: tuple[str, ...]
+    differences: tuple[Difference, ...]
+
+    @property
+    def sound(self) -> bool:
+        """True when nothing is wrong."""
+        return not self.problems and not self.differences
+
+
+def check(database: Maintained, *, progress: Progress) -> CheckReport:
+    """Look through everything, as it was at one moment; nobody waits and nothing is changed."""
+    entries = purged = 0
+    with (
+        explain_failures(database, "The store could not be checked"),
+        closing(Rebuilt()) as rebuilt,
+        closing(database.session()) as connection,
+    ):
+        problems = database.problems(connection)
+        database.snapshot(connection)
+        for row in walk(connection):
+            entries += 1
+            purged += row.body is None
+            problem = wrong_columns(row)
+            try:
+                rebuilt.take(row)
+            except LedgerDamagedError as error:
+                problem = error.message.rstrip(".")
+            if problem and len(problems) < PROBLEMS_MAX:
+                problems.append(problem)
+            if entries % PAGE == 0:
+                progress(row.seq)
+        differences = rebuilt.differences(database, connection)
+    return CheckReport(entries, purged, tuple(problems), differences)
+
+
+def wrong_columns(row: RawRow) -> str:
+    """Which columns of an entry do not say what its bytes say; '' when all do. Pure."""
+    if row.body is None:
+        return ""
+    try:
+        record = record_from(row.body)
+        recorded = {
+            "kind": record["kind"],
+            "at": datetime.fromisoformat(record["at"]).timestamp(),
+            "ticket": record["ticket"],
+            "run": plain(record["run"]),
+            "actor": plain(record["actor"]["id"]),
+        }
+    except (LookupError, TypeError, ValueError, AttributeError, msgspec.MsgspecError):
+        return f"entry {row.seq} has bytes that are no entry"
+    stored = {name: getattr(row, name) for name in recorded}
+    columns = {name: plain(one) if isinstance(one, str) else one for name, one in stored.items()}
+    wrong = [name for name, value in recorded.items() if columns[name] != value]
+    return f"entry {row.seq} has other bytes than its {', '.join(wrong)} say" if wrong else ""

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["DECIDED", "PROJECTIONS", "SCHEMA", "SCHEMA_VERSION"]
+import re
+from collections.abc import Mapping
+from functools import cache
+
+__all__ = [
+    "DECIDED",
+    "LAYOUT",
+    "PROJECTIONS",
+    "RELEASED",
+    "SCHEMA",
+    "SCHEMA_VERSION",
+    "Layout",
+    "layout_of",
+]
 
 SCHEMA_VERSION = 1
 # Rows of these follow from entries, so that they can be thrown away and made anew.
@@ -46,26 +59,17 @@ CREATE INDEX IF NOT EXISTS entries_by_run ON entries (run, seq) WHERE run <> '';
 CREATE INDEX IF NOT EXISTS entries_by_ticket ON entries (ticket, seq) WHERE ticket IS NOT NULL;
 CREATE INDEX IF NOT EXISTS entries_that_decide ON entries (kind, seq) WHERE kind IN $DECIDED;
 CREATE TABLE IF NOT EXISTS checkpoints (
-    seq       {int} PRIMARY KEY,
-    body      {bytes} NOT NULL,
-    key       TEXT NOT NULL,
-    signature {bytes} NOT NULL
+    seq {int} PRIMARY KEY, body {bytes} NOT NULL, key TEXT NOT NULL, signature {bytes} NOT NULL
 );
 -- Damaged rows as they were found; nothing is dropped.
 CREATE TABLE IF NOT EXISTS quarantine (
-    seq      {int} NOT NULL,
-    body     {bytes},
-    digest   {bytes},
-    previous {bytes},
-    hash     {bytes},
-    damage   TEXT NOT NULL
+    seq {int} NOT NULL, body {bytes}, digest {bytes}, previous {bytes}, hash {bytes},
+    damage TEXT NOT NULL
 );
 
 -- What redaction took out of an entry and its run still needs, sealed; gone when the run ends.
 CREATE TABLE IF NOT EXISTS sealed (
-    seq {int} PRIMARY KEY,
-    run TEXT NOT NULL,
-    box {bytes} NOT NULL
+    seq {int} PRIMARY KEY, run TEXT NOT NULL, box {bytes} NOT NULL
 );
 
 -- Projections: every row follows from entries.
@@ -92,12 +96,8 @@ CREATE TABLE IF NOT EXISTS tickets (
 );
 CREATE INDEX IF NOT EXISTS tickets_by_state ON tickets (state, severity_rank DESC, id);
 CREATE TABLE IF NOT EXISTS violations (
-    ticket {int} NOT NULL,
-    place  {int} NOT NULL,
-    key    TEXT NOT NULL,
-    live   {int} NOT NULL,
-    body   TEXT NOT NULL,
-    PRIMARY KEY (ticket, key)
+    ticket {int} NOT NULL, place {int} NOT NULL, key TEXT NOT NULL, live {int} NOT NULL,
+    body TEXT NOT NULL, PRIMARY KEY (ticket, key)
 );
 CREATE UNIQUE INDEX IF NOT EXISTS one_live_ticket_per_violation ON violations (key) WHERE live = 1;
 CREATE TABLE IF NOT EXISTS runs (
@@ -112,22 +112,15 @@ CREATE TABLE IF NOT EXISTS runs (
 );
 CREATE INDEX IF NOT EXISTS runs_by_seq ON runs (seq);
 CREATE TABLE IF NOT EXISTS approvals (
-    id         TEXT PRIMARY KEY,
-    seq        {int} NOT NULL,
-    state      TEXT NOT NULL,
-    expires_at {real} NOT NULL,
-    run        TEXT NOT NULL,
-    body       TEXT NOT NULL
+    id TEXT PRIMARY KEY, seq {int} NOT NULL, state TEXT NOT NULL, expires_at {real} NOT NULL,
+    run TEXT NOT NULL, body TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS approvals_by_state ON approvals (state, seq);
 CREATE INDEX IF NOT EXISTS approvals_by_seq ON approvals (seq);
 CREATE INDEX IF NOT EXISTS approvals_by_run ON approvals (run, seq) WHERE run <> '';
 -- What people allowed until they revoke it.
 CREATE TABLE IF NOT EXISTS standing_rules (
-    id      TEXT PRIMARY KEY,
-    seq     {int} NOT NULL,
-    revoked {int} NOT NULL,
-    body    TEXT NOT NULL
+    id TEXT PRIMARY KEY, seq {int} NOT NULL, revoked {int} NOT NULL, body TEXT NOT NULL
 );
 -- `id` is the fingerprint of a permit: whoever reads this table cannot use one.
 CREATE TABLE IF NOT EXISTS permits (
@@ -203,39 +196,23 @@ CREATE INDEX IF NOT EXISTS commands_of_changes ON commands (subject, at)
     WHERE level <> 'safe' AND permit <> '';
 -- Patterns by name: a person's, or what was done with a learned one, whose body is ''.
 CREATE TABLE IF NOT EXISTS patterns (
-    name   TEXT PRIMARY KEY,
-    body   TEXT NOT NULL,
-    hidden {int} NOT NULL,
-    uses   {int} NOT NULL
+    name TEXT PRIMARY KEY, body TEXT NOT NULL, hidden {int} NOT NULL, uses {int} NOT NULL
 );
 -- What restrains: the kill switch, modes that people set, agents that are held, counts begun anew.
 CREATE TABLE IF NOT EXISTS kill_switch (
-    id         {int} PRIMARY KEY,
-    is_on      {int} NOT NULL,
-    generation {int} NOT NULL,
-    by_whom    TEXT NOT NULL,
-    reason     TEXT NOT NULL,
-    at         {real} NOT NULL
+    id {int} PRIMARY KEY, is_on {int} NOT NULL, generation {int} NOT NULL,
+    by_whom TEXT NOT NULL, reason TEXT NOT NULL, at {real} NOT NULL
 );
 CREATE TABLE IF NOT EXISTS modes (
-    subject TEXT PRIMARY KEY,
-    mode    TEXT NOT NULL,
-    by_whom TEXT NOT NULL,
-    reason  TEXT NOT NULL,
-    at      {real} NOT NULL
+    subject TEXT PRIMARY KEY, mode TEXT NOT NULL, by_whom TEXT NOT NULL, reason TEXT NOT NULL,
+    at {real} NOT NULL
 );
 CREATE TABLE IF NOT EXISTS sessions (
-    agent   TEXT PRIMARY KEY,
-    seq     {int} NOT NULL,
-    held    {int} NOT NULL,
-    score   {int} NOT NULL,
-    by_whom TEXT NOT NULL,
-    reason  TEXT NOT NULL,
-    at      {real} NOT NULL
+    agent TEXT PRIMARY KEY, seq {int} NOT NULL, held {int} NOT NULL, score {int} NOT NULL,
+    by_whom TEXT NOT NULL, reason TEXT NOT NULL, at {real} NOT NULL
 );
 CREATE TABLE IF NOT EXISTS resets (
-    subject TEXT PRIMARY KEY,
-    seq     {int} NOT NULL
+    subject TEXT PRIMARY KEY, seq {int} NOT NULL
 );
 
 -- Workflows and their steps. `due` is when it may begin, `epoch` counts its claims.
@@ -256,10 +233,7 @@ CREATE TABLE IF NOT EXISTS workflows (
 CREATE INDEX IF NOT EXISTS workflows_by_state ON workflows (state, due);
 CREATE INDEX IF NOT EXISTS workflows_by_seq ON workflows (seq);
 CREATE TABLE IF NOT EXISTS workflow_steps (
-    workflow TEXT NOT NULL,
-    place    {int} NOT NULL,
-    step     TEXT NOT NULL,
-    body     TEXT NOT NULL,
+    workflow TEXT NOT NULL, place {int} NOT NULL, step TEXT NOT NULL, body TEXT NOT NULL,
     PRIMARY KEY (workflow, step)
 );
 
@@ -276,88 +250,114 @@ CREATE TABLE IF NOT EXISTS alerts (
 CREATE INDEX IF NOT EXISTS alerts_by_subject ON alerts (subject, seq);
 -- What people keep from opening tickets. `until` is when it ends, or when somebody ended it.
 CREATE TABLE IF NOT EXISTS silences (
-    id    TEXT PRIMARY KEY,
-    seq   {int} NOT NULL,
-    until {real} NOT NULL,
-    body  TEXT NOT NULL
+    id TEXT PRIMARY KEY, seq {int} NOT NULL, until {real} NOT NULL, body TEXT NOT NULL
 );
 -- Changes that a person has to say yes to.
 CREATE TABLE IF NOT EXISTS confirmations (
-    id         TEXT PRIMARY KEY,
-    seq        {int} NOT NULL,
-    state      TEXT NOT NULL,
-    expires_at {real} NOT NULL,
-    body       TEXT NOT NULL
+    id TEXT PRIMARY KEY, seq {int} NOT NULL, state TEXT NOT NULL, expires_at {real} NOT NULL,
+    body TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS confirmations_by_state ON confirmations (state, seq);
 CREATE INDEX IF NOT EXISTS confirmations_by_seq ON confirmations (seq);
 -- What thinking cost, by day (UTC) and model.
 CREATE TABLE IF NOT EXISTS spending (
-    day        TEXT NOT NULL,
-    model      TEXT NOT NULL,
-    tokens_in  {int} NOT NULL,
-    tokens_out {int} NOT NULL,
-    usd        {real} NOT NULL,
-    PRIMARY KEY (day, model)
+    day TEXT NOT NULL, model TEXT NOT NULL, tokens_in {int} NOT NULL, tokens_out {int} NOT NULL,
+    usd {real} NOT NULL, PRIMARY KEY (day, model)
 );
 -- Who is let in by the network. `fingerprint` is a hash: whoever reads this table cannot use one.
 CREATE TABLE IF NOT EXISTS tokens (
-    id          TEXT PRIMARY KEY,
-    seq         {int} NOT NULL,
-    fingerprint TEXT NOT NULL UNIQUE,
-    body        TEXT NOT NULL
+    id TEXT PRIMARY KEY, seq {int} NOT NULL, fingerprint TEXT NOT NULL UNIQUE,
+    body TEXT NOT NULL
 );
 
 -- Beside the ledger: who holds what right now, clocks of conditions, telemetry.
 CREATE TABLE IF NOT EXISTS leases (
-    ticket {int} PRIMARY KEY,
-    epoch  {int} NOT NULL,
-    until  {real} NOT NULL
+    ticket {int} PRIMARY KEY, epoch {int} NOT NULL, until {real} NOT NULL
 );
 CREATE TABLE IF NOT EXISTS workflow_leases (
-    workflow TEXT PRIMARY KEY,
-    epoch    {int} NOT NULL,
-    until    {real} NOT NULL
+    workflow TEXT PRIMARY KEY, epoch {int} NOT NULL, until {real} NOT NULL
 );
 CREATE TABLE IF NOT EXISTS cursors (
-    name   TEXT PRIMARY KEY,
-    seq    {int} NOT NULL,
-    epoch  {int} NOT NULL,
-    holder TEXT NOT NULL,
-    until  {real} NOT NULL,
-    body   TEXT NOT NULL
+    name TEXT PRIMARY KEY, seq {int} NOT NULL, epoch {int} NOT NULL, holder TEXT NOT NULL,
+    until {real} NOT NULL, body TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS conditions (
-    subject   TEXT NOT NULL,
-    invariant TEXT NOT NULL,
-    target    TEXT NOT NULL,
-    body      TEXT NOT NULL,
+    subject TEXT NOT NULL, invariant TEXT NOT NULL, target TEXT NOT NULL, body TEXT NOT NULL,
     PRIMARY KEY (subject, invariant, target)
 );
 CREATE TABLE IF NOT EXISTS observations (
-    id      {serial},
-    subject TEXT NOT NULL,
-    at      {real} NOT NULL,
-    body    {bytes} NOT NULL
+    id {serial}, subject TEXT NOT NULL, at {real} NOT NULL, body {bytes} NOT NULL
 );
 CREATE INDEX IF NOT EXISTS observations_by_subject ON observations (subject, at);
 CREATE TABLE IF NOT EXISTS watchers (
-    worker TEXT PRIMARY KEY,
-    at     {real} NOT NULL,
-    body   TEXT NOT NULL
+    worker TEXT PRIMARY KEY, at {real} NOT NULL, body TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS workers (
-    id   TEXT PRIMARY KEY,
-    at   {real} NOT NULL,
-    body TEXT NOT NULL
+    id TEXT PRIMARY KEY, at {real} NOT NULL, body TEXT NOT NULL
 );
 -- What was answered to requests that must not be done twice; `status` is 0 while one is done.
 CREATE TABLE IF NOT EXISTS replies (
-    key    TEXT PRIMARY KEY,
-    digest TEXT NOT NULL,
-    at     {real} NOT NULL,
-    status {int} NOT NULL,
-    body   TEXT NOT NULL
+    key TEXT PRIMARY KEY, digest TEXT NOT NULL, at {real} NOT NULL, status {int} NOT NULL,
+    body TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS replies_by_age ON replies (at);
 """.replace("$DECIDED", DECIDED)
+
+# Every version that was ever released, so that its stores can be copied before they are migrated.
+# With a new version, the text of the one before it moves here.
+RELEASED: Mapping[int, str] = {SCHEMA_VERSION: SCHEMA}
+
+_TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)")
+_INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX IF NOT EXISTS (\w+) ON (\w+)")
+_BETWEEN = re.compile(r",(?![^(]*\))")  # the commas that are in no brackets
+_KEY = re.compile(r"PRIMARY KEY \(([^)]*)\)|(\w+) +[^\s,]+ PRIMARY KEY|(\w+) +\{serial\}")
+_COMMENT = re.compile(r"--[^\n]*")
+
+
+class Layout:
+    """What the text of a schema makes."""
+
+    def __init__(self, schema: str) -> None:
+        parts = [part.strip() for part in _COMMENT.sub("", schema).split(";")]
+        self.schema = schema
+        self._tables = {match[1]: one for one in parts if (match := _TABLE.match(one))}
+        self._indexes = [(match, one) for one in parts if (match := _INDEX.match(one))]
+        self.tables = tuple(self._tables)
+        self.indexes = tuple(match[1] for match, _ in self._indexes)
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        """The names of its columns, in order."""
+        declared = self._tables[table].partition("(")[2].rpartition(")")[0]
+        names = [column.split()[0] for column in _BETWEEN.split(declared)]
+        return tuple(name for name in names if name != "PRIMARY")
+
+    def key(self, table: str) -> tuple[str, ...]:
+        """The columns that tell one row from another; all of them where no key is declared."""
+        match = _KEY.search(self._tables[table])
+        if match is None:
+            return self.columns(table)
+        return tuple(name.strip() for name in (match[1] or match[2] or match[3]).split(","))
+
+    def select(self, table: str) -> str:
+        """A query for all of its rows."""
+        return f"SELECT {', '.join(self.columns(table))} FROM {table}"  # noqa: S608
+
+    def insert(self, table: str) -> str:
+        """The statement that inserts a whole row."""
+        names = self.columns(table)
+        marks = ", ".join("?" * len(names))
+        return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
+
+    def statements(self, *tables: str) -> list[str]:
+        """The statements that make these tables and their indexes."""
+        indexes = [statement for match, statement in self._indexes if match[2] in tables]
+        return [self._tables[table] for table in tables] + indexes
+
+
+@cache
+def layout_of(version: int) -> Layout:
+    """The layout of a released version."""
+    return Layout(RELEASED[version])
+
+
+LAYOUT = layout_of(SCHEMA_VERSION)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -12,10 +12,9 @@ from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.query import Query
 from operator_sre.chain import entry_from
 from operator_sre.store.commands import COMMAND_COLUMNS, COMMAND_FIELDS, command_from, command_where
-from operator_sre.store.indexing import STEP_ENTRIES, Indexer
-from operator_sre.store.reader import Reader
-from operator_sre.store.textindex import Phrase, TextIndex, progress
-from operator_sre.store.words import text_of_body, words_of
+from operator_sre.store.database import Reader
+from operator_sre.store.indexer import STEP_ENTRIES, Indexer
+from operator_sre.store.textindex import Phrase, TextIndex, progress, text_of_body, words_of
 
 __all__ = ["StoredSearch"]
 
@@ -65,9 +64,11 @@ class StoredSearch:
     ) -> Sequence[Command]:
         """Commands whose command, context or output has all the terms."""
         clauses, values = command_where(where)
-        place = _Place("commands", COMMAND_COLUMNS, clauses, values, _text_of_command)
-        rows = self._find(query, place, limit=limit, before=before)
-        return [command_from(row) for row in rows]
+        place = _Place(
+            *("commands", COMMAND_COLUMNS, clauses, values),
+            text=lambda row: "\n".join(row[at] for at in _TEXTS),
+        )
+        return [command_from(row) for row in self._find(query, place, limit, before)]
 
     def entries(
         self,
@@ -81,24 +82,25 @@ class StoredSearch:
         """Entries of any kind that have all the terms."""
         named = {"entries.ticket = ?": ticket, "entries.run = ? AND entries.run <> ''": run or None}
         wanted = {clause: value for clause, value in named.items() if value is not None}
-        clauses = " AND ".join(["entries.body IS NOT NULL", *wanted])
-        columns = "entries.seq, entries.body, entries.previous, entries.hash"
-        place = _Place("entries", columns, clauses, tuple(wanted.values()), _text_of_entry)
-        rows = self._find(query, place, limit=limit, before=before)
-        return [entry_from(*row) for row in rows]
+        place = _Place(
+            "entries",
+            "entries.seq, entries.body, entries.previous, entries.hash",
+            " AND ".join(["entries.body IS NOT NULL", *wanted]),
+            tuple(wanted.values()),
+            text=lambda row: text_of_body(row[1]),
+        )
+        return [entry_from(*row) for row in self._find(query, place, limit, before)]
 
     def _indexed(self) -> int:
-        found = progress(self._index, self._reader.rows)
-        if not found:
+        seq = progress(self._index, self._reader.rows)
+        if not seq:
             self._reader.renew()  # the index may be in a file that was not there
-        return found
+        return seq
 
-    def _find(
-        self, query: Query, place: _Place, *, limit: int, before: int | None
-    ) -> Sequence[Row]:
+    def _find(self, query: Query, place: _Place, limit: int, before: int | None) -> Sequence[Row]:
         phrases = _phrases(query)
         if not phrases:
-            return self._scan(query, place, limit=limit, before=before)
+            return self._scan(query, place, limit, before)
         if not self._indexed():
             return []
         index = f"{place.table}_text"
@@ -112,21 +114,10 @@ class StoredSearch:
             (value, *place.values, *last, limit),
         )
 
-    def _scan(
-        self, query: Query, place: _Place, *, limit: int, before: int | None
-    ) -> Sequence[Row]:
-        needle = query.text.strip().lower()
-        found: list[Row] = []
-        for row in self._newest(place, before):
-            if needle in place.text(row).lower():
-                found.append(row)
-            if len(found) == limit:
-                break
-        return found
-
-    def _newest(self, place: _Place, before: int | None) -> Iterator[Row]:
-        """The newest rows of a table, in pages, up to the limit of a scan."""
-        seq = f"{place.table}.seq"
+    def _scan(self, query: Query, place: _Place, limit: int, before: int | None) -> Sequence[Row]:
+        """Look through the texts of the newest rows, in pages, up to the limit of a scan."""
+        needle, seq = query.text.strip().lower(), f"{place.table}.seq"
+        hits: list[Row] = []
         for _ in range(0, SCAN_ROWS_MAX, SCAN_PAGE):
             behind, last = (f" AND {seq} < ?", (before,)) if before is not None else ("", ())
             page = self._reader.rows(
@@ -134,26 +125,19 @@ class StoredSearch:
                 f" WHERE {place.clauses}{behind} ORDER BY {seq} DESC LIMIT ?",
                 (*place.values, *last, SCAN_PAGE),
             )
-            yield from page
-            if len(page) < SCAN_PAGE:
-                return
+            hits += [row for row in page if needle in place.text(row).lower()]
+            if len(hits) >= limit or len(page) < SCAN_PAGE:
+                break
             before = page[-1][0]
+        return hits[:limit]
 
 
 def _phrases(query: Query) -> list[Phrase]:
     """What has to be there: a phrase as a whole, other terms word by word."""
-    found: list[Phrase] = []
+    phrases: list[Phrase] = []
     for term in query.terms:
         words = words_of(term.text)
         parts = [words] if term.phrase else [[word] for word in words]
-        found += [(part, False) for part in parts[:-1]]
-        found += [(part, term.prefix) for part in parts[-1:] if part]
-    return found[:TERMS_MAX]
-
-
-def _text_of_command(row: Row) -> str:
-    return "\n".join(row[place] for place in _TEXTS)
-
-
-def _text_of_entry(row: Row) -> str:
-    return text_of_body(row[1])
+        phrases += [(part, False) for part in parts[:-1]]
+        phrases += [(part, term.prefix) for part in parts[-1:] if part]
+    return phrases[:TERMS_MAX]

@@ -7,23 +7,24 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from operator_protocols.errors import StoreError
 from operator_sre.store.database import Connection, plain, sentence
 from operator_sre.store.migrations import must_be_current
-from operator_sre.store.schema import SCHEMA_VERSION
-from operator_sre.store.searchfile import (
-    SearchFile,
-    closed_unless_ready,
-    is_damaged,
-    make_private,
-    with_companions,
-)
-from operator_sre.store.tables import LAYOUT, layout_of
+from operator_sre.store.schema import LAYOUT, SCHEMA_VERSION, layout_of
 
-__all__ = ["APPLICATION_ID", "SqliteDatabase", "scratch"]
+__all__ = [
+    "APPLICATION_ID",
+    "SearchFile",
+    "SqliteDatabase",
+    "is_damaged",
+    "make_private",
+    "scratch",
+    "with_companions",
+]
 
 T = TypeVar("T")
 APPLICATION_ID = 0x0F5EC0DE  # marks the file as ours, so that a foreign one is refused untouched
@@ -35,9 +36,9 @@ WORDS_BUSY_S = 2.0
 # damage in a larger one is found by `operator store check`, or when it is met.
 CHECKED_BYTES_MAX = 32 * 1024 * 1024
 PROBLEMS_MAX = 100
+LOG_PAGES = 4000
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _TYPES = {"int": "INTEGER", "real": "REAL", "bytes": "BLOB", "serial": "INTEGER PRIMARY KEY"}
-
-
 _execute = sqlite3.Connection.execute
 
 
@@ -48,7 +49,7 @@ class _Session(sqlite3.Connection):
         try:
             return _execute(self, sql, values)
         except UnicodeEncodeError:
-            readable = [plain(one) if isinstance(one, str) else one for one in values]
+            readable = [plain(value) if isinstance(value, str) else value for value in values]
             return _execute(self, sql, readable)
         except UnicodeDecodeError as problem:  # SQLite's own sentence quotes what is damaged
             raise sqlite3.DatabaseError("database disk image is malformed") from problem
@@ -57,7 +58,7 @@ class _Session(sqlite3.Connection):
 def scratch(*tables: str) -> Connection:
     """These tables, empty, in a database that is gone when it is closed or its process ends."""
     connection = sqlite3.connect("", isolation_level=None, factory=_Session)
-    with closed_unless_ready(connection):
+    with close_unless_ready(connection):
         connection.execute("PRAGMA synchronous = OFF")
         for statement in LAYOUT.statements(*tables):
             connection.execute(statement.format(**_TYPES))
@@ -97,7 +98,7 @@ class SqliteDatabase:
 
     def prepare(self) -> None:
         """Make the file on first use. A file that is not ours is refused and left as it is."""
-        with self._told():
+        with self._explain_failures():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             make_private(self.path)
             version = self.version()
@@ -109,32 +110,50 @@ class SqliteDatabase:
 
     def create(self, version: int) -> None:
         """Make the tables of this version in an empty file; doing it twice at once is harmless."""
-        with self._told():
-            _patiently(lambda: self._create(version))
 
-    def _create(self, version: int) -> None:
-        with closing(self._connect("rw")) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            schema = self.worded(layout_of(version).schema)
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {schema} PRAGMA application_id = {APPLICATION_ID};"
-                f" PRAGMA user_version = {int(version)}; COMMIT;"
-            )
+        def create() -> None:
+            with closing(self._connect("rw")) as connection:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")
+                schema = self.worded(layout_of(version).schema)
+                connection.executescript(
+                    f"BEGIN IMMEDIATE; {schema} PRAGMA application_id = {APPLICATION_ID};"
+                    f" PRAGMA user_version = {int(version)}; COMMIT;"
+                )
+
+        with self._explain_failures():
+            _retry_while_busy(create)
 
     def version(self) -> int:
         """The version of its tables, 0 where there are none. Refuses a foreign or damaged file."""
-        with self._told():
-            return _patiently(self._version) if self.path.exists() else 0
+        with self._explain_failures():
+            return _retry_while_busy(self._read_version) if self.path.exists() else 0
 
-    def _version(self) -> int:
-        self._refuse_emptied()
+    def _read_version(self) -> int:
+        try:
+            log_bytes = self.files()[1].stat().st_size
+        except FileNotFoundError:
+            log_bytes = 0
+        # SQLite takes an empty file for a new one and throws its log away, which may hold entries.
+        if self.path.stat().st_size == 0 and log_bytes:
+            raise sqlite3.DatabaseError("it is empty, and there is a log of changes to it")
         # A session that may write would move what a crash has left in the log into the file when
         # it ends, and a file that is refused must stay as it is.
-        with closing(self._connect("ro" if self._log_bytes() else "rw")) as connection:
-            version = self._own_version(connection)
+        with closing(self._connect("ro" if log_bytes else "rw")) as connection:
+            connection.execute("BEGIN")  # all from one moment: somebody may be making the tables
+            application = connection.execute("PRAGMA application_id").fetchone()[0]
+            version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            connection.execute("COMMIT")
+            if application != APPLICATION_ID and (application or version or tables):
+                raise StoreError(
+                    f"{str(self.path)!r} is a database of another program; it was left as it is.",
+                    next_step="Name another directory with --home DIR.",
+                )
             if version and self.path.stat().st_size <= CHECKED_BYTES_MAX:
-                _refuse_damaged(connection)
+                checked: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+                if checked != "ok":
+                    raise sqlite3.DatabaseError(checked.splitlines()[-1])
             return version
 
     def is_damaged(self) -> bool:
@@ -150,7 +169,7 @@ class SqliteDatabase:
     def writer(self) -> _Session:
         """The session of a writer."""
         connection = self._connect("rw")
-        with closed_unless_ready(connection):
+        with close_unless_ready(connection):
             connection.execute("PRAGMA journal_mode = WAL")  # a backup that was put here has none
             connection.execute("PRAGMA synchronous = FULL")
             # `begin` waits, if anybody may wait at all
@@ -160,7 +179,7 @@ class SqliteDatabase:
     def reader(self) -> Connection:
         """A session that only reads, and sees the index if there is one."""
         connection = self._connect("ro")
-        with closed_unless_ready(connection):
+        with close_unless_ready(connection):
             self.words.show(connection)
         return connection
 
@@ -170,10 +189,10 @@ class SqliteDatabase:
         What it writes gets there when the log is moved into the file.
         """
         connection = self.writer()
-        with closed_unless_ready(connection):
+        with close_unless_ready(connection):
             # An older store has words in its own file.
             connection.execute("PRAGMA secure_delete = ON")
-            _patiently(lambda: self.words.open(connection))
+            _retry_while_busy(lambda: self.words.open(connection))
         return connection
 
     def begin(self, connection: Connection, *, wait: bool = True) -> bool:
@@ -185,7 +204,7 @@ class SqliteDatabase:
                 raise
             if not wait:
                 return False
-            _patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+            _retry_while_busy(lambda: connection.execute("BEGIN IMMEDIATE"))
         return True
 
     def hold_index(self, connection: Connection, *, afresh: bool) -> None:
@@ -196,7 +215,7 @@ class SqliteDatabase:
         connection.execute("BEGIN")
         assert isinstance(connection, sqlite3.Connection)
         session = connection
-        _patiently(lambda: self.words.hold(session))
+        _retry_while_busy(lambda: self.words.hold(session))
 
     def distrust_index(self, error: Exception) -> None:
         """Throw an index away that is damaged; it is only a copy."""
@@ -211,12 +230,12 @@ class SqliteDatabase:
         self._owe()  # before anything is gone, so that a crash leaves it for whoever comes next
         for table in tables:
             connection.execute(f"DROP TABLE IF EXISTS main.{table}")
-        _patiently(lambda: self.words.drop(tables))
+        _retry_while_busy(lambda: self.words.drop(tables))
 
     def session(self) -> Connection:
         """A session for long work; what it removes is overwritten."""
         connection = self.writer()
-        with closed_unless_ready(connection):
+        with close_unless_ready(connection):
             connection.execute(f"PRAGMA busy_timeout = {BUSY_S * 1000:.0f}")
             connection.execute("PRAGMA secure_delete = ON")
         return connection
@@ -243,11 +262,11 @@ class SqliteDatabase:
     def problems(self, connection: Connection) -> list[str]:
         """What SQLite finds wrong with the file, and tables and indexes that are missing."""
         rows = connection.execute(f"PRAGMA integrity_check({PROBLEMS_MAX})").fetchall()
-        found = [line for (text,) in rows for line in text.splitlines() if line != "ok"]
+        problems = [line for (text,) in rows for line in text.splitlines() if line != "ok"]
         made = {name for (name,) in connection.execute("SELECT name FROM sqlite_master").fetchall()}
         layout = layout_of(connection.execute("PRAGMA user_version").fetchone()[0])
         wanted = (*layout.tables, *layout.indexes)
-        return found + [f"{name} is missing" for name in wanted if name not in made]
+        return problems + [f"{name} is missing" for name in wanted if name not in made]
 
     def settle(self, connection: Connection) -> bool:
         """Move the log into the file, so that what was overwritten is nowhere any more.
@@ -291,32 +310,8 @@ class SqliteDatabase:
             factory=_Session,
         )
 
-    def _own_version(self, connection: sqlite3.Connection) -> int:
-        connection.execute("BEGIN")  # all from one moment: somebody else may be making the tables
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        connection.execute("COMMIT")
-        if application != APPLICATION_ID and (application or version or tables):
-            raise StoreError(
-                f"{str(self.path)!r} is a database of another program; it was left as it is.",
-                next_step="Name another directory with --home DIR.",
-            )
-        return version
-
-    def _log_bytes(self) -> int:
-        try:
-            return self.files()[1].stat().st_size
-        except FileNotFoundError:
-            return 0
-
-    def _refuse_emptied(self) -> None:
-        # SQLite takes an empty file for a new one and throws its log away, which may hold entries.
-        if self.path.stat().st_size == 0 and self._log_bytes():
-            raise sqlite3.DatabaseError("it is empty, and there is a log of changes to it")
-
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _explain_failures(self) -> Iterator[None]:
         try:
             yield
         except (OSError, sqlite3.OperationalError) as error:
@@ -337,7 +332,7 @@ def _is_busy(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
-def _patiently(act: Callable[[], T]) -> T:
+def _retry_while_busy(act: Callable[[], T]) -> T:
     """Do it, again and again while somebody else is at it, but not forever."""
     until = time.monotonic() + BUSY_S
     while True:
@@ -349,7 +344,148 @@ def _patiently(act: Callable[[], T]) -> T:
         time.sleep(BUSY_POLL_S)
 
 
-def _refuse_damaged(connection: sqlite3.Connection) -> None:
-    found: str = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if found != "ok":
-        raise sqlite3.DatabaseError(found.splitlines()[-1])
+def with_companions(path: Path) -> tuple[Path, ...]:
+    """A file of SQLite and what lies beside it. Pure."""
+    return tuple(path.with_name(f"{path.name}{end}") for end in ("", "-wal", "-shm"))
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file that nobody else can read at any moment; one that is there is let be.
+
+    It is not even opened: closing it would take the locks from every session that this process has
+    on it, and another process could then move the log away under them.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if not path.is_file():
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFile:
+    """The index of words beside a store, known as `search` in the sessions that see it.
+
+    In a file of its own, filling it neither keeps those out who append, nor makes their commits
+    larger, nor throws away the pages they have in memory. It is only ever a copy: what is wrong
+    with it is mended by making it anew.
+    """
+
+    path: Path
+
+    def files(self) -> tuple[Path, ...]:
+        """The file and its companions."""
+        return with_companions(self.path)
+
+    def show(self, connection: sqlite3.Connection) -> None:
+        """Let a session read it; where there is none, or a damaged one, an empty one is seen."""
+        if self.path.exists():
+            try:
+                self._attach(connection, "ro")
+            except sqlite3.DatabaseError:
+                _detach(connection)
+            else:
+                return
+        connection.execute("ATTACH DATABASE ':memory:' AS search")
+
+    def open(self, connection: sqlite3.Connection) -> None:
+        """Let a session write it, made on first use; a damaged one is thrown away."""
+        try:
+            self._open(connection)
+        except sqlite3.DatabaseError as error:
+            _detach(connection)
+            if not is_damaged(error):
+                raise
+            self.remove()
+            self._open(connection)
+
+    def hold(self, connection: sqlite3.Connection) -> None:
+        """Nobody else writes it until the transaction that is under way ends."""
+        # The one statement that writes this file, whatever is in it, and nothing of the other.
+        connection.execute("PRAGMA search.user_version = 1")
+
+    def drop(self, tables: Sequence[str]) -> None:
+        """Take these tables away, on the disk as well."""
+        if not self.path.exists():
+            return
+        try:
+            with closing(self._connect_alone()) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                for table in tables:
+                    connection.execute(f"DROP TABLE IF EXISTS {table}")
+                connection.execute("COMMIT")
+        except sqlite3.DatabaseError as error:
+            if not is_damaged(error):
+                raise
+            self.remove()
+
+    def shrink(self, *, wait_s: float = 0.0) -> bool:
+        """Give back what is empty, so that nothing of what was dropped is left in it.
+
+        False when somebody who reads it or fills it is in the way: some words may be left then.
+        """
+        if not self.path.exists():
+            return True
+        try:
+            with closing(self._connect_alone(wait_s=wait_s)) as connection:
+                # What was dropped was overwritten; what had been let go before that was not.
+                if connection.execute("PRAGMA freelist_count").fetchone()[0]:
+                    connection.execute("VACUUM")
+                busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                return not busy
+        except sqlite3.DatabaseError as error:
+            if is_damaged(error):
+                self.remove()
+            return not self.path.exists()
+
+    def remove(self) -> None:
+        """Throw the file away."""
+        for path in self.files():
+            with suppress(OSError):  # whoever fills it next says what is wrong
+                path.unlink()
+
+    def _open(self, connection: sqlite3.Connection) -> None:
+        try:
+            make_private(self.path)
+        except OSError as error:
+            raise sqlite3.OperationalError(f"{str(self.path)!r} cannot be made") from error
+        self._attach(connection, "rw")
+        connection.execute("PRAGMA search.journal_mode = WAL")
+        connection.execute("PRAGMA search.synchronous = NORMAL")
+        connection.execute("PRAGMA search.secure_delete = OFF")
+        # Each time the log is moved into the file the disk is waited for, by those who append too.
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+
+    def _attach(self, connection: sqlite3.Connection, mode: str) -> None:
+        connection.execute("ATTACH DATABASE ? AS search", (f"{self.path.as_uri()}?mode={mode}",))
+        # A file that is no database is refused here, and not when somebody searches.
+        connection.execute("SELECT count(*) FROM search.sqlite_master").fetchone()
+
+    def _connect_alone(self, *, wait_s: float = 0.0) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{self.path.as_uri()}?mode=rw", uri=True, timeout=wait_s, isolation_level=None
+        )
+        with close_unless_ready(connection):
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")
+        return connection
+
+
+@contextmanager
+def close_unless_ready(connection: sqlite3.Connection) -> Iterator[None]:
+    """Close a session that cannot be made ready, so that it holds neither its file nor a lock."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _detach(connection: sqlite3.Connection) -> None:
+    with suppress(sqlite3.OperationalError):  # it may not have come so far
+        connection.execute("DETACH DATABASE search")
+
+
+def is_damaged(error: sqlite3.DatabaseError) -> bool:
+    """True when the file itself is wrong, and not what was asked of it. Pure."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED

@@ -1,4 +1,4 @@
-"""What lies beside the ledger: conditions with their clocks, observations, and who watches."""
+"""What lies beside the ledger: conditions with their clocks, observations, and who is there."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ import zlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.watcher import Watcher
+from operator_protocols.domain.worker import Worker
 from operator_sre.codec import from_json, to_json
 from operator_sre.store.database import plain
+from operator_sre.store.repository import Repository, in_transaction, insert_row, upsert_row
 
 if TYPE_CHECKING:
     from operator_protocols.ports import Condition
-    from operator_sre.store.reader import Reader
+    from operator_sre.store.database import Reader
     from operator_sre.store.transaction import Transaction
     from operator_sre.store.writer import Writer
 
-__all__ = ["StoredConditions", "StoredObservations", "StoredWatchers"]
+__all__ = ["StoredConditions", "StoredObservations", "StoredWatchers", "StoredWorkers"]
 
+T = TypeVar("T", Watcher, Worker)
 FORGET_EVERY = 100
 # Who has not spoken for so long is forgotten; a process that was killed says no goodbye.
-WATCHERS_KEPT_S = 86_400.0
+PRESENT_KEPT_S = 86_400.0
 # Looks resemble themselves so much that the quickest way of packing is nearly as good as the best.
 PACKING = 1
 _ENCODER = msgspec.msgpack.Encoder()
@@ -34,21 +37,24 @@ _ENCODER = msgspec.msgpack.Encoder()
 _PLAIN, _ESCAPED = b"\x01", b"\x02"
 
 
-class StoredConditions:
+class StoredConditions(Repository):
     """Grace clocks and recovery clocks that survive a restart."""
-
-    def __init__(self, reader: Reader, writer: Writer) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def of(self, subject: str) -> Sequence[Condition]:
         """All of one subject."""
         rows = self._reader.rows("SELECT body FROM conditions WHERE subject = ?", (plain(subject),))
-        return [_condition(row[0]) for row in rows]
+        decoder = _condition_decoder()
+        conditions = []
+        for (body,) in rows:
+            try:
+                conditions.append(decoder.decode(body))
+            except msgspec.DecodeError:  # text that only Python's own reader takes
+                conditions.append(from_json(decoder.type, json.loads(body)))
+        return conditions
 
     async def update(self, conditions: Sequence[Condition]) -> None:
         """Write them down."""
-        rows = [(*_place(one), json.dumps(to_json(one))) for one in conditions]
+        rows = [(*_place(condition), json.dumps(to_json(condition))) for condition in conditions]
         if rows:
             await self._writer.write(
                 lambda transaction: transaction.connection.executemany(
@@ -60,7 +66,7 @@ class StoredConditions:
 
     async def forget(self, conditions: Sequence[Condition]) -> None:
         """Drop those of targets and invariants that are no more."""
-        rows = [_place(one) for one in conditions]
+        rows = [_place(condition) for condition in conditions]
         if rows:
             await self._writer.write(
                 lambda transaction: transaction.connection.executemany(
@@ -70,16 +76,8 @@ class StoredConditions:
             )
 
 
-def _place(one: Condition) -> tuple[str, str, str]:
-    return plain(one.subject), plain(one.invariant), plain(one.target)
-
-
-def _condition(body: str) -> Condition:
-    decoder = _condition_decoder()
-    try:
-        return decoder.decode(body)
-    except msgspec.DecodeError:  # text that only Python's own reader takes, such as half a letter
-        return from_json(decoder.type, json.loads(body))
+def _place(condition: Condition) -> tuple[str, str, str]:
+    return plain(condition.subject), plain(condition.invariant), plain(condition.target)
 
 
 @cache
@@ -103,12 +101,17 @@ class StoredObservations:
 
     async def add(self, observation: Observation) -> None:
         """Remember one look."""
-        row = (plain(observation.subject), observation.at.timestamp(), _packed(observation))
+        try:
+            # A look as few bytes: a thousand targets say nearly the same, again and again.
+            packed = _PLAIN + zlib.compress(_ENCODER.encode(observation), PACKING)
+        except UnicodeEncodeError:  # half a letter, which only Python's own writer takes
+            text = json.dumps(to_json(observation))
+            packed = _ESCAPED + zlib.compress(text.encode(), PACKING)
+        subject, at = plain(observation.subject), observation.at.timestamp()
 
         def change(transaction: Transaction) -> None:
-            transaction.connection.execute(
-                "INSERT INTO observations (subject, at, body) VALUES (?, ?, ?)", row
-            )
+            row = {"subject": subject, "at": at, "body": packed}
+            insert_row(transaction.connection, "observations", row)
             self._added += 1
             if self._added % FORGET_EVERY == 0:
                 self._forget(transaction)
@@ -140,7 +143,7 @@ class StoredObservations:
             "SELECT body FROM observations WHERE subject = ? ORDER BY at DESC LIMIT ?",
             (plain(subject), limit),
         )
-        return [_unpacked(row[0]) for row in rows]
+        return [_unpack(row[0]) for row in rows]
 
     def after(self, subject: str, at: datetime, *, limit: int) -> Sequence[Observation]:
         """The looks at a subject behind this moment, oldest first."""
@@ -148,19 +151,10 @@ class StoredObservations:
             "SELECT body FROM observations WHERE subject = ? AND at > ? ORDER BY at LIMIT ?",
             (plain(subject), at.timestamp(), limit),
         )
-        return [_unpacked(row[0]) for row in rows]
+        return [_unpack(row[0]) for row in rows]
 
 
-def _packed(observation: Observation) -> bytes:
-    """A look as few bytes: a thousand targets say nearly the same, again and again."""
-    try:
-        return _PLAIN + zlib.compress(_ENCODER.encode(observation), PACKING)
-    except UnicodeEncodeError:  # half a letter, which only Python's own writer takes
-        text = json.dumps(to_json(observation))
-        return _ESCAPED + zlib.compress(text.encode(), PACKING)
-
-
-def _unpacked(body: Any) -> Observation:
+def _unpack(body: Any) -> Observation:
     packed = bytes(body)
     whole = zlib.decompress(packed[1:])
     if packed[:1] == _PLAIN:
@@ -173,37 +167,42 @@ def _observation_decoder() -> msgspec.msgpack.Decoder[Observation]:
     return msgspec.msgpack.Decoder(Observation)
 
 
-class StoredWatchers:
+class _Present(Repository, Generic[T]):
+    """Who is there, as they tell of themselves: a row for each, with the time they spoke last."""
+
+    _kind: type[T]
+    _table: str
+    _name: str
+
+    def find(self) -> Sequence[T]:
+        """Everybody who has not left, who spoke last first."""
+        sql = f"SELECT body FROM {self._table} ORDER BY at DESC, {self._name}"  # noqa: S608
+        return [from_json(self._kind, json.loads(body)) for (body,) in self._reader.rows(sql)]
+
+    @in_transaction
+    def beat(self, transaction: Transaction, one: T) -> None:
+        """Say that one is there, and what one does."""
+        connection, at = transaction.connection, one.at.timestamp()
+        row = {self._name: plain(getattr(one, self._name)), "at": at}
+        row["body"] = json.dumps(to_json(one))
+        upsert_row(connection, self._table, self._name, row)
+        sql = f"DELETE FROM {self._table} WHERE at < ?"  # noqa: S608
+        connection.execute(sql, (at - PRESENT_KEPT_S,))
+
+    @in_transaction
+    def leave(self, transaction: Transaction, worker: str) -> None:
+        """Say that one goes; fine when one was never there."""
+        sql = f"DELETE FROM {self._table} WHERE {self._name} = ?"  # noqa: S608
+        transaction.connection.execute(sql, (plain(worker),))
+
+
+class StoredWatchers(_Present[Watcher]):
     """Who watches, as they tell of themselves."""
 
-    def __init__(self, reader: Reader, writer: Writer) -> None:
-        self._reader = reader
-        self._writer = writer
+    _kind, _table, _name = Watcher, "watchers", "worker"
 
-    def find(self) -> Sequence[Watcher]:
-        """Everybody who has not left, who spoke last first."""
-        rows = self._reader.rows("SELECT body FROM watchers ORDER BY at DESC, worker")
-        return [from_json(Watcher, json.loads(row[0])) for row in rows]
 
-    async def beat(self, watcher: Watcher) -> None:
-        """Say that one is there, and what one watches."""
-        row = (plain(watcher.worker), watcher.at.timestamp(), json.dumps(to_json(watcher)))
+class StoredWorkers(_Present[Worker]):
+    """Who works, as they tell of themselves."""
 
-        def change(transaction: Transaction) -> None:
-            connection = transaction.connection
-            connection.execute(
-                "INSERT INTO watchers (worker, at, body) VALUES (?, ?, ?)"
-                " ON CONFLICT (worker) DO UPDATE SET at = excluded.at, body = excluded.body",
-                row,
-            )
-            connection.execute("DELETE FROM watchers WHERE at < ?", (row[1] - WATCHERS_KEPT_S,))
-
-        await self._writer.write(change)
-
-    async def leave(self, worker: str) -> None:
-        """Say that one goes; fine when one was never there."""
-        await self._writer.write(
-            lambda transaction: transaction.connection.execute(
-                "DELETE FROM watchers WHERE worker = ?", (plain(worker),)
-            )
-        )
+    _kind, _table, _name = Worker, "workers", "id"

@@ -1,12 +1,21 @@
-"""Full text in each database: FTS5 in SQLite, a tsvector with GIN in PostgreSQL."""
+"""Full text in each database: FTS5 in SQLite, a tsvector with GIN in PostgreSQL.
+
+Words are what people search for in commands, paths, logs and sentences.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+import string
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
+import msgspec
+
+from operator_sre.chain import record_from
 from operator_sre.store.database import Connection, Database
-from operator_sre.store.words import Words, parts_of, words_of
 
 __all__ = [
     "NOWHERE",
@@ -17,11 +26,15 @@ __all__ = [
     "Row",
     "TextIndex",
     "TsvectorIndex",
+    "Words",
     "create_index",
     "forget_index",
+    "parts_of",
     "progress",
     "reach",
     "set_reach",
+    "text_of_body",
+    "words_of",
 ]
 
 # They are no part of the schema: what is lost of them is made anew from the ledger. `indexed` is
@@ -30,52 +43,135 @@ TABLES = ("commands_text", "entries_text", "indexed_up_to", "indexed")
 Reach = tuple[int, bytes]
 NOWHERE: Reach = (0, b"")
 Row = tuple[object, ...]
+Words = list[str]
 Phrase = tuple[Words, bool]
 Rows = Callable[[str], Sequence[Sequence[Any]]]
+# A lexeme has at most so many positions, and none lies further behind.
+_PLACES_MAX = 255
+_PLACE_MAX = 16_383
+TEXT_CHARS_MAX = 16_384
+WORD_CHARS_MAX = 128
+# Letters, digits and what holds names, options and paths together, but no full stop at the end.
+# The limit keeps a long line of dashes from being looked at again from each of them.
+_LEADING_MAX = 64
+_GLUE = "./-"
+_WORD = re.compile(rf"[{_GLUE}]{{0,{_LEADING_MAX}}}+\w++(?:[{_GLUE}]++\w++)*+")
+_PIECE = re.compile(r"[^\W_]{2,}")
+# The same for ASCII: what may be in a word in lower case, and blanks for the rest.
+_WORDLY = frozenset(string.ascii_letters + string.digits + "_" + _GLUE)
+_PLAIN = bytes(ord(chr(code).lower()) if chr(code) in _WORDLY else 32 for code in range(256))
+
+
+def words_of(text: str) -> Words:
+    """The words of a text in their order, in lower case and without accents.
+
+    `ls -la /var/log/app.log.` has the words `ls`, `-la` and `/var/log/app.log`.
+    """
+    short = text[:TEXT_CHARS_MAX]
+    if short.isascii():
+        # Nearly always, and every entry is asked: several times as fast as the expression.
+        plain = f"{short} ".encode().translate(_PLAIN).decode()
+        if ". " in plain:
+            plain = plain.replace(". ", "  ")  # the ends of sentences
+        runs = plain.split()
+        if not runs or len(max(runs, key=len)) <= _LEADING_MAX:
+            if ". " in plain or "- " in plain or "/ " in plain:
+                return [word for run in runs if (word := run.rstrip(_GLUE))]
+            return runs
+    else:
+        apart = unicodedata.normalize("NFKD", short)
+        short = "".join(letter for letter in apart if not unicodedata.combining(letter)).casefold()
+    words = _WORD.findall(short.lower())
+    return [word[:WORD_CHARS_MAX].rstrip(_GLUE) for word in words]
+
+
+def parts_of(words: Iterable[str]) -> set[str]:
+    """What is inside of words, so that `app.log`, `force` and `restart` are found as well."""
+    parts: set[str] = set()
+    for word in words:
+        if not word.isalnum():
+            parts.update(_parts(word))
+    return parts
+
+
+@lru_cache(maxsize=8192)
+def _parts(word: str) -> tuple[str, ...]:
+    pieces: list[str] = _PIECE.findall(word)
+    if "/" in word:
+        names = (name.lstrip(".-") for name in word.split("/"))
+        pieces += [name for name in names if len(name) > 1 and name != word]
+    return tuple(pieces)
+
+
+class _Who(msgspec.Struct):
+    id: str
+
+
+class _EntryText(msgspec.Struct):
+    """What of an entry is text."""
+
+    kind: str
+    run: str
+    actor: _Who
+    payload: Any
+
+
+_ENTRY_TEXT = msgspec.json.Decoder(_EntryText)
+
+
+def text_of_body(body: bytes | None) -> str:
+    """The text of an entry: its kind, its run, who did it, and every value in its payload.
+
+    Strings and numbers come in their order, until there are enough.
+    """
+    if body is None:
+        return ""
+    try:
+        try:
+            entry = _ENTRY_TEXT.decode(bytes(body))
+        except (msgspec.DecodeError, UnicodeDecodeError):  # perhaps only a lone surrogate
+            entry = msgspec.convert(record_from(bytes(body)), _EntryText)
+        texts = [entry.kind, entry.run, entry.actor.id]
+        waiting, left = [entry.payload], TEXT_CHARS_MAX
+        while waiting and left > 0:
+            value = waiting.pop()
+            kind = type(value)  # what a decoder makes has no other classes than these
+            if kind is str:
+                texts.append(value)
+                left -= len(value)
+            elif kind is dict:
+                waiting.extend(reversed(value.values()))
+            elif kind is list:
+                waiting.extend(reversed(value))
+            elif kind is not bool and value is not None:
+                texts.append(str(value))
+        return " ".join(texts)
+    except (ValueError, TypeError, RecursionError):
+        return ""  # damaged: verifying tells, searching goes on
 
 
 class TextIndex(Protocol):
     """One database's way to find words. Keys are the seq of what has the words."""
 
-    @property
-    def key(self) -> str:
-        """The column with the seq."""
-        ...
-
-    @property
-    def places(self) -> Sequence[str]:
-        """What stands before the name of a table: where it is now, then where it once was."""
-        ...
-
-    @property
-    def bytes(self) -> str:
-        """The name of the type that holds bytes."""
-        ...
-
-    @property
-    def probe(self) -> str:
-        """A query that has a row if there is an index."""
-        ...
+    key: str  # the column with the seq
+    places: tuple[str, ...]  # what stands before a table's name: where it is, then where it was
+    bytes: str  # the name of the type that holds bytes
+    probe: str  # a query that has a row if there is an index
 
     def create(self, connection: Connection, table: str) -> None:
         """Make an empty table."""
-        ...
 
     def row(self, seq: int, text: str) -> Row:
         """A text as it is indexed. Pure."""
-        ...
 
     def insert(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
         """Index rows that are not there."""
-        ...
 
     def remove(self, connection: Connection, table: str, rows: Sequence[Row]) -> None:
         """Take rows out, exactly as they were inserted."""
-        ...
 
     def match(self, table: str, phrases: Sequence[Phrase]) -> tuple[str, str]:
         """A clause for rows with all the phrases, and its value."""
-        ...
 
 
 class FtsIndex:
@@ -86,7 +182,7 @@ class FtsIndex:
     """
 
     key = "rowid"
-    places = ("search.", "main.")
+    places: tuple[str, ...] = ("search.", "main.")
     bytes = "BLOB"
     probe = "SELECT 1 FROM search.sqlite_master WHERE type = 'table' AND name = 'indexed_up_to'"
 
@@ -124,19 +220,18 @@ class FtsIndex:
 
     def match(self, table: str, phrases: Sequence[Phrase]) -> tuple[str, str]:
         """A clause for rows with all the phrases, and its value."""
-        return f"{table} MATCH ?", " ".join(_fts(words, prefix) for words, prefix in phrases)
-
-
-def _fts(words: Words, prefix: bool) -> str:
-    column = "words : " if len(words) > 1 else ""
-    return f'{column}"{" ".join(words)}"{" *" if prefix else ""}'
+        terms = [
+            f'{"words : " if len(words) > 1 else ""}"{" ".join(words)}"{" *" if prefix else ""}'
+            for words, prefix in phrases
+        ]
+        return f"{table} MATCH ?", " ".join(terms)
 
 
 class TsvectorIndex:
     """A tsvector made from our own words, because the server's parser takes paths apart."""
 
     key = "seq"
-    places = ("",)
+    places: tuple[str, ...] = ("",)
     bytes = "BYTEA"
     probe = (
         "SELECT 1 FROM pg_tables"
@@ -178,18 +273,11 @@ class TsvectorIndex:
 
     def match(self, table: str, phrases: Sequence[Phrase]) -> tuple[str, str]:
         """A clause for rows with all the phrases, and its value."""
-        value = " & ".join(_tsquery(words, prefix) for words, prefix in phrases)
-        return f"{table}.words @@ CAST(? AS TSQUERY)", value
-
-
-# A lexeme has at most so many positions, and none lies further behind.
-_PLACES_MAX = 255
-_PLACE_MAX = 16_383
-
-
-def _tsquery(words: Words, prefix: bool) -> str:
-    lexemes = " <-> ".join(f"'{word}'" for word in words)
-    return f"({lexemes}{':*' if prefix else ''})"
+        terms = []
+        for words, prefix in phrases:
+            lexemes = " <-> ".join(f"'{word}'" for word in words)
+            terms.append(f"({lexemes}{':*' if prefix else ''})")
+        return f"{table}.words @@ CAST(? AS TSQUERY)", " & ".join(terms)
 
 
 TEXT_INDEXES: Mapping[str, TextIndex] = {"sqlite": FtsIndex(), "postgresql": TsvectorIndex()}
@@ -197,8 +285,8 @@ TEXT_INDEXES: Mapping[str, TextIndex] = {"sqlite": FtsIndex(), "postgresql": Tsv
 
 def reach(index: TextIndex, rows: Rows) -> Reach:
     """The last entry whose text is indexed, by its number and its hash."""
-    found = rows("SELECT seq, hash FROM indexed_up_to") if rows(index.probe) else ()
-    return (int(found[0][0]), bytes(found[0][1])) if found else NOWHERE
+    stored = rows("SELECT seq, hash FROM indexed_up_to") if rows(index.probe) else ()
+    return (int(stored[0][0]), bytes(stored[0][1])) if stored else NOWHERE
 
 
 def set_reach(connection: Connection, reached: Reach) -> None:
@@ -211,11 +299,11 @@ def progress(index: TextIndex, rows: Rows) -> int:
     if not rows(index.probe):
         return 0
     # The hash covers everything before it, so that a ledger which is another one is known by it.
-    found = rows(
+    stored = rows(
         "SELECT entries.seq FROM indexed_up_to JOIN entries"
         " ON entries.seq = indexed_up_to.seq AND entries.hash = indexed_up_to.hash"
     )
-    return int(found[0][0]) if found else 0
+    return int(stored[0][0]) if stored else 0
 
 
 def create_index(index: TextIndex, connection: Connection) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.ticket import Move, MoveKind, Ticket, TicketState, refusal_of
@@ -10,9 +10,11 @@ from operator_protocols.errors import ConflictError, NotFoundError
 from operator_sre.chain import entry_from
 from operator_sre.store.approvals import withdraw_requests
 from operator_sre.store.leases import drop_lease, is_unfinished
-from operator_sre.store.tickets import find_ticket
-from operator_sre.store.transaction import Transaction
-from operator_sre.store.writer import Writer
+from operator_sre.store.repository import Repository, in_transaction
+from operator_sre.store.tickets import find_ticket, load_ticket
+
+if TYPE_CHECKING:
+    from operator_sre.store.transaction import Transaction
 
 __all__ = ["StoredTicketMoves", "make_move"]
 
@@ -29,69 +31,67 @@ _KINDS = {
 }
 
 
-class StoredTicketMoves:
+class StoredTicketMoves(Repository):
     """What people do with tickets."""
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    async def make(self, ticket: int, move: Move) -> Ticket:
+    @in_transaction
+    def make(self, transaction: Transaction, ticket: int, move: Move) -> Ticket:
         """Do it once; what is so already is left as it is. NotFoundError, ConflictError."""
-        return await self._writer.write(lambda transaction: make_move(transaction, ticket, move))
+        return make_move(transaction, ticket, move)
 
 
 def make_move(transaction: Transaction, number: int, move: Move) -> Ticket:
     """The same inside a transaction."""
-    ticket = find_ticket(transaction, number)
+    ticket = find_ticket(transaction.rows, number)
     if ticket is None:
         raise NotFoundError(
             f"There is no ticket {number}.", next_step="See them with: operator tickets list"
         )
     if why := refusal_of(ticket, move.kind):
         raise ConflictError(why, next_step=f"Open it again with: operator tickets reopen {number}")
-    if _is_so(transaction, ticket, move):
+    if _is_made(transaction, ticket, move):
         return ticket
-    if move.kind is MoveKind.REOPEN:
-        _must_be_free(transaction, ticket)
-    if move.takes:
-        _take(transaction, ticket, move)
-    payload = _payload(move)
-    kind = _KINDS[move.kind]
-    transaction.append(Draft(kind, payload, ticket=number, run=ticket.run, actor=move.by))
-    changed = find_ticket(transaction, number)
-    assert changed is not None
-    return changed
-
-
-def _payload(move: Move) -> dict[str, Any]:
+    payload: dict[str, Any] = {"reason": move.reason}
     match move.kind:
         case MoveKind.HOLD | MoveKind.SNOOZE:
-            until = move.until.isoformat() if move.until else None
-            return {"reason": move.reason, "until": until}
+            payload["until"] = move.until.isoformat() if move.until else None
         case MoveKind.ASSIGN | MoveKind.HAND_OFF:
-            return {"assignee": move.assignee, "reason": move.reason}
+            payload["assignee"] = move.assignee
         case MoveKind.COMMENT:
-            return {"text": move.reason}
+            payload = {"text": move.reason}
         case MoveKind.REOPEN:
-            return {"reason": move.reason, "attempts": 0}
+            _must_be_free(transaction, ticket)
+            payload["attempts"] = 0
         case _:
-            return {"reason": move.reason}
+            pass
+    if move.takes:
+        _take(transaction, ticket, move)
+    kind = _KINDS[move.kind]
+    transaction.append(Draft(kind, payload, ticket=number, run=ticket.run, actor=move.by))
+    return load_ticket(transaction, number)
 
 
-def _is_so(transaction: Transaction, ticket: Ticket, move: Move) -> bool:
+def _is_made(transaction: Transaction, ticket: Ticket, move: Move) -> bool:
     """Whether it was done already, so that doing it twice is doing it once."""
     pause = ticket.pause
     match move.kind:
         case MoveKind.HOLD | MoveKind.SNOOZE:
-            told = (move.by.id, move.reason, move.until, move.kind is MoveKind.SNOOZE)
+            wanted = (move.by.id, move.reason, move.until, move.kind is MoveKind.SNOOZE)
             known = pause and (pause.by, pause.reason, pause.until, pause.snoozed)
-            return known == told and ticket.paused(transaction.now())
+            return known == wanted and ticket.paused(transaction.now())
         case MoveKind.UNHOLD:
             return pause is None
         case MoveKind.ASSIGN:
             return ticket.assignee == move.assignee
         case MoveKind.COMMENT:
-            return _said_last(transaction, ticket) == (move.by.id, move.reason)
+            last = transaction.rows(
+                "SELECT seq, body, previous, hash FROM entries WHERE ticket = ? AND kind = ?"
+                " ORDER BY seq DESC LIMIT 1",
+                (ticket.id, Kind.TICKET_COMMENTED.value),
+            )
+            comments = [entry_from(*row) for row in last if row[1] is not None]
+            texts = [(entry.actor.id, entry.payload["text"]) for entry in comments]
+            return texts == [(move.by.id, move.reason)]
         case MoveKind.ESCALATE:
             taken = move.by.type != "user" or ticket.paused(transaction.now())
             return ticket.state is TicketState.ESCALATED and taken
@@ -104,30 +104,18 @@ def _is_so(transaction: Transaction, ticket: Ticket, move: Move) -> bool:
             return ticket.state in {TicketState.OPEN, TicketState.CLAIMED}
 
 
-def _said_last(transaction: Transaction, ticket: Ticket) -> tuple[str, str] | None:
-    row = transaction.connection.execute(
-        "SELECT seq, body, previous, hash FROM entries WHERE ticket = ? AND kind = ?"
-        " ORDER BY seq DESC LIMIT 1",
-        (ticket.id, Kind.TICKET_COMMENTED.value),
-    ).fetchone()
-    if row is None or row[1] is None:
-        return None
-    entry = entry_from(*row)
-    return entry.actor.id, str(entry.payload["text"])
-
-
 def _must_be_free(transaction: Transaction, ticket: Ticket) -> None:
     """What it is about may be in another ticket by now, and is worked on once."""
-    row = transaction.connection.execute(
+    rows = transaction.rows(
         "SELECT others.ticket FROM violations JOIN violations AS others"
         " ON others.key = violations.key AND others.live = 1 AND others.ticket <> ?"
         " WHERE violations.ticket = ? LIMIT 1",
         (ticket.id, ticket.id),
-    ).fetchone()
-    if row is not None:
+    )
+    for (other,) in rows:
         raise ConflictError(
-            f"Ticket {row[0]} is about the same break by now, so {ticket.id} stays {ticket.state}.",
-            next_step=f"See: operator tickets show {row[0]}",
+            f"Ticket {other} is about the same break by now, so {ticket.id} stays {ticket.state}.",
+            next_step=f"See: operator tickets show {other}",
         )
 
 

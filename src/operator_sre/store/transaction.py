@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from operator_protocols.domain.entry import Draft, Entry, Kind
-from operator_sre.chain import (
-    GENESIS,
-    body_at,
-    chain_hash,
-    digest_of_body,
-    entry_from,
-)
-from operator_sre.store.checkpoints import write_checkpoint
+from operator_sre.chain import GENESIS, body_at, chain_hash, digest_of_body, entry_from
 from operator_sre.store.database import Connection, plain
 from operator_sre.store.decisions import SIGNED, Decisions
 from operator_sre.store.projections import project, rows_follow
-from operator_sre.store.sealed import forget_sealed, seal_payload
 
 if TYPE_CHECKING:
     from operator_protocols.ports import Clock, Sealer, Signer
@@ -105,8 +100,14 @@ class Transaction:
 
         `follows` says whether rows follow from it, where the caller has found that out.
         """
-        if draft.key and (known := self._by_key(draft.key)):
-            return known
+        if draft.key:
+            known = self._keys.get(draft.key)
+            if known is not None:
+                return known
+            sql = "SELECT seq, body, previous, hash FROM entries WHERE key = ?"
+            row = self.connection.execute(sql, (draft.key,)).fetchone()
+            if row is not None:
+                return entry_from(*row)
         last, previous = self._head
         seq, rules, kind = last + 1, self._rules, draft.kind
         payload = rules.redact(draft.payload)
@@ -117,13 +118,17 @@ class Transaction:
         self.appended += 1
         # The driver of SQLite binds these at once, and asks of bytes first what else they could be.
         stored = (seq, bytearray(body), bytearray(digest), bytearray(previous), bytearray(linked))
-        told = (str(kind), self._seconds, draft.ticket, plain(draft.run), plain(draft.actor.id))
+        columns = (str(kind), self._seconds, draft.ticket, plain(draft.run), plain(draft.actor.id))
         if draft.key:
-            self._waiting_keyed.append((*stored, *told, plain(draft.key)))
+            self._waiting_keyed.append((*stored, *columns, plain(draft.key)))
         else:
-            self._waiting.append(stored + told)
-        if payload is not draft.payload or kind in _FINISHED:
-            self._seal(seq, draft, payload)
+            self._waiting.append(stored + columns)
+        if kind in _FINISHED:  # a run that is over needs no secret any more
+            self.connection.execute("DELETE FROM sealed WHERE run = ?", (draft.run,))
+        elif rules.sealer and payload is not draft.payload and _is_resumed_by(draft, payload):
+            box = rules.sealer.seal(msgspec.json.encode(draft.payload), label=str(seq))
+            sql = "INSERT INTO sealed (seq, run, box) VALUES (?, ?, ?)"
+            self.connection.execute(sql, (seq, draft.run, box))
         if follows is None:
             follows = rows_follow(draft)
         if follows:
@@ -139,14 +144,6 @@ class Transaction:
             self.checkpoint()
         return entry
 
-    def _seal(self, seq: int, draft: Draft, payload: Any) -> None:
-        """A run that is interrupted goes on by its answers, so they are kept as they were."""
-        sealer = self._rules.sealer
-        if draft.kind in _FINISHED:
-            forget_sealed(self.connection, draft.run)
-        elif sealer is not None and _goes_on_by(draft) and payload != draft.payload:
-            seal_payload(self.connection, sealer, seq, draft)
-
     def checkpoint(self, *, restored: bool = False) -> None:
         """Sign the head, unless it is signed already or there is nobody to sign.
 
@@ -159,7 +156,17 @@ class Transaction:
                 log.warning("the head is not signed: somebody else wrote to the ledger")
                 return
             self._signed = True
-            write_checkpoint(self.connection, self._rules.signer, *self._head, at=self._at)
+            seq, head = self._head
+            last = self.rows("SELECT seq, body FROM checkpoints ORDER BY seq DESC LIMIT 1")
+            if last and last[0][0] >= seq:
+                return
+            previous = hashlib.sha256(bytes(last[0][1])).hexdigest() if last else ""
+            record = {"seq": seq, "head": head.hex(), "at": self._stamp, "previous": previous}
+            body = msgspec.json.encode(record, order="sorted")
+            self.connection.execute(
+                "INSERT INTO checkpoints (seq, body, key, signature) VALUES (?, ?, ?, ?)",
+                (seq, body, self._rules.signer.key, self._rules.signer.sign(body)),
+            )
 
     def flush(self) -> None:
         """Insert what is gathered, so that statements see it."""
@@ -188,18 +195,15 @@ class Transaction:
         self._head = mark
         self._keys = {key: one for key, one in self._keys.items() if one.seq <= mark[0]}
 
-    def _by_key(self, key: str) -> Entry | None:
-        if key in self._keys:
-            return self._keys[key]
-        row = self.connection.execute(
-            "SELECT seq, body, previous, hash FROM entries WHERE key = ?", (key,)
-        ).fetchone()
-        return entry_from(*row) if row else None
 
+def _is_resumed_by(draft: Draft, redacted: Mapping[str, Any]) -> bool:
+    """Whether a run that is interrupted goes on by what was redacted, which is kept as it was.
 
-def _goes_on_by(draft: Draft) -> bool:
-    """A result is needed as it was only where something in it may still be done."""
+    A result is needed only where something in it may still be done.
+    """
     if draft.kind is Kind.TOOL_RESULT:
         result = draft.payload.get("result")
-        return isinstance(result, Mapping) and result.get("undo") is not None
-    return draft.kind in _GOES_ON_BY
+        needed = isinstance(result, Mapping) and result.get("undo") is not None
+    else:
+        needed = draft.kind in _GOES_ON_BY
+    return needed and redacted != draft.payload

@@ -1,11 +1,11 @@
-"""Workflows and their claims."""
+"""Workflows and their claims: a row for each, and one for each of its steps."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.workflow import (
@@ -17,227 +17,210 @@ from operator_protocols.domain.workflow import (
 )
 from operator_protocols.errors import ConflictError, NotFoundError
 from operator_sre.codec import from_json, to_json
-from operator_sre.store.reader import Reader
-from operator_sre.store.transaction import Transaction
-from operator_sre.store.writer import Writer
+from operator_sre.store.database import Connection, Rows, plain
+from operator_sre.store.repository import (
+    Repository,
+    in_transaction,
+    insert_row,
+    marks,
+    update_row,
+    upsert_row,
+)
 
-__all__ = ["StoredWorkflowClaims", "StoredWorkflows", "workflow_refusal"]
+if TYPE_CHECKING:
+    from operator_sre.store.transaction import Transaction
+
+__all__ = [
+    "StoredWorkflowClaims",
+    "StoredWorkflows",
+    "cancel_workflow",
+    "change_step",
+    "claim_workflow",
+    "end_workflow",
+    "request_workflow",
+    "undo_step",
+    "workflow_refusal",
+]
 
 _COLUMNS = (
     "SELECT workflows.id, workflows.state, workflows.epoch, worker, ended_at, reason, missed,"
     " cancelled_by, undoes, workflows.body FROM workflows"
 )
-Query = Callable[[str, Sequence[object]], list[Any]]
 
 
-class StoredWorkflows:
+class StoredWorkflows(Repository):
     """Workflows as the ledger tells them."""
 
-    def __init__(self, reader: Reader, writer: Writer) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def add(
-        self, record: WorkflowRecord, *, worker: str = "", lease_s: float = 0.0
+    @in_transaction
+    def add(
+        self,
+        transaction: Transaction,
+        record: WorkflowRecord,
+        *,
+        worker: str = "",
+        lease_s: float = 0.0,
     ) -> WorkflowRecord:
         """Remember it; with a worker it is claimed in the same moment."""
-
-        def change(transaction: Transaction) -> WorkflowRecord:
-            payload = {"record": to_json(record)}
-            transaction.append(
-                Draft(Kind.WORKFLOW_REQUESTED, payload, run=record.id, actor=record.requester)
-            )
-            added = _load(transaction, record.id)
-            return _claim(transaction, added, worker, lease_s) if worker else added
-
-        return await self._writer.write(change)
+        payload = {"record": to_json(record)}
+        transaction.append(
+            Draft(Kind.WORKFLOW_REQUESTED, payload, run=record.id, actor=record.requester)
+        )
+        added = _load(transaction, record.id)
+        return _claim(transaction, added, worker, lease_s) if worker else added
 
     def get(self, workflow: str) -> WorkflowRecord | None:
         """One of them."""
-        found = _records(self._reader.rows, f"{_COLUMNS} WHERE workflows.id = ?", (workflow,))
-        return found[0] if found else None
+        return _find(self._reader.rows, workflow)
 
     def find(
         self, *, states: Iterable[WorkflowState] = (), limit: int = 1000
     ) -> Sequence[WorkflowRecord]:
         """The newest in these states (all when none is named), newest first."""
         wanted = [state.value for state in (states or WorkflowState)]
-        marks = ", ".join("?" * len(wanted))
-        return _records(
-            self._reader.rows,
-            f"{_COLUMNS} WHERE state IN ({marks}) ORDER BY seq DESC LIMIT ?",
-            (*wanted, limit),
-        )
+        sql = f"{_COLUMNS} WHERE state IN ({marks(wanted)}) ORDER BY seq DESC LIMIT ?"
+        return _records(self._reader.rows, sql, (*wanted, limit))
 
-    async def cancel(
-        self, workflow: str, *, by: Actor, reason: str, undo: bool = False
+    @in_transaction
+    def cancel(
+        self, transaction: Transaction, workflow: str, *, by: Actor, reason: str, undo: bool = False
     ) -> WorkflowRecord:
         """Begin no more of it; one that nobody has begun ends here."""
-
-        def change(transaction: Transaction) -> WorkflowRecord:
-            known = _find(transaction, workflow)
-            if known is None:
-                raise NotFoundError(
-                    f"There is no workflow {workflow!r}.",
-                    next_step="See them with: operator workflows list",
-                )
-            if known.state.over:
-                raise ConflictError(f"Workflow {workflow!r} is {known.state} already.")
-            payload = {"reason": reason, "undo": undo}
-            transaction.append(Draft(Kind.WORKFLOW_CANCELLED, payload, run=workflow, actor=by))
-            if known.state is WorkflowState.PENDING:
-                why = f"cancelled by {by.id}" + (f": {reason}" if reason else "")
-                _end(transaction, workflow, WorkflowState.CANCELLED, why)
-            return _load(transaction, workflow)
-
-        return await self._writer.write(change)
+        known = _find(transaction.rows, workflow)
+        if known is None:
+            raise NotFoundError(
+                f"There is no workflow {workflow!r}.",
+                next_step="See them with: operator workflows list",
+            )
+        if known.state.over:
+            raise ConflictError(f"Workflow {workflow!r} is {known.state} already.")
+        payload = {"reason": reason, "undo": undo}
+        transaction.append(Draft(Kind.WORKFLOW_CANCELLED, payload, run=workflow, actor=by))
+        if known.state is WorkflowState.PENDING:
+            why = f"cancelled by {by.id}" + (f": {reason}" if reason else "")
+            _end(transaction, workflow, WorkflowState.CANCELLED, why)
+        return _load(transaction, workflow)
 
 
-class StoredWorkflowClaims:
+class StoredWorkflowClaims(Repository):
     """Who runs a workflow, for how long."""
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    async def claim(
-        self, worker: str, *, lease_s: float, late_s_max: float, workflow: str = ""
+    @in_transaction
+    def claim(
+        self,
+        transaction: Transaction,
+        worker: str,
+        *,
+        lease_s: float,
+        late_s_max: float,
+        workflow: str = "",
     ) -> WorkflowRecord | None:
         """Take this one, or the first that is due or whose worker is gone."""
+        now = transaction.now()
+        sql = (
+            f"{_COLUMNS} LEFT JOIN workflow_leases ON workflow_leases.workflow = workflows.id"
+            " WHERE (? = '' OR workflows.id = ?) AND ((state = 'pending' AND due <= ?)"
+            " OR (state = 'in_progress' AND coalesce(workflow_leases.until, 0) <= ?))"
+            " ORDER BY due, seq LIMIT 1"
+        )
+        values = (workflow, workflow, now.timestamp(), now.timestamp())
+        while records := _records(transaction.rows, sql, values):
+            (record,) = records
+            late_s = (now - record.due_at).total_seconds()
+            if record.state is WorkflowState.IN_PROGRESS or late_s <= late_s_max:
+                return _claim(transaction, record, worker, lease_s)
+            why = f"missed: it was due at {record.due_at:%Y-%m-%d %H:%M:%S} UTC, and nobody"
+            why += f" began it within {late_s_max:g} s"
+            _end(transaction, record.id, WorkflowState.FAILED, why, missed=True)
+        return None
 
-        def change(transaction: Transaction) -> WorkflowRecord | None:
-            now = transaction.now()
-            while (found := _claimable(transaction, workflow)) is not None:
-                late_s = (now - found.due_at).total_seconds()
-                if found.state is WorkflowState.IN_PROGRESS or late_s <= late_s_max:
-                    return _claim(transaction, found, worker, lease_s)
-                why = f"missed: it was due at {found.due_at:%Y-%m-%d %H:%M:%S} UTC, and nobody"
-                why += f" began it within {late_s_max:g} s"
-                _end(transaction, found.id, WorkflowState.FAILED, why, missed=True)
-            return None
-
-        return await self._writer.write(change)
-
-    async def renew(self, record: WorkflowRecord, *, lease_s: float) -> bool:
+    @in_transaction
+    def renew(self, transaction: Transaction, record: WorkflowRecord, *, lease_s: float) -> bool:
         """Keep it; 0 gives it back. False when somebody else has it by now."""
+        until = transaction.now().timestamp() + lease_s if lease_s else 0.0
+        done = transaction.connection.execute(
+            "UPDATE workflow_leases SET until = ? WHERE workflow = ? AND epoch = ?",
+            (until, record.id, record.epoch),
+        )
+        return done.rowcount == 1
 
-        def change(transaction: Transaction) -> bool:
-            until = transaction.now().timestamp() + lease_s if lease_s else 0.0
-            done = transaction.connection.execute(
-                "UPDATE workflow_leases SET until = ? WHERE workflow = ? AND epoch = ?",
-                (until, record.id, record.epoch),
-            )
-            return done.rowcount == 1
-
-        return await self._writer.write(change)
-
-    async def note(self, record: WorkflowRecord, note: StepNote) -> Entry:
+    @in_transaction
+    def note(self, transaction: Transaction, record: WorkflowRecord, note: StepNote) -> Entry:
         """Write a change of a step down. ConflictError when the claim is over."""
+        _must_hold(transaction, record)
+        kind = Kind.WORKFLOW_UNDO if note.undoes else Kind.WORKFLOW_STEP
+        payload = {"note": to_json(note)}
+        return transaction.append(Draft(kind, payload, run=record.id, actor=record.requester))
 
-        def change(transaction: Transaction) -> Entry:
-            _must_hold(transaction, record)
-            kind = Kind.WORKFLOW_UNDO if note.undoes else Kind.WORKFLOW_STEP
-            payload = {"note": to_json(note)}
-            return transaction.append(Draft(kind, payload, run=record.id, actor=record.requester))
-
-        return await self._writer.write(change)
-
-    async def end(
-        self, record: WorkflowRecord, state: WorkflowState, *, reason: str
+    @in_transaction
+    def end(
+        self, transaction: Transaction, record: WorkflowRecord, state: WorkflowState, *, reason: str
     ) -> WorkflowRecord:
         """Write down how it ended. ConflictError when the claim is over."""
-
-        def change(transaction: Transaction) -> WorkflowRecord:
-            _must_hold(transaction, record)
-            _end(transaction, record.id, state, reason)
-            return _load(transaction, record.id)
-
-        return await self._writer.write(change)
+        _must_hold(transaction, record)
+        _end(transaction, record.id, state, reason)
+        return _load(transaction, record.id)
 
 
 def workflow_refusal(transaction: Transaction, run: str, epoch: int) -> str:
     """Why a step of a workflow may not begin, or ""; inside the transaction that begins it."""
-    row = transaction.connection.execute(
+    rows = transaction.rows(
         "SELECT state, epoch, cancelled_by FROM workflows WHERE id = ?", (workflow_of(run),)
-    ).fetchone()
-    if row is None or (row[0], row[1]) != (WorkflowState.IN_PROGRESS.value, epoch):
+    )
+    if [tuple(row[:2]) for row in rows] != [(WorkflowState.IN_PROGRESS.value, epoch)]:
         return "belongs to a claim that is over"
-    if row[2] and not run.endswith("/undo"):
+    if rows[0][2] and not run.endswith("/undo"):
         return "belongs to a workflow that was cancelled"
-    begun = transaction.connection.execute(
-        "SELECT 1 FROM commands WHERE run = ? AND permit <> ''", (run,)
-    ).fetchone()
+    begun = transaction.rows("SELECT 1 FROM commands WHERE run = ? AND permit <> ''", (run,))
     return "is for a step that has begun already" if begun else ""
 
 
-def _records(query: Query, sql: str, values: Sequence[object]) -> list[WorkflowRecord]:
-    return [_record(query, row) for row in query(sql, values)]
+def _records(query: Rows, sql: str, values: Sequence[object]) -> list[WorkflowRecord]:
+    records = []
+    for row in query(sql, values):
+        workflow, state, epoch, worker, ended_at, reason, missed, cancelled_by, undoes, body = row
+        steps = query(
+            "SELECT body FROM workflow_steps WHERE workflow = ? ORDER BY place", (workflow,)
+        )
+        now: dict[str, object] = {
+            "state": state,
+            "epoch": epoch,
+            "worker": worker,
+            "ended_at": ended_at or None,
+            "reason": reason,
+            "missed": bool(missed),
+            "cancelled_by": cancelled_by,
+            "undoes": bool(undoes),
+            "steps": [to_json(from_json(StepRecord, json.loads(step))) for (step,) in steps],
+        }
+        records.append(from_json(WorkflowRecord, json.loads(body) | now))
+    return records
 
 
-def _record(query: Query, row: Sequence[Any]) -> WorkflowRecord:
-    workflow, state, epoch, worker, ended_at, reason, missed, cancelled_by, undoes, body = row
-    steps = query("SELECT body FROM workflow_steps WHERE workflow = ? ORDER BY place", (workflow,))
-    now: dict[str, object] = {
-        "state": state,
-        "epoch": epoch,
-        "worker": worker,
-        "ended_at": ended_at or None,
-        "reason": reason,
-        "missed": bool(missed),
-        "cancelled_by": cancelled_by,
-        "undoes": bool(undoes),
-        "steps": [to_json(from_json(StepRecord, json.loads(one[0]))) for one in steps],
-    }
-    return from_json(WorkflowRecord, json.loads(body) | now)
-
-
-def _query(transaction: Transaction) -> Query:
-    return lambda sql, values: transaction.connection.execute(sql, values).fetchall()
-
-
-def _find(transaction: Transaction, workflow: str) -> WorkflowRecord | None:
-    sql = f"{_COLUMNS} WHERE workflows.id = ?"
-    found = _records(_query(transaction), sql, (workflow,))
-    return found[0] if found else None
+def _find(query: Rows, workflow: str) -> WorkflowRecord | None:
+    records = _records(query, f"{_COLUMNS} WHERE workflows.id = ?", (workflow,))
+    return records[0] if records else None
 
 
 def _load(transaction: Transaction, workflow: str) -> WorkflowRecord:
-    found = _find(transaction, workflow)
-    assert found is not None
-    return found
-
-
-def _claimable(transaction: Transaction, workflow: str) -> WorkflowRecord | None:
-    now: datetime = transaction.now()
-    found = _records(
-        _query(transaction),
-        f"{_COLUMNS} LEFT JOIN workflow_leases ON workflow_leases.workflow = workflows.id"
-        " WHERE (? = '' OR workflows.id = ?) AND ((state = 'pending' AND due <= ?)"
-        " OR (state = 'in_progress' AND coalesce(workflow_leases.until, 0) <= ?))"
-        " ORDER BY due, seq LIMIT 1",
-        (workflow, workflow, now.timestamp(), now.timestamp()),
-    )
-    return found[0] if found else None
+    known = _find(transaction.rows, workflow)
+    assert known is not None
+    return known
 
 
 def _claim(
     transaction: Transaction, record: WorkflowRecord, worker: str, lease_s: float
 ) -> WorkflowRecord:
-    epoch = record.epoch + 1
+    epoch, until = record.epoch + 1, transaction.now().timestamp() + lease_s
     payload = {"worker": worker, "epoch": epoch}
     transaction.append(Draft(Kind.WORKFLOW_CLAIMED, payload, run=record.id, actor=record.requester))
-    transaction.connection.execute(
-        "INSERT INTO workflow_leases (workflow, epoch, until) VALUES (?, ?, ?)"
-        " ON CONFLICT (workflow) DO UPDATE SET epoch = excluded.epoch, until = excluded.until",
-        (record.id, epoch, transaction.now().timestamp() + lease_s),
-    )
+    lease = {"workflow": record.id, "epoch": epoch, "until": until}
+    upsert_row(transaction.connection, "workflow_leases", "workflow", lease)
     return _load(transaction, record.id)
 
 
 def _must_hold(transaction: Transaction, record: WorkflowRecord) -> None:
-    row = transaction.connection.execute(
-        "SELECT state, epoch FROM workflows WHERE id = ?", (record.id,)
-    ).fetchone()
-    if row is None or (row[0], row[1]) != (WorkflowState.IN_PROGRESS.value, record.epoch):
+    rows = transaction.rows("SELECT state, epoch FROM workflows WHERE id = ?", (record.id,))
+    if [tuple(row) for row in rows] != [(WorkflowState.IN_PROGRESS.value, record.epoch)]:
         raise ConflictError(f"Workflow {record.id} has changed hands; nothing was written.")
 
 
@@ -252,3 +235,86 @@ def _end(
     transaction.connection.execute("DELETE FROM workflow_leases WHERE workflow = ?", (workflow,))
     payload = {"state": state, "reason": reason, "missed": missed}
     transaction.append(Draft(Kind.WORKFLOW_ENDED, payload, run=workflow))
+
+
+def request_workflow(connection: Connection, entry: Entry) -> None:
+    """A row for it, and for every step that it will have."""
+    record = entry.payload["record"]
+    row = {
+        "id": entry.run,
+        "seq": entry.seq,
+        "state": WorkflowState.PENDING.value,
+        "due": datetime.fromisoformat(record["due_at"]).timestamp(),
+        "body": json.dumps({name: value for name, value in record.items() if name != "steps"}),
+    }
+    insert_row(connection, "workflows", row)
+    connection.executemany(
+        "INSERT INTO workflow_steps (workflow, place, step, body) VALUES (?, ?, ?, ?)",
+        [
+            (entry.run, place, plain(step["id"]), json.dumps({"id": step["id"]}))
+            for place, step in enumerate(record["workflow"]["steps"])
+        ],
+    )
+
+
+def claim_workflow(connection: Connection, entry: Entry) -> None:
+    """Somebody runs it from here on."""
+    worker, epoch = plain(entry.payload["worker"]), entry.payload["epoch"]
+    now = {"state": WorkflowState.IN_PROGRESS.value, "worker": worker, "epoch": epoch}
+    update_row(connection, "workflows", entry.run, now)
+
+
+def change_step(connection: Connection, entry: Entry) -> None:
+    """A step has changed."""
+    note = entry.payload["note"]
+    changes = {name: note[name] for name in ("state", "outcome", "exit_code", "seq", "reason")}
+    _add_to_step(connection, entry, {**changes, "attempts": note["attempt"]})
+
+
+def undo_step(connection: Connection, entry: Entry) -> None:
+    """Rolling a step back has changed."""
+    _add_to_step(connection, entry, {"undone": entry.payload["note"]["state"]})
+
+
+def cancel_workflow(connection: Connection, entry: Entry) -> None:
+    """Somebody wants it to end."""
+    undoes, reason = int(entry.payload["undo"]), plain(entry.payload["reason"])
+    now = {"cancelled_by": plain(entry.actor.id), "undoes": undoes, "reason": reason}
+    update_row(connection, "workflows", entry.run, now)
+
+
+def end_workflow(connection: Connection, entry: Entry) -> None:
+    """It is over, and what had not begun never will."""
+    payload = entry.payload
+    end = {
+        "state": payload["state"],
+        "reason": plain(payload["reason"]),
+        "missed": int(payload["missed"]),
+        "worker": "",
+        "ended_at": entry.at.isoformat(),
+    }
+    update_row(connection, "workflows", entry.run, end)
+    rows = connection.execute(
+        "SELECT step, body FROM workflow_steps WHERE workflow = ?", (entry.run,)
+    ).fetchall()
+    for step, body in rows:
+        known = json.loads(body)
+        if not WorkflowState(known.get("state", WorkflowState.PENDING)).over:
+            known["state"] = WorkflowState.CANCELLED.value
+            _write_step(connection, entry.run, step, known)
+
+
+def _add_to_step(connection: Connection, entry: Entry, more: Mapping[str, Any]) -> None:
+    step = plain(entry.payload["note"]["step"])
+    row = connection.execute(
+        "SELECT body FROM workflow_steps WHERE workflow = ? AND step = ?", (entry.run, step)
+    ).fetchone()
+    if row is not None:
+        _write_step(connection, entry.run, step, json.loads(row[0]) | more)
+
+
+def _write_step(connection: Connection, workflow: str, step: str, body: Mapping[str, Any]) -> None:
+    connection.execute(
+        "UPDATE workflow_steps SET body = ? WHERE workflow = ? AND step = ?",
+        (json.dumps(body), workflow, step),
+    )

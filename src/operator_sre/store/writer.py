@@ -1,9 +1,10 @@
 """Who commits when: changes that come together commit together.
 
-What a turn of the event loop brings is one group. While the disk is quick, the group is committed
-right there, which saves two changes of thread; when commits take long, or another process writes,
-a thread does it and the loop goes on. Who has been alone for a while is not made to wait for the
-end of each turn, only now and then, which is how company is noticed.
+What a turn of the event loop brings is one group, and a group is one durable transaction. While the
+disk is quick, it is committed right there, which saves two changes of thread; when commits take
+long, or another process writes, a thread does it and the loop goes on. Who has been alone for a
+while is not made to wait for the end of each turn, only now and then, which is how company is
+noticed.
 """
 
 from __future__ import annotations
@@ -14,29 +15,171 @@ import threading
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from operator_protocols.domain.entry import Draft, Entry
-from operator_protocols.errors import StoreError
-from operator_sre.store.commit import Committer, Job
-from operator_sre.store.database import Database
+from operator_protocols.errors import ConflictError, StoreError
+from operator_sre.store.database import Database, Kept, sentence
 from operator_sre.store.decisions import Decisions
-from operator_sre.store.lull import Lull
-from operator_sre.store.transaction import Rules, Transaction
+from operator_sre.store.projections import rows_follow
+from operator_sre.store.transaction import Rules, Transaction, decisions_of
 
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["ALONE_GROUPS", "COMPANY_EVERY", "INLINE_S_MAX", "Writer"]
+__all__ = ["ALONE_GROUPS", "COMPANY_EVERY", "INLINE_S_MAX", "Committer", "Job", "Lull", "Writer"]
 
 T = TypeVar("T")
 GROUP_MAX = 512
 QUEUE_MAX = 10_000
 INLINE_S_MAX = 0.002
-FORGET = 0.2  # how much the newest commit counts in the average
+COMMIT_FORGET = 0.2  # how much the newest commit counts in the average
+LULL_FORGET = 0.1  # how much the newest lull counts in the average
 # Who was alone in so many groups is no longer made to wait for company each time, but now and then.
 ALONE_GROUPS = 8
 COMPANY_EVERY = 4
+
+
+class Lull:
+    """Lets a thread work just while another one waits for the disk.
+
+    Only one thread computes at a time, and one that comes back from the disk has to wait until
+    the other gives way, which by itself it does only after milliseconds.
+    """
+
+    def __init__(self) -> None:
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._wanted = False
+        self._began = self._rang = 0.0
+        self._average_s = 0.0
+
+    def __enter__(self) -> None:
+        if self._wanted:
+            self._wanted = False
+            self._began = self._rang = time.perf_counter()
+            self._bell.put(None)
+
+    def __exit__(self, *_: object) -> None:
+        if self._began:
+            self._average_s += LULL_FORGET * (time.perf_counter() - self._began - self._average_s)
+            self._began = 0.0
+
+    def wait(self, *, limit_s: float, share: float) -> float | None:
+        """Wait for the next one; when so much of it is over, None when there was none for so long.
+
+        The time is that of `time.perf_counter`. It may have passed for whoever wakes up slowly.
+        """
+        self._wanted = True
+        try:
+            self._bell.get(timeout=limit_s)
+        except queue.Empty:
+            return None
+        return self._rang + share * self._average_s
+
+
+@dataclass(slots=True)
+class Job:
+    """A change, or a mere entry to append, and what became of it.
+
+    `settled` once that is known; `done` is there when a thread has to tell a waiter in `loop`.
+    """
+
+    change: Callable[[Transaction], Any] | None
+    draft: Draft | None
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[Any] | None = None
+    settled: bool = False
+    value: Any = None
+    error: Exception | None = None
+
+
+class Committer:
+    """Holds the writer's session. A change that raises is undone alone; its neighbours commit."""
+
+    def __init__(
+        self, database: Database, rules: Rules, lull: Lull, decisions: Decisions | None = None
+    ) -> None:
+        self._database = database
+        self._rules = rules
+        self._decisions = decisions or decisions_of(rules)
+        self._session = Kept(database, database.writer)
+        self._lull = lull
+        self._appended = 0
+
+    def commit(self, group: Sequence[Job], *, wait: bool) -> bool:
+        """Apply a group and make it durable; each job learns what became of it.
+
+        With `wait` False it returns False at once, with nothing done, when another process writes.
+        """
+        try:
+            connection = self._session.get()
+            if not self._database.begin(connection, wait=wait):
+                return False
+            transaction = Transaction(connection, self._rules, self._decisions)
+            for job in group:
+                draft = job.draft
+                if draft is None or draft.key or rows_follow(draft):
+                    self._apply(transaction, job)
+                    continue
+                try:
+                    job.value = transaction.append(draft, follows=False)
+                except (TypeError, ValueError) as error:
+                    job.error = error  # it cannot be written as JSON; nothing was touched
+            transaction.flush()
+            with self._lull:
+                connection.execute("COMMIT")
+            transaction.follow()
+            self._appended += transaction.appended
+        except self._database.failures as error:
+            message = f"The store could not be written: {sentence(error)}."
+            self._fail(group, StoreError(message, next_step=self._database.remedy))
+        except Exception as error:  # noqa: BLE001
+            self._fail(group, error)  # a defect of ours; nobody may wait for it forever
+        return True
+
+    def _fail(self, group: Sequence[Job], error: Exception) -> None:
+        self._session.abandon()  # which undoes it; the next group opens another
+        for job in group:
+            job.value, job.error = None, error
+
+    def sign_off(self) -> None:
+        """Sign what this process has appended, so that its tail is covered, and end the session."""
+        if self._appended:
+            try:
+                connection = self._session.get()
+                self._database.begin(connection, wait=True)
+                transaction = Transaction(connection, self._rules, self._decisions)
+                transaction.checkpoint()
+                connection.execute("COMMIT")
+                if self._rules.head is not None:
+                    self._rules.head.flush(transaction.rows)
+            except self._database.failures:
+                pass  # unsigned, but whole: the next checkpoint covers it
+        self._session.abandon()
+
+    def _apply(self, transaction: Transaction, job: Job) -> None:
+        """Run a change, or an entry that rows follow from, so that it can be undone alone."""
+        connection, database = transaction.connection, self._database
+        mark = transaction.mark()
+        connection.execute("SAVEPOINT change")
+        try:
+            if job.draft is not None:
+                job.value = transaction.append(job.draft)
+            else:
+                assert job.change is not None
+                job.value = job.change(transaction)
+            transaction.flush()
+        except Exception as error:  # handed to the waiter, which raises it
+            is_conflict = isinstance(error, database.conflicts)
+            if isinstance(error, database.failures) and not is_conflict:
+                raise  # the disk or the server, not the change: it fails for the whole group
+            connection.execute("ROLLBACK TO SAVEPOINT change")
+            transaction.undo(mark)
+            # What a unique index says is put in our words; any other error is the change's own.
+            message = f"Somebody else was first; nothing was written: {sentence(error)}."
+            job.value, job.error = None, ConflictError(message) if is_conflict else error
+        connection.execute("RELEASE SAVEPOINT change")
 
 
 @types.coroutine
@@ -113,32 +256,30 @@ class Writer:
                 await _next_turn()
         finally:  # a waiter that is cancelled changes nothing: the change runs to its end
             if not job.settled and job.done is None:
-                self._end_of_turn(loop)
+                self._end_turn(loop)
         if job.done is not None:
             return await job.done
         if job.error is not None:
             raise job.error
         return job.value
 
-    def _end_of_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Commit in the loop itself, or in a thread when it would have to wait for somebody."""
         group = self._turns.pop(loop, [])
         self._alone = self._alone + 1 if len(group) == 1 else 0
-        if group and not self._commit_here(group):
+        inline_s_max, fits = self.inline_s_max, 0 < len(group) <= GROUP_MAX
+        is_quick = inline_s_max > 0.0 and self._average_s <= inline_s_max and not self._waiting
+        if fits and is_quick and self._lock.acquire(blocking=False):
+            try:
+                done = self._timed_commit(group, wait=False)
+            finally:
+                self._lock.release()
+            for job in group:
+                job.settled = done
+            if done:
+                return
+        if group:
             self._hand_over(group)
-
-    def _commit_here(self, group: list[Job]) -> bool:
-        """Commit in the loop itself; False when it would have to wait for somebody."""
-        if self._waiting or self._average_s > self.inline_s_max or len(group) > GROUP_MAX:
-            return False
-        if not self.inline_s_max or not self._lock.acquire(blocking=False):
-            return False
-        try:
-            done = self._timed_commit(group, wait=False)
-        finally:
-            self._lock.release()
-        for job in group:
-            job.settled = done
-        return done
 
     def _hand_over(self, group: list[Job]) -> None:
         for job in group:
@@ -153,11 +294,16 @@ class Writer:
         last = False
         while not last:
             group, last = self._next_group()
-            if group:
-                with self._lock:
-                    self._timed_commit(group, wait=True)
-                self._waiting -= len(group)
-                _deliver(group)
+            if not group:
+                continue
+            with self._lock:
+                self._timed_commit(group, wait=True)
+            self._waiting -= len(group)
+            # One call into each loop instead of one for each job.
+            for loop in dict.fromkeys(job.loop for job in group):
+                jobs = [job for job in group if job.loop is loop]
+                with contextlib.suppress(RuntimeError):  # it was closed; nobody waits any more
+                    loop.call_soon_threadsafe(_tell, jobs)
 
     def _next_group(self) -> tuple[list[Job], bool]:
         jobs = self._jobs.get()
@@ -175,20 +321,10 @@ class Writer:
     def _timed_commit(self, group: list[Job], *, wait: bool) -> bool:
         started = time.monotonic()
         done = self._committer.commit(group, wait=wait)
-        self._average_s += FORGET * (time.monotonic() - started - self._average_s)
+        self._average_s += COMMIT_FORGET * (time.monotonic() - started - self._average_s)
         if done:
             self._committed()  # whoever follows the ledger in this process; it returns at once
         return done
-
-
-def _deliver(group: Sequence[Job]) -> None:
-    """Tell the waiters, with one call into each loop instead of one for each job."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
-    for job in group:
-        by_loop.setdefault(job.loop, []).append(job)
-    for loop, jobs in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop was closed; nobody waits any more
-            loop.call_soon_threadsafe(_tell, jobs)
 
 
 def _tell(jobs: Sequence[Job]) -> None:

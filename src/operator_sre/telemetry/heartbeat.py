@@ -10,7 +10,7 @@ from datetime import datetime
 from operator_protocols.domain.watcher import Watch
 from operator_protocols.ports import Clock
 
-__all__ = ["Heartbeat", "stalled"]
+__all__ = ["Heartbeat", "why_stalled"]
 
 # So many intervals may pass without a look before we are taken to be stuck.
 INTERVALS_MAX = 3.0
@@ -18,7 +18,7 @@ SLACK_S = 15.0
 log = logging.getLogger(__name__)
 
 
-def stalled(watches: Sequence[Watch], since: datetime, now: datetime) -> str:
+def why_stalled(watches: Sequence[Watch], since: datetime, now: datetime) -> str:
     """Why we are not really looking, or "". Pure; `since` is when watching began."""
     if not watches:
         return "nothing is watched"
@@ -45,14 +45,13 @@ class Heartbeat:
         """Until cancelled; what goes wrong is told once, and the next beat is tried as ever."""
         since = self.clock.now()
         while True:
-            why = stalled(self.watches(), since, self.clock.now())
-            why = f"no heartbeat, because {why}" if why else await self._beat()
+            why = why_stalled(self.watches(), since, self.clock.now())
+            if why:
+                why = f"no heartbeat, because {why}"
+            elif why := await self.beat():
+                why = f"the heartbeat was not taken: {why}"
             if why and why != self.problem:
                 log.warning("%s", why)
             self.problem = why
             # Soon again until the first one, so that a restart is not taken for a death.
             await self.clock.sleep(min(1.0, self.every_s) if why else self.every_s)
-
-    async def _beat(self) -> str:
-        why = await self.beat()
-        return f"the heartbeat was not taken: {why}" if why else ""

@@ -1,4 +1,4 @@
-"""Runs, turns and commands as spans, in the words of OpenTelemetry's conventions for minds.
+"""Runs, turns and commands as spans, in the words of OpenTelemetry, and where they are sent.
 
 All of it follows from the ledger. What a mind was told or said, a command and its output never
 are part of a span: whoever may read traces may not read those.
@@ -6,19 +6,25 @@ are part of a span: whoever may read traces may not read those.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.tracing import span_id, trace_id, traced_run
+from operator_protocols.errors import MissingExtraError
 
-__all__ = ["SERVICE", "Span", "provider_named", "spans_of"]
+__all__ = ["SERVICE", "Collector", "Span", "provider_named", "spans_of", "traces_url"]
 
 Attributes = dict[str, str | int | float | bool]
 SERVICE = "operator"
 WORD_CHARS_MAX = 100
+TRACES_PATH = "/v1/traces"
+SEND_S_MAX = 5.0
+BATCH_MAX = 512
 # Written beside a run, whenever they are ready; nothing begins or ends with them.
 _BESIDE = (Kind.SUMMARY, Kind.SUSPICION, Kind.TICKET_COMMENTED, Kind.TICKET_GREW)
 
@@ -52,14 +58,20 @@ def spans_of(
     entries: Sequence[Entry], *, provider_of: Callable[[str], str] = provider_named
 ) -> list[Span]:
     """All spans that are over, of the entries of one run in their order. Pure."""
-    if not entries:
-        return []
-    return list(_Story(entries, provider_of).spans())
+    story, spans = _Story(provider_of), []
+    before: Entry | None = None
+    for entry in entries:
+        if span := story.take(entry, before or entry):
+            spans.append(span)
+        if entry.kind not in _BESIDE:
+            before = entry
+    return spans
 
 
 @dataclass(slots=True)
 class _Story:
-    entries: Sequence[Entry]
+    """What is known of a run while one reads on."""
+
     provider_of: Callable[[str], str]
     model: str = ""
     root: Entry | None = None
@@ -71,17 +83,8 @@ class _Story:
     open: dict[str, Entry] = field(default_factory=dict)
     levels: dict[str, str] = field(default_factory=dict)
 
-    def spans(self) -> Sequence[Span]:
-        found: list[Span] = []
-        before: Entry | None = None
-        for entry in self.entries:
-            if made := self._span(entry, before or entry):
-                found.append(made)
-            if entry.kind not in _BESIDE:
-                before = entry
-        return found
-
-    def _span(self, entry: Entry, before: Entry) -> Span | None:
+    def take(self, entry: Entry, before: Entry) -> Span | None:
+        """The span that is over with this entry, if one is."""
         payload = entry.payload
         match entry.kind:
             case Kind.RUN_STARTED:
@@ -94,24 +97,44 @@ class _Story:
             case Kind.APPROVAL_REQUESTED:
                 self.open[str(payload["approval"]["id"])] = entry
             case Kind.APPROVAL_DECIDED:
-                return self._waited(entry)
+                if asked := self.open.pop(str(payload.get("id")), None):
+                    state = {"operator.approval.state": _word(payload.get("state"))}
+                    return self._make_span("await_approval", asked, entry, state)
             case Kind.REASONING:
-                return self._turn(entry, before)
+                return self._end_turn(entry, before)
             case Kind.TOOL_RESULT:
-                return self._command(entry)
+                if call := self.open.pop(str(payload.get("permit")), None):
+                    result: Mapping[str, Any] = payload["result"]
+                    outcome, code = _word(result.get("outcome")), result.get("exit_code")
+                    level = self.levels.get(str(payload.get("permit")))
+                    about = _describe_tool(call.payload["action"]) | {
+                        "gen_ai.tool.call.id": str(call.seq),
+                        "operator.command.outcome": outcome,
+                        "operator.command.level": level or "unknown",
+                    }
+                    if isinstance(code, int):
+                        about["operator.command.exit_code"] = code
+                    worked = outcome == "ran" and not code
+                    error = "" if worked else _word(result.get("category")) or outcome
+                    name = f"execute_tool {about['gen_ai.tool.name']}"
+                    return self._make_span(name, call, entry, about, calls=True, error=error)
             case Kind.REFUSED:
-                return self._refused(entry)
+                about = _describe_tool(payload.get("action") or {}) | {
+                    "gen_ai.tool.call.id": str(entry.seq),
+                    "operator.command.outcome": "refused",
+                    "operator.command.level": _word(payload.get("level")) or "unknown",
+                }
+                name = f"execute_tool {about['gen_ai.tool.name']}"
+                return self._make_span(name, entry, entry, about, error="refused")
             case Kind.PROOF:
                 held = {"operator.proof.held": bool(payload.get("held"))}
-                return self._made("prove", before, entry, held, at=entry)
+                return self._make_span("prove", before, entry, held, at=entry)
             case Kind.RUN_FINISHED:
-                return self._run(entry)
+                if self.root is not None and not self.over:  # a second end says nothing new
+                    return self._end_run(self.root, entry)
         return None
 
-    def _run(self, entry: Entry) -> Span | None:
-        """The whole run; a second end of it says nothing new."""
-        if self.root is None or self.over:
-            return None
+    def _end_run(self, root: Entry, entry: Entry) -> Span:
         self.over = True
         about: Attributes = {
             "gen_ai.operation.name": "invoke_agent",
@@ -126,9 +149,9 @@ class _Story:
             "operator.run.state": _word(entry.payload.get("state")),
         }
         error = _word(entry.payload.get("category"))
-        return self._made(f"invoke_agent {SERVICE}", self.root, entry, about, error=error)
+        return self._make_span(f"invoke_agent {SERVICE}", root, entry, about, error=error)
 
-    def _turn(self, entry: Entry, before: Entry) -> Span:
+    def _end_turn(self, entry: Entry, before: Entry) -> Span:
         spent: Mapping[str, Any] = entry.payload.get("spent") or {}
         tokens_in, tokens_out = int(spent.get("tokens_in", 0)), int(spent.get("tokens_out", 0))
         usd, model = float(spent.get("usd", 0.0)), _word(entry.payload.get("by")) or self.model
@@ -145,44 +168,9 @@ class _Story:
             "gen_ai.usage.output_tokens": tokens_out,
             "operator.cost.usd": usd,
         }
-        return self._made(f"chat {model}".strip(), before, entry, about, at=entry, calls=True)
+        return self._make_span(f"chat {model}".strip(), before, entry, about, at=entry, calls=True)
 
-    def _command(self, entry: Entry) -> Span | None:
-        permit = str(entry.payload.get("permit"))
-        call = self.open.pop(permit, None)
-        if call is None:
-            return None
-        result: Mapping[str, Any] = entry.payload["result"]
-        outcome, code = _word(result.get("outcome")), result.get("exit_code")
-        about = _tool(call.payload["action"]) | {
-            "gen_ai.tool.call.id": str(call.seq),
-            "operator.command.outcome": outcome,
-            "operator.command.level": self.levels.get(permit, "") or "unknown",
-        }
-        if isinstance(code, int):
-            about["operator.command.exit_code"] = code
-        worked = outcome == "ran" and not code
-        error = "" if worked else _word(result.get("category")) or outcome
-        name = f"execute_tool {about['gen_ai.tool.name']}"
-        return self._made(name, call, entry, about, calls=True, error=error)
-
-    def _refused(self, entry: Entry) -> Span:
-        about = _tool(entry.payload.get("action") or {}) | {
-            "gen_ai.tool.call.id": str(entry.seq),
-            "operator.command.outcome": "refused",
-            "operator.command.level": _word(entry.payload.get("level")) or "unknown",
-        }
-        name = f"execute_tool {about['gen_ai.tool.name']}"
-        return self._made(name, entry, entry, about, error="refused")
-
-    def _waited(self, entry: Entry) -> Span | None:
-        asked = self.open.pop(str(entry.payload.get("id")), None)
-        if asked is None:
-            return None
-        about = {"operator.approval.state": _word(entry.payload.get("state"))}
-        return self._made("await_approval", asked, entry, about)
-
-    def _made(
+    def _make_span(
         self,
         name: str,
         start: Entry,
@@ -218,7 +206,7 @@ class _Story:
         )
 
 
-def _tool(action: Mapping[str, Any]) -> Attributes:
+def _describe_tool(action: Mapping[str, Any]) -> Attributes:
     """Which tool, and on what; not with what."""
     about: Attributes = {
         "gen_ai.operation.name": "execute_tool",
@@ -234,3 +222,78 @@ def _word(value: object) -> str:
     """A short word on one line; nothing for what is none."""
     text = str(value)[:WORD_CHARS_MAX] if isinstance(value, str) else ""
     return "".join(one for one in text if one.isprintable())
+
+
+def traces_url(endpoint: str) -> str:
+    """Where traces go below an endpoint, or at it when it says so already."""
+    base = endpoint.rstrip("/")
+    return base if urlsplit(base).path.endswith(TRACES_PATH) else f"{base}{TRACES_PATH}"
+
+
+@dataclass(slots=True)
+class Collector:
+    """Whoever collects, at an endpoint. Not for several threads at once."""
+
+    endpoint: str
+    version: str
+    token: str = field(default="", repr=False)
+    _exporter: Any = field(default=None, init=False, repr=False)
+
+    def send(self, spans: Sequence[Span]) -> str:
+        """Why they could not be sent, in a few words, or "". MissingExtraError."""
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        except ImportError as error:
+            raise MissingExtraError("telemetry", needed_for="Sending traces") from error
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import ReadableSpan
+        from opentelemetry.sdk.trace.export import SpanExportResult
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+        from opentelemetry.trace import SpanKind
+        from opentelemetry.trace.status import Status, StatusCode
+
+        if self._exporter is None:
+            # It logs every attempt with its address; we say once what is wrong.
+            logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
+            headers = {"authorization": f"Bearer {self.token}"} if self.token else None
+            self._exporter = OTLPSpanExporter(
+                endpoint=traces_url(self.endpoint), headers=headers, timeout=SEND_S_MAX
+            )
+        resource = Resource({"service.name": SERVICE, "service.version": self.version})
+        scope = InstrumentationScope(SERVICE, self.version)
+        for at in range(0, len(spans), BATCH_MAX):
+            batch = [
+                ReadableSpan(
+                    name=span.name,
+                    context=_context(span.trace, span.id),
+                    parent=_context(span.trace, span.parent) if span.parent else None,
+                    resource=resource,
+                    attributes=dict(span.attributes),
+                    kind=SpanKind.CLIENT if span.calls else SpanKind.INTERNAL,
+                    status=Status(StatusCode.ERROR, span.error) if span.error else Status(),
+                    start_time=_nanoseconds(span.started_at),
+                    end_time=_nanoseconds(span.ended_at),
+                    instrumentation_scope=scope,
+                )
+                for span in spans[at : at + BATCH_MAX]
+            ]
+            if self._exporter.export(batch) is not SpanExportResult.SUCCESS:
+                return "it does not answer, or does not take them"
+        return ""
+
+    def close(self) -> None:
+        """Let its connections go."""
+        if self._exporter is not None:
+            self._exporter.shutdown()
+            self._exporter = None
+
+
+def _context(trace: str, span: str) -> Any:
+    from opentelemetry.trace import SpanContext, TraceFlags
+
+    sampled = TraceFlags(TraceFlags.SAMPLED)
+    return SpanContext(int(trace, 16), int(span, 16), is_remote=False, trace_flags=sampled)
+
+
+def _nanoseconds(at: datetime) -> int:
+    return int(at.timestamp() * 1_000_000) * 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -16,9 +17,8 @@ from operator_protocols.domain.ticket import Move, MoveKind, Ticket, TicketState
 from operator_protocols.errors import ConflictError
 from operator_protocols.ports import FLAP_S, Condition, Journal, Leases, TicketMoves, Tickets
 from operator_sre.codec import to_json
-from operator_sre.tickets.incidents import Needs, incidents_of, needs_of
 
-__all__ = ["Desk"]
+__all__ = ["INCIDENTS_MAX", "Desk", "Needs", "incidents_of", "needs_of"]
 
 LIVE = tuple(state for state in TicketState if state.live)
 # Who holds a ticket because what it is about is planned, and closes what is no more.
@@ -26,7 +26,13 @@ PLANNER = Actor("operator", "system")
 PLANNED = "Planned: a silence or a maintenance window covers all of it."
 # How long others may go on reporting what our own look does not show, before it is work again.
 PENDING_S = 900.0
+
+# When more than so many things that have nothing in common break in one look, they do have
+# something in common, which we do not know: they are one incident, not a flood of tickets.
+INCIDENTS_MAX = 20
 log = logging.getLogger(__name__)
+
+Needs = Mapping[str, frozenset[str]]
 
 
 class Desk:
@@ -66,12 +72,22 @@ class Desk:
         filed = {violation.key: ticket for ticket in live for violation in ticket.violations}
         if all(violation.key in filed for violation in violations):
             return again
-        needs = needs_of({one.target for one in (*violations, *_held(live))}, targets)
-        changed = [
-            await self._file_incident(incident, filed, needs)
-            for incident in incidents_of(violations, targets)
-        ]
-        return [*again, *(ticket for ticket in changed if ticket is not None)]
+        names = {one.target for ticket in live for one in ticket.violations}
+        needs = needs_of(names | {one.target for one in violations}, targets)
+        for incident in incidents_of(violations, targets):
+            new = [violation for violation in incident if violation.key not in filed]
+            if not new:
+                continue
+            home = next((filed[v.key] for v in incident if _takes_more(filed.get(v.key))), None)
+            home = home or _find_related(new, filed.values(), needs)
+            with contextlib.suppress(ConflictError):  # another monitor filed it just now
+                if home is not None:
+                    again.append(await self._tickets.grow(home, new))
+                    continue
+                ticket = await self._tickets.open(new)
+                log.info("ticket opened", extra={"ticket": ticket.id, "target": ticket.target})
+                again.append(ticket)
+        return again
 
     async def _reopen(
         self, live: Sequence[Ticket], violations: Sequence[Violation], at: datetime | None
@@ -81,8 +97,15 @@ class Desk:
         for ticket in live:
             if ticket.state is not TicketState.WATCHED:
                 continue
-            why = _not_over(ticket, violations, at, slack_s=self._stable_of(ticket.subject))
-            if not why:
+            keys = {one.key for one in ticket.violations}
+            mine = [one for one in violations if one.key in keys]
+            slack_s = self._stable_of(ticket.subject)
+            # A break that is older than the proof is what others still report against our look.
+            if any((one.since - ticket.changed_at).total_seconds() > -slack_s for one in mine):
+                why = "It was watched, and broke again."
+            elif mine and at is not None and (at - ticket.changed_at).total_seconds() > PENDING_S:
+                why = f"Others still report it after {PENDING_S / 60:g} minutes."
+            else:
                 continue
             payload = {"reason": why, "attempts": ticket.attempts}
             draft = Draft(Kind.TICKET_REOPENED, payload, ticket=ticket.id, run=ticket.run)
@@ -106,11 +129,11 @@ class Desk:
         if self._moves is None:
             return
         states = (TicketState.OPEN, TicketState.CLAIMED)
-        quiet, told = {one.key for one in silenced}, {one.key for one in loud}
+        quiet, broken = {one.key for one in silenced}, {one.key for one in loud}
         for ticket in self._tickets.find(states=states, subject=subject):
             keys = {one.key for one in ticket.violations}
             ours = ticket.pause is not None and ticket.pause.by == PLANNER.id
-            if keys & told:
+            if keys & broken:
                 kind, reason = MoveKind.UNHOLD, "It is not silent any more."
                 wanted = ours
             else:
@@ -129,26 +152,13 @@ class Desk:
                 await self._moves.make(ticket.id, Move(MoveKind.CLOSE, PLANNER, reason))
                 log.info("ticket closed: %s", reason, extra={"ticket": ticket.id})
 
-    async def _file_incident(
-        self, incident: Sequence[Violation], filed: Mapping[str, Ticket], needs: Needs
-    ) -> Ticket | None:
-        new = [violation for violation in incident if violation.key not in filed]
-        if not new:
-            return None
-        home = next((filed[v.key] for v in incident if _takes_more(filed.get(v.key))), None)
-        home = home or _related(new, filed.values(), needs)
-        try:
-            if home is not None:
-                return await self._tickets.grow(home, new)
-            ticket = await self._tickets.open(new)
-        except ConflictError:
-            return None  # another monitor filed it between our look and now
-        log.info("ticket opened", extra={"ticket": ticket.id, "target": ticket.target})
-        return ticket
-
     async def flag(self, subject: str, conditions: Iterable[Condition], now: datetime) -> None:
         """Say in the tickets of a subject which of what they hold breaks again and again."""
-        flapping = _flapping(conditions, now)
+        flapping = {
+            key_of(one.subject, one.target, one.invariant)
+            for one in conditions
+            if one.flapping(now)
+        }
         if not flapping or self._journal is None:
             return
         for ticket in self._tickets.find(states=LIVE, subject=subject):
@@ -196,15 +206,29 @@ class Desk:
             flaps = ticket.flapping or any(one.flapping(now) for one in well)
             enough_s = self._stable_of(subject)
             if stable_s >= (max(FLAP_S, enough_s) if flaps else enough_s):
-                watched = ticket.state is TicketState.WATCHED
-                proof = _recovered(since, now, stable_s, watched=watched, worked=bool(ticket.run))
+                # An agent that was at it before may have changed something.
+                if ticket.state is TicketState.WATCHED:
+                    how, changed = "It was watched", ""
+                elif ticket.run:
+                    how, changed = "It holds again", ""
+                else:
+                    how, changed = "It recovered by itself", "; nothing was changed"
+                proof = Proof(
+                    held=True,
+                    health=Health.HEALTHY,
+                    looks=1,
+                    since=since,
+                    until=now,
+                    stable_s=stable_s,
+                    detail=f"{how} and has held for {stable_s:.0f} s{changed}.",
+                )
                 with contextlib.suppress(ConflictError):  # taken up, or grown, this moment
                     resolved.append(await self.close(ticket, proof))
         return resolved
 
     def _stable_of(self, subject: str) -> float:
-        told = self._stable_s
-        return told(subject) if callable(told) else told
+        asked = self._stable_s
+        return asked(subject) if callable(asked) else asked
 
     async def close(
         self,
@@ -221,7 +245,15 @@ class Desk:
         with it or not at all.
         """
         if proof is not None and proof.held:
-            doubt = _doubt(ticket, proof)
+            doubt = ""
+            if proof.pending:
+                names = ", ".join(proof.pending)
+                doubt = f" It is watched until others agree, who still report {names}."
+            elif ticket.flapping and proof.stable_s < FLAP_S:
+                doubt = (
+                    " It broke again and again before, so it is watched until it has held for"
+                    f" {FLAP_S / 60:g} minutes."
+                )
             payload = {"reason": f"{reason or proof.detail}{doubt}", "proof": to_json(proof)}
             kind = Kind.TICKET_WATCHED if doubt else Kind.TICKET_RESOLVED
         else:
@@ -240,11 +272,7 @@ def _takes_more(ticket: Ticket | None) -> bool:
     return ticket is not None and ticket.state in {TicketState.OPEN, TicketState.CLAIMED}
 
 
-def _held(tickets: Iterable[Ticket]) -> Iterable[Violation]:
-    return (violation for ticket in tickets for violation in ticket.violations)
-
-
-def _related(new: Sequence[Violation], live: Iterable[Ticket], needs: Needs) -> Ticket | None:
+def _find_related(new: Sequence[Violation], live: Iterable[Ticket], needs: Needs) -> Ticket | None:
     """The oldest ticket about something that a new break needs, or that needs it.
 
     What a ticket is about may hold by now, or be silenced, or not be seen: it is one story still.
@@ -259,52 +287,49 @@ def _related(new: Sequence[Violation], live: Iterable[Ticket], needs: Needs) -> 
     return None
 
 
-def _flapping(conditions: Iterable[Condition], now: datetime) -> set[str]:
-    return {
-        key_of(one.subject, one.target, one.invariant) for one in conditions if one.flapping(now)
-    }
+def incidents_of(
+    violations: Sequence[Violation], targets: Sequence[Target]
+) -> list[tuple[Violation, ...]]:
+    """Violations grouped into incidents, in each the root first: what the others depend on."""
+    broken = {violation.target for violation in violations}
+    needs = {name: one & broken for name, one in needs_of(broken, targets).items()}
+    # For each name one that stands for its group: those that need one another, in any way.
+    leader = {name: name for name in broken}
+
+    def find(name: str) -> str:
+        while leader[name] != name:
+            leader[name] = name = leader[leader[name]]
+        return name
+
+    for name in sorted(broken):
+        for need in needs[name]:
+            leader[find(need)] = find(name)
+    dependants = Counter(need for name in broken for need in needs[name])
+
+    def order(violation: Violation) -> tuple[int, int, str, str]:
+        name = violation.target
+        return -dependants[name], -violation.severity.rank, name, violation.invariant
+
+    together: dict[str, list[Violation]] = {}
+    for violation in sorted(violations, key=order):
+        together.setdefault(find(violation.target), []).append(violation)
+    if len(together) > INCIDENTS_MAX:
+        return [tuple(sorted(violations, key=order))]
+    first = {root: min(one.target for one in found) for root, found in together.items()}
+    return [tuple(together[root]) for root in sorted(together, key=lambda root: first[root])]
 
 
-def _not_over(
-    ticket: Ticket, violations: Iterable[Violation], at: datetime | None, *, slack_s: float
-) -> str:
-    """Why what is watched is to be worked on again; empty when it is not."""
-    keys = {one.key for one in ticket.violations}
-    mine = [one for one in violations if one.key in keys]
-    # A break that is older than the proof is what others still report against our own look.
-    if any((one.since - ticket.changed_at).total_seconds() > -slack_s for one in mine):
-        return "It was watched, and broke again."
-    if mine and at is not None and (at - ticket.changed_at).total_seconds() > PENDING_S:
-        return f"Others still report it after {PENDING_S / 60:g} minutes."
-    return ""
-
-
-def _doubt(ticket: Ticket, proof: Proof) -> str:
-    """Why a proof that held is not enough yet; empty when it is."""
-    if proof.pending:
-        names = ", ".join(proof.pending)
-        return f" It is watched until others agree, who still report {names}."
-    if ticket.flapping and proof.stable_s < FLAP_S:
-        return (
-            f" It broke again and again before, so it is watched until it has held for"
-            f" {FLAP_S / 60:g} minutes."
-        )
-    return ""
-
-
-def _recovered(
-    since: datetime, now: datetime, stable_s: float, *, watched: bool, worked: bool
-) -> Proof:
-    """`worked` when an agent was at it before, so that nobody can say that nothing was changed."""
-    how = "It was watched" if watched else "It recovered by itself"
-    how = "It holds again" if worked and not watched else how
-    changed = "" if watched or worked else "; nothing was changed"
-    return Proof(
-        held=True,
-        health=Health.HEALTHY,
-        looks=1,
-        since=since,
-        until=now,
-        stable_s=stable_s,
-        detail=f"{how} and has held for {stable_s:.0f} s{changed}.",
-    )
+def needs_of(names: set[str], targets: Sequence[Target]) -> Needs:
+    """Every target that each of these needs, directly or through another."""
+    direct = {target.name: target.depends_on for target in targets}
+    found: dict[str, frozenset[str]] = {}
+    for name in names:
+        seen: set[str] = set()
+        queue = list(direct.get(name, ()))
+        while queue:
+            need = queue.pop()
+            if need not in seen:
+                seen.add(need)
+                queue.extend(direct.get(need, ()))
+        found[name] = frozenset(seen - {name})
+    return found

@@ -42,13 +42,13 @@ class AlertInvariant:
         for target in dict.fromkeys(one.target for one in self.alerts):
             firing = [one for one in self.alerts if one.target == target and one.firing]
             if firing and self.own is None:
-                yield Finding(self.name, target, Health.BROKEN, _said(firing))
+                yield Finding(self.name, target, Health.BROKEN, _quote_alert(firing))
                 continue
             ours = ours or self._ours(observation)
             if firing:
                 own = ours(target)
-                said = f"{_said(firing)}{UNCONFIRMED if own is Health.HEALTHY else ''}"
-                yield Finding(self.name, target, Health.BROKEN, said, own=own)
+                detail = f"{_quote_alert(firing)}{UNCONFIRMED if own is Health.HEALTHY else ''}"
+                yield Finding(self.name, target, Health.BROKEN, detail, own=own)
                 continue
             health = Health.HEALTHY if self.own is None else ours(target)
             detail = "" if health is Health.HEALTHY else "the alert is over, our own look is not"
@@ -61,7 +61,15 @@ class AlertInvariant:
             found = [finding for invariant in own for finding in invariant.check(observation)]
         except Exception:  # noqa: BLE001  what a check of ours does must not hide an alert
             return lambda target: Health.UNKNOWN
-        return lambda target: _own(observation, target, found)
+
+        def health_of(target: str) -> Health:
+            whole = target == observation.subject  # the alert is about the subject
+            seen = observation.seen if whole else (observation.of(target),)
+            looks = [Health.UNKNOWN if one.problem else Health.HEALTHY for one in seen]
+            checks = [one.health for one in found if whole or one.target == target]
+            return worst([*looks, *checks])
+
+        return health_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +96,10 @@ class Sighted:
 
     def check(self, observation: Observation) -> Iterable[Finding]:
         """What it says, where there was something to see."""
-        return () if _blind(observation, self.subject) else self.inner.check(observation)
+        seen = observation.seen
+        if len(seen) == 1 and seen[0].target == self.subject and seen[0].problem:
+            return ()
+        return self.inner.check(observation)
 
 
 class WithAlerts:
@@ -138,7 +149,7 @@ class WithAlerts:
         return Observation(self.name, self._clock.now(), (blind,))
 
     def _look_up(self) -> tuple[Alert, ...]:
-        return _told_of(self._alerts, self.name, self._clock)
+        return _find_alerts(self._alerts, self.name, self._clock)
 
 
 class AlertedSubject:
@@ -173,15 +184,15 @@ class AlertedSubject:
         for one in reversed(self._known):
             readings = seen.setdefault(one.target, {})
             if one.firing or one.invariant not in readings:
-                readings[one.invariant] = _said([one]) if one.firing else "over"
+                readings[one.invariant] = _quote_alert([one]) if one.firing else "over"
         parts = tuple(Seen(target, readings) for target, readings in seen.items())
         return Observation(self._name, self._clock.now(), parts)
 
     def _look_up(self) -> tuple[Alert, ...]:
-        return _told_of(self._alerts, self._name, self._clock)
+        return _find_alerts(self._alerts, self._name, self._clock)
 
 
-def _told_of(alerts: Alerts, subject: str, clock: Clock) -> tuple[Alert, ...]:
+def _find_alerts(alerts: Alerts, subject: str, clock: Clock) -> tuple[Alert, ...]:
     firing = alerts.find(firing=True, subject=subject, limit=FIRING_MAX)
     oldest = clock.now() - CLEARED_KEPT
     over = alerts.find(firing=False, subject=subject, limit=CLEARED_MAX)
@@ -195,36 +206,21 @@ def _invariants(
     for one in alerts:
         named.setdefault(one.invariant, []).append(one)
     ours = {one.name: one for one in own or ()}
-    made = []
+    invariants = []
     for name, group in named.items():
         if mine := ours.get(name):
             # It stands for an invariant of ours, which speaks for itself when the alert is over,
             # and whose grace counts for both.
             firing = tuple(one for one in group if one.firing)
             if firing:
-                grace_s = mine.grace_s
-                made.append(AlertInvariant(name, firing, own, mine.severity, grace_s))
+                invariants.append(AlertInvariant(name, firing, own, mine.severity, mine.grace_s))
         else:
             severity = max(one.severity for one in group)
-            made.append(AlertInvariant(name, tuple(group), own, severity))
-    return tuple(made)
+            invariants.append(AlertInvariant(name, tuple(group), own, severity))
+    return tuple(invariants)
 
 
-def _said(alerts: Sequence[Alert]) -> str:
+def _quote_alert(alerts: Sequence[Alert]) -> str:
     first = alerts[0]
     more = f" (and {len(alerts) - 1} more)" if len(alerts) > 1 else ""
     return f"{first.trigger} says: {first.summary}{more}"
-
-
-def _own(observation: Observation, target: str, findings: Sequence[Finding]) -> Health:
-    """What our own look says of a target, or of all where the alert is about the subject."""
-    whole = target == observation.subject
-    seen = observation.seen if whole else (observation.of(target),)
-    looks = [Health.UNKNOWN if one.problem else Health.HEALTHY for one in seen]
-    said = [one.health for one in findings if whole or one.target == target]
-    return worst([*looks, *said])
-
-
-def _blind(observation: Observation, subject: str) -> bool:
-    seen = observation.seen
-    return len(seen) == 1 and seen[0].target == subject and bool(seen[0].problem)

@@ -20,21 +20,6 @@ OBSERVABLE = "observable"
 
 
 @dataclass(slots=True)
-class _Stretch:
-    """Since when something has been so without a break."""
-
-    since: float | None = None
-
-    def note(self, now: float, *, so: bool) -> float:
-        """Whether it is so now; for how long by now."""
-        if not so:
-            self.since = None
-        elif self.since is None:
-            self.since = now
-        return now - self.since if self.since is not None else 0.0
-
-
-@dataclass(slots=True)
 class _Holding:
     """Since when each of a growing ticket's violations has been seen to hold without a break."""
 
@@ -87,22 +72,31 @@ class Verifier:
         first look that shows it broken: what did not recover by itself is not waited for.
         """
         started = self._clock.monotonic()
-        stable_for_s = self._stable_of(ticket().subject)
+        asked = self._stable_s
+        stable_for_s = asked(ticket().subject) if callable(asked) else asked
         # What is looked at rarely has to hold for long, and gets the time to begin to.
         deadline_s = max(self._deadline_s, deadline_s or 0.0, 2 * stable_for_s)
-        holding, hurt = _Holding(), _Stretch()
-        looks = 0
+        holding, looks = _Holding(), 0
+        hurt_at: float | None = None
         while True:
             sighting = await look()
             looks += 1
             now, at = self._clock.monotonic(), sighting.observation.at
             keys = {violation.key for violation in ticket().violations}
-            spread, harm = _apart(sighting, sighting.broken() - before - keys, ticket(), targets)
+            spread, harm = _split_new(
+                sighting, sighting.broken() - before - keys, ticket(), targets
+            )
             health = sighting.own_health_of(keys | spread)
-            pending = _pending(sighting, keys)
+            pending = tuple(  # what others report of the ticket, and our own look does not show
+                key
+                for key in sorted(keys)
+                if sighting.own_health_of([key]) is Health.HEALTHY
+                and sighting.health_of([key]) is not Health.HEALTHY
+            )
             well_s = holding.note(keys, now, at, well=health is Health.HEALTHY)
             stable_s = well_s or 0.0
-            hurt_s = hurt.note(now, so=bool(harm))
+            hurt_at = (now if hurt_at is None else hurt_at) if harm else None
+            hurt_s = 0.0 if hurt_at is None else now - hurt_at
             held = well_s is not None and looks > 1 and stable_s >= stable_for_s
             # One look at which something else is broken says little: it may be gone at the next.
             judged = hurt_s >= stable_for_s if harm else not pending
@@ -117,17 +111,13 @@ class Verifier:
             since=holding.since() or at,
             until=at,
             stable_s=round(stable_s, 3),
-            detail=_sentence(health, looks, stable_s, harm, pending, held=held),
+            detail=_describe_proof(health, looks, stable_s, harm, pending, held=held),
             harm=harm,
             pending=pending if held and not harm else (),
         )
 
-    def _stable_of(self, subject: str) -> float:
-        told = self._stable_s
-        return told(subject) if callable(told) else told
 
-
-def _apart(
+def _split_new(
     sighting: Sighting, new: Iterable[str], ticket: Ticket, targets: Sequence[Target]
 ) -> tuple[frozenset[str], tuple[str, ...]]:
     """What broke since: how the fault itself spreads, and what has nothing to do with it."""
@@ -148,17 +138,7 @@ def _apart(
     return frozenset(spread), tuple(sorted(harm))
 
 
-def _pending(sighting: Sighting, keys: Iterable[str]) -> tuple[str, ...]:
-    """What others report of the ticket, and our own look does not show."""
-    return tuple(
-        key
-        for key in sorted(keys)
-        if sighting.own_health_of([key]) is Health.HEALTHY
-        and sighting.health_of([key]) is not Health.HEALTHY
-    )
-
-
-def _sentence(
+def _describe_proof(
     health: Health,
     looks: int,
     stable_s: float,

@@ -16,12 +16,11 @@ import sys
 import time
 from pathlib import Path
 
+from operator_evals.app.worker import Did, Order, Taker, packed
+from operator_evals.facts import Moments, TrialFacts, TrialState
 from operator_protocols.errors import ConfigError
-from operator_sre.app.evals.parcels import Order, packed
-from operator_sre.app.evals.taking import Did, Taker
 from operator_sre.clock import SystemClock
 from operator_sre.engine.trials import trial_queue
-from operator_sre.evals.facts import Moments, TrialFacts, TrialState
 
 __all__ = ["main"]
 

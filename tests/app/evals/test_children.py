@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from operator_evals.app import trial_process
+from operator_evals.app.trial_process import Child, Children
+from operator_evals.app.trial_rig import Job
+from operator_evals.campaign import Campaign, Control, Planned, Scenario, Variant
 from operator_protocols.errors import RigError
-from operator_sre.app.evals import children
-from operator_sre.app.evals.children import Child, Children
-from operator_sre.app.evals.job import Job
-from operator_sre.evals.campaign import Campaign, Control, Planned, Scenario, Variant
 
 
 def _job(folder: Path) -> Job:
@@ -30,13 +30,13 @@ async def test_the_next_process_loads_ahead_and_none_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     born: list[Child] = []
-    make = children._born
+    make = trial_process._born
 
     async def noted(folder: Path) -> Child:
         born.append(await make(folder))
         return born[-1]
 
-    monkeypatch.setattr(children, "_born", noted)
+    monkeypatch.setattr(trial_process, "_born", noted)
     # It reads what it is told, as a trial does, says it again, and leaves no facts.
     stub = tmp_path / "stub"
     stub.write_text('#!/bin/sh\nread -r told && echo "$told"\nexit 7\n')

@@ -10,17 +10,15 @@ from typing import cast
 
 import pytest
 
+from operator_evals.app import trial_agents
+from operator_evals.app.trial_agents import ControlOfTrial, VariantAtWork
+from operator_evals.app.trial_rig import TRIGGER, Job, RigOfTrial
+from operator_evals.campaign import Campaign, Control, Planned, Scenario, Variant
+from operator_evals.facts import Snapshot, TicketFact
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import RigError
-from operator_sre.app.evals import controls
-from operator_sre.app.evals.controls import ControlOfTrial
-from operator_sre.app.evals.job import TRIGGER, Job
-from operator_sre.app.evals.places import RigOfTrial
-from operator_sre.app.evals.working import VariantAtWork
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import load_config
-from operator_sre.evals.campaign import Campaign, Control, Planned, Scenario, Variant
-from operator_sre.evals.facts import Snapshot, TicketFact
 
 PARTS = (Target("member-1", "member", port=1), Target("member-2", "member", port=2))
 TICKET = TicketFact(1, "open", "member-1", ("member_down",))
@@ -83,7 +81,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         unavailable=lambda rig, fault: "",
         broken=lambda rig: [SimpleNamespace(fault=one) for one in made.broken],
     )
-    monkeypatch.setattr(controls, "faults", fake)
+    monkeypatch.setattr(trial_agents, "faults", fake)
     return made
 
 

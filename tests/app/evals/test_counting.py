@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from operator_evals.app import trial_facts as module
+from operator_evals.app.trial_facts import Counted, Counting, Watched, depot_of
+from operator_evals.app.trial_rig import RigOfTrial
+from operator_evals.facts import TicketFact
+from operator_evals.trial import Working
 from operator_protocols.errors import RigError
 from operator_protocols.ports import Depot
-from operator_sre.app.evals import counting as module
-from operator_sre.app.evals.counting import Counted, Counting, Watched, depot_of
-from operator_sre.app.evals.places import RigOfTrial
-from operator_sre.evals.facts import TicketFact
-from operator_sre.evals.trial import Working
 from tests.app.home import opened
 from tests.every import every
 

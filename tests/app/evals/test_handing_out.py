@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from operator_evals.app.leader import AWAY_S_MAX, LOST_MAX, Leader
+from operator_evals.app.worker import order_from, packed
+from operator_evals.campaign import Campaign, Mind, Scenario, Variant
+from operator_evals.conductor import Outcome, Progress
+from operator_evals.facts import Moments, TrialFacts, TrialState
 from operator_protocols.domain.budget import Spent
 from operator_protocols.errors import StoreError
 from operator_protocols.ports import RightEnd
-from operator_sre.app.evals.leading import AWAY_S_MAX, LOST_MAX, Leader
-from operator_sre.app.evals.parcels import order_from, packed
-from operator_sre.app.wiring.trials import ErrandState, TrialErrand, TrialTaker
-from operator_sre.evals.campaign import Campaign, Mind, Scenario, Variant
-from operator_sre.evals.conducting import Outcome, Progress
-from operator_sre.evals.facts import Moments, TrialFacts, TrialState
+from operator_sre.app.wiring.engines import ErrandState, TrialErrand, TrialTaker
 
 FAULT = Scenario("shop", "till_kill", RightEnd.MITIGATED, ("answers",))
 OTHER = Scenario("shop", "till_stop", RightEnd.MITIGATED, ("answers",))

@@ -18,20 +18,19 @@ from pathlib import Path
 
 import pytest
 
+from operator_evals.app.campaigns import Wanted, campaign_of, code_revision
+from operator_evals.app.leader import Leader, lead_campaign
+from operator_evals.app.worker import take_trials
+from operator_evals.campaign import Campaign, Scenario, Variant
+from operator_evals.conductor import Outcome, Progress
+from operator_evals.database import open_database
+from operator_evals.facts import TrialFacts
 from operator_protocols.errors import ConflictError, StoreError, UsageError
 from operator_protocols.ports import RightEnd
-from operator_sre.app.evals.campaigns import Wanted, campaign_of
-from operator_sre.app.evals.leading import Leader, lead_campaign
-from operator_sre.app.evals.revision import code_revision
-from operator_sre.app.evals.taking import take_trials
-from operator_sre.app.wiring.trials import TrialQueue, trials_of
+from operator_sre.app.wiring.engines import TrialQueue, trials_of
 from operator_sre.clock import SystemClock
 from operator_sre.config import load_config
 from operator_sre.engine.trials import trial_queue
-from operator_sre.evals.campaign import Campaign, Scenario, Variant
-from operator_sre.evals.conducting import Outcome, Progress
-from operator_sre.evals.database import open_database
-from operator_sre.evals.facts import TrialFacts
 from tests.contract.postgres import database_in, shared_server
 from tests.processes.waiting import eventually
 

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from operator_evals.app import worker
+from operator_evals.app.worker import Order, Turns, order_from, order_of, packed, unpacked
+from operator_evals.campaign import Campaign, Mind, Planned, Scenario, Variant
+from operator_evals.campaign_file import planned
+from operator_evals.facts import Snapshot, TrialFacts, TrialState
 from operator_protocols.errors import RigError, UsageError
 from operator_protocols.ports import RightEnd
-from operator_sre.app.evals import parcels
-from operator_sre.app.evals.parcels import Order, order_from, order_of, packed, unpacked
-from operator_sre.app.evals.taking import Turns
 from operator_sre.codec import to_json
-from operator_sre.evals.campaign import Campaign, Mind, Planned, Scenario, Variant
-from operator_sre.evals.facts import Snapshot, TrialFacts, TrialState
-from operator_sre.evals.scenarios import planned
 
 FAULTS = tuple(Scenario("shop", f"f{n}", RightEnd.MITIGATED, ("answers",)) for n in range(3))
 VARIANTS = (Variant("reasoner", settings={"runs_max": "1"}), Variant("none", Mind.NONE))
@@ -48,7 +47,7 @@ def test_a_transcript_travels_with_the_order(
     order = order_from(order_of(campaign, ONE))
     assert isinstance(order, Order)
     assert order.transcript == script.read_text()
-    monkeypatch.setattr(parcels, "TRANSCRIPT_BYTES_MAX", 5)
+    monkeypatch.setattr(worker, "TRANSCRIPT_BYTES_MAX", 5)
     with pytest.raises(UsageError, match="larger than 5 bytes"):
         order_of(campaign, ONE)
 
@@ -71,12 +70,12 @@ def test_what_is_too_large_stays_and_says_so(
 ) -> None:
     bundle = tmp_path / "own.bundle"
     bundle.write_bytes(bytes(3 << 20))
-    monkeypatch.setattr(parcels, "LEDGER_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(worker, "LEDGER_BYTES_MAX", 1 << 20)
     back = _back(packed(replace(FACTS, ledger="x/y/z", why="so"), bundle), tmp_path)
     assert back.ledger == ""
     assert back.why == "so; its ledger stayed where it was: with 3 MB it is too large to be sent"
     assert not (tmp_path / "kept").exists()
-    monkeypatch.setattr(parcels, "FACTS_BYTES_MAX", 5_000)
+    monkeypatch.setattr(worker, "FACTS_BYTES_MAX", 5_000)
     looks = tuple(Snapshot(float(at), {"till-1": {"queued": at}}) for at in range(200))
     assert _back(packed(replace(FACTS, course=looks, hit="till-1"), bundle), tmp_path) == replace(
         FACTS, hit="till-1"

@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.domain.action import digest_of
-from operator_sre.app.audit import verify_bundle
-from operator_sre.app.evals.campaigns import Wanted, campaign_of, run_campaign
-from operator_sre.app.evals.views import (
+from operator_evals.app.campaigns import Wanted, campaign_of, run_campaign
+from operator_evals.app.views import (
     analysis_of,
     campaigns_in,
     compared,
@@ -26,11 +24,12 @@ from operator_sre.app.evals.views import (
     shown_campaign,
     shown_trial,
 )
+from operator_evals.campaign import BUILT_IN, Campaign, Control, Scenario, Variant, variant_from
+from operator_evals.conductor import Progress
+from operator_evals.facts import TrialState
+from operator_protocols.domain.action import digest_of
+from operator_sre.app.audit import verify_bundle
 from operator_sre.config import Config, load_config
-from operator_sre.evals.campaign import Campaign, Control, Scenario, Variant
-from operator_sre.evals.conducting import Progress
-from operator_sre.evals.facts import TrialState
-from operator_sre.evals.variants import BUILT_IN, variant_from
 from tests.processes.waiting import eventually
 
 COMMAND = (sys.executable, "-P", "-c", "from operator_sre.faces.cli.main import main; main()")

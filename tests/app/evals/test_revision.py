@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from operator_evals.app.campaigns import begun, code_revision
+from operator_evals.campaign import Campaign, Variant
+from operator_evals.database import open_database
 from operator_sre import __version__
-from operator_sre.app.evals.campaigns import begun
-from operator_sre.app.evals.revision import code_revision
 from operator_sre.clock import SystemClock
-from operator_sre.evals.campaign import Campaign, Variant
-from operator_sre.evals.database import open_database
 
 WHO = ("-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false")
 

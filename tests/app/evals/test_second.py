@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
+from operator_evals.app.views import Opinions, analysis_of, claims_of, opinions_on, shown_campaign
+from operator_evals.database import open_database
+from operator_evals.opinions import Completion, Memory
 from operator_protocols.errors import NotFoundError, UsageError
-from operator_sre.app.evals.second import Opinions, claims_of, opinions_on
-from operator_sre.app.evals.views import analysis_of, shown_campaign
 from operator_sre.app.models import completion_of, model_id, over_budget
 from operator_sre.app.wiring import App
 from operator_sre.codec import to_json
-from operator_sre.evals.database import open_database
-from operator_sre.evals.opinions import Completion, Memory
 from tests.app.home import opened
 from tests.evals.samples import CAMPAIGN, fill
 from tests.models.wire.server import Heard, Reply, WireServer, serving

@@ -18,9 +18,7 @@ from operator_protocols.domain.run import Spent
 from operator_protocols.domain.verdict import Risk
 from operator_sre.app.reports.report import (
     Break,
-    Change,
     Clock,
-    Deed,
     FollowUp,
     Impact,
     Mind,
@@ -28,11 +26,13 @@ from operator_sre.app.reports.report import (
     Permission,
     Person,
     Proven,
+    ReadingChange,
     Report,
+    ReportedAction,
     Source,
     Understanding,
 )
-from operator_sre.app.subject_history import Point, Series
+from operator_sre.app.subjects import Point, Series
 from tests.contract.clock import NOON
 
 __all__ = ["at", "sample"]
@@ -62,7 +62,7 @@ def sample(text: str) -> Report:
             affected=(text, text),
             targets=3,
             unseen=(text,),
-            changes=(Change(text, text, text, text, text),),
+            changes=(ReadingChange(text, text, text, text, text),),
             looks=4,
         ),
         timeline=(Moment(at(0), "break", text), Moment(at(1), "file", text, 1)),
@@ -104,8 +104,8 @@ def _understanding(text: str, seq: int) -> Understanding:
     return Understanding(seq, at(3), "run-1", diagnosis, (Source(4, "observed", text),))
 
 
-def _deed(text: str, seq: int, level: str) -> Deed:
-    return Deed(
+def _deed(text: str, seq: int, level: str) -> ReportedAction:
+    return ReportedAction(
         seq=seq,
         at=at(4),
         run="run-1",

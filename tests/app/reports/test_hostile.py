@@ -10,8 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from operator_sre.app.reports import as_html, as_markdown
-from operator_sre.app.reports.charts import charts_of
-from operator_sre.app.reports.marking import block, cell, code, prose
+from operator_sre.app.reports.formats import block, cell, charts_of, code, prose
 from operator_sre.drawing import visible
 from tests.app.reports.samples import sample
 from tests.drawing.hostile import PIECES, Tags

@@ -21,9 +21,10 @@ from operator_protocols.domain.ticket import MoveKind
 from operator_protocols.errors import NotFoundError
 from operator_sre.app.approvals import approve, reject
 from operator_sre.app.reports import Report, as_html, as_markdown, report_of, timeline
+from operator_sre.app.reports.timeline import read_actions
 from operator_sre.app.silences import add_silence
 from operator_sre.app.store import plan_purge, purge_store
-from operator_sre.app.ticket_moves import move_ticket
+from operator_sre.app.tickets import move_ticket
 from tests.app.answering import FOUND, Shopkeeper, shopkeeper
 from tests.processes.waiting import eventually
 
@@ -98,6 +99,7 @@ async def test_what_a_person_approved_is_told_with_who_when_and_what_came_of_it(
     assert "waits for a person" in _rendered(waiting)
 
     assert report.state == "resolved"
+    assert len(read_actions(list(entries.values()))) == len(report.deeds)
     (deed,) = report.done
     assert deed.command == f"touch {tmp_path}/mended"
     assert entries[deed.seq].kind is Kind.TOOL_CALL

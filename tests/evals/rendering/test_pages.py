@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operator_sre.evals.analysis import analyse, scored
-from operator_sre.evals.database import Recorded
-from operator_sre.evals.facts import Reading, Snapshot, TrialFacts
-from operator_sre.evals.rendering import (
+from operator_evals.analysis import analyse, scored
+from operator_evals.database import Recorded
+from operator_evals.facts import Reading, Snapshot, TrialFacts
+from operator_evals.rendering import (
     STYLE,
     Html,
     OneFile,

@@ -21,7 +21,7 @@ from tests.engines.dockerd import Engine, docker_engine
 from tests.executor.porter.standing import LAB, asked, labels, request, standing
 from tests.executor.tools.hands import hands_on
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
+pytestmark = [pytest.mark.asyncio, pytest.mark.slow, pytest.mark.system]
 
 CREATE = request("POST", "/containers/create", {"Image": "x"})
 

@@ -185,7 +185,7 @@ class InDocker(Boxed):
 
     async def containers(self) -> list[str]:
         """Those of this home, as soon as one of them runs."""
-        await eventually(lambda: any(map(self._runs, self.named())), within_s=30)
+        await eventually(lambda: any(map(self._runs, self.named())))
         return self.named()
 
     def _runs(self, container: str) -> bool:

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import errno
-import struct
 
 import pytest
 
 from operator_sre.executor.sandbox.seccomp import DENIED, program, supported
+from tests.processes.confinement.filtering import answer
 
 ALLOW, KILL, FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 ARCHES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 ALLOWED = {"read": (0, 63), "execve": (59, 221), "kill": (62, 129), "openat": (257, 56)}
-
-
-def answer(code: bytes, number: int, arch: int, *arguments: int) -> int:
-    """What the program returns for one call."""
-    words = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
-    call = struct.pack("<IIQ6Q", number, arch, 0, *words)
-    steps = list(struct.iter_unpack("<HBBI", code))
-    at, held = 0, 0
-    while True:
-        kind, if_so, if_not, value = steps[at]
-        at += 1
-        if kind == 0x20:
-            (held,) = struct.unpack_from("<I", call, value)
-        elif kind == 0x06:
-            return int(value)
-        else:
-            holds = {0x15: held == value, 0x35: held >= value, 0x45: bool(held & value)}[kind]
-            at += if_so if holds else if_not
 
 
 @pytest.mark.parametrize("machine", sorted(ARCHES))

@@ -91,7 +91,7 @@ async def test_a_container_that_is_stopped_under_a_command_leaves_it_unknown(
     shell, job = _shell(engine, container, tmp_path), new_job(60.0)
     action = Action.shell(f"echo said; touch {tmp_path}/begun; sleep 60")
     running = asyncio.ensure_future(shell.run(action, job))
-    await eventually((tmp_path / "begun").exists, within_s=20.0)
+    await eventually((tmp_path / "begun").exists)
     await asyncio.to_thread(engine.ask, "POST", f"/containers/{container}/kill")
     assert (await running).outcome is Outcome.UNKNOWN
     assert (await shell.recover(action, job)).outcome is Outcome.UNKNOWN

@@ -175,7 +175,7 @@ async def test_a_limit_holds_while_nobody_is_connected(sshd: Sshd, tmp_path: Pat
         for pid in _sessions(sshd):
             os.kill(pid, signal.SIGKILL)
         assert (await running).outcome is Outcome.UNKNOWN
-        await eventually(lambda: not witness.is_held(), within_s=20.0)
+        await eventually(lambda: not witness.is_held())
     result = await shell.recover(action, job)
     assert (result.outcome, result.exit_code) == (Outcome.TIMED_OUT, 124)
     await shell.aclose()
@@ -251,7 +251,7 @@ async def test_nothing_follows_a_job_that_is_over(sshd: Sshd, tmp_path: Path) ->
         # The shell that follows, which is the parent of what passes the output on.
         os.kill(rows()[_followers(folder)[0]].parent, signal.SIGKILL)
         assert (await running).outcome is Outcome.UNKNOWN
-    await eventually(lambda: not _followers(folder), within_s=20.0)
+    await eventually(lambda: not _followers(folder))
     assert (await shell.recover(action, job)).ok
     await shell.aclose()
 

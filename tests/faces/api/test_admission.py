@@ -12,21 +12,21 @@ from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.token import Role
 from operator_protocols.errors import AuthorityError, UsageError
 from operator_sre.app import tokens
-from operator_sre.app.acting import (
+from operator_sre.app.persons import (
     NoMore,
     acting_as,
     acting_person,
     acting_refusals,
+    acting_role,
     no_more_than_acting,
+    signed_in,
 )
-from operator_sre.app.approvals import signed_in
-from operator_sre.app.metrics import Meter
-from operator_sre.app.scraping import METRICS_TYPE, Scraped
-from operator_sre.app.tokens import DAYS, DAYS_MAX, PREFIX, Refusals, role_named
+from operator_sre.app.telemetry import METRICS_TYPE, Meter, Scraped
+from operator_sre.app.tokens import DAYS, DAYS_MAX, PREFIX, Refusals
 from operator_sre.faces.api.admission import OPEN_PATH, Counts
 from operator_sre.faces.api.application import application
 from operator_sre.faces.api.doors import role_of
-from operator_sre.faces.listening.rating import Rates
+from operator_sre.faces.listening.admission import Rates
 from operator_sre.gate.authority import LocalPermissions
 from operator_sre.gate.authority import Role as Standing
 from tests.contract.samples import approval
@@ -128,7 +128,7 @@ def test_only_a_person_creates_or_revokes_tokens(
         assert acting_person() == signed_in() == "ada"
         with pytest.raises(AuthorityError):
             asyncio.run(tokens.create(world.app, "mine", Role.ADMIN))
-    assert acting_person() == ""
+    assert acting_person() == acting_role() == ""
     monkeypatch.setenv(world.app.surroundings.mark, "a command of an agent")
     with pytest.raises(AuthorityError):
         asyncio.run(tokens.create(world.app, "mine", Role.VIEWER))
@@ -144,12 +144,6 @@ def test_only_a_person_creates_or_revokes_tokens(
 def test_a_token_has_a_plain_name_and_an_end(world: World, name: str, days: int) -> None:
     with pytest.raises(UsageError):
         asyncio.run(tokens.create(world.app, name, Role.VIEWER, days))
-
-
-def test_a_role_is_one_of_three() -> None:
-    assert role_named("approver") is Role.APPROVER
-    with pytest.raises(UsageError, match="viewer, approver, admin"):
-        role_named("root")
 
 
 def test_whoever_acts_by_a_token_may_no_more_than_its_role(world: World) -> None:

@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from operator_protocols.domain.entry import Draft, Kind
-from operator_sre.app.listening import Listener
-from operator_sre.faces.api import events, serving
-from operator_sre.faces.api.serving import serve
+from operator_sre.app.listeners import Listener
+from operator_sre.faces.api import events, listener
+from operator_sre.faces.api.listener import serve
 from operator_sre.faces.listening import connections
 from operator_sre.faces.listening.connections import BoundedProtocol
 from tests.faces.api.world import World
@@ -93,8 +93,8 @@ async def _fill(world: World) -> int:
 async def test_one_too_many_is_told_so_and_those_before_it_are_served(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert (serving.CONNECTIONS_MAX, connections.SPARE) == (256, 64)
-    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 3)
+    assert (listener.CONNECTIONS_MAX, connections.SPARE) == (256, 64)
+    monkeypatch.setattr(listener, "CONNECTIONS_MAX", 3)
     monkeypatch.setattr(connections, "SPARE", 2)
     async with _served(world, monkeypatch) as place:
         port = int(place.url.rpartition(":")[2])

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from operator_protocols.domain.entry import Entry, Kind
-from operator_protocols.domain.token import Role, Token
+from operator_protocols.domain.token import Audience, Role, Token
 from operator_sre.app import tokens
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import load_config
@@ -39,6 +39,7 @@ class World:
     app: App
     api: FastAPI
     clock: HeldClock
+    audience: Audience = Audience.API
     secrets: dict[str, str] = field(default_factory=dict)
     known: dict[str, Token] = field(default_factory=dict)
 
@@ -65,9 +66,13 @@ class World:
 
         return asyncio.run(ask())
 
-    def make(self, name: str, role: Role, days: int = 30) -> Token:
-        """A new token under this name."""
-        token, secret = asyncio.run(tokens.create(self.app, name, role, days))
+    def make(self, name: str, role: Role, days: int = 30, *, person: str = "") -> Token:
+        """A new token under this name, of whoever runs the tests or of another person."""
+        making = tokens.create(self.app, name, role, days, audience=self.audience)
+        with pytest.MonkeyPatch.context() as patch:
+            if person:
+                patch.setattr("getpass.getuser", lambda: person)
+            token, secret = asyncio.run(making)
         self.secrets[name], self.known[name] = secret, token
         return token
 
@@ -82,24 +87,25 @@ class World:
 
 
 @contextmanager
-def world_at(folder: Path) -> Iterator[World]:
-    """A world in this folder, for the length of a `with`."""
+def world_at(folder: Path, audience: Audience = Audience.API) -> Iterator[World]:
+    """A world in this folder, for the length of a `with`, with tokens for one door."""
     (folder / "operator.toml").write_text(SHOP)
     clock = HeldClock(datetime.now(UTC).replace(microsecond=0))
     environ = {**os.environ, "OPERATOR_HOME": str(folder / "home")}
     config = load_config(flags={}, environ=environ, cwd=folder)
     with pytest.MonkeyPatch.context() as patch:
         stock(patch)
-        patch.setattr("operator_sre.app.wiring.opening.SystemClock", lambda: clock)
+        patch.setattr("operator_sre.app.wiring.home.SystemClock", lambda: clock)
         with open_app(config) as app:
             asyncio.run(live_through_everything(app.store, clock))
-            world = World(app, application(app, rate=RATE, stranger_rate=RATE), clock)
+            world = World(app, application(app, rate=RATE, stranger_rate=RATE), clock, audience)
             world.ask_approval("wanted")
             for role in Role:
                 world.make(role.value, role)
             world.make("expired", Role.ADMIN, days=1)
             world.make("revoked", Role.ADMIN)
             asyncio.run(tokens.revoke(app, world.known["revoked"].id))
+            world.make("bob", Role.ADMIN, person="bob")
             clock.advance(86_400.0)
             world.ask_approval("pending")
             # A stream of events ends by itself, so that a test does not wait for its end.

@@ -233,7 +233,7 @@ def test_gate_check_answers_lines_one_by_one(tmp_path: Path) -> None:
     assert set(answers[0]) == {
         *("schema_version", "command", "level", "risk_score", "risk_level", "rules"),
         *("explanation", "reads", "writes", "network", "sensitive", "reversible"),
-        "policy_digest",
+        *("confinement", "policy_digest", "unenforced"),
     }
     assert answers[1]["line"] == 2
     assert "Line 2 is not a command" in answers[1]["error"]

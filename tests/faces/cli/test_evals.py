@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from operator_evals.campaign import Campaign, Mind, Scenario, Variant
+from operator_evals.cli.tables import show_opinions
+from operator_evals.database import Recorded, open_database
+from operator_evals.facts import DiagnosisFact, Moments, TicketFact, TrialFacts, TrialState
+from operator_evals.opinions import CauseOpinion, Opinion, Opinions
 from operator_protocols.domain.budget import Spent
 from operator_protocols.ports import RightEnd
-from operator_sre.evals.campaign import Campaign, Mind, Scenario, Variant
-from operator_sre.evals.database import Recorded, open_database
-from operator_sre.evals.facts import DiagnosisFact, Moments, TicketFact, TrialFacts, TrialState
-from operator_sre.evals.opinions import CauseOpinion, Opinion, Opinions
-from operator_sre.faces.cli.evals_opinions import show_opinions
 from tests.e2e.home import Home
 
 FAULT = Scenario("shop", "till_kill", RightEnd.MITIGATED, ("answers",), ("process_dead@hit",))

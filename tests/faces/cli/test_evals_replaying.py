@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from operator_sre.evals.cases import cases_in, recording_of
-from operator_sre.evals.recording import write_recording
-from operator_sre.faces.cli.evals_replaying import cases, record, register, replay
+from operator_evals.cases import cases_in, recording_of
+from operator_evals.cli.replays import cases, record, register, replay
+from operator_evals.recording import write_recording
 from tests.e2e.home import Home
 from tests.e2e.warm import Done
 from tests.every import expect_each

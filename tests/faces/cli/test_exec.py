@@ -25,7 +25,7 @@ AUTO = "version: 1\napproval: {low: auto, medium: auto}\n"
 FIELDS = {
     *("schema_version", "command", "level", "risk_level", "ran", "exit_code", "outcome"),
     *("stdout", "stderr", "truncated", "duration_s", "seq", "explanation", "timed_out"),
-    *("error_category", "duration_ms", "usage", "stdout_bytes", "stderr_bytes", "left"),
+    *("error_category", "duration_ms", "usage", "stdout_bytes", "stderr_bytes", "left", "blocked"),
     "warnings",
 }
 
@@ -259,7 +259,7 @@ def test_a_command_of_a_subject_counts_for_the_subject(home: Home) -> None:
         *("shop", "node-1: 127.0.0.1:1", "runs"),
     )
     assert home.run(*line).code == 0
-    usage = home.store.changes.usage("shop", Limits(), now=SystemClock().now())
+    usage = home.store.limit_usage.usage("shop", Limits(), now=SystemClock().now())
     assert (usage.changes, usage.targets) == (1, frozenset({"node-1"}))
 
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -110,18 +110,9 @@ def test_nobody_can_ask_for_more_time_than_there_is() -> None:
 class _Terminal:
     """The command at a terminal of its own."""
 
-    def __init__(self, words: list[str], *, cwd: Path) -> None:
+    def __init__(self, home: Home, *words: str) -> None:
         self._mine, theirs = pty.openpty()
-        environ = {**os.environ, "TERM": "xterm"}
-        self.popen = subprocess.Popen(
-            words,
-            cwd=cwd,
-            env=environ,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
+        self.popen = home.fork_on(theirs, *words)
         os.close(theirs)
         self.seen = b""
 
@@ -156,7 +147,7 @@ class _Terminal:
 
 @contextmanager
 def _at_terminal(home: Home, *words: str) -> Iterator[_Terminal]:
-    terminal = _Terminal(home.line("exec", *words), cwd=home.cwd)
+    terminal = _Terminal(home, "exec", *words)
     try:
         yield terminal
     finally:
@@ -218,13 +209,24 @@ def test_a_flood_that_nobody_reads_is_ended(home: Home) -> None:
     assert ended.payload["result"]["outcome"] == "cancelled"
 
 
+def _runs(*words: str) -> bool:
+    """Whether a process of this machine was started with these words."""
+    wanted = b"".join(word.encode() + b"\0" for word in words)
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if place.read_bytes() == wanted:
+                return True
+    return False
+
+
 def test_what_had_ended_is_not_called_cancelled_for_its_reader(home: Home) -> None:
-    line = home.line("exec", "seq 100000")
+    line = home.line("exec", "seq 100007")
     with subprocess.Popen(
         line, cwd=home.cwd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as popen:
         assert popen.stdout is not None
         assert popen.stdout.read(4) == b"1\n2\n"
+        eventually(lambda: not _runs("seq", "100007"), "the end of the command")
         popen.stdout.close()
         assert popen.wait(ANSWER_S_MAX) == 0
     (ended,) = home.entries(Kind.TOOL_RESULT)

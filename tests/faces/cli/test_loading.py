@@ -26,7 +26,7 @@ NEVER = (
     *("email", "httpx2", "importlib.metadata", "multiprocessing", "pydantic", "pydantic_core"),
     *("prometheus_client", "rich", "textual", "urllib.request", "cel_expr_python", "psycopg"),
     *("operator_protocols.domain.run", "operator_protocols.ports", "operator_sre.executor"),
-    *("operator_sre.gate.permits", "operator_sre.lab", "operator_sre.models"),
+    *("operator_sre.gate.permits", "operator_lab", "operator_sre.models"),
     *("operator_sre.monitor", "operator_sre.pipeline", "operator_sre.processes"),
 )
 # What only some of them need: a loop to write, keys to sign, a policy to read, secrets to find.

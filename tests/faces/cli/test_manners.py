@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from operator_sre.faces.cli.contents import SENTENCES
-from operator_sre.faces.cli.main import NOUNS
+from operator_sre.faces.cli.contents import NOUNS, SENTENCES
 from operator_sre.faces.cli.output import hush, is_quiet
-from operator_sre.faces.cli.painting import STYLES, Painter
 from operator_sre.faces.cli.progress import progress, waiting
+from operator_sre.faces.cli.story import STYLES, Painter
 from tests.e2e.home import OPERATOR, PACE
 from tests.e2e.stand_in import free_port
 from tests.e2e.terminal import Terminal

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from operator_lab.cli.demo import Face, JsonFace, StoryFace
+from operator_lab.demo import Ending, Event
 from operator_protocols.errors import NotFoundError
-from operator_sre.app.demo import Ending, Event
 from operator_sre.app.story import Line
-from operator_sre.faces.cli.demo_faces import Face, JsonFace, StoryFace
-from operator_sre.faces.cli.failures import report, reported
 from operator_sre.faces.cli.logs import JsonLines, TextLines, set_up_logging
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.parser import report, reported
 
 ENDING = Ending(
     ticket=None,

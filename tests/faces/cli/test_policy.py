@@ -87,10 +87,10 @@ def test_what_is_in_force_is_shown(warm: Warm, folder: Path) -> None:
 
 
 def test_a_rule_is_explained_by_its_id(warm: Warm, folder: Path) -> None:
-    text = _run(warm, folder, "explain", "fork_bomb").out
+    text = _run(warm, folder, "explain", "pipe_to_shell").out
     assert "level: blocked" in text
-    assert "why: It starts copies of itself" in text
-    assert _run(warm, folder, "explain", "fork_bomb", "--json").json["rule"]["piped"] is True
+    assert "why: It runs whatever the command before it writes" in text
+    assert _run(warm, folder, "explain", "pipe_to_shell", "--json").json["rule"]["piped"] is True
 
 
 def test_a_command_is_explained_by_the_rules_that_speak_of_it(warm: Warm, folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from operator_sre.app.store import tidied
+from operator_sre.app.store import tidy_store
 from operator_sre.app.wiring import open_app
 from operator_sre.clock import SystemClock
 from operator_sre.config import load_config
@@ -224,11 +224,11 @@ def test_a_person_is_told_that_something_is_left_on_the_disk(
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM entries").fetchone()
         done = run("purge", "--before", TODAY, "--yes")
-        assert not tidied(config)
+        assert not tidy_store(config)
     first, second = done.out.splitlines()
     assert first.startswith("Purged ")
     assert "on the disk still" in second
-    assert tidied(config)
+    assert tidy_store(config)
 
 
 def test_every_verb_works_on_a_server_too(

@@ -10,9 +10,9 @@ import pytest
 from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.health import Health
 from operator_protocols.ports import Condition
-from operator_sre.app.beginning import each_look
+from operator_sre.app.story import each_look
 from operator_sre.app.wiring import App
-from operator_sre.faces.cli.following import with_entries
+from operator_sre.faces.cli.story import with_entries
 from tests.app.home import SUBJECTS, opened
 from tests.contract.samples import violation
 from tests.processes.waiting import eventually
@@ -25,7 +25,7 @@ async def _work(app: App) -> None:
     pipeline, now = app.engine().pipeline, app.clock.now()
     broken = Condition("shop", "node_down", "node-1", Health.BROKEN, now, now)
     await app.store.conditions.update([broken])
-    await pipeline.monitor.look(pipeline.care("shop").subject)
+    await pipeline.monitor.look(pipeline.controls("shop").subject)
     ticket = await app.store.tickets.open([violation()])
     await app.store.journal.append(Draft(Kind.REASONING, REASONING, ticket=ticket.id))
     await asyncio.Event().wait()

@@ -13,7 +13,7 @@ from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.watcher import Watch, Watcher
 from operator_protocols.ports import Condition
 from operator_sre.clock import SystemClock
-from operator_sre.faces.cli.charts import sparkline
+from operator_sre.faces.cli.subjects import sparkline
 from tests.app.home import SUBJECTS
 from tests.e2e.home import Home
 from tests.e2e.waiting import eventually
@@ -63,7 +63,7 @@ def test_health_of_an_empty_home_says_what_to_do(home: Home) -> None:
 
 
 def test_a_monitor_of_all_is_seen_in_health_until_it_stops(shop: Home) -> None:
-    running = shop.start("monitor", "run", "--all")
+    running = shop.fork("monitor", "run", "--all")
     eventually(lambda: shop.store.tickets.find(), "a ticket")
     eventually(lambda: "watched by" in shop.run("health").out, "somebody watches")
     following = shop.fork("health", "--watch", "--json")

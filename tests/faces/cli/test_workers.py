@@ -36,7 +36,7 @@ def test_nobody_works_on_an_empty_home(home: Home) -> None:
 
 
 def test_a_worker_is_seen_while_it_works_and_leaves_when_it_is_stopped(home: Home) -> None:
-    running = home.start("workers", "run", "--name", "crane")
+    running = home.fork("workers", "run", "--name", "crane")
     (view,) = eventually(lambda: _listed(home), "a worker")
     assert set(view) == set(WorkerView.__slots__)
     worker = view["worker"]
@@ -52,7 +52,7 @@ def test_a_worker_is_seen_while_it_works_and_leaves_when_it_is_stopped(home: Hom
 
 
 def test_workers_of_many_machines_meet_in_postgresql(home: Home, where: str) -> None:
-    running = home.start("workers", "run", "--engine", "dbos", OPERATOR_STORE=where)
+    running = home.fork("workers", "run", "--engine", "dbos", OPERATOR_STORE=where)
     (view,) = eventually(lambda: _listed(home, OPERATOR_STORE=where), "a worker")
     assert view["worker"]["engine"] == "dbos"
     assert running.runs

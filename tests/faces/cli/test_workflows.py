@@ -131,7 +131,7 @@ steps:
   - id: three
     command: echo three ${{steps.two.stdout}} >> {counted}
 """
-    running = home.start("workflows", "run", _file(home, text), "--mode", "execute")
+    running = home.fork("workflows", "run", _file(home, text), "--mode", "execute")
     eventually(lambda: counted.exists() and "two" in counted.read_text(), "the second step runs")
     (record,) = home.store.workflows.find()
     os.kill(running.pid, signal.SIGKILL)
@@ -212,7 +212,7 @@ def test_agents_ask_and_hear_through_the_hub(home: Home) -> None:
     answered = home.ask("hub", "approve", change, "--reject", "--reason", "not now")
     assert answered["approval"]["state"] == "rejected"
     eventually(lambda: _state(home, change) is WorkflowState.FAILED, "it was denied")
-    listening = home.start("hub", "listen", "--agent", "coder", "--json")
+    listening = home.fork("hub", "listen", "--agent", "coder", "--json")
     eventually(lambda: "SYSTEM_ACTION_RESULT" in listening.said, "it is told")
     told = [json.loads(line)["message"] for line in listening.said.splitlines()]
     assert {one["agent"] for one in told} == {"coder"}

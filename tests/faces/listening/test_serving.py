@@ -11,10 +11,9 @@ import httpx2
 import pytest
 
 from operator_protocols.errors import OperatorError, UsageError
-from operator_sre.app.listening import Listener, exposure_of
-from operator_sre.faces.listening.names import is_ours, names_of
-from operator_sre.faces.listening.rating import STRANGER_BURST, STRANGER_PER_S
-from operator_sre.faces.listening.serving import address_of, bound, bounded_server, work
+from operator_sre.app.listeners import Listener, exposure_of
+from operator_sre.faces.listening.admission import STRANGER_BURST, STRANGER_PER_S, is_ours, names_of
+from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
 
 HERE = Listener("127.0.0.1", 0)
 

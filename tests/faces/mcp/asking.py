@@ -11,6 +11,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp.types import Implementation, Tool
 
+from operator_sre.operations import all_operations
 from tests.faces.mcp.world import FAILED, RUN
 
 __all__ = ["CLIENT", "GOOD", "Asked", "Heard", "ask_everything", "client_of"]
@@ -33,6 +34,7 @@ GOOD: Mapping[str, dict[str, Any]] = {
     "propose_action": {"command": "uptime", "reasoning": "to see how it does"},
     "pending_approvals": {},
     "pending_confirmations": {},
+    **{one.tool.name: {} for one in all_operations() if one.tool and not one.arguments},
 }
 
 

@@ -18,7 +18,7 @@ from mcp_types import CallToolRequestParams
 
 from operator_protocols.domain.entry import Kind
 from operator_sre.app import tokens
-from operator_sre.app.acting import acting_refusals
+from operator_sre.app.persons import acting_refusals
 from operator_sre.app.tokens import Refusals
 from operator_sre.faces.mcp.admission import Admission, Refusal
 from operator_sre.faces.mcp.server import Desk

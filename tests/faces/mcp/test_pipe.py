@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from operator_sre.faces.mcp import serving
-from operator_sre.faces.mcp.serving import Lines
+from operator_sre.faces.mcp import listener
+from operator_sre.faces.mcp.listener import Lines
 from tests.faces.mcp.world import Place
 from tests.processes.waiting import eventually
 
@@ -51,7 +51,7 @@ def _call(number: int, name: str, **given: Any) -> bytes:
 
 
 def test_nonsense_ends_nothing_and_the_end_of_the_pipe_ends_us(place: Place) -> None:
-    long = b'{"x": "' + b"y" * (serving.LINE_BYTES_MAX + 10) + b'"}\n'
+    long = b'{"x": "' + b"y" * (listener.LINE_BYTES_MAX + 10) + b'"}\n'
     said = [*NONSENSE, long, _line(HELLO), _line(READY), *NONSENSE, long]
     said += [_call(50, "show_health"), _call(51, "list_tickets", limit="many")]
     with place.started("--log-level", "debug") as server:
@@ -83,7 +83,7 @@ def test_a_signal_ends_us_while_the_pipe_is_open(place: Place) -> None:
 async def test_lines_are_bounded_and_end_with_the_pipe(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serving, "LINE_BYTES_MAX", 10)
+    monkeypatch.setattr(listener, "LINE_BYTES_MAX", 10)
     reading, writing = os.pipe()
     found: list[str] = []
 
@@ -96,7 +96,7 @@ async def test_lines_are_bounded_and_end_with_the_pipe(
     await eventually(lambda: len(found) == 3)
     os.write(writing, b"yyy\nmore")
     await eventually(lambda: len(found) == 4)
-    assert found == ["short", "x" * 100, "last", serving.TOO_LONG]
+    assert found == ["short", "x" * 100, "last", listener.TOO_LONG]
     os.close(writing)
     await asyncio.wait_for(task, 30)
     os.close(reading)

@@ -17,9 +17,9 @@ from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.ticket import MoveKind
-from operator_protocols.domain.token import Role
+from operator_protocols.domain.token import Audience, Role
 from operator_sre.app import tokens
-from operator_sre.app.ticket_moves import move_ticket
+from operator_sre.app.tickets import move_ticket
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import load_config
 from operator_sre.gate import Gate, Policy
@@ -122,13 +122,15 @@ def place_at(folder: Path) -> Place:
     # It ends now, so that what waits for people waits still.
     clock = HeldClock(datetime.now(UTC) - timedelta(seconds=120))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("operator_sre.app.wiring.opening.SystemClock", lambda: clock)
+        patch.setattr("operator_sre.app.wiring.home.SystemClock", lambda: clock)
         with place.opened() as app:
             asyncio.run(_live(app, clock))
     with place.opened() as app:
         for role in Role:
-            _, place.secrets[role] = asyncio.run(tokens.create(app, role.value, role))
-        token, place.secrets["revoked"] = asyncio.run(tokens.create(app, "gone", Role.ADMIN))
+            making = tokens.create(app, role.value, role, audience=Audience.MCP)
+            _, place.secrets[role] = asyncio.run(making)
+        making = tokens.create(app, "gone", Role.ADMIN, audience=Audience.MCP)
+        token, place.secrets["revoked"] = asyncio.run(making)
         asyncio.run(tokens.revoke(app, token.id))
     return place
 

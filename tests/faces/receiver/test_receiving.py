@@ -29,11 +29,10 @@ from operator_sre.app.alerts import (
     list_alerts,
     refused_answer,
 )
-from operator_sre.app.listening import Listener
+from operator_sre.app.listeners import Listener
 from operator_sre.app.wiring import App
-from operator_sre.faces.receiver.application import application
-from operator_sre.faces.receiver.serving import listener_of, serve
-from operator_sre.triggers.trust import signature_of
+from operator_sre.faces.receiver.application import application, listener_of, serve
+from operator_sre.triggers.trigger import signature_of
 from tests.app.home import opened
 from tests.faces.receiver.world import SHOP, listening, stock
 from tests.processes.waiting import eventually

@@ -17,7 +17,7 @@ from operator_protocols.domain.target import Target
 from operator_protocols.ports import Clock, Invariant, Plugin, SubjectSettings
 from operator_sre.app.alerts import Receiver
 from operator_sre.app.wiring import App
-from operator_sre.faces.receiver.serving import serve
+from operator_sre.faces.receiver.application import serve
 
 __all__ = ["SHOP", "Shop", "listening", "stock"]
 

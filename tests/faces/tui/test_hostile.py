@@ -60,8 +60,9 @@ async def test_no_page_obeys_what_it_shows(tmp_path: Path, size: tuple[int, int]
         store, now = app.store, app.clock.now()
         await store.tickets.open([violation(HOSTILE, HOSTILE, detail=HOSTILE)])
         diagnosis = replace(DIAGNOSIS.diagnosis, summary=HOSTILE, choice=HOSTILE, why=HOSTILE)
+        hypothesis = {"cause": HOSTILE, "target": HOSTILE, "probability": 0.97}
         for kind, payload in (
-            (Kind.REASONING, {"reasoning": f"Hypotheses:\n  {HOSTILE} at x  97.0%\n{HOSTILE}"}),
+            (Kind.REASONING, {"reasoning": HOSTILE, "hypotheses": [hypothesis]}),
             (Kind.DIAGNOSIS, to_json(diagnosis)),
             (Kind.PROOF, to_json(proof(held=False, detail=HOSTILE))),
         ):

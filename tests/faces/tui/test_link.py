@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.errors import StoreError
-from operator_sre.app.executing import Wanted, execute_command
+from operator_sre.app.commands import Wanted, execute_command
 from operator_sre.app.wiring import open_app
 from operator_sre.faces.tui.console.link import CONNECTING, Growth, Link
 from operator_sre.faces.tui.console.table import Table

@@ -16,7 +16,8 @@ from textual.widgets import Input
 from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.permit import ApprovalState
 from operator_protocols.domain.ticket import Move, MoveKind, TicketState
-from operator_sre.app.approvals import list_rules, signed_in
+from operator_sre.app.approvals import list_rules
+from operator_sre.app.persons import signed_in
 from operator_sre.app.wiring import App
 from operator_sre.faces.tui.console.application import Console
 from operator_sre.faces.tui.console.approvals import ApprovalsPage

@@ -16,6 +16,7 @@ from textual.pilot import Pilot
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.confirmation import Confirmation
+from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.permit import Approval, Permit
@@ -23,10 +24,10 @@ from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_protocols.domain.watcher import Watch, Watcher
 from operator_protocols.ports import Condition
-from operator_sre.app.hands import MACHINE
 from operator_sre.app.wiring import App, open_app
 from operator_sre.codec import to_json
 from operator_sre.config import Config, load_config
+from operator_sre.controls import MACHINE
 from operator_sre.faces.tui.console.application import Console
 from operator_sre.gate import Gate, Policy
 from tests.app.home import SUBJECTS
@@ -55,12 +56,10 @@ SLOW_AND_QUICK = (
     pytest.param(SIZES["narrow"], id="narrow"),
 )
 WAIT_S_MAX = 30.0
-HYPOTHESES = (
-    "Hypotheses, before and now:\n"
-    "  process_dead at node-1   40.0% ->  97.0%\n"
-    "  process_hung at node-1   35.0% ->   2.0%\n"
-    "The port is closed, so that nobody listens there."
-)
+HYPOTHESES = [
+    RankedHypothesis("process_dead", "node-1", 0.97, 0.4),
+    RankedHypothesis("process_hung", "node-1", 0.02, 0.35),
+]
 
 
 def config_at(folder: Path, **flags: str) -> Config:
@@ -92,7 +91,8 @@ async def incident(app: App) -> Ticket:
     assert claimed is not None
     assert claimed.id == opened.id
     await store.journal.append(run_started(claimed))
-    thought: dict[str, Any] = {"reasoning": HYPOTHESES, "calls": [], "spent": None}
+    words = "The port is closed, so that nobody listens there."
+    thought: dict[str, Any] = {"reasoning": words, "calls": [], "hypotheses": to_json(HYPOTHESES)}
     for kind, payload in (
         (Kind.REASONING, thought),
         (Kind.DIAGNOSIS, to_json(DIAGNOSIS.diagnosis)),
@@ -100,7 +100,7 @@ async def incident(app: App) -> Ticket:
     ):
         await store.journal.append(Draft(kind, payload, ticket=claimed.id, run=claimed.run))
     permit = await permit_for(app, "printf 'one\\ntwo\\n'", claimed)
-    await app.hands(MACHINE).executor.execute(permit)
+    await app.controls(MACHINE).executor.execute(permit)
     return claimed
 
 

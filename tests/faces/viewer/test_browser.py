@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from operator_sre.app.listening import Listener
+from operator_evals.analysis import analyse, scored
+from operator_evals.database import open_database
+from operator_evals.rendering import report_page
+from operator_evals.viewer.serving import serve
+from operator_sre.app.listeners import Listener
 from operator_sre.app.wiring import open_app
 from operator_sre.config import load_config
-from operator_sre.evals.analysis import analyse, scored
-from operator_sre.evals.database import open_database
-from operator_sre.evals.rendering import report_page
-from operator_sre.faces.viewer.serving import serve
 from tests.engines.chromium import running_chromium
 from tests.evals.samples import CAMPAIGN, RECORDED, fill, hostile, trials
 

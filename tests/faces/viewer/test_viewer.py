@@ -15,13 +15,13 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from operator_protocols.domain.token import Role
+from operator_evals.database import open_database
+from operator_evals.gallery import Gallery
+from operator_evals.viewer.application import application
+from operator_protocols.domain.token import Audience, Role
 from operator_sre.app import tokens
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import load_config
-from operator_sre.evals.database import open_database
-from operator_sre.evals.viewing import Gallery
-from operator_sre.faces.viewer.application import application
 from tests.evals.samples import fill, hostile, trials
 
 HOSTILE = (
@@ -152,7 +152,8 @@ def test_a_page_that_was_led_here_by_another_name_is_told_nothing(home: App) -> 
 
 
 def test_from_elsewhere_only_a_token_of_this_home_lets_in(home: App) -> None:
-    token, secret = asyncio.run(tokens.create(home, "looker", Role.VIEWER))
+    token, secret = asyncio.run(tokens.create(home, "looker", Role.VIEWER, audience=Audience.WEB))
+    _, other = asyncio.run(tokens.create(home, "program", Role.ADMIN))
 
     def status(told: str) -> int:
         headers = {"authorization": told} if told else {}
@@ -161,7 +162,15 @@ def test_from_elsewhere_only_a_token_of_this_home_lets_in(home: App) -> None:
     def basic(password: str) -> str:
         return f"Basic {base64.b64encode(f'me:{password}'.encode()).decode()}"
 
-    for told in ("", basic(""), basic("x"), basic(f"{secret}x"), "Basic !", "Bearer x", "Basic"):
+    for told in (
+        "",
+        basic(""),
+        basic("x"),
+        basic(f"{secret}x"),
+        "Basic !",
+        "Bearer x",
+        basic(other),
+    ):
         assert status(told) == 401, told
     assert (status(basic(secret)), status(f"Bearer {secret}")) == (200, 200)
     asyncio.run(tokens.revoke(home, token.id))

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from operator_sre.app.listening import Listener
+from operator_sre.app.listeners import Listener
 from operator_sre.app.wiring import App
 from operator_sre.faces.web.serving import serve
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from operator_lab.demo import Event, Plan, play
 from operator_protocols.domain.entry import Kind
-from operator_protocols.domain.token import Role
+from operator_protocols.domain.token import Audience, Role
 from operator_sre.app import tokens
-from operator_sre.app.demo import Event, Plan, play
-from operator_sre.app.listening import Listener
+from operator_sre.app.listeners import Listener
 from operator_sre.app.wiring import App, open_app
 from operator_sre.config import Config, load_config
 from operator_sre.faces.web.serving import serve
@@ -121,7 +121,7 @@ async def story(config: Config, take: Take) -> Story:
     told = Story()
     fill(config.home / "eval.db")
     with open_app(config) as app:
-        _, secret = await tokens.create(app, "browser of ada", Role.ADMIN)
+        _, secret = await tokens.create(app, "browser of ada", Role.ADMIN, audience=Audience.WEB)
         async with _served(app) as url, _chromium() as browser:
             desk = await _context(browser, told, url)
             page = await _signed_in(desk, url, secret, take)

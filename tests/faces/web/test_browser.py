@@ -17,7 +17,7 @@ import pytest
 
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.observation import Observation, Seen
-from operator_protocols.domain.token import Role
+from operator_protocols.domain.token import Audience, Role
 from operator_sre.app import tokens
 from operator_sre.faces.web.sessions import ASK_AGAIN_S
 from tests.contract.samples import approval
@@ -30,7 +30,7 @@ from tests.faces.web.world import Web
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.timeout(600)]
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 PHONE = {"width": 375, "height": 800}
 PAGES = (
@@ -209,7 +209,7 @@ def test_who_is_signed_out_is_told_and_loses_no_words(
     web: Web, place: Served, chromium: Browser
 ) -> None:
     """A page that lives on a session that is over would say for ever that it comes back."""
-    token, secret = place.do(tokens.create(web.app, "leaver", Role.APPROVER))
+    token, secret = place.do(tokens.create(web.app, "leaver", Role.APPROVER, audience=Audience.WEB))
     reads = opened(chromium, place, secret, "/audit?q=ticket")
     types = reads.context.new_page()
     types.goto(f"{place.url}/tickets/1")
@@ -316,7 +316,8 @@ def test_as_it_is_typed(tmp_path: Path) -> None:
         assert desk.run("web", "--bind", everywhere, "--insecure-public").code == 4
         with desk.served(verb="web") as server, httpx2.Client(base_url=server.url) as client:
             assert client.get("/v1/tickets", headers=server.headers).status_code == 200
-            fields = {"token": server.secret}
+            words = ("tokens", "create", "ada", "--for", "web", "--json")
+            fields = {"token": desk.run(*words).json["secret"]}
             answer = client.post("/sign-in", data=fields, headers={"origin": server.url})
             assert (answer.status_code, answer.headers["location"]) == (303, "/")
             assert client.get("/").status_code == 200

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from operator_evals.viewer.application import download
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.observation import Observation, Seen
 from operator_protocols.errors import MissingExtraError, OperatorError, UsageError
-from operator_sre.app.listening import Listener
-from operator_sre.app.overview import Change, changes_lately, live_tickets, sparks_of
-from operator_sre.faces.cli.listening import Serve, listens
-from operator_sre.faces.viewer.application import download
+from operator_sre.app.health import RecentEvent, live_tickets, recent_events, sparks_of
+from operator_sre.app.listeners import Listener
+from operator_sre.faces.cli.listeners import Serve, listens
 from operator_sre.faces.web import assets, navigation, overview, restraints, stream
 from operator_sre.faces.web.answering import Renderings
 from operator_sre.faces.web.events import BEAT, Events, Say
@@ -62,7 +62,7 @@ def test_the_overview_shows_everything_at_a_glance(web: Web) -> None:
     assert 'href="/approvals/pending"' in page
     assert "nobody is watching" in page
     assert "approve</span>" in page
-    assert changes_lately(web.app, limit=3)[0].text in page
+    assert recent_events(web.app, limit=3)[0].text in page
     assert "<polyline" in page
     for name in ("health", "tickets", "approvals", "agents", "changes"):
         part = web.person("viewer").part(f"/parts/overview/{name}").text
@@ -275,7 +275,7 @@ def test_an_event_says_whom_it_concerns_and_not_what_it_holds() -> None:
 
 
 def test_words_of_others_stay_words(web: Web) -> None:
-    change = Change(1, datetime(2026, 1, 2, tzinfo=UTC), HOSTILE, "bad", HOSTILE, 3)
+    change = RecentEvent(1, datetime(2026, 1, 2, tzinfo=UTC), HOSTILE, "bad", HOSTILE, 3)
     text = rendered("parts/overview_changes.html", {"changes": [change]})
     assert "<script>" not in text
     assert "\x1b" not in text

@@ -11,13 +11,12 @@ import pytest
 from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import AuthorityError, NotFoundError
-from operator_sre.app.acting import acting_as
+from operator_sre.app.commands import Job, Jobs, Wanted, begun_at
 from operator_sre.app.confirmations import request
-from operator_sre.app.executing import Wanted, begun_at
 from operator_sre.app.history import show_command
-from operator_sre.app.modes import execute_asked
+from operator_sre.app.persons import acting_as
 from operator_sre.app.policy import shown_policy
-from operator_sre.app.terminal import Job, Jobs
+from operator_sre.app.restraints import execute_asked
 from tests.faces.web.world import Web, fields_of
 from tests.processes.waiting import eventually
 

@@ -32,6 +32,7 @@ def test_the_docs_show_a_picture_of_every_page_that_can_be_taken_anew() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not shutil.which("chromium"), reason="there is no chromium")
 def test_from_the_fault_to_the_proof_in_a_browser(tmp_path: Path) -> None:

@@ -15,17 +15,23 @@ from typing import Any
 import pytest
 
 from operator_protocols.domain.action import Action, Outcome, Result
-from operator_protocols.domain.diagnosis import Alternative, Diagnosis, Evidence, Option
+from operator_protocols.domain.diagnosis import (
+    Alternative,
+    Diagnosis,
+    Evidence,
+    Option,
+    RankedHypothesis,
+)
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.permit import ApprovalState, Binding, Permit, fingerprint_of
 from operator_protocols.domain.ticket import MoveKind, Ticket, TicketState
-from operator_protocols.domain.token import Role, Token
+from operator_protocols.domain.token import Audience, Role, Token
 from operator_protocols.domain.verdict import Risk
 from operator_sre.app.approvals import show_approval
-from operator_sre.app.foreseeing import Foreseen, foresee_request
-from operator_sre.app.reports.telling import permission_of, result_of
-from operator_sre.app.story import weighed
+from operator_sre.app.outlook import Foreseen, foresee_request
+from operator_sre.app.reports.report import permission_of, result_of
+from operator_sre.app.story import hypotheses_of
 from operator_sre.app.tokens import PREFIX
 from operator_sre.codec import to_json
 from operator_sre.faces.web import tickets as tickets_page
@@ -45,12 +51,11 @@ from tests.contract.samples import escalated, violation
 from tests.contract.samples import ticket as ticket_sample
 from tests.faces.web.world import Person, Web, fields_of
 
-THOUGHT = (
-    "Hypotheses, before and now:\n"
-    "  process_dead at {0}   20.0% ->  60.0%\n"
-    "  overloaded at {0}     40.0% ->  30.0%\n"
-    "I ask whether its process lives."
-)
+THOUGHT = "I ask whether its process lives."
+RANKED = [
+    RankedHypothesis("process_dead", "node-1", 0.6, 0.2),
+    RankedHypothesis("overloaded", "node-1", 0.3, 0.4),
+]
 HOSTILE = (
     "<script>window.pwned = 1</script>",
     '"><img src=x onerror=alert(1)>',
@@ -70,7 +75,8 @@ _NUMBERS = count()
 def bob(web: Web) -> Person:
     """Somebody else, who has a token of their own."""
     now = web.clock.now()
-    token = Token("token-bob", "bob", Role.ADMIN, "bob", now, now + timedelta(days=2))
+    until, door = now + timedelta(days=2), Audience.WEB
+    token = Token("token-bob", "bob", Role.ADMIN, "bob", now, until, audience=door)
     secret = f"{PREFIX}{'b' * 43}"
     web.api.secrets["bob"] = secret
     asyncio.run(web.app.store.tokens.add(token, fingerprint=fingerprint_of(secret)))
@@ -104,7 +110,8 @@ def _worked_on(web: Web, words: str, output: str = "said\n") -> Ticket:
         claimed = await store.leases.claim("w", run=f"run-{opened.id}", lease_s=30, attempts_max=3)
         assert claimed is not None
         run, number = claimed.run, claimed.id
-        thought = {"reasoning": THOUGHT.format("node-1") + words, "calls": []}
+        ranked = to_json(RANKED)
+        thought = {"reasoning": THOUGHT + words, "calls": [], "hypotheses": ranked}
         await store.journal.append(Draft(Kind.REASONING, thought, ticket=number, run=run))
         gate = Gate(Policy, store.journal, store.approvals, web.clock, lambda: f"permit-{number}")
         action = Action.shell(f"cat {json.dumps(words)}", reasoning=words)
@@ -213,7 +220,7 @@ def test_a_ticket_shows_what_is_thought_with_evidence_that_leads_to_its_entry(we
         deed = one["deed"]
         assert (one["result"], one["allowed"]) == (result_of(deed), permission_of(deed.permission))
     assert weighings_of(()) == ()
-    assert weighed(diagnosis) == (), "a diagnosis is no thought"
+    assert hypotheses_of(diagnosis) == (), "a diagnosis is no turn"
     assert Weighing(1, "", {}).shares == {}
 
 

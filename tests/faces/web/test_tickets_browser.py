@@ -27,7 +27,7 @@ from tests.faces.web.world import Web
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.timeout(900)]
 LINES_PER_S, LOAD_S = 5000, 4
 # Half of the answers take at most so many times as long as on a page where nothing happens.
 SLOWER_TIMES_MAX = 15.0
@@ -83,7 +83,8 @@ def test_a_ticket_appears_and_its_story_goes_on_without_a_reload(
     page.get_by_role("link", name=str(opened_now.id), exact=True).first.click()
     page.get_by_role("heading", name=f"Ticket {opened_now.id}").wait_for()
     page.evaluate("window.same = true")
-    thought = {"reasoning": "Hypotheses:\n  process_dead at node-new   61.0%\nI ask.", "calls": []}
+    ranked = [{"cause": "process_dead", "target": "node-new", "probability": 0.61}]
+    thought = {"reasoning": "I ask.", "calls": [], "hypotheses": ranked}
     place.do(web.app.store.journal.append(Draft(Kind.REASONING, thought, ticket=opened_now.id)))
     page.locator("#mind").get_by_text("61 %").first.wait_for()
     _ask(web, place, "inline", ticket=opened_now.id)
@@ -233,7 +234,7 @@ def test_the_whole_story_on_a_real_rig(tmp_path: Path, chromium: Browser) -> Non
     try:
         home.ask("lab", "up", "ratelimiter")
         home.up("approve")
-        secret = home.ask("tokens", "create", "ada", "--role", "approver")["secret"]
+        secret = home.ask("tokens", "create", "ada", "--for", "web", "--role", "approver")["secret"]
         console = home.start("web", "--port", "0", "--json")
         eventually(lambda: "listening" in console.said, "the console listens", within_s=120)
         told = next(line for line in console.said.splitlines() if '"listening"' in line)

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import httpx2
 
+from operator_protocols.domain.token import Audience
 from operator_sre.app.wiring import App
 from operator_sre.faces.web.application import Console, application
 from tests.contract.clock import HeldClock
@@ -132,7 +133,7 @@ class Web:
 @contextmanager
 def web_at(folder: Path) -> Iterator[Web]:
     """A world in this folder, for the length of a `with`."""
-    with world_at(folder) as world:
+    with world_at(folder, Audience.WEB) as world:
         console = application(world.app, rate=RATE, stranger_rate=RATE)
         # Its clock stands still, and so nobody would be let in after a few.
         console.pages.state.attempts.burst = RATE

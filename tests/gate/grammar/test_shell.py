@@ -10,10 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from operator_sre.gate.grammar.bland import is_bland
-from operator_sre.gate.grammar.building import Building, filled, texts_of
 from operator_sre.gate.grammar.shell import COMMAND_BYTES_MAX, one_command, parse
-from operator_sre.gate.grammar.words import Redirect, Script, Word
+from operator_sre.gate.grammar.words import (
+    Building,
+    Redirect,
+    Script,
+    Word,
+    fill_mark,
+    is_bland,
+    texts_of,
+)
 from tests.every import every
 from tests.measuring import GROWTH_MAX, TIMES, growth
 
@@ -150,7 +156,7 @@ def test_a_command_that_is_being_read_knows_if_it_only_tells() -> None:
 def test_a_loop_changes_nothing_but_its_words() -> None:
     one, *_ = parse("for i in 1; do a | sh p$i; done").commands[1:]
     assert (one.argv, one.piped) == (("sh", "p1"), True)
-    kept = filled(one, "p", "q")
+    kept = fill_mark(one, "p", "q")
     assert (kept.argv, kept.piped, texts_of(kept)) == (("sh", "q1"), True, ["sh", "q1"])
 
 

@@ -111,14 +111,17 @@ def test_everything_that_a_shell_runs_is_seen() -> None:
     scripts = []
     for _ in range(300):
         script = a_script((f"part{n}" for n in range(99)), random)
-        seen = {one.words[0].text for one in parse(script).commands if one.words}
-        scripts.append((script, seen))
+        parsed = parse(script)
+        if parsed.trouble:  # a longer one is never SAFE
+            continue
+        scripts.append((script, {one.words[0].text for one in parsed.commands if one.words}))
+    assert len(scripts) > 250
     defined = "\n".join(
         f"part{n}() {{ echo part{n} >&9; [ $((RANDOM % 2)) = 1 ]; }}" for n in range(99)
     )
     lines = [f"echo script{n} >&9\n{script}" for n, (script, _) in enumerate(scripts)]
     run = subprocess.run(
-        ["bash", "-c", "exec 9>&1 >/dev/null\n" + defined + "\n" + "\n".join(lines)],
+        ["bash", "-c", "exec 9>&1 >/dev/null\nRANDOM=13\n" + defined + "\n" + "\n".join(lines)],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,

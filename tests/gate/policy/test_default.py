@@ -11,11 +11,10 @@ from operator_protocols.domain.verdict import Level, Risk
 from operator_sre.gate import Policy, judge
 from operator_sre.gate.grammar.words import Simple, literal
 from operator_sre.gate.policy import PolicyRule, built_in
-from operator_sre.gate.policy.book import COMPILED, decoded, encoded
 from operator_sre.gate.policy.compile import FOLDER, SOURCE, compile_policy, source
-from operator_sre.gate.policy.examples import prove
-from operator_sre.gate.policy.load import book_of
-from operator_sre.gate.policy.matching import compiled
+from operator_sre.gate.policy.load import book_of, prove
+from operator_sre.gate.policy.policy import COMPILED, decode_book, encode_book
+from operator_sre.gate.policy.rule import compile_expression
 from tests.every import every
 from tests.measuring import GROWTH_MAX, growth
 
@@ -67,7 +66,7 @@ def test_what_destroys_or_steals_never_runs(command: str) -> None:
 def test_the_compiled_rules_are_those_that_are_written() -> None:
     packed = (FOLDER / COMPILED).read_text(encoding="utf-8")
     assert packed == compile_policy(source()), "run: python -m operator_sre.gate.policy.compile"
-    assert decoded(packed.encode()) == built_in()
+    assert decode_book(packed.encode()) == built_in()
 
 
 def test_every_example_holds() -> None:
@@ -103,7 +102,10 @@ def test_expressions_mean_the_same_to_both_libraries() -> None:
     expressions = [written for some in texts for written in some]
     assert len(expressions) > 50
     for written in expressions:
-        ours, theirs = compiled(written, trusted=True), compiled(written, trusted=False)
+        ours, theirs = (
+            compile_expression(written, trusted=True),
+            compile_expression(written, trusted=False),
+        )
         for line in lines:
             assert bool(ours.search(line)) is bool(theirs.search(line)), (written, line)
 
@@ -154,5 +156,5 @@ SECTIONS = {
 
 
 def test_a_book_comes_back_from_its_json() -> None:
-    assert decoded(encoded(built_in())) == built_in()
+    assert decode_book(encode_book(built_in())) == built_in()
     assert Path(FOLDER / "default.yaml") == SOURCE

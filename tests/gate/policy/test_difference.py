@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from operator_sre.gate.policy import built_in
-from operator_sre.gate.policy.difference import Change, differences
+from operator_sre.gate.policy.difference import PolicyChange, differences
 from tests.gate.policy.writing import RULE, book
 
 OVERRIDE = {"rule": "dd", "reason": "Disks are tested here.", "by": "alice"}
@@ -30,7 +30,7 @@ ADDED: list[tuple[dict[str, Any], dict[str, str]]] = [
 OPPOSITE = {"looser": "tighter", "tighter": "looser"}
 
 
-def _effects(changes: list[Change]) -> dict[str, str]:
+def _effects(changes: list[PolicyChange]) -> dict[str, str]:
     return {change.what: change.effect.value for change in changes}
 
 

@@ -9,7 +9,7 @@ import pytest
 from operator_protocols.domain.verdict import Level
 from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.policy import PolicyRule, built_in
-from operator_sre.gate.policy.index import Index
+from operator_sre.gate.policy.rule import Index
 from tests.measuring import times_as_long
 
 

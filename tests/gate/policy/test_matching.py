@@ -11,8 +11,7 @@ from operator_protocols.domain.verdict import Level
 from operator_sre.gate.grammar.shell import parse
 from operator_sre.gate.grammar.words import Simple, literal
 from operator_sre.gate.policy import PolicyRule
-from operator_sre.gate.policy.index import Index
-from operator_sre.gate.policy.matching import compiled
+from operator_sre.gate.policy.rule import Index, compile_expression
 from tests.every import every
 
 
@@ -167,7 +166,7 @@ def test_a_safe_rule_never_speaks_of_what_needs_other_rights() -> None:
 def test_an_expression_compiles_or_says_why_not(source: str) -> None:
     told = "nothing"
     try:
-        compiled(source, trusted=False).search("a b")
+        compile_expression(source, trusted=False).search("a b")
     except ValueError as error:
         told = str(error)
     assert told

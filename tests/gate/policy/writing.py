@@ -32,6 +32,6 @@ def book(**sections: Any) -> Rulebook:
 
 def ids(line: str, rules: Rulebook, *, cwd: str = "") -> list[str]:
     """The rules that count for a line."""
-    from operator_sre.gate.policy.examples import commands_of
+    from operator_sre.gate.policy.load import commands_of
 
     return [rule.id for simple in commands_of(line) for rule in rules.speaking(simple, cwd)]

@@ -22,11 +22,12 @@ def stages(shared_stages: Stages) -> Iterator[Stages]:
         yield shared_stages
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_stages(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stages]:
     """The rigs of this process, one for each subject, brought up when they are first needed.
 
-    TiKV and PD are the stand-ins, wherever this runs, so that every machine breaks the same.
+    They go down behind the last fault, because a dozen idle servers slow down all later tests. TiKV
+    and PD are the stand-ins, wherever this runs, so that every machine breaks the same.
     """
     stages = Stages(tmp_path_factory.mktemp("rigs"))
     programs = install(tmp_path_factory.mktemp("programs"))

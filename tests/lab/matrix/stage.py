@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from operator_lab.faults import Broken, broken
+from operator_lab.rig import Rig
 from operator_protocols.domain.health import Health, worst
 from operator_protocols.domain.observation import Violation
 from operator_protocols.domain.target import dependencies_of
 from operator_protocols.ports import Ability, Fault, Plugin, Scene, Subject, SubjectSettings
-from operator_sre.app.secrets import read_secret
+from operator_sre.app.secret_store import read_secret
 from operator_sre.clock import SystemClock
-from operator_sre.lab.faults import Broken, broken
-from operator_sre.lab.rig import Rig
 from operator_sre.monitor import OBSERVABLE, Monitor, Watched, violations_of
 from operator_sre.plugins import find_plugin, plugin_names
 from operator_sre.store import Store, open_store

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from operator_lab.faults import broken, heal, inject, is_over, unavailable
 from operator_protocols.errors import MissingExtraError
-from operator_sre.lab.faults import broken, heal, inject, is_over, unavailable
 from tests.lab.matrix.stage import Case, Stage, Stages, cases
 
 CASES = cases()
@@ -93,7 +93,7 @@ def test_every_fault_says_what_it_breaks_and_whom() -> None:
     assert wrong == []
 
 
-@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", _parameters(SMOKE))
 async def test_a_few_faults_break_what_they_say_and_heal(stages: Stages, case: Case) -> None:
@@ -101,7 +101,7 @@ async def test_a_few_faults_break_what_they_say_and_heal(stages: Stages, case: C
 
 
 @pytest.mark.slow
-@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", _parameters())
 async def test_every_fault_breaks_what_it_says_and_heals(stages: Stages, case: Case) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.stacks.containers import Containers
+from operator_lab.stacks.target import Compose, base_environment_of
 from operator_sre.executor.docker import Address
 from operator_sre.executor.docker import Engine as Client
-from operator_sre.lab.stacks.command import Compose, base_environment_of
-from operator_sre.lab.stacks.containers import Containers
 from tests.engines.compose import compose_or_why
 from tests.engines.dockerd import Engine, PrivateEngine, private_engine
 

@@ -9,8 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+from operator_lab.stacks.rig import raise_stack
 from operator_protocols.domain.stack import StackSpec
-from operator_sre.lab.stacks.raising import raise_stack
 
 __all__ = ["own", "plain_spec"]
 

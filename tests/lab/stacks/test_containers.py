@@ -7,13 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from operator_lab.stacks.containers import SERVICE_LABEL, Containers, Disks, Row, at_once
+from operator_lab.stacks.keeper import Kept, keep
+from operator_lab.stacks.keeper import main as keep_main
 from operator_protocols.domain.stack import ServiceState
 from operator_protocols.errors import RigError
 from operator_sre.executor.docker import Address, Engine, EngineError
-from operator_sre.lab.stacks.containers import SERVICE_LABEL, Containers, Row, at_once
-from operator_sre.lab.stacks.disks import Disks
-from operator_sre.lab.stacks.keeper import Kept, keep
-from operator_sre.lab.stacks.keeper import main as keep_main
 from tests.every import every
 
 STATES = [

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
+from operator_lab.stacks.record import prepare
+from operator_lab.stacks.rig import StackRig
+from operator_lab.stacks.target import ComposeTarget, base_environment_of
 from operator_protocols.domain.stack import StackSpec
 from operator_protocols.ports import Ability
-from operator_sre.lab.stacks.command import base_environment_of
-from operator_sre.lab.stacks.record import prepare
-from operator_sre.lab.stacks.rig import StackRig
-from operator_sre.lab.stacks.target import ComposeTarget
 from operator_sre.plugins import find_plugin, plugin_names
 from tests.engines.compose import compose_or_why
 from tests.engines.dockerd import docker_engine
@@ -178,6 +177,7 @@ def test_dashboards_ask_for_what_exists() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.asyncio
 async def test_compose_accepts_every_file(pytestconfig: pytest.Config, tmp_path: Path) -> None:
     found, why = compose_or_why()

@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 
 import operator_ratelimiter
-from operator_protocols.domain.health import Health
-from operator_protocols.domain.stack import ServiceState
-from operator_sre.app.deploying import (
+from operator_lab.app.deployments import (
     deploy_down,
     deploy_logs,
     deploy_restart,
     deploy_status,
     deploy_up,
 )
-from operator_sre.app.lab import break_rig, faults_of, heal_all, rig_down, rig_up
+from operator_lab.app.rigs import break_rig, faults_of, heal_all, rig_down, rig_up
+from operator_lab.ports import choose_ports
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.stack import ServiceState
 from operator_sre.app.wiring import App
-from operator_sre.lab.ports import choose_ports
 from operator_sre.plugins import find_plugin
 from operator_sre.subjects.ratelimiter.rig import server_path
 from tests.app.home import opened
@@ -38,6 +38,7 @@ from tests.lab.stacks.images import make_image, python_files, serving_image, wai
 pytestmark = [
     pytest.mark.asyncio,
     pytest.mark.slow,
+    pytest.mark.system,
     pytest.mark.timeout(1800),
     pytest.mark.group("stacks"),
 ]
@@ -144,9 +145,9 @@ async def test_the_limiter_is_deployed_looked_after_and_gone(
 async def _until(app: App, invariant: str, *, broken: bool) -> None:
     """Look at the pace of a monitor until this is broken somewhere, or nowhere."""
     ends = time.monotonic() + SEEN_S_MAX
-    monitor, care = app.engine().pipeline.monitor, app.care("tikv")
+    monitor, controls = app.engine().pipeline.monitor, app.controls("tikv")
     while True:
-        findings = (await monitor.look(care.subject)).findings
+        findings = (await monitor.look(controls.subject)).findings
         about = [one for one in findings if one.invariant == invariant]
         bad = [one for one in about if one.health is not Health.HEALTHY]
         if about and bool(bad) is broken:

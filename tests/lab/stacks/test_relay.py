@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.ports import choose_ports
+from operator_lab.stacks.record import Record
+from operator_lab.stacks.relay import EVERYBODY, Relay, RelayRule, main, parse_rules
+from operator_lab.stacks.rig import RELAY_PORT, RELAY_SECRET, change_rules, rules_of
 from operator_protocols.domain.stack import StackSpec
 from operator_protocols.errors import RigError
-from operator_sre.lab.ports import choose_ports
-from operator_sre.lab.stacks.record import Record
-from operator_sre.lab.stacks.relay import EVERYBODY, Relay, RelayRule, main, parse_rules
-from operator_sre.lab.stacks.relayed import RELAY_PORT, RELAY_SECRET, change_rules, rules_of
 from tests.processes.waiting import eventually
 
 pytestmark = pytest.mark.asyncio

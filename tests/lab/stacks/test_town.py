@@ -18,19 +18,18 @@ from urllib.parse import quote
 import pytest
 import pytest_asyncio
 
+from operator_lab import faults
+from operator_lab.app.rig_logs import follow_logs, read_logs
+from operator_lab.app.rigs import break_rig, faults_of, heal_all, rig_down, rig_report, rig_status
+from operator_lab.rig import AnyRig, attach, retire_any
+from operator_lab.stacks.containers import PROJECT_LABEL, SERVICE_LABEL
+from operator_lab.stacks.rig import OwnedStackRig, StackRig, project_of, raise_stack
 from operator_protocols.domain.action import Action, Outcome
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.stack import StackService, StackSpec
 from operator_protocols.errors import NotFoundError, RigError, UsageError
 from operator_protocols.ports import Ability, Job
-from operator_sre.app.lab import break_rig, faults_of, heal_all, rig_down, rig_report, rig_status
-from operator_sre.app.rig_logs import follow_logs, read_logs
 from operator_sre.app.wiring import App
-from operator_sre.lab import faults
-from operator_sre.lab.rigs import AnyRig, attach, retire_any
-from operator_sre.lab.stacks.containers import PROJECT_LABEL, SERVICE_LABEL
-from operator_sre.lab.stacks.raising import OwnedStackRig, project_of, raise_stack
-from operator_sre.lab.stacks.rig import StackRig
 from operator_sre.plugins import find_plugin
 from operator_sre.subjects.ratelimiter.rig import server_path
 from tests.app.home import opened
@@ -42,6 +41,7 @@ from tests.processes.waiting import eventually, processes_in
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.slow,
+    pytest.mark.system,
     pytest.mark.timeout(900),
     pytest.mark.group("stacks"),
 ]
@@ -74,8 +74,8 @@ class Town:
 
     async def broken(self) -> set[str]:
         """What the real monitor finds wrong at this moment, as `invariant@target`."""
-        care = self.app.care(NAME)
-        sighting = await self.app.engine().pipeline.monitor.look(care.subject)
+        controls = self.app.controls(NAME)
+        sighting = await self.app.engine().pipeline.monitor.look(controls.subject)
         return {
             f"{one.invariant}@{one.target}"
             for one in sighting.findings
@@ -258,9 +258,9 @@ async def test_data_survives_a_kill_because_somebody_keeps_the_disk(town: Town) 
 
 async def test_a_mind_restarts_by_the_tool_of_the_rig(town: Town) -> None:
     await town.rig.kill("node-2")
-    hands = town.app.hands(NAME)
+    controls = town.app.controls(NAME)
     action = Action(tool="restart_node", arguments={"target": "node-2"}, reasoning="it is dead")
-    tool = next(one for one in hands.registry.tools if one.spec.name == "restart_node")
+    tool = next(one for one in controls.registry.tools if one.spec.name == "restart_node")
     result = await tool.call(action.arguments, Job(id="t-1"))
     assert (result.outcome, result.exit_code) == (Outcome.RAN, 0)
     assert town.containers["node-2"] == "running"

@@ -15,11 +15,11 @@ from operator_sre.ledger.history.templates import (
     action_of,
     fill,
     fits,
+    kind_of,
     placeholders_of,
     quotes_a_placeholder,
     template_of,
 )
-from operator_sre.ledger.history.values import kind_of
 from tests.every import every
 from tests.ledger.history.attempts import attempt, attempts
 from tests.measuring import GROWTH_MAX, growth

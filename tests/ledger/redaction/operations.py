@@ -18,9 +18,9 @@ from tests.ledger.redaction.making import USERS, crypt_hash, drawn, jwt
 from tests.ledger.redaction.ordinary import fill_slots
 from tests.ledger.redaction.vendors import VENDORS, fill
 
-__all__ = ["formats", "is_held_out", "operational", "pem_base64"]
+__all__ = ["FILES", "formats", "is_held_out", "operational", "pem_base64"]
 
-_FORMATS = Path(__file__).with_name("operations.txt")
+FILES = ("operations", "field")
 _TEXT = string.ascii_letters + string.digits
 _HEX = "0123456789abcdef"
 _PEOPLE = [
@@ -169,11 +169,12 @@ _SECRETS: dict[str, Callable[[random.Random], str]] = {
 
 
 @cache
-def formats() -> tuple[tuple[str, str], ...]:
-    """Every format with its family."""
+def formats(file: str = "operations") -> tuple[tuple[str, str], ...]:
+    """Every format of a file with its family."""
     found: list[tuple[str, str]] = []
     family = ""
-    for line in _FORMATS.read_text(encoding="utf-8").splitlines():
+    path = Path(__file__).with_name(f"{file}.txt")
+    for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("== "):
             family = line.removeprefix("== ")
         elif family and line:
@@ -181,15 +182,18 @@ def formats() -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def is_held_out(form: str) -> bool:
+def is_held_out(form: str, file: str = "operations") -> bool:
     """Whether nothing may be tuned on this format: a third of them, by their hash."""
-    return hashlib.sha256(form.encode()).digest()[0] % 3 == 0
+    text = form if file == "operations" else f"{file} {form}"
+    return hashlib.sha256(text.encode()).digest()[0] % 3 == 0
 
 
-def operational(seed: int, each: int, *, held_out: bool) -> Iterator[Sample]:
+def operational(
+    seed: int, each: int, *, held_out: bool, file: str = "operations"
+) -> Iterator[Sample]:
     """So many samples of each format; one with two secrets makes two samples of each text."""
-    for family, form in formats():
-        if is_held_out(form) is not held_out:
+    for family, form in formats(file):
+        if is_held_out(form, file) is not held_out:
             continue
         chance = random.Random(f"{seed} {form}")
         for _ in range(each):

@@ -8,6 +8,8 @@ import re
 from operator_sre.ledger.redaction import Redactor
 from operator_sre.ledger.redaction.addresses import find_logins
 from operator_sre.ledger.redaction.arguments import (
+    TOOLS,
+    Tool,
     find_options,
     find_tools,
     find_unknown_tools,
@@ -22,7 +24,15 @@ from operator_sre.ledger.redaction.assignments import (
     find_parameters,
     open_assignment,
 )
-from operator_sre.ledger.redaction.formats import FORMATS, Format, find_formats, find_hashes
+from operator_sre.ledger.redaction.finding import Pattern
+from operator_sre.ledger.redaction.formats import (
+    FORMATS,
+    Format,
+    find_formats,
+    find_hashes,
+    find_pem,
+    open_pem,
+)
 from operator_sre.ledger.redaction.headers import cookie_values, find_cookies, find_credentials
 from operator_sre.ledger.redaction.manifests import (
     Manifest,
@@ -31,12 +41,9 @@ from operator_sre.ledger.redaction.manifests import (
     has_secret,
 )
 from operator_sre.ledger.redaction.nouns import find_beside
-from operator_sre.ledger.redaction.pattern import Pattern
-from operator_sre.ledger.redaction.pem import find_pem, open_pem
 from operator_sre.ledger.redaction.scan import DETECTORS, Layout, scan
 from operator_sre.ledger.redaction.sentences import find_said, find_spelled
 from operator_sre.ledger.redaction.tables import Columns, find_cells
-from operator_sre.ledger.redaction.tools import TOOLS, Tool
 from tests.every import every
 from tests.ledger.redaction.generator import samples
 from tests.ledger.redaction.vendors import VENDORS, fill
@@ -80,6 +87,16 @@ COMMANDS = [
     "net user bob «hunter2» /add",
     "ssh-keygen -t ed25519 -N «hunter2» -f k",
     "cryptsetup open /dev/sda1 x <<< «hunter2»",
+    "snmp-server community «hunter2» RO",
+    "bw unlock «hunter2»",
+    "kinit bob <<< «hunter2»",
+    "gh auth login --with-token <<< «q7RtYw2Zk9LmN4xP»",
+    "sqlplus bob/«hunter2»",
+    "convertto-securestring '«hunter2»' -AsPlainText -Force",
+    "schtasks /create /ru bob /rp «hunter2»",
+    "rclone obscure «hunter2»",
+    "doctl auth init -t «q7RtYw2Zk9LmN4xP»",
+    "wg set wg0 private-key <(echo «q7RtYw2Zk9LmN4xPq7RtYw2Zk9LmN4xP+A8=»)",
     "mosquitto_pub -h h -u bob -P «hunter2» -t a",
     "beeline -n bob -p «hunter2» -e x",
     "snmpwalk -v2c -c «hunter2x» host",

@@ -8,15 +8,15 @@ import pytest
 
 from operator_sre.ledger.redaction import Redactor
 from tests.ledger.redaction.measuring import Recall, leaks
-from tests.ledger.redaction.operations import formats, is_held_out, operational
+from tests.ledger.redaction.operations import FILES, formats, is_held_out, operational
 
 SEED = 640_231
 EACH = 4
 
 
-def _measure(redactor: Redactor, *, held_out: bool) -> Recall:
+def _measure(redactor: Redactor, file: str, *, held_out: bool) -> Recall:
     recall = Recall()
-    for sample in operational(SEED, EACH, held_out=held_out):
+    for sample in operational(SEED, EACH, held_out=held_out, file=file):
         redacted = redactor.text(sample.text)
         recall.total[sample.context] += 1
         if leaks(sample, redacted):
@@ -33,14 +33,15 @@ def test_a_third_of_the_formats_of_each_family_is_held_out() -> None:
     assert set(held_out) == set(total)
 
 
-@pytest.mark.parametrize(("held_out", "at_least"), [(False, 0.95), (True, 0.92)])
-def test_at_least_95_of_100_secrets_are_gone(
-    redactor: Redactor, *, held_out: bool, at_least: float
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize(("held_out", "at_least"), [(False, 0.98), (True, 0.92)])
+def test_at_least_so_many_secrets_are_gone(
+    redactor: Redactor, file: str, *, held_out: bool, at_least: float
 ) -> None:
-    recall = _measure(redactor, held_out=held_out)
+    recall = _measure(redactor, file, held_out=held_out)
     # Held-out examples are not shown: whoever reads them would tune on them.
     examples = [] if held_out else recall.examples[:10]
     overall, samples = recall.overall, recall.total.total()
     del recall
-    assert samples >= 800
+    assert samples >= 400
     assert overall >= at_least, examples

@@ -103,9 +103,18 @@ def _helm_values(chance: random.Random) -> tuple[str, list[str]]:
     ), [one, two, three]
 
 
+def _cloud_init(chance: random.Random) -> tuple[str, list[str]]:
+    one, two = _simple(chance), _simple(chance)
+    return (
+        "ci-info: no authorized SSH keys fingerprints found for user ada.\n"
+        f"Set the following 'random' passwords\nada:{one}\nbob:{two}\n"
+        "Cloud-init v. 20.1 finished at Mon, 02 Jun 2025 10:00:00 +0000\n"
+    ), [one, two]
+
+
 OUTPUTS: list[Make] = [
     *(_systemctl_show, _docker_inspect, _pod_yaml, _pod_json, _kubeconfig, _journal),
-    *(_show_all, _helm_values),
+    *(_show_all, _helm_values, _cloud_init),
 ]
 
 
@@ -142,6 +151,7 @@ def test_nor_when_the_output_comes_line_by_line(redactor: Redactor, make: Make) 
         (_journal, "app.service PRIORITY started"),
         (_show_all, "host=10.0.0.2 user=replica 4MB 5432"),
         (_helm_values, "adminUser: @db:5432/app replicaCount:"),
+        (_cloud_init, "ada: bob: finished 20.1"),
     ],
 )
 def test_the_rest_of_an_output_stays(redactor: Redactor, make: Make, kept: str) -> None:

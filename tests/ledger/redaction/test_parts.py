@@ -5,24 +5,29 @@ from __future__ import annotations
 import pytest
 
 from operator_sre.ledger.redaction import Finding, collapse
-from operator_sre.ledger.redaction.finding import digest, each, merge, replace, without_markers
+from operator_sre.ledger.redaction.finding import (
+    Pattern,
+    any_of,
+    digest,
+    each,
+    merge,
+    replace,
+    without_markers,
+)
 from operator_sre.ledger.redaction.names import STEMS, Name, Trust, name_of
-from operator_sre.ledger.redaction.pattern import Pattern, any_of
-from operator_sre.ledger.redaction.reading import (
+from operator_sre.ledger.redaction.values import (
     Value,
     closing,
-    line_end,
-    line_start,
-    read_quoted,
-    read_value,
-)
-from operator_sre.ledger.redaction.values import (
     is_basic,
     is_code,
     is_secret,
+    line_end,
+    line_start,
     looks_chosen,
     looks_made,
     looks_random,
+    read_quoted,
+    read_value,
     repeats,
 )
 from operator_sre.ledger.redaction.words import NOTHING, ORDINARY, TECHNICAL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from operator_sre.ledger.redaction import Json, Redactor
-from operator_sre.ledger.redaction.structure import Field, Leaf, walked
+from operator_sre.ledger.redaction.redactor import Field, Leaf, walk_value
 from tests.every import every
 
 MARKER = re.compile(r"\[REDACTED:[a-z0-9_]+:[0-9a-f]{8}\]")
@@ -18,7 +18,7 @@ def _short(value: Json) -> object:
         assert isinstance(field, Field)
         return MARKER.sub("X", leaf) if isinstance(leaf, str) else leaf
 
-    return walked(value, short, lambda key: MARKER.sub("X", key))
+    return walk_value(value, short, lambda key: MARKER.sub("X", key))
 
 
 @every(

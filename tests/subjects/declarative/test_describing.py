@@ -19,7 +19,7 @@ import pytest
 from operator_protocols.domain.health import Health
 from operator_protocols.errors import ConfigError, NotFoundError, UsageError
 from operator_protocols.ports import Noted
-from operator_sre.app.describing import (
+from operator_sre.app.description import (
     KINDS,
     LeverView,
     Trial,
@@ -28,10 +28,11 @@ from operator_sre.app.describing import (
     write_description,
 )
 from operator_sre.app.subjects import show_subject
-from operator_sre.app.wiring import look_at_app, notes_of
+from operator_sre.app.wiring import look_at_app
+from operator_sre.app.wiring.controls import notes_of
 from operator_sre.config import Config, load_config
 from operator_sre.faces.cli.subjects import app as subjects_app
-from operator_sre.faces.cli.subjects_init import init, try_out
+from operator_sre.faces.cli.subjects import init, try_out
 from operator_sre.gate import Way
 from tests.contract.servers import unused_port
 
@@ -153,14 +154,15 @@ def test_every_lever_is_judged_as_it_would_be(tmp_path: Path) -> None:
 def test_the_notes_of_a_description_reach_whoever_thinks(tmp_path: Path) -> None:
     write_description(config_in(tmp_path), "shop", "web", folder=tmp_path)
     with look_at_app(config_in(tmp_path)) as app:
-        care = app.care("shop")
+        controls = app.controls("shop")
         plugin = app.plugin_of("shop")
-        subject = plugin.subject(app.hands("shop").settings)
+        assert controls.settings is not None
+        subject = plugin.subject(controls.settings)
         assert isinstance(subject, Noted)
-        assert notes_of(plugin, subject) == care.notes
-        assert show_subject(app, "shop").notes == care.notes
-    assert "what it must never lose" in care.notes
-    assert care.notes.startswith("This system is described")
+        assert notes_of(plugin, subject) == controls.notes
+        assert show_subject(app, "shop").notes == controls.notes
+    assert "what it must never lose" in controls.notes
+    assert controls.notes.startswith("This system is described")
 
 
 def test_a_rate_is_looked_for_twice(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operator_protocols.errors import ConfigError
+from operator_sre.subjects.declarative.description import describe
 from operator_sre.subjects.declarative.document import (
     DEPTH_MAX,
     FILE_BYTES_MAX,
@@ -14,7 +15,6 @@ from operator_sre.subjects.declarative.document import (
     parse,
     wrong,
 )
-from operator_sre.subjects.declarative.reading import describe
 
 
 def plain(node: Node) -> object:

@@ -15,7 +15,7 @@ from operator_sre.subjects.declarative.expression import (
     Expression,
     ExpressionError,
     Reference,
-    compiled,
+    compile_expression,
 )
 from operator_sre.subjects.declarative.invariants import KIND, DeclaredInvariant, blanks
 from tests.contract.clock import NOON
@@ -39,7 +39,7 @@ def anything(reference: Reference) -> str:
 
 
 def expression(text: str) -> Expression:
-    return compiled(text, anything)
+    return compile_expression(text, anything)
 
 
 def judged(text: str, *more: Seen, says: str = "") -> tuple[Health, str]:
@@ -168,7 +168,7 @@ def test_what_is_no_expression_is_told_in_a_sentence(text: str, told: str) -> No
 
 def test_a_reference_is_refused_with_the_reason_given() -> None:
     with pytest.raises(ExpressionError, match=r"never heard of page\.up"):
-        compiled("page.up", lambda reference: f"never heard of {reference}")
+        compile_expression("page.up", lambda reference: f"never heard of {reference}")
 
 
 def test_another_target_can_be_named() -> None:

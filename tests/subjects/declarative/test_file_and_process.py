@@ -17,6 +17,11 @@ from tests.e2e.waiting import eventually
 from tests.subjects.declarative.trying import Tried, described
 
 pytestmark = pytest.mark.asyncio
+IDLE = """
+import pathlib, sys, time
+pathlib.Path(sys.argv[1], "idle").touch()
+time.sleep(300)
+"""
 # Uses a third of a second of the processor, says so, and sleeps.
 BUSY = """
 import pathlib, sys, time
@@ -71,10 +76,10 @@ async def test_files_and_processes_are_those_of_this_machine(tmp_path: Path) -> 
 
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that does nothing, known by its folder and its pid file."""
-    words = [sys.executable, "-c", "import time; time.sleep(300)", str(tmp_path)]
-    with subprocess.Popen(words) as process:
+    """A process that has started and does nothing, known by its folder and its pid file."""
+    with subprocess.Popen([sys.executable, "-c", IDLE, str(tmp_path)]) as process:
         (tmp_path / "it.pid").write_text(f"{process.pid}\n")
+        eventually((tmp_path / "idle").exists, "it has started")
         yield process
         process.kill()
 

@@ -18,8 +18,8 @@ import pytest
 
 from operator_sre.clock import SystemClock
 from operator_sre.store import open_store
-from operator_sre.subjects.declarative import reading, reading_levers, reading_targets
-from operator_sre.subjects.declarative.reading_probes import KINDS
+from operator_sre.subjects.declarative import description
+from operator_sre.subjects.declarative.description import PROBES
 from tests.contract.servers import unused_port
 from tests.e2e.home import Running
 from tests.e2e.waiting import eventually
@@ -187,13 +187,13 @@ def test_every_probe_in_the_reference_is_one(tmp_path: Path, place: int) -> None
 def test_every_key_of_a_description_is_in_the_reference() -> None:
     text = DOCUMENT.read_text().split("## The file")[1]
     keys = {
-        *reading.SECTIONS,
-        *reading.KEYS,
-        *reading_targets.KEYS,
-        *reading_targets.ACCESS_KEYS,
-        *reading_levers.KEYS,
-        *reading_levers.PARAMETER_KEYS,
-        *(key for valid in KINDS.values() for key in valid),
+        *description.SECTIONS,
+        *description.INVARIANT_KEYS,
+        *description.TARGET_KEYS,
+        *description.ACCESS_KEYS,
+        *description.LEVER_KEYS,
+        *description.PARAMETER_KEYS,
+        *(key for valid in PROBES.values() for key in valid),
     }
     assert [key for key in sorted(keys) if not re.search(rf"`{key}\b", text)] == []
-    assert [kind for kind in KINDS if f"**{kind}**" not in text] == []
+    assert [kind for kind in PROBES if f"**{kind}**" not in text] == []

@@ -13,7 +13,8 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
 from operator_protocols.promises import broken_promises
 from operator_sre.plugins import find_plugin
-from tests.contract.servers import Crowd, hangs, http, says, serving, unused_port
+from tests.contract.servers import Crowd, hangs, http, says, serving, until, unused_port
+from tests.processes.waiting import eventually
 from tests.subjects.declarative.trying import described
 
 
@@ -37,16 +38,20 @@ invariants: {{i: {{holds: page.ok}}}}
 
 @pytest.mark.asyncio
 async def test_many_targets_are_looked_at_together(tmp_path: Path) -> None:
-    crowd = Crowd()
-    async with serving(http(200, {})) as good, serving(crowd.behave) as silent:
+    crowd, together = Crowd(), asyncio.Event()
+    behave = until(together, crowd.behave)
+    async with serving(http(200, {})) as good, serving(behave) as silent:
         with unused_port() as dead:
             ports = [good, silent, dead]
             targets = "".join(f"  t{n}: {{kind: k, port: {ports[n % 3]}}}\n" for n in range(240))
             text = f"name: a\ntargets:\n{targets}probes: {{page: {{http: {{}}}}}}\n"
             text += "invariants: {i: {holds: page.up}}\n"
-            tried = described(tmp_path, text, timeout_s=2.0)
-            observation = await tried.look()
-    assert crowd.most == 80  # those that hang are waited for together
+            tried = described(tmp_path, text, timeout_s=60.0)
+            looking = asyncio.create_task(tried.look())
+            # Those that say nothing are waited for together; then they hang up.
+            await eventually(lambda: crowd.most == 80)
+            together.set()
+            observation = await looking
     (invariant,) = tried.subject.invariants
     found = [finding.health for finding in invariant.check(observation)]
     assert (found.count(Health.HEALTHY), found.count(Health.BROKEN)) == (80, 160)

@@ -10,10 +10,14 @@ from operator_protocols.domain.health import Severity
 from operator_protocols.domain.target import Access
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import ConfigError, ObservationError
-from operator_sre.app.describing import KINDS
+from operator_sre.app.description import KINDS
 from operator_sre.plugins import find_plugin
-from operator_sre.subjects.declarative.description import Description, speaks_of
-from operator_sre.subjects.declarative.reading import describe, read_description
+from operator_sre.subjects.declarative.description import (
+    Description,
+    describe,
+    read_description,
+    speaks_of,
+)
 from tests.subjects.declarative.trying import described
 
 WHOLE = """\

@@ -12,21 +12,21 @@ from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError
 from operator_protocols.ports import Job
-from operator_sre.subjects.declarative.commands import placed, read_command
-from operator_sre.subjects.declarative.document import parse
+from operator_sre.subjects.declarative.commands import locate, read_command
+from operator_sre.subjects.declarative.document import Table, nearest, parse
 from operator_sre.subjects.declarative.patterns import PatternError, pattern_of
 from operator_sre.subjects.declarative.probes.http import HttpProbe
-from operator_sre.subjects.declarative.probes.place import Blind, addresses_of
-from operator_sre.subjects.declarative.probes.process import process_in
-from operator_sre.subjects.declarative.table import Table, nearest
-from operator_sre.subjects.declarative.taking import Taken, taken_in
+from operator_sre.subjects.declarative.probes.machine import process_in
+from operator_sre.subjects.declarative.probes.place import Blind, places_of
 from operator_sre.subjects.declarative.values import (
     VALUE_CHARACTERS_MAX,
+    Extraction,
     document_of,
     number_in,
     path_of,
     pick,
     plain,
+    read_extraction,
 )
 
 
@@ -114,7 +114,7 @@ def test_a_table_is_asked_for_what_it_holds() -> None:
         lambda: found.number("a", 0, low=2, high=3),
         lambda: found.texts("c"),
         lambda: found.table("a"),
-        lambda: found.needed("z"),
+        lambda: found.required("z"),
         lambda: found.choice("f", ("x", "y"), "x"),
         lambda: found.port("f"),
         lambda: found.seconds("f", 0.0),
@@ -127,25 +127,25 @@ def test_a_table_is_asked_for_what_it_holds() -> None:
 
 def test_values_are_taken_by_path_and_by_pattern() -> None:
     reads = table("read: {a: x.y}\nexpect: {body: 'n=(?P<n>[0-9]+)( w=(?P<w>[a-z]+))?'}\n")
-    taken = taken_in(reads, reads.table("expect"))
+    taken = read_extraction(reads, reads.table("expect"))
     assert taken.fields == {"a", "n", "w", "matched"}
-    assert taken.found({"x": {"y": 2}}, b"n=5") == {"a": 2, "n": 5, "matched": True}
-    assert taken.found(None, "nothing") == {"matched": False}
-    assert Taken().found({}, b"") == {}
+    assert taken.extract({"x": {"y": 2}}, b"n=5") == {"a": 2, "n": 5, "matched": True}
+    assert taken.extract(None, "nothing") == {"matched": False}
+    assert Extraction().extract({}, b"") == {}
     for text in ("read: {ok: x}\n", "read: {a: ''}\n", "read: {A: x}\n"):
         with pytest.raises(ConfigError):
-            taken_in(table(text))
+            read_extraction(table(text))
     clash = table("read: {n: x}\nexpect: {body: '(?P<n>x)'}\n")
     with pytest.raises(ConfigError, match="no name of its own"):
-        taken_in(clash, clash.table("expect"))
+        read_extraction(clash, clash.table("expect"))
 
 
 def test_an_address_is_tried_after_the_other() -> None:
     target = Target("t", "k", host="h", port=1, endpoints=("b:2", "[::1]:3"))
-    assert addresses_of(target) == [("h", 1), ("b", 2), ("::1", 3)]
-    assert addresses_of(target, 9) == [("h", 9), ("b", 9), ("::1", 9)]
+    assert places_of(target) == [("h", 1), ("b", 2), ("::1", 3)]
+    assert places_of(target, 9) == [("h", 9), ("b", 9), ("::1", 9)]
     with pytest.raises(Blind, match="no port"):
-        addresses_of(Target("t", "k"))
+        places_of(Target("t", "k"))
     assert "status" in HttpProbe().fields
 
 
@@ -181,5 +181,5 @@ class _Elsewhere:
 async def test_a_command_is_bound_to_where_its_target_is() -> None:
     action = Action.program(["true"], target="t")
     there = Target("t", "k", runs_at="ssh://u@h")
-    assert (await placed(action, there, _Elsewhere())).place == "the place of t"
-    assert (await placed(action, Target("t", "k"), _Elsewhere())).place == ""
+    assert (await locate(action, there, _Elsewhere())).place == "the place of t"
+    assert (await locate(action, Target("t", "k"), _Elsewhere())).place == ""

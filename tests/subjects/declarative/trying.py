@@ -13,15 +13,15 @@ from operator_protocols.domain.observation import Finding, Observation, Seen
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.verdict import Verdict
 from operator_protocols.ports import Shell, Subject, SubjectSettings, Tool
-from operator_sre.app.describing import judging
-from operator_sre.app.secrets import read_secret
+from operator_sre.app.description import judge_by
+from operator_sre.app.secret_store import read_secret
 from operator_sre.gate.policy import built_in
 from operator_sre.plugins import find_plugin
 from tests.contract.clock import HeldClock
 
 __all__ = ["Tried", "described", "judge"]
 
-judge: Callable[[Action], Verdict] = judging(built_in)
+judge: Callable[[Action], Verdict] = judge_by(built_in)
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Tried:
 
     file: Path
     commands: Shell | None = None
-    timeout_s: float = 3.0
+    timeout_s: float = 60.0
     judge: Callable[[Action], Verdict] | None = judge
     clock: HeldClock = field(default_factory=HeldClock)
     _subject: Subject | None = None

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from operator_lab.rig import Rig
 from operator_protocols.errors import MissingExtraError
-from operator_sre.lab.rig import Rig
 from operator_sre.subjects.etcd.rig import rig
 from tests.processes.waiting import processes_in
 from tests.subjects.etcd.looks import Watch

@@ -9,21 +9,20 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from operator_lab import faults as lab
+from operator_lab.rig import Rig
 from operator_protocols.domain.action import Argument, Result
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Finding, Observation, Seen, Value, Violation
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Fault, Job, SubjectSettings
 from operator_sre.clock import SystemClock
-from operator_sre.lab import faults as lab
-from operator_sre.lab.rig import Rig
 from operator_sre.subjects.etcd import plugin
-from operator_sre.subjects.etcd.client import Answer, Etcd, encoded
-from operator_sre.subjects.etcd.invariants import invariants_of
-from operator_sre.subjects.etcd.options import options_from
+from operator_sre.subjects.etcd.client import Answer, Etcd, to_base64
+from operator_sre.subjects.etcd.cluster import summarize
+from operator_sre.subjects.etcd.invariants import invariants_of, options_from
 from operator_sre.subjects.etcd.subject import EtcdCluster
 from operator_sre.subjects.etcd.tools import etcd_tools
-from operator_sre.subjects.etcd.whole import whole_of
 from tests.contract.clock import NOON
 
 __all__ = ["UP", "Watch", "fault_named", "findings", "look_of", "members_in"]
@@ -74,7 +73,7 @@ def look_of(refused: str | None = "", /, **members: Mapping[str, Value] | str) -
         Seen(name, problem=readings) if isinstance(readings, str) else Seen(name, readings)
         for name, readings in members.items()
     ]
-    return Observation("shop", NOON, (*seen, whole_of("cluster", seen, refused=refused)))
+    return Observation("shop", NOON, (*seen, summarize("cluster", seen, refused=refused)))
 
 
 def members_in(look: Observation) -> tuple[Seen, ...]:
@@ -163,12 +162,12 @@ class Watch:
 
     async def ask(self, target: str, path: str, **body: object) -> Answer:
         """Ask one member."""
-        async with Etcd(self.settings) as etcd:
-            return await etcd.ask(self.target(target), path, body)
+        etcd = Etcd(self.settings)
+        return await etcd.ask(self.target(target), path, body)
 
     async def value(self, target: str, key: str) -> object:
         """What one member itself holds under a key."""
-        said = await self.ask(target, "kv/range", key=encoded(key), serializable=True)
+        said = await self.ask(target, "kv/range", key=to_base64(key), serializable=True)
         return next((one["value"] for one in said.body.get("kvs", [])), None)
 
     @asynccontextmanager

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.ports import choose_ports
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import MissingExtraError
 from operator_protocols.ports import SubjectSettings
 from operator_sre.clock import SystemClock
-from operator_sre.lab.ports import choose_ports
 from operator_sre.subjects.etcd.client import Etcd
 from operator_sre.subjects.etcd.members import KIND
 from operator_sre.subjects.etcd.rig import server_path
@@ -44,7 +44,7 @@ async def _one_member(folder: Path) -> AsyncIterator[tuple[int, Path]]:
     )
     certificate = folder / "data" / "fixtures" / "client" / "cert.pem"
     try:
-        await eventually(certificate.exists, within_s=30.0)
+        await eventually(certificate.exists)
         yield ports["client"], certificate
     finally:
         process.kill()
@@ -57,18 +57,18 @@ async def test_a_real_member_is_reached_by_certificate_and_password(tmp_path: Pa
         target = Target("a", KIND, port=port, access=trusting)
         targets = [target]
         settings = SubjectSettings(
-            "etcd", lambda: targets, SystemClock(), 5.0, {}, secret={"pw": PASSWORD}.__getitem__
+            "etcd", lambda: targets, SystemClock(), 60.0, {}, secret={"pw": PASSWORD}.__getitem__
         )
         subject = EtcdCluster(settings)
-        async with Etcd(settings) as etcd:
-            ends = asyncio.get_running_loop().time() + 30.0
-            while not (answer := await etcd.ask(target, "auth/role/add", {"name": "root"})).ok:
-                assert asyncio.get_running_loop().time() < ends, answer.error
-            user = {"name": "root", "password": PASSWORD}
-            assert (await etcd.ask(target, "auth/user/add", user)).ok
-            grant = {"user": "root", "role": "root"}
-            assert (await etcd.ask(target, "auth/user/grant", grant)).ok
-            assert (await etcd.ask(target, "auth/enable")).ok
+        etcd = Etcd(settings)
+        ends = asyncio.get_running_loop().time() + 30.0
+        while not (answer := await etcd.ask(target, "auth/role/add", {"name": "root"})).ok:
+            assert asyncio.get_running_loop().time() < ends, answer.error
+        user = {"name": "root", "password": PASSWORD}
+        assert (await etcd.ask(target, "auth/user/add", user)).ok
+        grant = {"user": "root", "role": "root"}
+        assert (await etcd.ask(target, "auth/user/grant", grant)).ok
+        assert (await etcd.ask(target, "auth/enable")).ok
 
         # It is up, and what we may not do is not taken for health.
         stranger = (await subject.observe()).of("a")

@@ -8,12 +8,12 @@ import pytest
 
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target
-from operator_sre.models.reasoner.belief import SURE
+from operator_sre.models.reasoner.belief import SURE, Symptoms, first_belief
 from operator_sre.models.reasoner.causes import GENERIC, VAGUE
-from operator_sre.models.reasoner.prior import Symptoms, first_belief
-from operator_sre.subjects.etcd.causes import CAUSES
 from operator_sre.subjects.etcd.members import KIND
+from operator_sre.subjects.etcd.tools import KNOWLEDGE
 
+CAUSES = KNOWLEDGE.causes
 MEMBERS = [Target(name, KIND) for name in ("a", "b", "c")]
 OWN = {cause.name for cause in CAUSES} | VAGUE
 EVERY = (*(cause for cause in GENERIC if cause.name not in OWN), *CAUSES)

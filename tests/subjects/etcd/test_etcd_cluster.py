@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from operator_lab.faults import is_over
 from operator_protocols.domain.health import Health
 from operator_protocols.ports import RightEnd
-from operator_sre.lab.faults import is_over
 from operator_sre.subjects.etcd import plugin
 from operator_sre.subjects.etcd.client import Etcd, number
-from operator_sre.subjects.etcd.faults_inside import CONFIGURATION_DRIFT, WRONG_CREDENTIAL
-from operator_sre.subjects.etcd.faults_space import COMPACTION_LAG, QUOTA_REACHED
-from operator_sre.subjects.etcd.lease import LeaseClock
-from operator_sre.subjects.etcd.probes import PROBE_KEY, read_from, write_to
+from operator_sre.subjects.etcd.probes import PROBE_KEY, LeaseClock, read_from, write_to
 from operator_sre.subjects.etcd.rig import QUOTA_BYTES
 from operator_sre.tickets import incidents_of
 from tests.subjects.etcd.looks import Watch, fault_named, members_in
@@ -46,9 +43,9 @@ async def test_all_of_a_healthy_cluster_is_seen(watch: Watch) -> None:
 
 async def test_looking_leaves_no_key(watch: Watch) -> None:
     target = watch.target(await watch.leader())
-    async with Etcd(watch.settings) as etcd:
-        written = await write_to(etcd, target)
-        read = await read_from(etcd, target)
+    etcd = Etcd(watch.settings)
+    written = await write_to(etcd, target)
+    read = await read_from(etcd, target)
     # It was agreed on, and its condition did not hold.
     assert written.ok, written.error
     assert "succeeded" not in written.body
@@ -130,13 +127,13 @@ async def test_a_lease_that_somebody_keeps_alive_is_told(watch: Watch) -> None:
     clock = Ahead()
     lease = LeaseClock(60, clock)
     target = watch.target(await watch.leader())
-    async with Etcd(watch.settings) as etcd:
-        granted = await lease.look(etcd, target)
-        assert granted == {"lease_left_s": 60, "lease_error_s": 0.0}
-        clock.seconds = 30.0
-        late = await lease.look(etcd, target)
-        assert isinstance(late["lease_error_s"], float)
-        assert late["lease_error_s"] > 25.0
+    etcd = Etcd(watch.settings)
+    granted = await lease.look(etcd, target)
+    assert granted == {"lease_left_s": 60, "lease_error_s": 0.0}
+    clock.seconds = 30.0
+    late = await lease.look(etcd, target)
+    assert isinstance(late["lease_error_s"], float)
+    assert late["lease_error_s"] > 25.0
 
 
 async def test_the_faults_are_those_that_a_cluster_can_have() -> None:
@@ -144,8 +141,8 @@ async def test_the_faults_are_those_that_a_cluster_can_have() -> None:
     assert names >= {
         *("node_kill", "node_pause", "leader_down", "quorum_lost", "latency", "leader_far"),
         *("network_partition", "disk_pressure", "file_descriptors", "port_taken", "log_flood"),
-        *("data_damaged", "member_diverged", QUOTA_REACHED.name, COMPACTION_LAG.name),
-        *(CONFIGURATION_DRIFT.name, WRONG_CREDENTIAL.name),
+        *("data_damaged", "member_diverged", "quota_reached", "compaction_lag"),
+        *("configuration_drift", "wrong_credential"),
     }
     assert fault_named("quorum_lost").end is RightEnd.ESCALATED
 

@@ -9,13 +9,14 @@ import pytest
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Value
 from operator_protocols.errors import ConfigError
+from operator_protocols.kit.invariant import PartInvariant
 from operator_sre.subjects.etcd import plugin
-from operator_sre.subjects.etcd.invariants import MemberInvariant, invariants_of
-from operator_sre.subjects.etcd.invariants_cluster import (
-    ClusterInvariant,
-    cluster_invariants_of,
+from operator_sre.subjects.etcd.invariants import (
+    MemberInvariant,
+    Options,
+    invariants_of,
+    options_from,
 )
-from operator_sre.subjects.etcd.options import Options, options_from
 from tests.subjects.etcd.looks import UP, findings, look_of
 
 LEADER: dict[str, Value] = {
@@ -26,7 +27,7 @@ LEADER: dict[str, Value] = {
     "lease_left_s": 30,
     "lease_error_s": -0.5,
 }
-OF_ALL = frozenset(one.name for one in cluster_invariants_of(Options()))
+OF_ALL = frozenset(one.name for one in invariants_of(Options()) if isinstance(one, PartInvariant))
 DOWN: dict[str, Value] = {
     "kind": "member",
     "reachable": False,
@@ -245,7 +246,7 @@ def test_an_option_that_makes_no_sense_is_told_in_a_sentence(options: dict[str, 
 
 def test_invariants_say_what_they_mean_and_are_patient_where_leaders_change() -> None:
     found = {one.name: one for one in invariants_of(Options())}
-    spoken = [one for one in found.values() if isinstance(one, MemberInvariant | ClusterInvariant)]
+    spoken = [one for one in found.values() if isinstance(one, MemberInvariant | PartInvariant)]
     assert len(spoken) == len(found)
     assert all(one.sentence.endswith(".") for one in spoken)
     assert found["member_down"].severity is Severity.CRITICAL

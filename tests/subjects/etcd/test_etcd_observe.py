@@ -243,8 +243,8 @@ async def test_a_token_that_is_not_taken_any_more_is_asked_for_anew() -> None:
     async with serving(etcd(token="new")) as port:
         settings = _settings(target := Target("a", KIND, port=port, access=access))
         tokens = {"a": "old"}
-        async with Etcd(settings, tokens) as client:
-            assert (await client.ask(target, "maintenance/status")).ok
+        client = Etcd(settings, tokens)
+        assert (await client.ask(target, "maintenance/status")).ok
     assert tokens == {"a": "new"}
 
 

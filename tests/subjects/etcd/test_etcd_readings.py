@@ -8,27 +8,35 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.target import Target
-from operator_sre.subjects.etcd.client import Answer, encoded, number
-from operator_sre.subjects.etcd.cluster import Cluster, Hash, agreement, status_readings
-from operator_sre.subjects.etcd.glimpse import Glimpse
-from operator_sre.subjects.etcd.members import (
-    KIND,
-    Member,
-    alarms_from,
-    hex_of,
-    member_of,
-    members_from,
-    quorum_of,
+from operator_sre.subjects.etcd.client import Answer, number, to_base64
+from operator_sre.subjects.etcd.cluster import (
+    WINDOW_S,
+    Cluster,
+    Hash,
+    Hearing,
+    agreement,
+    status_readings,
 )
-from operator_sre.subjects.etcd.metrics import Metrics, metrics_from, quantile_of
-from operator_sre.subjects.etcd.peers import WINDOW_S, Hearing
-from operator_sre.subjects.etcd.place import (
+from operator_sre.subjects.etcd.configuration import (
     CONFIG_FILE,
     config_file,
     data_dir,
     local_readings,
     setting,
     with_setting,
+)
+from operator_sre.subjects.etcd.members import (
+    KIND,
+    Member,
+    MemberStatus,
+    Metrics,
+    alarms_from,
+    hex_of,
+    member_of,
+    members_from,
+    metrics_from,
+    quantile_of,
+    quorum_of,
 )
 
 METRICS = """\
@@ -73,7 +81,7 @@ def test_numbers_of_64_bits_come_as_texts() -> None:
     assert number({}, "a") == 0
     odd: list[object] = [True, None, [], "x", "9" * 30]
     assert [number({"a": one}, "a") for one in odd] == [0] * 5
-    assert encoded("a") == encoded(b"a") == "YQ=="
+    assert to_base64("a") == to_base64(b"a") == "YQ=="
 
 
 def _member(id_: int, name: str = "", *, learner: bool = False) -> Member:
@@ -116,7 +124,7 @@ def test_more_than_half_decide(voters: int, needed: int) -> None:
 MEMBERS = tuple(_member(id_, f"m{id_}") for id_ in (1, 2, 3))
 
 
-def _up(id_: int, leader: int = 1, *, lost: tuple[int, ...] = (), **more: object) -> Glimpse:
+def _up(id_: int, leader: int = 1, *, lost: tuple[int, ...] = (), **more: object) -> MemberStatus:
     body = {
         "header": {"member_id": str(id_), "revision": "10"},
         "leader": str(leader),
@@ -126,11 +134,13 @@ def _up(id_: int, leader: int = 1, *, lost: tuple[int, ...] = (), **more: object
         **more,
     }
     peers = {hex_of(one.id): one.id not in lost for one in MEMBERS if one.id != id_}
-    return Glimpse(Target(f"m{id_}", KIND, port=id_), Answer(body), Metrics(peers=peers), MEMBERS)
+    return MemberStatus(
+        Target(f"m{id_}", KIND, port=id_), Answer(body), Metrics(peers=peers), MEMBERS
+    )
 
 
-def _gone(id_: int) -> Glimpse:
-    return Glimpse(Target(f"m{id_}", KIND, port=id_), Answer(error="gone", reached=False))
+def _gone(id_: int) -> MemberStatus:
+    return MemberStatus(Target(f"m{id_}", KIND, port=id_), Answer(error="gone", reached=False))
 
 
 READ = Answer({"count": "0"})
@@ -172,9 +182,9 @@ def test_a_learner_neither_votes_nor_leads() -> None:
 def test_an_alarm_is_told_at_who_raised_it_whoever_tells_it() -> None:
     errors = ["memberID:3 alarm:NOSPACE "]
     cluster = Cluster([_up(1, errors=errors), _up(2, errors=errors), _up(3)])
-    assert [cluster.alarms_of(one) for one in cluster.glimpses] == ["", "", "NOSPACE"]
+    assert [cluster.alarms_of(one) for one in cluster.statuses] == ["", "", "NOSPACE"]
     stranger = Cluster([_up(1, errors=["memberID:99 alarm:CORRUPT "]), _up(2)])
-    assert [stranger.alarms_of(one) for one in stranger.glimpses] == ["CORRUPT", ""]
+    assert [stranger.alarms_of(one) for one in stranger.statuses] == ["CORRUPT", ""]
 
 
 def test_a_broken_link_is_told_at_the_member_that_lost_everybody() -> None:
@@ -236,7 +246,7 @@ def test_members_agree_by_majority() -> None:
 
 
 def test_hashes_are_asked_at_a_revision_that_everybody_has_who_keeps_up() -> None:
-    def at(id_: int, revision: int, compacted: int, leader: int = 1) -> Glimpse:
+    def at(id_: int, revision: int, compacted: int, leader: int = 1) -> MemberStatus:
         header = {"member_id": str(id_), "revision": str(revision)}
         metrics = Metrics({"compact_revision": compacted})
         return replace(_up(id_, leader, header=header), metrics=metrics)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from operator_lab.faults import is_over
 from operator_protocols.domain.action import Action, Outcome
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.health import Health
@@ -11,31 +12,17 @@ from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.tool import ToolSource
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job, Tool
-from operator_sre.lab.faults import is_over
-from operator_sre.subjects.etcd.align import ALIGN_SETTINGS
-from operator_sre.subjects.etcd.client import encoded, number
-from operator_sre.subjects.etcd.deed import NO_QUORUM
+from operator_sre.subjects.etcd.call import NO_QUORUM
+from operator_sre.subjects.etcd.client import number, to_base64
 from operator_sre.subjects.etcd.depot import EtcdDepot
-from operator_sre.subjects.etcd.replace import REPLACE_MEMBER
-from operator_sre.subjects.etcd.rotate import ROTATE_LOG
-from operator_sre.subjects.etcd.tools import (
-    COMPACT,
-    DEFRAGMENT,
-    DISARM_ALARM,
-    FREE_SPACE,
-    MOVE_LEADER,
-    etcd_tools,
-)
+from operator_sre.subjects.etcd.tools import KNOWLEDGE, etcd_tools
 from operator_sre.tickets import incidents_of
 from tests.subjects.etcd.looks import Watch, members_in
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow, pytest.mark.timeout(180)]
 
-SPECS = (
-    *(ALIGN_SETTINGS, COMPACT, DEFRAGMENT, DISARM_ALARM, FREE_SPACE, MOVE_LEADER),
-    *(REPLACE_MEMBER, ROTATE_LOG),
-)
-BIG = encoded(bytes(200_000))
+SPECS = tuple(KNOWLEDGE.tools.values())
+BIG = to_base64(bytes(200_000))
 
 
 def _readings(look: Observation, name: str) -> dict[str, object]:
@@ -48,8 +35,9 @@ async def test_the_tools_are_described(watch: Watch) -> None:
     assert all(isinstance(one, Tool) for one in tools)
     assert all(one.changes and one.verify and one.expected and one.ends for one in SPECS)
     assert all(one.source is ToolSource.SUBJECT for one in SPECS)
-    assert REPLACE_MEMBER.risk is Risk.HIGH
-    assert (MOVE_LEADER.undo, MOVE_LEADER.reversible) == ("move_leader", True)
+    assert KNOWLEDGE.tools["replace_member"].risk is Risk.HIGH
+    move = KNOWLEDGE.tools["move_leader"]
+    assert (move.undo, move.reversible) == ("move_leader", True)
 
 
 async def test_what_makes_no_sense_is_a_result(watch: Watch) -> None:
@@ -87,7 +75,7 @@ async def test_the_leader_moves_and_can_be_moved_back(watch: Watch) -> None:
 async def test_history_is_forgotten_and_the_file_becomes_small(watch: Watch) -> None:
     target = await watch.follower()
     for _ in range(20):
-        said = await watch.ask(target, "kv/put", key=encoded("shop/big"), value=BIG)
+        said = await watch.ask(target, "kv/put", key=to_base64("shop/big"), value=BIG)
         assert said.ok, said.error
     grown = _readings(await watch.healthy(), "db_bytes")
     revision = number((await watch.ask(target, "maintenance/status")).body["header"], "revision")
@@ -132,10 +120,10 @@ async def test_an_alarm_is_taken_back_when_there_is_room_and_not_before(watch: W
         assert (await watch.use("compact", keep=0)).ok
         for member in watch.rig.targets():
             assert (await watch.use("defragment", target=member.name)).ok
-        still = await watch.ask(target, "kv/put", key=encoded("a"), value=encoded("b"))
+        still = await watch.ask(target, "kv/put", key=to_base64("a"), value=to_base64("b"))
         assert "space exceeded" in still.error
         assert (await watch.use("disarm_alarm")).ok
-        assert (await watch.ask(target, "kv/put", key=encoded("a"), value=encoded("b"))).ok
+        assert (await watch.ask(target, "kv/put", key=to_base64("a"), value=to_base64("b"))).ok
         assert await is_over(watch.rig, fault) == ""
         await watch.healthy()
 
@@ -172,7 +160,7 @@ async def test_a_member_that_only_does_not_run_keeps_its_data(watch: Watch) -> N
 
 async def test_a_member_with_other_data_is_replaced_and_holds_what_all_hold(watch: Watch) -> None:
     target = await watch.follower()
-    await watch.ask(target, "kv/put", key=encoded("shop/kept"), value=encoded("yes"))
+    await watch.ask(target, "kv/put", key=to_base64("shop/kept"), value=to_base64("yes"))
     ids = _readings(await watch.healthy(), "member_id")
     async with watch.breaking("member_diverged", target) as fault:
         look = await watch.broken("members_agree", target)
@@ -186,7 +174,7 @@ async def test_a_member_with_other_data_is_replaced_and_holds_what_all_hold(watc
     assert {one: id_ for one, id_ in after.items() if one != target} == {
         one: id_ for one, id_ in ids.items() if one != target
     }
-    assert await watch.value(target, "shop/kept") == encoded("yes")
+    assert await watch.value(target, "shop/kept") == to_base64("yes")
 
 
 async def test_with_the_quorum_lost_every_tool_refuses_and_says_why(watch: Watch) -> None:
@@ -222,7 +210,7 @@ async def test_what_a_majority_keeps_is_there_and_only_what_it_has_not_is_gone(
     assert [await depot.put(mark) for mark in marks] == [True] * 6  # at every member
     assert await depot.gone(marks) == frozenset()
     target = await watch.follower()
-    await watch.ask(target, "kv/deleterange", key=encoded("shop/receipt/mark-2"))
+    await watch.ask(target, "kv/deleterange", key=to_base64("shop/receipt/mark-2"))
     assert await depot.gone([*marks, "never"]) == frozenset({"mark-2", "never"})
     async with watch.breaking("node_pause", target):
         assert True in [await depot.put(f"paused-{number}") for number in range(3)]

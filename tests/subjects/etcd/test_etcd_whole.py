@@ -6,27 +6,33 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.faults import is_over
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Ability, RightEnd
-from operator_sre.lab.faults import is_over
 from operator_sre.subjects.etcd.client import Answer
-from operator_sre.subjects.etcd.cluster import Cluster
-from operator_sre.subjects.etcd.glimpse import Glimpse
-from operator_sre.subjects.etcd.members import CLUSTER, KIND, Member, with_cluster
-from operator_sre.subjects.etcd.metrics import Metrics
-from operator_sre.subjects.etcd.peers import WINDOW_S, Hearing
-from operator_sre.subjects.etcd.place import (
+from operator_sre.subjects.etcd.cluster import WINDOW_S, Cluster, Hearing, summarize
+from operator_sre.subjects.etcd.configuration import (
     CONFIG_FILE,
+    SHARED,
+    differing,
     line_of,
     local_readings,
+    reading_of,
     setting,
+    shared_in,
     with_line,
 )
-from operator_sre.subjects.etcd.settings import SHARED, differing, reading_of, shared_in
-from operator_sre.subjects.etcd.whole import whole_of
+from operator_sre.subjects.etcd.members import (
+    CLUSTER,
+    KIND,
+    Member,
+    MemberStatus,
+    Metrics,
+    with_cluster,
+)
 from tests.subjects.etcd.looks import UP, Watch, members_in
 
 MEMBERS = (Target("a", KIND, port=1), Target("b", KIND, port=2), Target("other", "store"))
@@ -63,7 +69,7 @@ def test_the_fullest_member_speaks_for_all_and_every_alarm_is_told() -> None:
         Seen("b", {**UP, "quota_ratio": 0.9, "is_leader": True, "successor": "a"}),
         Seen("c", {"kind": KIND, "reachable": False, "quorum": True}),
     ]
-    whole = whole_of("all", seen, refused="")
+    whole = summarize("all", seen, refused="")
     wanted: dict[str, Value] = {
         "kind": CLUSTER,
         "members_up": 2,
@@ -82,13 +88,13 @@ def test_the_fullest_member_speaks_for_all_and_every_alarm_is_told() -> None:
 
 def test_of_a_cluster_of_which_nobody_answers_next_to_nothing_is_known() -> None:
     gone = Seen("a", {"kind": KIND, "reachable": False, "quorum": None})
-    readings = whole_of("all", [gone], refused=None).readings
+    readings = summarize("all", [gone], refused=None).readings
     assert readings["members_up"] == 0
     assert not {"alarms", "quota_ratio", "let_in"} & set(readings)
 
 
 def _cluster(*statuses: Answer) -> Cluster:
-    return Cluster([Glimpse(Target(str(n), KIND), one) for n, one in enumerate(statuses)])
+    return Cluster([MemberStatus(Target(str(n), KIND), one) for n, one in enumerate(statuses)])
 
 
 NOBODY = Answer(error="etcdserver: user name is empty", code=3)
@@ -121,10 +127,10 @@ def test_a_status_that_is_refused_counts_as_well() -> None:
     assert not _cluster(denied).up
 
 
-def _leading(received: dict[str, int], peers: dict[str, bool]) -> Glimpse:
+def _leading(received: dict[str, int], peers: dict[str, bool]) -> MemberStatus:
     status = {"header": {"member_id": "5"}, "leader": "5"}
     listed = (Member(5, "a"), Member(6, "b"))
-    return Glimpse(Target("a", KIND), Answer(status), Metrics({}, peers, {}, received), listed)
+    return MemberStatus(Target("a", KIND), Answer(status), Metrics({}, peers, {}, received), listed)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +145,7 @@ def _leading(received: dict[str, int], peers: dict[str, bool]) -> Glimpse:
 def test_the_leader_says_whether_it_hears_who_does_not_answer_us(
     received: dict[str, int], peers: dict[str, bool], deaf: set[str], heard: bool | None
 ) -> None:
-    silent = Glimpse(Target("b", KIND), GONE)
+    silent = MemberStatus(Target("b", KIND), GONE)
     cluster = Cluster([_leading(received, peers), silent])
     assert cluster.heard(silent, frozenset(deaf)) is heard
     assert Cluster([silent]).heard(silent, frozenset()) is None

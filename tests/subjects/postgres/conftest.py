@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from operator_sre.lab.rig import Rig
+from operator_lab.rig import Rig
 from operator_sre.plugins import find_plugin
 from tests.processes.waiting import processes_in
 from tests.subjects.postgres.watching import Watch

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Finding, Observation, Seen, Value
 from operator_protocols.errors import ConfigError
+from operator_protocols.kit.invariant import WELL, broken, megabytes
 from operator_protocols.ports import Invariant
-from operator_sre.subjects.postgres.causes import CAUSES
 from operator_sre.subjects.postgres.invariants import (
-    ClientDown,
+    CLIENT_DOWN,
+    OTHER_OPTIONS,
+    SYMPTOMS,
+    Measure,
     NoPrimary,
     ServerRule,
+    Thresholds,
     TwoPrimaries,
-    invariants_of,
-)
-from operator_sre.subjects.postgres.judging import (
-    HOLDS,
     amount,
-    broken,
+    invariants_of,
     is_client,
-    megabytes,
-    of_client,
-    of_server,
-    unknown,
+    symptoms_of,
+    thresholds_of,
+    unseen,
 )
-from operator_sre.subjects.postgres.symptoms import SYMPTOMS, symptoms_of
-from operator_sre.subjects.postgres.thresholds import OTHER_OPTIONS, Thresholds, thresholds_of
+from operator_sre.subjects.postgres.tools import KNOWLEDGE
 from tests.contract.clock import NOON
 
 GOOD: dict[str, Value] = {
@@ -198,7 +197,7 @@ def test_clients_are_no_servers() -> None:
     runs = Seen("c", {"kind": "client", "running": True})
     dead = Seen("d", {"kind": "client", "running": False})
     hidden = Seen("e", {"kind": "client"}, "it has no process")
-    found = _findings(ClientDown(), runs, dead, hidden, Seen("a", GOOD))
+    found = _findings(CLIENT_DOWN, runs, dead, hidden, Seen("a", GOOD))
     assert [found[name].health for name in "cde"] == [
         Health.HEALTHY,
         Health.BROKEN,
@@ -246,7 +245,8 @@ def test_symptoms_are_there_or_not_or_not_to_be_told() -> None:
 def test_a_cause_shows_only_what_a_look_reads() -> None:
     known = {*SYMPTOMS, *GOOD, *REPLICA, "connections_hoarded", "replay_paused", "replay_blocked"}
     known |= {"another_writes", "heard", "memory_short"}
-    for cause in CAUSES:
+    assert KNOWLEDGE.causes
+    for cause in KNOWLEDGE.causes:
         assert set(cause.shows) <= known, cause.name
         assert cause.shows
 
@@ -256,9 +256,11 @@ def test_how_readings_become_judgements() -> None:
     assert amount(seen, "x") == 2
     assert amount(seen, "y") is None
     assert amount(Seen("a", {"x": 2}, "a problem"), "x") is None
-    assert of_server(seen, "x", "part", lambda value: broken(f"{value}")) == (Health.BROKEN, "2")
-    assert of_server(seen, "y", "part", lambda value: HOLDS) == (Health.UNKNOWN, "not allowed")
-    assert unknown(seen) == (Health.UNKNOWN, "refused")
-    assert of_client(Seen("c", {"kind": "client", "running": True})) == HOLDS
+    measure = Measure("", "x", "part", "", "{value}")
+    assert measure(seen, Thresholds()) == broken("2")
+    assert replace(measure, reading="y")(seen, Thresholds()) == (Health.UNKNOWN, "not allowed")
+    assert unseen(seen) == (Health.UNKNOWN, "refused")
+    (found,) = _findings(CLIENT_DOWN, Seen("c", {"kind": "client", "running": True})).values()
+    assert (found.health, found.detail) == WELL
     assert not is_client(seen)
     assert megabytes(5 << 20) == "5 MB"

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.category import FailureCategory
-from operator_sre.subjects.postgres.calls import FILE_ERRORS, Call, RefusedCall
-from operator_sre.subjects.postgres.login import home_of
+from operator_protocols.kit.tool import RefusedCall
+from operator_protocols.ports import Job
 from operator_sre.subjects.postgres.scenes import append_setting, remove_setting
-from operator_sre.subjects.postgres.tools_inside import (
+from operator_sre.subjects.postgres.session import home_of
+from operator_sre.subjects.postgres.tools import (
+    FILE_ERRORS,
+    ServerCall,
     create_index,
     disable_setting,
     vacuum_table,
@@ -124,7 +127,8 @@ async def test_a_log_begins_anew_and_nothing_of_it_is_lost(watch: Watch) -> None
 
 async def test_each_of_them_refuses_with_a_reason(watch: Watch) -> None:
     far = watch.target("primary")
-    call = Call(watch.settings, far, {"table": "no.where", "name": "x", "column": ""}, 5.0)
+    given = {"table": "no.where", "name": "x", "column": ""}
+    call = ServerCall(given, Job(timeout_s=5.0), watch.settings, far)
     async with watch.owner("primary") as session:
         for act in (create_index, disable_setting, vacuum_table):
             with pytest.raises(RefusedCall) as refused:

@@ -11,10 +11,20 @@ import pytest
 from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Access, Process, Target
 from operator_protocols.errors import ConfigError
+from operator_protocols.kit.machine import data_dir_of, is_running
 from operator_protocols.ports import SubjectSettings
 from operator_sre.clock import SystemClock
-from operator_sre.subjects.postgres.comparing import compared
-from operator_sre.subjects.postgres.login import (
+from operator_sre.subjects.postgres.readings import (
+    Scans,
+    compare,
+    differs,
+    rates,
+    readings_of,
+    scans_of,
+    words_of,
+)
+from operator_sre.subjects.postgres.sections import VERSION_MIN, question, sections
+from operator_sre.subjects.postgres.session import (
     ACTING,
     PASSWORDS_FILE,
     WATCHING,
@@ -23,16 +33,7 @@ from operator_sre.subjects.postgres.login import (
     login_of,
     password_in,
 )
-from operator_sre.subjects.postgres.places import place_of, runs, seen_here
-from operator_sre.subjects.postgres.readings import (
-    Scans,
-    differs,
-    rates,
-    readings_of,
-    scans_of,
-    words_of,
-)
-from operator_sre.subjects.postgres.sections import VERSION_MIN, question, sections
+from operator_sre.subjects.postgres.subject import local_readings
 from tests.processes.waiting import processes_in
 
 
@@ -135,13 +136,13 @@ def test_a_rig_leaves_its_passwords_beside_the_data(tmp_path: Path) -> None:
 def test_room_and_log_are_seen_from_outside(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("12345")
     target = Target("a", "server", data_dir=str(tmp_path), log=str(tmp_path / "a.log"))
-    seen = seen_here(target)
+    seen = local_readings(target)
     assert seen["log_bytes"] == 5
     assert seen["disk_watched"] is True
     assert 0 < int(seen["disk_free_bytes"] or 0) <= int(seen["disk_total_bytes"] or 0)
-    assert seen_here(Target("a", "server")) == {}
-    assert seen_here(Target("a", "server", data_dir="/", runs_at="ssh://else")) == {}
-    missing = seen_here(Target("a", "server", data_dir=str(tmp_path / "none")))
+    assert local_readings(Target("a", "server")) == {}
+    assert local_readings(Target("a", "server", data_dir="/", runs_at="ssh://else")) == {}
+    missing = local_readings(Target("a", "server", data_dir=str(tmp_path / "none")))
     assert missing == {"disk_watched": True}
 
 
@@ -150,12 +151,12 @@ def test_a_process_is_told_from_a_later_one(tmp_path: Path) -> None:
 
     me = process_of(os.getpid())
     assert me is not None
-    assert runs(me)
-    assert not runs(Process(me.pid, me.started - 100.0))
-    assert not runs(Process(2**22 + 5, time.time()))
-    inside = place_of(Target("a", "server", data_dir=str(tmp_path), process=me))
+    assert is_running(me)
+    assert not is_running(Process(me.pid, me.started - 100.0))
+    assert not is_running(Process(2**22 + 5, time.time()))
+    inside = data_dir_of(Target("a", "server", data_dir=str(tmp_path), process=me))
     assert inside == Path(f"/proc/{me.pid}/root{tmp_path}")
-    assert place_of(Target("a", "server", data_dir=str(tmp_path))) == tmp_path
+    assert data_dir_of(Target("a", "server", data_dir=str(tmp_path))) == tmp_path
     assert processes_in(tmp_path) == []
 
 
@@ -193,12 +194,12 @@ def test_who_does_not_answer_us_may_be_heard_by_another(
     others: list[dict[str, Value]], heard: bool | None
 ) -> None:
     seen = [Seen("gone", DOWN), *(Seen(str(at), one) for at, one in enumerate(others))]
-    first, *rest = compared(seen)
+    first, *rest = compare(seen)
     assert first.readings.get("heard") is heard
     assert all("heard" not in one.readings for one in rest)
 
 
 def test_whoever_is_not_the_only_primary_knows() -> None:
-    two = compared([Seen("a", PRIMARY), Seen("b", PRIMARY), Seen("c", REPLICA)])
+    two = compare([Seen("a", PRIMARY), Seen("b", PRIMARY), Seen("c", REPLICA)])
     assert [one.readings["another_writes"] for one in two] == [True, True, False]
-    assert compared([Seen("a", PRIMARY)])[0].readings["another_writes"] is False
+    assert compare([Seen("a", PRIMARY)])[0].readings["another_writes"] is False

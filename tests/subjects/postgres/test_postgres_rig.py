@@ -8,16 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.faults import _scene
 from operator_protocols.promises import broken_promises
-from operator_sre.lab.faults import _scene
 from operator_sre.plugins import find_plugin
-from operator_sre.subjects.postgres import faults_inside, plugin
-from operator_sre.subjects.postgres.causes import CAUSES
+from operator_sre.subjects.postgres import plugin
 from operator_sre.subjects.postgres.client import STATE_FILE, WORK_FILE, Client, main
 from operator_sre.subjects.postgres.depot import PostgresDepot
 from operator_sre.subjects.postgres.faults import FAULTS
-from operator_sre.subjects.postgres.faults_inside import Deed
-from operator_sre.subjects.postgres.login import PASSWORDS_FILE
 from operator_sre.subjects.postgres.rig import (
     BILLING,
     CONFIG_FILE,
@@ -41,7 +38,8 @@ from operator_sre.subjects.postgres.scenes import (
     renew,
     work,
 )
-from operator_sre.subjects.postgres.tools import postgres_tools
+from operator_sre.subjects.postgres.session import PASSWORDS_FILE
+from operator_sre.subjects.postgres.tools import KNOWLEDGE, postgres_tools
 from tests.subjects.postgres.watching import Watch
 
 HELD = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'billing'"
@@ -92,24 +90,19 @@ def test_servers_are_unprivileged_linked_and_have_volumes() -> None:
     assert RENEW_FILE in processes[REPLICA].files["start.sh"]
 
 
-def test_every_deed_belongs_to_a_fault() -> None:
-    deeds = [one for one in vars(faults_inside).values() if isinstance(one, Deed)]
+def test_what_is_done_inside_of_a_server_is_a_fault() -> None:
     named = {
-        *(faults_inside.BAD_CONFIGURATION.inject, faults_inside.CONFIGURATION_DRIFT.inject),
-        *(faults_inside.CONNECTIONS_EXHAUSTED.inject, faults_inside.IDLE_IN_TRANSACTION.inject),
-        *(faults_inside.LOCK_CONTENTION.inject, faults_inside.MISSING_INDEX.inject),
-        *(faults_inside.REPLAY_CONFLICT.inject, faults_inside.REPLAY_PAUSE.inject),
-        *(faults_inside.RESTART_PENDING.inject, faults_inside.SLOT_LEFT.inject),
-        *(faults_inside.VACUUM_OFF.inject, faults_inside.WRONG_CREDENTIAL.inject),
-        faults_inside.WRONG_PROMOTION.inject,
+        *("bad_configuration", "configuration_drift", "connections_exhausted", "missing_index"),
+        *("idle_in_transaction", "lock_contention", "replay_conflict", "replay_pause"),
+        *("restart_pending", "slot_left", "vacuum_off", "wrong_credential", "wrong_promotion"),
     }
-    assert {one.inject for one in deeds} == named
-    assert named <= {fault.inject for fault in FAULTS}
+    assert named <= {fault.name for fault in FAULTS if fault.kind == "server"}
+    assert len({fault.inject for fault in FAULTS}) == len(FAULTS)
 
 
 def test_no_cause_has_the_name_of_a_fault() -> None:
-    assert not {cause.name for cause in CAUSES} & {fault.name for fault in FAULTS}
-    assert plugin.causes == CAUSES
+    assert not {cause.name for cause in KNOWLEDGE.causes} & {fault.name for fault in FAULTS}
+    assert plugin.causes == KNOWLEDGE.causes
     assert plugin.tools is postgres_tools
 
 

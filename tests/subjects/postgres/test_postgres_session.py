@@ -17,19 +17,19 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Seen
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import MissingExtraError
+from operator_protocols.kit.access import addresses_of
 from operator_protocols.ports import SubjectSettings
-from operator_sre.app.secrets import read_secret
+from operator_sre.app.secret_store import read_secret
 from operator_sre.clock import SystemClock
-from operator_sre.subjects.postgres import session as sessions
-from operator_sre.subjects.postgres.login import Login
 from operator_sre.subjects.postgres.sections import OF_OTHERS
 from operator_sre.subjects.postgres.session import (
+    Login,
     Refusal,
     RefusedError,
     Session,
+    connection_words,
     driver,
-    opened,
-    places_of,
+    open_session,
 )
 from operator_sre.subjects.postgres.subject import CLIENT, SERVER, Postgres
 from tests.contract.servers import serving, unused_port
@@ -77,7 +77,7 @@ async def _mute_after_login(reader: asyncio.StreamReader, writer: asyncio.Stream
 async def _refusal(port: int | None, *, timeout_s: float = 30.0, **more: object) -> RefusedError:
     target = Target("a", SERVER, port=port, **more)  # type: ignore[arg-type]
     with pytest.raises(RefusedError) as caught:
-        async with opened(target, Login("u", "s3cret"), timeout_s=timeout_s):
+        async with open_session(target, Login("u", "s3cret"), timeout_s=timeout_s):
             pass
     assert "s3cret" not in caught.value.sentence
     return caught.value
@@ -132,7 +132,7 @@ async def test_the_next_address_is_tried_when_the_first_is_dead(watch: Watch) ->
             endpoints=("nonsense", f"127.0.0.1:{alive.port}"),
             data_dir=alive.data_dir,
         )
-        assert places_of(moved) == [("127.0.0.1", dead), ("127.0.0.1", alive.port)]
+        assert addresses_of(moved) == [("127.0.0.1", dead), ("127.0.0.1", alive.port)]
         settings = SubjectSettings(
             "pg", lambda: (moved,), SystemClock(), 5.0, QUICK, secret=read_secret
         )
@@ -246,11 +246,11 @@ async def test_a_role_that_may_little_sees_little_and_says_so(watch: Watch, tmp_
 
 async def test_whoever_looks_cannot_write(watch: Watch) -> None:
     target = watch.target("primary")
-    from operator_sre.subjects.postgres.login import login_of
+    from operator_sre.subjects.postgres.session import login_of
 
     login = login_of(watch.settings, target)
     assert login.user == "operator"
-    async with opened(target, login, timeout_s=5.0) as session:
+    async with open_session(target, login, timeout_s=5.0) as session:
         assert isinstance(session, Session)
         assert await session.ask("SHOW application_name") == "operator"
         assert await session.ask("SHOW statement_timeout") == "5s"
@@ -264,13 +264,13 @@ async def test_encryption_is_asked_for_by_name() -> None:
     access = Access(
         tls=True, ca_file="/ca", certificate_file="/c", key_file="/k", server_name="db.example"
     )
-    words = await sessions._words(
+    words = await connection_words(
         "127.0.0.1", 5432, Login("u", "p", "d", access), 3.0, read_only=True
     )
     assert words["sslmode"] == "verify-full"
     assert (words["sslrootcert"], words["sslcert"], words["sslkey"]) == ("/ca", "/c", "/k")
     assert (words["host"], words["hostaddr"]) == ("db.example", "127.0.0.1")
-    plain = await sessions._words("h", 1, Login("u"), 3.0, read_only=False)
+    plain = await connection_words("h", 1, Login("u"), 3.0, read_only=False)
     assert plain["sslmode"] == "disable"
     assert "read_only" not in str(plain["options"])
     assert "password" not in plain

@@ -12,8 +12,8 @@ from operator_protocols.domain.health import Health
 from operator_protocols.domain.tool import ToolSource
 from operator_protocols.domain.verdict import Risk
 from operator_sre.plugins import find_plugin
-from operator_sre.subjects.postgres import specs
 from operator_sre.subjects.postgres.scenes import append_setting, remove_setting
+from operator_sre.subjects.postgres.tools import KNOWLEDGE
 from tests.subjects.postgres.watching import Watch, eventually
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
@@ -241,11 +241,7 @@ async def test_what_cannot_be_taken_back_is_of_high_risk(watch: Watch) -> None:
     make = find_plugin("postgres").tools
     assert make is not None
     found = {one.spec.name: one.spec for one in make(watch.settings)}
-    every = (
-        *(specs.CANCEL_QUERY, specs.DROP_SLOT, specs.PROMOTE, specs.RELOAD),
-        *(specs.RESUME_REPLAY, specs.TERMINATE_BACKEND, specs.TERMINATE_IDLE),
-        *(specs.CREATE_INDEX, specs.DISABLE_SETTING, specs.ROTATE_LOG, specs.VACUUM_TABLE),
-    )
+    every = KNOWLEDGE.tools.values()
     assert found == {spec.name: spec for spec in every}
     assert {one.name for one in every if one.risk >= Risk.HIGH} == {
         *("create_index", "drop_slot", "promote"),

@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from operator_lab import faults as lab
+from operator_lab.rig import Rig
 from operator_protocols.domain.action import Argument, Result
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Finding, Observation
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Fault, Job, SubjectSettings
-from operator_sre.app.secrets import read_secret
+from operator_sre.app.secret_store import read_secret
 from operator_sre.clock import SystemClock
-from operator_sre.lab import faults as lab
-from operator_sre.lab.rig import Rig
 from operator_sre.plugins import find_plugin
 from operator_sre.subjects.postgres.scenes import owner_of
 from operator_sre.subjects.postgres.session import Session

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from operator_lab.rig import Rig
 from operator_protocols.domain.action import Argument, Result
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation, Seen
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Job, Scene, Subject, SubjectSettings
-from operator_sre.app.secrets import read_secret
+from operator_sre.app.secret_store import read_secret
 from operator_sre.clock import SystemClock
-from operator_sre.lab.rig import Rig
 from operator_sre.plugins import find_plugin
-from operator_sre.subjects.ratelimiter.faults_store import ask, read_file
-from operator_sre.subjects.ratelimiter.talking import api
+from operator_sre.subjects.ratelimiter.faults import ask, read_file
+from operator_sre.subjects.ratelimiter.nodes import api
 
 __all__ = ["Stage", "stage"]
 

@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-from operator_sre.lab.rig import Rig
-from operator_sre.subjects.tikv.region import region_from
+from operator_lab.rig import Rig
 from operator_sre.subjects.tikv.rig import rig
-from operator_sre.subjects.tikv.state import members_from, operators_from, stores_from
+from operator_sre.subjects.tikv.state import members_from, operators_from, region_from, stores_from
 from tests.engines.tikv.real import real_programs
 from tests.engines.tikv.standin import install
 from tests.engines.tikv.wire import Reply, ask
@@ -95,7 +94,7 @@ async def until(holds: Callable[[], Awaitable[bool]], within_s: float, what: str
         await asyncio.sleep(POLL_S)
 
 
-@pytest.fixture(scope="module", params=["stand-in", "real"])
+@pytest.fixture(scope="module", params=["stand-in", pytest.param("real", marks=pytest.mark.system)])
 def pds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pds]:
     """A cluster in which all is well, and after which nothing is left."""
     folder = tmp_path_factory.mktemp("tikv")

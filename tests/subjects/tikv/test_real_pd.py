@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_sre.lab.rig import Rig
+from operator_lab.rig import Rig
 from operator_sre.subjects.tikv.invariants import invariants_of
 from operator_sre.subjects.tikv.options import Options
 from operator_sre.subjects.tikv.rig import rig
@@ -78,7 +78,7 @@ def test_without_go_one_sentence_says_so(
 ) -> None:
     assert not tool.built()
     assert tool.main() == 1
-    (said,) = capsys.readouterr().out.splitlines()
+    *_, said = capsys.readouterr().out.splitlines()
     assert said.startswith("There is no Go to build PD with")
     assert said.endswith("Tests with the real PD are skipped.")
     assert isinstance(real_programs(), str)
@@ -103,6 +103,19 @@ def test_what_is_built_lies_outside_of_the_tree_and_is_built_once(no_cache: Path
     assert sorted(one.name for one in place.iterdir()) == ["pd-server", "tikv-server"]
     (no_cache / "go").unlink()
     assert tool.build() == place
+
+
+def test_without_go_that_of_debian_builds_it(
+    no_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unpack(folder: Path, *packages: str) -> bool:
+        assert packages == tool.GO_PACKAGES
+        (folder / tool.GO).parent.mkdir(parents=True)
+        _go((folder / tool.GO).parent, downloads=f'{{"Dir": "/", "Sum": "{tool.SUM}"}}')
+        return True
+
+    monkeypatch.setattr(tool, "unpack", unpack)
+    assert tool.build() == real_programs()
 
 
 def test_every_invariant_is_broken_by_something_here() -> None:
@@ -156,6 +169,7 @@ async def _until_broken(ward: Ward, *names: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.asyncio
 @pytest.mark.timeout(900)
 @pytest.mark.group("real-pd")
@@ -167,6 +181,7 @@ async def test_invariants_break_by_a_fault_and_recover(rig_directory: Path, name
 
 
 @pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.asyncio
 @pytest.mark.timeout(900)
 @pytest.mark.group("real-pd")

@@ -12,13 +12,7 @@ from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import ConfigError
-from operator_sre.subjects.tikv.client import Answer
-from operator_sre.subjects.tikv.clocks import differing, skews
-from operator_sre.subjects.tikv.facts import Facts
-from operator_sre.subjects.tikv.heat import Hot
-from operator_sre.subjects.tikv.invariants import invariants_of
-from operator_sre.subjects.tikv.invariants_cluster import cluster_invariants
-from operator_sre.subjects.tikv.judging import (
+from operator_protocols.kit.invariant import (
     WELL,
     Opinion,
     PartInvariant,
@@ -26,6 +20,15 @@ from operator_sre.subjects.tikv.judging import (
     number_of,
     unknown,
 )
+from operator_sre.subjects.tikv.client import Answer
+from operator_sre.subjects.tikv.cluster import (
+    balance_readings,
+    cluster_readings,
+    hot_readings,
+    region_readings,
+)
+from operator_sre.subjects.tikv.facts import Facts, Hot
+from operator_sre.subjects.tikv.invariants import invariants_of
 from operator_sre.subjects.tikv.kinds import (
     CLUSTER,
     PD,
@@ -33,46 +36,38 @@ from operator_sre.subjects.tikv.kinds import (
     STORE,
     address_of,
     addresses_of,
-    found_at,
+    discovered_target,
     host_of,
     shared_access,
     target_at,
     with_cluster,
 )
-from operator_sre.subjects.tikv.look import (
-    Leading,
-    PdGlimpse,
+from operator_sre.subjects.tikv.leader import (
+    Leadership,
+    PdReport,
     ask_leader,
     find_leader,
     scrape,
 )
+from operator_sre.subjects.tikv.metrics import StoreHistory, find_cut_off
 from operator_sre.subjects.tikv.options import METRICS_FROM, Options, options_from
 from operator_sre.subjects.tikv.parts import (
-    compared,
-    leads,
-    needed,
+    compare_parts,
+    find_differing,
+    find_needed,
+    flag_readings,
+    measure_skews,
+    metrics_addresses,
+    names_of,
     pd_readings,
-    pds_together,
+    pds_readings,
     with_quorum,
 )
-from operator_sre.subjects.tikv.showing import Showing
 from operator_sre.subjects.tikv.state import (
     Member,
     Members,
     Store,
-)
-from operator_sre.subjects.tikv.stores import (
-    cut_apart,
-    judged,
-    names_of,
-    places_of,
-)
-from operator_sre.subjects.tikv.whole import (
-    Whole,
-    balance_of,
-    hot_readings,
-    led,
-    region_readings,
+    count_led,
 )
 from tests.contract.clock import NOON
 
@@ -96,32 +91,32 @@ def test_the_hottest_region_has_an_heir_that_is_up_and_leads_least() -> None:
 def test_leaders_are_even_where_they_are_meant_to_be() -> None:
     stores = [Store(1, "a", leader_count=90), Store(2, "b", leader_count=30, leader_weight=0.5)]
     names = {1: "s1", 2: "s2", 3: "s3"}
-    assert balance_of(stores, names, frozenset(), Options())["leaders_uneven"] is False
+    assert balance_readings(stores, names, frozenset(), Options())["leaders_uneven"] is False
     stores.append(Store(3, "c", leader_count=0))
-    found = balance_of(stores, names, frozenset(), Options())
+    found = balance_readings(stores, names, frozenset(), Options())
     assert (found["leaders_uneven"], found["leader_least"]) == (True, "s3")
-    assert balance_of(stores, names, frozenset({3}), Options())["leaders_uneven"] is False
-    assert balance_of([], {}, frozenset(), Options()) == {}
+    assert balance_readings(stores, names, frozenset({3}), Options())["leaders_uneven"] is False
+    assert balance_readings([], {}, frozenset(), Options()) == {}
 
 
 def test_regions_are_led_by_stores_that_are_heard() -> None:
     stores = [Store(1, "a", leader_count=3), Store(2, "b", state="Down", leader_count=2)]
-    assert led(stores) == 3
+    assert count_led(stores) == 3
     found = region_readings(stores, Facts(), settled=True)
     assert found["regions_without_leader"] == 2
     assert "under_replicated" not in found
-    whole = Whole(stores, {1: "s1", 2: "s2"}, Facts(), Options(), NOON).readings()
+    whole = cluster_readings(stores, {1: "s1", 2: "s2"}, Facts(), Options(), NOON)
     assert (whole["stores_up"], whole["stores_silent"], whole["evicting"]) == (1, "s2", None)
 
 
 def test_who_is_cut_off_is_the_one_that_all_others_complain_about() -> None:
-    assert cut_apart({2: frozenset({1}), 3: frozenset({1})}) == {1: {2, 3}}
-    both = cut_apart({2: frozenset({3}), 3: frozenset({2})})
+    assert find_cut_off({2: frozenset({1}), 3: frozenset({1})}) == {1: {2, 3}}
+    both = find_cut_off({2: frozenset({3}), 3: frozenset({2})})
     assert both == {2: {3}, 3: {2}}
     two = {1: frozenset({3, 4, 5}), 2: frozenset({3, 4, 5})}
-    assert set(cut_apart(two)) == {1, 2}
-    assert cut_apart({}) == {}
-    shown = Showing()
+    assert set(find_cut_off(two)) == {1, 2}
+    assert find_cut_off({}) == {}
+    shown = StoreHistory()
     stores = {"a": Store(1, "a"), "b": Store(5, "b")}
     for count in (3, 4):
         said = Answer(content=FAILURES.format(count=count).encode())
@@ -138,9 +133,9 @@ def test_stores_are_known_by_address_then_by_host_and_whoever_left_comes_last() 
         Store(8, "TiKV-2:20160", "tikv-2:20180"),
     ]
     assert names_of(stores, targets) == {7: "one", 8: "tikv-2"}
-    assert places_of(targets[0], stores[1]) == ["10.0.0.1:20180"]
+    assert metrics_addresses(targets[0], stores[1]) == ["10.0.0.1:20180"]
     here = Target("tikv-2", STORE, endpoints=("127.0.0.1:9",))
-    assert places_of(here, stores[2]) == ["127.0.0.1:9", "tikv-2:20180"]
+    assert metrics_addresses(here, stores[2]) == ["127.0.0.1:9", "tikv-2:20180"]
 
 
 def test_addresses_names_and_the_cluster_as_a_target() -> None:
@@ -155,7 +150,7 @@ def test_addresses_names_and_the_cluster_as_a_target() -> None:
     assert target_at([six], [], ["c:1"]) == ""
     access = shared_access([six])
     assert access == Access(tls=True)
-    found = found_at("store-4", STORE, "a:7", ["store-4"], access)
+    found = discovered_target("store-4", STORE, "a:7", ["store-4"], access)
     assert (found.name, found.host, found.port) == ("store-4-2", "a", 7)
     both = with_cluster([six, Target(CLUSTER, STORE)], ["pd-1", "nobody"])
     assert both[-1] == Target("cluster-2", CLUSTER, depends_on=("pd-1",))
@@ -163,30 +158,30 @@ def test_addresses_names_and_the_cluster_as_a_target() -> None:
 
 
 def test_clocks_and_versions_are_compared_with_those_of_most() -> None:
-    assert skews({"a": 0.5, "b": 9.5, "c": 0.5}) == {"a": 0.0, "b": 9.0, "c": 0.0}
+    assert measure_skews({"a": 0.5, "b": 9.5, "c": 0.5}) == {"a": 0.0, "b": 9.0, "c": 0.0}
     # When it is ours that is wrong, all others agree.
-    assert set(skews({"a": -60.0, "b": -60.0}).values()) == {0.0}
-    assert differing({"a": "1", "b": "1", "c": "2", "d": ""}) == {"c": "1"}
-    assert differing({"a": "1", "b": "2"}) == {"a": None, "b": None}
+    assert set(measure_skews({"a": -60.0, "b": -60.0}).values()) == {0.0}
+    assert find_differing({"a": "1", "b": "1", "c": "2", "d": ""}) == {"c": "1"}
+    assert find_differing({"a": "1", "b": "2"}) == {"a": None, "b": None}
     seen = [Seen("a", {"kind": STORE, "version": "1"}), Seen("b", {"kind": PD, "version": "2"})]
-    assert not any(one.readings["version_differs"] for one in compared(seen, {}, 3.0))
-    assert compared(seen, {"a": 99.0}, 3.0)[0].readings["clock_skewed"] is True
+    assert not any(one.readings["version_differs"] for one in compare_parts(seen, {}, 3.0))
+    assert compare_parts(seen, {"a": 99.0}, 3.0)[0].readings["clock_skewed"] is True
     assert with_quorum(seen, True)[1].readings["quorum"] is True
 
 
 def test_pds_are_enough_when_more_than_half_answer() -> None:
-    up = PdGlimpse(Target("a", PD), Answer(), Member("b", 1))
+    up = PdReport(Target("a", PD), Answer(), Member("b", 1))
     assert up.up
     readings = pd_readings(up.target, up, "b", Members((Member("a", 1, (), "8"),)))
     assert (readings["follows"], readings["leads"], readings["version"]) == ("b", False, "8")
-    strange = PdGlimpse(Target("c", PD), Answer(error="x", strange=True))
+    strange = PdReport(Target("c", PD), Answer(error="x", strange=True))
     assert "not PD" in str(pd_readings(strange.target, strange, "b", None)["error"])
     assert pd_readings(strange.target, None, "b", None) == {}
     seen = [Seen("a", {"kind": PD, **readings}), Seen("c", {"kind": PD, "reachable": False})]
-    found = pds_together(seen, Leading(), "b")
+    found = pds_readings(seen, Leadership(), "b")
     assert (found["pds_up"], found["quorum"], found["has_leader"]) == (1, False, True)
-    assert not leads(Leading())
-    assert needed(seen) == {"c"}
+    assert not Leadership().leads
+    assert find_needed(seen) == {"c"}
     stores: dict[str, dict[str, Value]] = {
         "gone": {"state": "Down"},
         "lost": {"state": "Unheard", "reachable": False},
@@ -196,18 +191,18 @@ def test_pds_are_enough_when_more_than_half_answer() -> None:
         "up": {"state": "Up", "reachable": True},
     }
     told = [Seen(name, {"kind": STORE, **one}) for name, one in stores.items()]
-    assert needed(told) == {"gone", "lost", "apart", "mute"}
+    assert find_needed(told) == {"gone", "lost", "apart", "mute"}
     assert all(callable(one) for one in (find_leader, ask_leader, scrape))
 
 
 def test_a_store_is_judged_by_its_limits() -> None:
     late = {"qps": 3.0, "p99_ms": 501.0, "append_log_p99_ms": 501.0, "disk_ratio": 0.91}
-    found = judged({**late, "evicting": True, "state": "Up", "log_bytes": 1}, Options())
+    found = flag_readings({**late, "evicting": True, "state": "Up", "log_bytes": 1}, Options())
     assert (found["late"], found["disk_slow"], found["disk_is_full"]) == (True, True, True)
     # It was emptied because its disk is slow; nobody has forgotten it.
     assert (found["eviction_left"], found["log_grown"]) == (False, False)
-    assert judged({"evicting": True, "state": "Up"}, Options())["eviction_left"] is True
-    assert judged({}, Options()) == {}
+    assert flag_readings({"evicting": True, "state": "Up"}, Options())["eviction_left"] is True
+    assert flag_readings({}, Options()) == {}
 
 
 @pytest.mark.parametrize(
@@ -228,7 +223,7 @@ def test_who_is_heard_by_pd(
     state: str, age_s: float | None, reachable: bool | None, heard: bool | None
 ) -> None:
     readings = {"state": state, "heartbeat_age_s": age_s, "reachable": reachable}
-    assert judged(readings, Options()).get("heard") is heard
+    assert flag_readings(readings, Options()).get("heard") is heard
 
 
 def test_a_store_that_does_not_show_how_long_requests_take_is_not_called_quick() -> None:
@@ -252,7 +247,8 @@ def test_a_store_that_does_not_show_how_long_requests_take_is_not_called_quick()
 
 def test_invariants_have_sentences_and_a_grace_that_can_be_scaled() -> None:
     all_ = invariants_of(Options())
-    assert {one.name for one in cluster_invariants()} < {one.name for one in all_}
+    cluster = {one.name for one in all_ if isinstance(one, PartInvariant) and CLUSTER in one.kinds}
+    assert {"pd_no_leader"} < cluster < {one.name for one in all_}
     graces = {one.name: one.grace_s for one in all_}
     assert (graces["under_replicated"], graces["store_down"]) == (600.0, 0.0)
     scaled = {one.name: one.grace_s for one in invariants_of(Options(grace_ratio=0.01))}

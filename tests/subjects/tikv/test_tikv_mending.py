@@ -17,6 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab import faults as lab
+from operator_lab.rig import Rig
+from operator_lab.tools import rig_tools
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.health import Health
@@ -27,9 +30,6 @@ from operator_protocols.ports import Ability, Fault, Job, RightEnd, SubjectSetti
 from operator_sre.agent import Conclusion, Run
 from operator_sre.clock import SystemClock
 from operator_sre.executor.tools.port import CheckPort
-from operator_sre.lab import faults as lab
-from operator_sre.lab.rig import Rig
-from operator_sre.lab.tools import rig_tools
 from operator_sre.models.reasoner import Reasoner
 from operator_sre.subjects.tikv import plugin
 from operator_sre.tickets import incidents_of

@@ -340,23 +340,23 @@ async def test_everybody_is_reached_by_tls_and_whoever_is_not_trusted_is_unknown
 
 async def test_what_changes_something_is_never_sent_to_a_second_one() -> None:
     async with recorded() as cluster:
-        async with Pd(cluster.settings(timeout_s=0.2)) as pd:
-            cluster.pds[0].hangs = True
-            answer = await pd.ask("operators", method="POST", body={"name": "x"})
-            assert not answer.reached
-            assert len(cluster.asked) == 1
-            assert (await pd.ask("operators")).body == []
-            assert pd.requests == 3
-            # A question may be asked of the next one, and then that one is asked first.
-            cluster.asked.clear()
-            assert (await pd.ask("operators")).ok
-            assert len(cluster.asked) == 1
+        pd = Pd(cluster.settings(timeout_s=0.2))
+        cluster.pds[0].hangs = True
+        answer = await pd.ask("operators", method="POST", body={"name": "x"})
+        assert not answer.reached
+        assert len(cluster.asked) == 1
+        assert (await pd.ask("operators")).body == []
+        assert pd.requests == 3
+        # A question may be asked of the next one, and then that one is asked first.
+        cluster.asked.clear()
+        assert (await pd.ask("operators")).ok
+        assert len(cluster.asked) == 1
         assert Answer().ok
         # Who knows of no leader does nothing: the next one is asked, and all of them again.
         cluster.pds[0].hangs, cluster.leader = False, None
-        async with Pd(cluster.settings(timeout_s=0.2)) as pd:
-            answer = await pd.ask("operators", method="POST", body={"name": "x"})
-            assert (answer.untaken, pd.requests) == (True, 3)
+        pd = Pd(cluster.settings(timeout_s=0.2))
+        answer = await pd.ask("operators", method="POST", body={"name": "x"})
+        assert (answer.untaken, pd.requests) == (True, 3)
         taken = Answer(error="it answered 503: busy", status=503), Answer(error="x", reached=False)
         assert not any(one.untaken for one in taken)
         assert Answer(error="127.0.0.1:1: connection refused", reached=False).untaken
@@ -378,9 +378,9 @@ async def test_another_name_that_nobody_knows_here_takes_no_time_from_who_answer
     async with await asyncio.start_server(slowly, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         given = [Target("pd-1", "pd", port=port, endpoints=("relay.invalid:23791", "a.invalid:1"))]
-        async with Pd(SubjectSettings("tikv", lambda: given, SystemClock(), 0.8, {})) as pd:
-            answer = await pd.ask("operators")
-            assert (answer.ok, answer.body, pd.requests) == (True, [], 1)
+        pd = Pd(SubjectSettings("tikv", lambda: given, SystemClock(), 0.8, {}))
+        answer = await pd.ask("operators")
+        assert (answer.ok, answer.body, pd.requests) == (True, [], 1)
         await left.wait()
 
 
@@ -391,8 +391,8 @@ async def test_secrets_are_sent_in_a_header_and_shown_nowhere() -> None:
         settings = SubjectSettings(
             "tikv", lambda: given, SystemClock(), 2.0, {}, secret={"t": "s3cret"}.__getitem__
         )
-        async with Pd(settings) as pd:
-            answer = await pd.ask("nothing")
+        pd = Pd(settings)
+        answer = await pd.ask("nothing")
         assert "authorization: bearer s3cret" in cluster.headers[-1].lower()
         assert "s3cret" not in repr(answer)
 

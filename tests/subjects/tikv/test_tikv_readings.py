@@ -11,8 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from operator_protocols.domain.target import Target
-from operator_sre.subjects.tikv.client import Answer, Reading
-from operator_sre.subjects.tikv.exposition import (
+from operator_protocols.kit.prometheus import (
     Buckets,
     Sample,
     blocks_of,
@@ -21,22 +20,39 @@ from operator_sre.subjects.tikv.exposition import (
     samples_of,
     since,
 )
-from operator_sre.subjects.tikv.facts import Facts
-from operator_sre.subjects.tikv.heat import hottest_from
+from operator_sre.subjects.tikv.client import Answer, Reading
+from operator_sre.subjects.tikv.cluster import (
+    operator_readings,
+)
+from operator_sre.subjects.tikv.facts import (
+    CHECKS,
+    PROMETHEUS_UP,
+    Facts,
+    Question,
+    Screen,
+    Turns,
+    choose_questions,
+    hottest_from,
+    screen_from,
+)
 from operator_sre.subjects.tikv.kinds import (
     PD,
 )
-from operator_sre.subjects.tikv.logs import LogLine, LogTail, line_from
+from operator_sre.subjects.tikv.logs import LogLine, LogTail, line_from, local_readings
 from operator_sre.subjects.tikv.metrics import (
     GRPC,
     NOT_ASKED_OF_USERS,
     Pace,
+    Scraped,
     StoreMetrics,
+    readings_at,
+    scrape_path,
+    scraped_from,
     store_metrics_from,
 )
-from operator_sre.subjects.tikv.place import local_readings
-from operator_sre.subjects.tikv.prometheus import Scraped, paths_to, readings_at, scraped_from
-from operator_sre.subjects.tikv.screening import CHECKS, Screen, screen_from
+from operator_sre.subjects.tikv.parts import (
+    store_readings,
+)
 from operator_sre.subjects.tikv.state import (
     EVICT_LEADER,
     Member,
@@ -54,13 +70,6 @@ from operator_sre.subjects.tikv.state import (
     stores_from,
     time_from,
     whole_from,
-)
-from operator_sre.subjects.tikv.stores import (
-    heard_readings,
-)
-from operator_sre.subjects.tikv.turns import PROMETHEUS_UP, Question, Turns, wanted
-from operator_sre.subjects.tikv.whole import (
-    operator_readings,
 )
 from tests.contract.clock import NOON
 from tests.measuring import GROWTH_MAX, growth
@@ -116,7 +125,7 @@ def test_stores_are_read_as_pd_lists_them() -> None:
     assert (store.capacity_bytes, store.available_bytes) == (3 << 39, 1 << 39)
     assert (store.silent, store.planned, store.leads, store.busy) == (True, False, True, True)
     assert store.heartbeat == datetime(2026, 1, 1, 19, 4, 5, 123456, tzinfo=UTC)
-    readings = heard_readings(store, datetime(2026, 1, 1, 19, 4, 15, tzinfo=UTC), frozenset({4}))
+    readings = store_readings(store, datetime(2026, 1, 1, 19, 4, 15, tzinfo=UTC), frozenset({4}))
     assert (readings["heartbeat_age_s"], readings["evicting"]) == (9.9, True)
     assert readings["free_ratio"] == 0.3333
     assert Store(1, "a", state="Tombstone").planned
@@ -261,27 +270,27 @@ def test_who_leads_pd_shows_what_schedules_and_who_follows_shows_zeros() -> None
         b'pd_hotspot_status{store="4",type="hot_write_region_as_leader"} 2\n'
     )
     screen = screen_from(leading)
-    assert screen.told
+    assert screen.complete
     assert screen == Screen(
         {"miss-peer": 3, "down-peer": 0, "pending-peer": 0},
         {"balance-leader-scheduler": False},
         {"write": 2, "read": 0},
     )
     following = screen_from(leading.replace(b"pd_scheduler_status", b"other"))
-    assert not following.told
+    assert not following.complete
     facts = Facts()
-    facts.screened(screen)
-    facts.screened(following)
+    facts.learn_screen(screen)
+    facts.learn_screen(following)
     assert facts.checks == {"miss-peer": 3, "down-peer": 0, "pending-peer": 0}
     assert facts.schedulers is None
 
 
 def test_who_has_waited_longest_is_asked_next() -> None:
     quiet = Screen(dict.fromkeys(CHECKS, 0), {"balance-leader-scheduler": True}, {"write": 0})
-    asked = wanted(quiet, ("balance-leader-scheduler",), prometheus=True)
+    asked = choose_questions(quiet, ("balance-leader-scheduler",), prometheus=True)
     assert [one.name for one in asked] == ["operators", "count", PROMETHEUS_UP, "members"]
     loud = Screen({"miss-peer": 7}, {EVICT_LEADER: True}, {"write": 1})
-    names = [one.name for one in wanted(loud, (EVICT_LEADER,), prometheus=False)]
+    names = [one.name for one in choose_questions(loud, (EVICT_LEADER,), prometheus=False)]
     assert names[0] == "evicting"
     assert {"miss-peer", "hot-write"} <= set(names)
     turns = Turns()
@@ -354,10 +363,10 @@ def test_a_log_that_is_begun_anew_is_read_from_its_beginning(tmp_path: Path) -> 
 
 
 def test_prometheus_is_asked_for_everything_at_once() -> None:
-    asked = paths_to(metrics=True)
+    asked = scrape_path(metrics=True)
     assert asked.startswith("/api/v1/query?query=label_replace%28max")
     assert "kv_gc" in asked
-    assert "kv_gc" not in paths_to(metrics=False)
+    assert "kv_gc" not in scrape_path(metrics=False)
     series = [
         {"metric": {"instance": "a:1", "operator_reading": "up"}, "value": [1, "1"]},
         {"metric": {"instance": "a:1", "operator_reading": "p99_ms"}, "value": [1, "12.34"]},

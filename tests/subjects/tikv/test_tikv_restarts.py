@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.rig import Rig
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Job, SubjectSettings
 from operator_sre.clock import SystemClock
-from operator_sre.lab.rig import Rig
 from operator_sre.subjects.tikv import plugin
 from tests.engines.tikv.standin import install
 from tests.processes.waiting import processes_in
@@ -33,7 +33,7 @@ PROGRAM = """\
 #!{python}
 import asyncio, sys
 from pathlib import Path
-from operator_sre.lab.rig import Rig
+from operator_lab.rig import Rig
 
 words, names = sys.argv[1:], {names!r}
 before = {before!r}

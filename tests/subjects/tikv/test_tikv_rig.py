@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from operator_lab.plan import check_spec
 from operator_protocols.errors import MissingProgramError
-from operator_sre.lab.plan import check_spec
 from operator_sre.subjects.tikv.faults import FAULTS
 from operator_sre.subjects.tikv.options import options_from
 from operator_sre.subjects.tikv.rig import rig, servers

@@ -13,19 +13,33 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import Prepared, ToolSource
 from operator_protocols.domain.verdict import Risk
+from operator_protocols.kit.tool import CheckedTool, Done, RefusedCall
 from operator_protocols.ports import Job, Preparing
-from operator_sre.subjects.tikv import deed, specs
-from operator_sre.subjects.tikv.control import Command, Placing, restart_command, run, words_of
-from operator_sre.subjects.tikv.deed import NO_PD, Deed, Done, Refusal, TikvTool
-from operator_sre.subjects.tikv.live import DEFAULTS, GRANT_LEADER, UP, Live, live_from
+from operator_sre.subjects.tikv import call
+from operator_sre.subjects.tikv.call import (
+    DEFAULTS,
+    GRANT_LEADER,
+    NO_PD,
+    UP,
+    Live,
+    PdCall,
+    live_from,
+)
+from operator_sre.subjects.tikv.knowledge import KNOWLEDGE
 from operator_sre.subjects.tikv.options import Options
-from operator_sre.subjects.tikv.region import Peer, Region, region_from
-from operator_sre.subjects.tikv.tools import tikv_tools
-from operator_sre.subjects.tikv.tools_schedulers import STRAY
+from operator_sre.subjects.tikv.state import Peer, Region, region_from
+from operator_sre.subjects.tikv.tools import STRAY, tikv_tools
+from operator_sre.subjects.tikv.tools_parts import (
+    Command,
+    Placing,
+    last_words,
+    restart_command,
+    run,
+)
 from tests.engines.tikv.operations import Step
 from tests.subjects.tikv.small_pd import SmallPd, small_pd
 
-SPECS = [getattr(specs, name) for name in specs.__all__]
+SPECS = tuple(KNOWLEDGE.tools.values())
 EVICT = "evict-leader-scheduler"
 BALANCE = "balance-leader-scheduler"
 
@@ -33,7 +47,7 @@ BALANCE = "balance-leader-scheduler"
 def test_the_tools_are_described() -> None:
     tools = tikv_tools(SmallPd().settings)
     assert sorted(one.spec.name for one in tools) == sorted(one.name for one in SPECS)
-    assert all(isinstance(one, TikvTool) for one in tools)
+    assert all(isinstance(one, CheckedTool) for one in tools)
     assert all(one.changes and one.verify and one.expected for one in SPECS)
     assert all(one.source is ToolSource.SUBJECT for one in SPECS)
     risks = {one.name: one.risk for one in SPECS}
@@ -359,7 +373,7 @@ async def test_commands_run_where_they_belong() -> None:
         assert not isinstance(pd, Placing)
         gone = Command(("true",))
         assert (await run(pd.settings, gone, Job())).stderr == "a\ncannot connect"
-        assert words_of(Result(Outcome.RAN, exit_code=3)) == "exit code 3"
+        assert last_words(Result(Outcome.RAN, exit_code=3)) == "exit code 3"
 
 
 @pytest.mark.asyncio
@@ -396,7 +410,7 @@ def test_who_restarts_a_part_is_an_option() -> None:
 
 @pytest.mark.asyncio
 async def test_without_pd_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deed, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(call, "PATIENCE_S", 0.0)
     pd = SmallPd(port=1)
     for spec in SPECS:
         arguments: dict[str, Argument] = {}
@@ -452,5 +466,5 @@ def test_what_does_not_speak_as_pd_does_is_nobody_to_act_on() -> None:
     assert (set(old.evicting), set(old.granting), UP) == ({3}, {4}, "Up")
     assert BALANCE in DEFAULTS
     done = Done("It is done.", {})
-    assert (done.undo, str(Refusal("No."))) == (None, "No.")
-    assert Deed.__doc__
+    assert (done.undo, str(RefusedCall("No."))) == (None, "No.")
+    assert PdCall.__doc__

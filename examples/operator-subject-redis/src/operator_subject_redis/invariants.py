@@ -2,73 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Finding, Observation, Seen
+from operator_protocols.domain.health import Severity
+from operator_protocols.domain.observation import Seen
+from operator_protocols.kit.invariant import WELL, Opinion, PartInvariant, broken, unknown
 
-__all__ = ["INVARIANTS", "Holds"]
+__all__ = ["INVARIANTS"]
 
 FULL = 0.9
-Judgement = tuple[Health, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Holds:
-    """One sentence about every server that was seen."""
-
-    name: str
-    severity: Severity
-    grace_s: float
-    judge: Callable[[Seen], Judgement | None]
-
-    def check(self, observation: Observation) -> Iterable[Finding]:
-        """Say it of each; of one that could not be looked at nothing is known."""
-        for seen in observation.seen:
-            unseen = seen.problem or "up" not in seen.readings
-            told = (Health.UNKNOWN, seen.problem) if unseen else self.judge(seen)
-            if told is not None:
-                yield Finding(self.name, seen.target, *told)
-
-
-def _up(seen: Seen) -> Judgement:
+def _up(seen: Seen) -> Opinion:
+    if "up" not in seen.readings:
+        return unknown("it was not looked at")
     if seen.readings["up"]:
-        return Health.HEALTHY, ""
-    return Health.BROKEN, str(seen.readings.get("error", "it does not answer"))
+        return WELL
+    return broken(str(seen.readings.get("error", "it does not answer")))
 
 
-def _accepts_writes(seen: Seen) -> Judgement | None:
+def _accepts_writes(seen: Seen) -> Opinion | None:
     paused = seen.readings.get("clients_paused")
     if paused is None:  # older servers do not tell
         return None
-    return (Health.BROKEN, "its clients have to wait") if paused else (Health.HEALTHY, "")
+    return broken("its clients have to wait") if paused else WELL
 
 
-def _room(what: str, used: str, limit: str) -> Callable[[Seen], Judgement]:
-    def judge(seen: Seen) -> Judgement:
+def _room(what: str, used: str, limit: str) -> Callable[[Seen], Opinion]:
+    def judge(seen: Seen) -> Opinion:
         now, most = seen.readings.get(used), seen.readings.get(limit)
         if not isinstance(now, int) or not isinstance(most, int):
-            return Health.UNKNOWN, f"it does not tell its {what}"
+            return unknown(f"it does not tell its {what}")
         if most and now > FULL * most:
-            return Health.BROKEN, f"{now} of {most} {what} are used"
-        return Health.HEALTHY, ""
+            return broken(f"{now} of {most} {what} are used")
+        return WELL
 
     return judge
 
 
-def _linked(seen: Seen) -> Judgement:
-    if not seen.readings["up"]:
-        return Health.UNKNOWN, "it does not answer"
+def _linked(seen: Seen) -> Opinion:
+    if not seen.readings.get("up"):
+        return unknown("it does not answer")
     if seen.readings.get("linked", True):
-        return Health.HEALTHY, ""
-    return Health.BROKEN, "it is a replica and has lost its primary"
+        return WELL
+    return broken("it is a replica and has lost its primary")
 
 
-INVARIANTS = (
-    Holds("server_up", Severity.CRITICAL, 0.0, _up),
-    Holds("accepts_writes", Severity.CRITICAL, 5.0, _accepts_writes),
-    Holds("memory", Severity.WARNING, 30.0, _room("bytes", "used_memory", "maxmemory")),
-    Holds("clients", Severity.WARNING, 30.0, _room("clients", "connected_clients", "maxclients")),
-    Holds("replica_linked", Severity.WARNING, 30.0, _linked),
+_CRITICAL, _WARNING = Severity.CRITICAL, Severity.WARNING
+INVARIANTS = tuple(
+    PartInvariant(name, sentence, severity, grace_s, ("server",), judge, adopts_strangers=True)
+    for name, sentence, severity, grace_s, judge in (
+        ("server_up", "every server answers", _CRITICAL, 0.0, _up),
+        ("accepts_writes", "no client has to wait", _CRITICAL, 5.0, _accepts_writes),
+        ("memory", "memory is left", _WARNING, 30.0, _room("bytes", "used_memory", "maxmemory")),
+        (
+            *("clients", "more clients can connect", _WARNING, 30.0),
+            _room("clients", "connected_clients", "maxclients"),
+        ),
+        ("replica_linked", "every replica has its primary", _WARNING, 30.0, _linked),
+    )
 )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
 from operator_protocols.faults import killed, paused
 from operator_protocols.ports import Fault, Scene
-from operator_subject_redis.resp import ask
+from operator_subject_redis.subject import ask
 
 __all__ = ["FAULTS", "rig"]
 

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ObservationError
+from operator_protocols.kit.access import sentence_of
+from operator_protocols.kit.resp import ErrorReply, ProtocolError, Reply, open_wire
 from operator_protocols.ports import Invariant, SubjectSettings
 from operator_subject_redis.invariants import INVARIANTS
-from operator_subject_redis.resp import ask
 
-__all__ = ["Redis"]
+__all__ = ["Redis", "ask", "password_of"]
 
+CONNECT_S = 5.0
 NUMBERS = (
     "used_memory",
     "maxmemory",
@@ -56,20 +58,31 @@ class Redis:
         if target.port is None:
             return Seen(target.name, problem="it has no port")
         try:
-            password = self._password(target)
             async with asyncio.timeout(self.settings.timeout_s):
-                told = await ask(target, "INFO", password=password)
-        except TimeoutError:
-            return Seen(target.name, {"up": False, "error": "it does not answer in time"})
-        except OSError as error:
-            return Seen(target.name, {"up": False, "error": error.strerror or "connection lost"})
-        except (ObservationError, ValueError, EOFError) as error:
+                info = await ask(target, "INFO", password=password_of(self.settings, target))
+        except (OSError, EOFError) as error:
+            return Seen(target.name, {"up": False, "error": sentence_of(error)})
+        except (ObservationError, ProtocolError) as error:
             return Seen(target.name, problem=f"it cannot be asked: {error}")
-        return Seen(target.name, readings_of(str(told)))
+        return Seen(target.name, readings_of(str(info)))
 
-    def _password(self, target: Target) -> str:
-        path = target.access.password_file if target.access else ""
-        return self.settings.secret(path) if path else ""
+
+async def ask(target: Target, *command: str, password: str = "") -> Reply:
+    """The answer to one command; OSError, EOFError or ProtocolError when there is none.
+
+    The caller limits the time.
+    """
+    async with open_wire(target, password=password, connect_s=CONNECT_S) as (wire, _, login):
+        reply = login if isinstance(login, ErrorReply) else await wire.ask(*command)
+    if isinstance(reply, ErrorReply):
+        raise ProtocolError(reply.text)
+    return reply
+
+
+def password_of(settings: SubjectSettings, target: Target) -> str:
+    """Its password, read from its file; "" where it has none."""
+    path = target.access.password_file if target.access else ""
+    return settings.secret(path) if path else ""
 
 
 def readings_of(info: str) -> Mapping[str, Value]:

@@ -157,7 +157,8 @@ class Result:
     """The truth about one Action. A command that fails is a Result, not an error.
 
     The sizes are those of all that it said; the hashes name where that lies for a while. `undo`
-    takes back what was done, where that is possible.
+    takes back what was done, where that is possible. `blocked` is what a command tried although its
+    verdict does not declare it, and the kernel refused.
     """
 
     outcome: Outcome
@@ -175,6 +176,7 @@ class Result:
     usage: Usage | None = None
     process: Process | None = None
     left: tuple[Left, ...] = ()
+    blocked: tuple[str, ...] = ()
     undo: Action | None = None
 
     @property

@@ -20,14 +20,15 @@ class Remedy:
     remedy cannot be used. A reading is never put into a longer text, so that nothing in it can be
     taken for a part of a script. Without any it is called with the target alone.
 
-    `reversible` may be true of it although its tool, which does many things, cannot say so.
+    What its tool says of `risk` and `reversible` counts, so that neither has to be repeated here;
+    `reversible` may be true of a script, because its tool, which runs any, cannot say so.
     """
 
     tool: str
     sentence: str
     trade_off: str
-    risk: Risk
-    reversible: bool
+    risk: Risk = Risk.CRITICAL
+    reversible: bool = False
     arguments: Mapping[str, Argument] = field(default_factory=dict)
 
 

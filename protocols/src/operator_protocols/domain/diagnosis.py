@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.verdict import Risk
 
-__all__ = ["Alternative", "Diagnosis", "Evidence", "Hypothesis", "Option"]
+__all__ = ["Alternative", "Diagnosis", "Evidence", "Hypothesis", "Option", "RankedHypothesis"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,16 @@ class Hypothesis:
     cause: str
     target: str
     probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankedHypothesis:
+    """A cause at a target, how probable it is at this turn, and how probable it was `before`."""
+
+    cause: str
+    target: str
+    probability: float
+    before: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ class Kind(StrEnum):
     TOOL_CALL = "tool_call"
     TOOL_STARTED = "tool_started"
     TOOL_RESULT = "tool_result"
+    GATE_MISS = "gate_miss"
     REFUSED = "refused"
     PROOF = "proof"
     PATTERN_CREATED = "pattern_created"

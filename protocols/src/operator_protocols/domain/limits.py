@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-__all__ = ["BUSY", "Change", "Limits", "Usage"]
+__all__ = ["BUSY", "Limits", "TargetChange", "Usage"]
 
 # Among the data of a refusal: nothing is against it but another change of the subject that runs.
 BUSY = "busy"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TargetChange:
     """One change that went well: at which target, by which tool, when, and by whom.
 
     `planned` when a person did it, and not an agent.

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from operator_protocols.domain.action import Action, digest_of
+from operator_protocols.domain.confinement import Confinement
 from operator_protocols.domain.entry import Actor
 from operator_protocols.domain.verdict import Level, Risk
 
@@ -51,6 +52,7 @@ class Permit:
 
     `id` is a secret: whoever holds it may act. Only its fingerprint is ever written or shown.
     `approval` and its `version`, or `rule`, are what allowed it where nobody else did.
+    `confinement` is what the kernel holds the command to.
     """
 
     id: str = field(repr=False)
@@ -65,6 +67,7 @@ class Permit:
     version: int = 0
     rule: str = ""
     requester: Actor = field(default_factory=Actor)
+    confinement: Confinement | None = None
 
     @property
     def fingerprint(self) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.budget import Budget, Spent
 from operator_protocols.domain.cause import Cause
-from operator_protocols.domain.diagnosis import Diagnosis
+from operator_protocols.domain.diagnosis import Diagnosis, RankedHypothesis
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.proof import Proof
@@ -152,7 +152,8 @@ Call = Action | Diagnose | Escalate | Finish | Misuse
 class Answer:
     """One turn of a mind: what it thinks and what it calls, in order.
 
-    `by` is who spoke, where it is not the mind that was asked, and `note` says why.
+    `by` is who spoke, where it is not the mind that was asked, and `note` says why. `hypotheses`
+    are those that it weighed, the most probable first.
     """
 
     reasoning: str
@@ -160,6 +161,7 @@ class Answer:
     spent: Spent = _NOTHING
     by: str = ""
     note: str = ""
+    hypotheses: tuple[RankedHypothesis, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

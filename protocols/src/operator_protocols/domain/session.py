@@ -12,7 +12,8 @@ __all__ = ["Deed", "SessionRecord", "session_of"]
 class Deed:
     """One action that an agent began, as far as it weighs on its session.
 
-    `secret` says that it read something sensitive, `network` that it could reach the network.
+    `secret` says that it read something sensitive, `network` that it could reach the network,
+    `blocked` that it tried what its verdict did not declare.
     """
 
     at: datetime
@@ -21,6 +22,7 @@ class Deed:
     level: str
     secret: bool = False
     network: bool = False
+    blocked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

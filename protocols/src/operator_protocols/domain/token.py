@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-__all__ = ["Reply", "Role", "Token"]
+__all__ = ["Audience", "Reply", "Role", "Token"]
+
+
+class Audience(StrEnum):
+    """Where a token lets in: the HTTP API, the MCP server, or the pages for browsers."""
+
+    API = "api"
+    MCP = "mcp"
+    WEB = "web"
 
 
 class Role(StrEnum):
@@ -24,7 +32,10 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What it is called, what it may do, and until when. It acts in the name of who created it."""
+    """What it is called, what it may do where, and until when; it acts for who created it.
+
+    A token that was recorded without an audience is for the API.
+    """
 
     id: str
     name: str
@@ -33,12 +44,15 @@ class Token:
     created_at: datetime
     expires_at: datetime
     revoked_at: datetime | None = None
+    audience: Audience = Audience.API
 
-    def refusal(self, at: datetime) -> str:
-        """Why it lets nobody in at this moment; empty when it does. Pure."""
+    def refusal(self, at: datetime, door: Audience | None = None) -> str:
+        """Why it lets nobody in at this moment, at one door or at all; empty when it does. Pure."""
         if self.revoked_at is not None:
             return "revoked"
-        return "expired" if self.expires_at <= at else ""
+        if self.expires_at <= at:
+            return "expired"
+        return "audience" if door not in (None, self.audience) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.confinement import Confinement
 from operator_protocols.domain.health import Ranked
 
 __all__ = ["Level", "Mode", "Risk", "Rule", "Verdict"]
@@ -51,6 +52,7 @@ class Verdict:
 
     `reads`, `writes`, `network` and `sensitive` are what it would touch, as far as that is known;
     `reversible` is None where nobody can tell; `safer` says what would make it SAFE.
+    `confinement` is what the kernel holds the command to; where it cannot, `unenforced` says why.
     """
 
     action: Action
@@ -66,6 +68,8 @@ class Verdict:
     sensitive: tuple[str, ...] = ()
     reversible: bool | None = None
     safer: str = ""
+    confinement: Confinement | None = None
+    unenforced: str = ""
 
     def refusal(self, why: str) -> Result:
         """What a mind is told when the action does not run."""

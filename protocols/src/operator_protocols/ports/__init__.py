@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from operator_protocols.ports.admitted import Replies, Tokens
-from operator_protocols.ports.breaking import (
+from operator_protocols.ports.lab import (
     Abilities,
     Ability,
     Cut,
+    Deploying,
+    DeploymentTarget,
     Fault,
     Fill,
     Heal,
@@ -19,21 +20,28 @@ from operator_protocols.ports.breaking import (
     RightEnd,
     Scene,
     Slow,
+    Tending,
 )
-from operator_protocols.ports.confirmed import Confirmations
-from operator_protocols.ports.deploying import Deploying, DeploymentTarget, Tending
-from operator_protocols.ports.engines import Backlog, Engine, Workers
-from operator_protocols.ports.reported import Alerts, Cursors
-from operator_protocols.ports.scheduled import WorkflowClaims, Workflows
-from operator_protocols.ports.stored import (
+from operator_protocols.ports.requests import (
+    Alerts,
+    Confirmations,
+    Cursors,
+    Replies,
+    Tokens,
+    WorkflowClaims,
+    Workflows,
+)
+from operator_protocols.ports.store import (
     Approvals,
-    Changes,
+    ChangedCommands,
     Checkpoints,
+    CommandHistory,
     Commands,
     Entries,
     Intents,
     Journal,
     Leases,
+    LimitUsage,
     Modes,
     Patterns,
     RawEntry,
@@ -46,15 +54,18 @@ from operator_protocols.ports.stored import (
     TicketMoves,
     Tickets,
 )
-from operator_protocols.ports.watched import (
+from operator_protocols.ports.watch import (
     BREAKS_KEPT,
     FLAP_BREAKS,
     FLAP_S,
+    Backlog,
     Condition,
     Conditions,
+    Engine,
     Observations,
     Silences,
     Watchers,
+    Workers,
 )
 from operator_protocols.ports.world import (
     CapabilityChecker,
@@ -85,9 +96,10 @@ __all__ = [
     "Approvals",
     "Backlog",
     "CapabilityChecker",
-    "Changes",
+    "ChangedCommands",
     "Checkpoints",
     "Clock",
+    "CommandHistory",
     "Commands",
     "Condition",
     "Conditions",
@@ -110,6 +122,7 @@ __all__ = [
     "Kill",
     "Leases",
     "Limit",
+    "LimitUsage",
     "Model",
     "Modes",
     "Noted",

@@ -12,6 +12,7 @@ from operator_protocols.errors import ObservationError
 
 if TYPE_CHECKING:
     from operator_protocols.domain.cause import Cause
+    from operator_protocols.domain.confinement import Confinement
     from operator_protocols.domain.entry import Actor
     from operator_protocols.domain.health import Severity
     from operator_protocols.domain.observation import Finding, Observation
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from operator_protocols.domain.target import Process, Target
     from operator_protocols.domain.tool import Prepared, ToolSpec
     from operator_protocols.domain.verdict import Verdict
-    from operator_protocols.ports.breaking import Fault, Kill
+    from operator_protocols.ports.lab import Fault, Kill
 
 __all__ = [
     "CapabilityChecker",
@@ -124,7 +125,7 @@ class Job:
 
     `watch` hears every byte as it comes, with 1 for stdout and 2 for stderr; `started` is told
     which process it became, where it became one of this machine. `begun` is when it was begun, for
-    whoever asks what became of it.
+    whoever asks what became of it. `confinement` is what the kernel holds a command to.
     """
 
     id: str = ""
@@ -132,6 +133,7 @@ class Job:
     watch: Callable[[int, bytes], None] | None = None
     started: Callable[[Process], None] | None = None
     begun: datetime | None = None
+    confinement: Confinement | None = None
 
 
 @runtime_checkable

@@ -6,19 +6,45 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request, Response, status
+from fastapi import FastAPI, HTTPException, Request, Response, status
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from operator_ratelimiter import __version__
-from operator_ratelimiter.body_limit import BodyLimit
 from operator_ratelimiter.node import Node, build_node
-from operator_ratelimiter.routes import check, management, own
+from operator_ratelimiter.routes import check, management
 from operator_ratelimiter.routes import status as status_routes
 from operator_ratelimiter.settings import Settings
 from operator_ratelimiter.store import StoreError
 
-__all__ = ["create_app"]
+__all__ = ["BodyLimit", "create_app"]
+
+
+class BodyLimit:
+    """The wrapped application, which never sees more than `body_bytes_max` of a body."""
+
+    def __init__(self, app: ASGIApp, *, body_bytes_max: int) -> None:
+        self._app = app
+        self._body_bytes_max = body_bytes_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection; the application answers 413 when its body is too large."""
+        received_bytes = 0
+
+        async def receive_bounded() -> Message:
+            nonlocal received_bytes
+            message = await receive()
+            received_bytes += len(message.get("body", b""))
+            if received_bytes > self._body_bytes_max:
+                raise HTTPException(
+                    status.HTTP_413_CONTENT_TOO_LARGE,
+                    f"a request body may have at most {self._body_bytes_max} bytes",
+                )
+            return message
+
+        await self._app(scope, receive_bounded, send)
+
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +60,24 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.node = build_node(settings)
-    for router in (check.router, management.router, own.router, status_routes.router):
+    for router in (check.router, management.router, status_routes.router):
         app.include_router(router)
     app.add_middleware(BodyLimit, body_bytes_max=settings.body_bytes_max)
-    app.exception_handler(StoreError)(_answer_store_error)
-    app.exception_handler(RequestValidationError)(_answer_invalid)
+
+    @app.exception_handler(StoreError)
+    async def answer_store_error(request: Request, error: StoreError) -> Response:
+        return JSONResponse({"detail": f"the store does not serve: {error}"}, 503)
+
+    @app.exception_handler(RequestValidationError)
+    async def answer_invalid(request: Request, error: RequestValidationError) -> Response:
+        """Say what is wrong without echoing the input, which may not even be encodable."""
+        found = [{name: each[name] for name in ("type", "loc", "msg")} for each in error.errors()]
+        return Response(
+            json.dumps({"detail": found}),
+            status.HTTP_422_UNPROCESSABLE_CONTENT,
+            media_type="application/json",
+        )
+
     return app
 
 
@@ -67,17 +106,3 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await asyncio.gather(*loops, return_exceptions=True)
         await node.store.close()
         log.info("node %r stopped", settings.name)
-
-
-async def _answer_store_error(request: Request, error: StoreError) -> Response:
-    return JSONResponse({"detail": f"the store does not serve: {error}"}, 503)
-
-
-async def _answer_invalid(request: Request, error: RequestValidationError) -> Response:
-    """Say what is wrong without echoing the input, which may not even be encodable."""
-    found = [{name: each[name] for name in ("type", "loc", "msg")} for each in error.errors()]
-    return Response(
-        json.dumps({"detail": found}),
-        status.HTTP_422_UNPROCESSABLE_CONTENT,
-        media_type="application/json",
-    )

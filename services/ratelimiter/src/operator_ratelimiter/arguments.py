@@ -9,13 +9,13 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from operator_ratelimiter.configuration import read_configuration
 from operator_ratelimiter.settings import (
     KEY_PREFIX_PATTERN,
     LIMIT_MAX,
     SECONDS_MAX,
     OnStoreLoss,
     Settings,
+    read_configuration,
 )
 
 __all__ = ["parse_settings"]
@@ -45,7 +45,11 @@ def parse_settings(argv: Sequence[str] | None) -> Settings:
         parser.error("--registry-ttl-s must be greater than --heartbeat-s")
     password_file: Path | None = options.pop("store_password_file", None)
     if password_file is not None:
-        options["store_password"] = _read_password(password_file)
+        try:
+            options["store_password"] = password_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            place = str(password_file)
+            raise SystemExit(f"cannot read the store's password from {place!r}: {error}") from error
     options["on_store_loss"] = OnStoreLoss(options["on_store_loss"])
     return Settings(**options)
 
@@ -90,13 +94,6 @@ def _build_parser() -> argparse.ArgumentParser:
     parser.set_defaults(**{k: v for k, v in defaults.items() if v is not MISSING})
     parser.set_defaults(sentinels=[])
     return parser
-
-
-def _read_password(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SystemExit(f"cannot read the store's password from {str(path)!r}: {error}") from error
 
 
 def _store_url(text: str) -> str:

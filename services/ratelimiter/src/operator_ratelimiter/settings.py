@@ -1,8 +1,11 @@
-"""What one node is told when it starts: every limit, name and address it will use."""
+"""What one node is told when it starts: every limit, name and address, and its file of them."""
 
-from dataclasses import dataclass, field
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 __all__ = [
@@ -15,6 +18,8 @@ __all__ = [
     "Live",
     "OnStoreLoss",
     "Settings",
+    "change",
+    "read_configuration",
 ]
 
 KEY_CHARS_MAX = 256
@@ -132,3 +137,37 @@ class Live:
     def names(self) -> KeyNames:
         """The names of this node's keys in the store."""
         return self.settings.names
+
+
+_FILE_BYTES_MAX = 65_536
+
+
+def read_configuration(path: Path) -> dict[str, Any]:
+    """What a configuration file says, by name; exits with one sentence when it makes no sense."""
+    try:
+        with path.open("rb") as file:
+            said = json.loads(file.read(_FILE_BYTES_MAX))
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"cannot read the configuration {str(path)!r}: {error}") from error
+    if not isinstance(said, dict):
+        raise SystemExit(f"the configuration {str(path)!r} is not a JSON object")
+    unknown = sorted(set(said) - set(CHANGEABLE))
+    if unknown:
+        raise SystemExit(
+            f"the configuration {str(path)!r} has {unknown[0]!r}; it may have only "
+            f"{', '.join(CHANGEABLE)}"
+        )
+    return said
+
+
+def change(settings: Settings, wanted: Mapping[str, Any]) -> Settings:
+    """The settings with what is wanted, also in the configuration file where there is one."""
+    changed = replace(settings, **wanted)
+    if settings.config_file is not None and changed != settings:
+        values = {name: getattr(changed, name) for name in CHANGEABLE}
+        values["on_store_loss"] = OnStoreLoss(values["on_store_loss"]).value
+        # Beside it first: whoever reads it meanwhile sees the old one or the new one.
+        beside = settings.config_file.with_name(f"{settings.config_file.name}.new")
+        beside.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+        beside.replace(settings.config_file)
+    return changed

@@ -7,6 +7,7 @@ StoreError
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
@@ -17,10 +18,72 @@ from valkey.exceptions import ConnectionError as ValkeyConnectionError
 from valkey.exceptions import InvalidResponse, ReadOnlyError, ValkeyError
 from valkey.exceptions import TimeoutError as ValkeyTimeoutError
 
-from operator_ratelimiter.sentinels import Address, Sentinels
 from operator_ratelimiter.settings import Settings
 
-__all__ = ["Command", "Store", "StoreError", "StoreLost", "StoreRefused"]
+__all__ = [
+    "Address",
+    "Command",
+    "Sentinels",
+    "Store",
+    "StoreError",
+    "StoreLost",
+    "StoreRefused",
+    "elect",
+]
+
+Address = tuple[str, int]
+
+
+class _SentinelClient(Protocol):
+    async def execute_command(self, *command: str) -> Any: ...
+    async def aclose(self) -> None: ...
+
+
+class Sentinels:
+    """All sentinels of one primary, each asked over a connection of its own."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._name = settings.sentinel_name
+        self._timeout_s = settings.sentinel_timeout_s
+        self._clients: list[_SentinelClient] = [
+            Valkey(
+                host=host,
+                port=port,
+                max_connections=1,
+                socket_timeout=None,
+                decode_responses=True,
+                lib_name=None,
+                lib_version=None,
+            )
+            for host, port in settings.sentinels
+        ]
+
+    async def primary(self, current: Address) -> Address:
+        """Who is the primary now; `current` when nobody says otherwise."""
+        answers = await asyncio.gather(*(self._ask(client) for client in self._clients))
+        return elect([answer for answer in answers if answer is not None], current)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for client in self._clients:
+            await client.aclose()
+
+    async def _ask(self, client: _SentinelClient) -> Address | None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                said = await client.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self._name)
+            return (str(said[0]), int(said[1])) if said else None
+        except (TimeoutError, ValkeyError, OSError, ValueError, TypeError, IndexError):
+            return None
+
+
+def elect(answers: list[Address], current: Address) -> Address:
+    """What most of them say; where two say as much as each other, nothing changes."""
+    votes = Counter(answers).most_common(2)
+    if not votes or (len(votes) == 2 and votes[0][1] == votes[1][1]):
+        return current
+    return votes[0][0]
+
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +191,14 @@ class Store:
 
     async def ask_all(self, commands: Sequence[Command]) -> list[Any]:
         """Run several commands as one transaction in one round trip; raises StoreError."""
-        return await self._call(lambda: self._run_all(commands))
+
+        async def run() -> list[Any]:
+            async with self._client.pipeline(transaction=True) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*command)
+                return await pipeline.execute()
+
+        return await self._call(run)
 
     async def evaluate(
         self, script: _Script, *, keys: Sequence[str], args: Sequence[str | int]
@@ -200,12 +270,6 @@ class Store:
         self._refused = self._undecided = None
         await old.aclose()
 
-    async def _run_all(self, commands: Sequence[Command]) -> list[Any]:
-        async with self._client.pipeline(transaction=True) as pipeline:
-            for command in commands:
-                pipeline.execute_command(*command)
-            return await pipeline.execute()
-
     async def _call(self, ask: Callable[[], Awaitable[T]]) -> T:
         """While the store is lost one caller at a time tries it; the others need not wait."""
         if self._answers is not False:
@@ -231,7 +295,11 @@ class Store:
             if isinstance(error, ReadOnlyError):
                 self._doubt.set()
             self._note_answer()
-            raise self._note_refused(_in_words(error)) from error
+            reason = _in_words(error)
+            if self._refused is None:
+                log.error("store %s refuses: %s", self.address, reason)
+            self._refused = reason
+            raise StoreRefused(reason) from error
         self._note_answer()
         return value
 
@@ -248,12 +316,6 @@ class Store:
             log.error("store %s is lost: %s", self.address, reason)
         self._answers, self._lost = False, reason
         return StoreLost(reason)
-
-    def _note_refused(self, reason: str) -> StoreRefused:
-        if self._refused is None:
-            log.error("store %s refuses: %s", self.address, reason)
-        self._refused = reason
-        return StoreRefused(reason)
 
 
 def _in_words(error: Exception) -> str:

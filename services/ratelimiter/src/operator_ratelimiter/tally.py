@@ -1,17 +1,18 @@
-"""What this node itself was asked and allowed of late, in its own memory, with or without a store.
+"""What this node itself did of late, in its own memory: counts by key, and how long checks took.
 
 A watcher holds the tallies of all nodes against the windows in the store: what was allowed and is
 not counted, or counted and never allowed, shows as a difference.
 """
 
+import math
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from operator_ratelimiter.settings import Live
 
-__all__ = ["KeyTally", "Tally"]
+__all__ = ["KeyTally", "RecentLatency", "Tally"]
 
 # A window is remembered in so many slices; a count is at most two slices too low.
 _SLICES = 100
@@ -63,7 +64,7 @@ class Tally:
             slices = self._keys[key] = deque(maxlen=_SLICES)
             if len(self._keys) > self._live.settings.tally_keys_max:
                 _, lost = self._keys.popitem(last=False)
-                if _is_recent(lost, number):
+                if lost and lost[-1].number > number - _SLICES:
                     self._dropped_at = number
         else:
             self._keys.move_to_end(key)
@@ -111,5 +112,60 @@ class Tally:
         return int(self._clock() * _SLICES / self._live.settings.window_s)
 
 
-def _is_recent(slices: deque[_Slice], now: int) -> bool:
-    return bool(slices) and slices[-1].number > now - _SLICES
+# Each bucket is 5 % wider than the one before, so a quantile is at most 5 % too high.
+_GROWTH = 1.05
+_SMALLEST_S = 0.000_01
+_STRETCH_S = 4
+_STRETCHES = 3
+
+
+class RecentLatency:
+    """Remembers durations for `span_s` seconds and answers quantiles over them."""
+
+    def __init__(self, *, span_s: int = 60, clock: Callable[[], float] = time.monotonic) -> None:
+        self._span_s = span_s
+        self._clock = clock
+        self._slices: deque[tuple[int, Counter[int]]] = deque(maxlen=span_s)
+
+    def add(self, duration_s: float) -> None:
+        """Remember one duration."""
+        second = int(self._clock())
+        bucket = math.ceil(math.log(max(duration_s, _SMALLEST_S) / _SMALLEST_S, _GROWTH))
+        if not self._slices or self._slices[-1][0] != second:
+            self._slices.append((second, Counter()))
+        self._slices[-1][1][bucket] += 1
+
+    def quantile_s(self, share: float) -> float | None:
+        """The duration that `share` of the recent ones stayed within; None without any."""
+        buckets: Counter[int] = Counter()
+        for _, counts in self._recent():
+            buckets.update(counts)
+        return _quantile_s(buckets, share)
+
+    def sustained_s(self, share: float) -> float | None:
+        """The lowest quantile of the last few stretches with checks: high only if all of them are.
+
+        A start, or one moment without a processor, makes single checks slow; this tells that from
+        slowness that stays. None while there were too few stretches.
+        """
+        stretches: dict[int, Counter[int]] = {}
+        for second, counts in self._recent():
+            stretches.setdefault(second // _STRETCH_S, Counter()).update(counts)
+        last = [stretches[number] for number in sorted(stretches)[-_STRETCHES:]]
+        if len(last) < _STRETCHES:
+            return None
+        return min(_quantile_s(buckets, share) or 0.0 for buckets in last)
+
+    def _recent(self) -> list[tuple[int, Counter[int]]]:
+        oldest = int(self._clock()) - self._span_s
+        return [(second, counts) for second, counts in self._slices if second > oldest]
+
+
+def _quantile_s(buckets: Counter[int], share: float) -> float | None:
+    wanted = math.ceil(share * buckets.total())
+    seen = 0
+    for bucket in sorted(buckets):
+        seen += buckets[bucket]
+        if seen >= wanted:
+            return _SMALLEST_S * _GROWTH**bucket
+    return None

@@ -6,8 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from operator_sre.app.answers.denials import explain_denial
-    from operator_sre.app.answers.patching import recommend_patch
+    from operator_sre.app.answers.denials import explain_denial, recommend_patch
     from operator_sre.app.answers.projects import validate_project
     from operator_sre.app.answers.runs import (
         explain_failure,
@@ -31,7 +30,7 @@ _ANSWERED_IN = {
     "explain_denial": "denials",
     "explain_failure": "runs",
     "next_action": "runs",
-    "recommend_patch": "patching",
+    "recommend_patch": "denials",
     "run_timeline": "runs",
     "summarize_run": "runs",
     "validate_project": "projects",

@@ -1,36 +1,43 @@
-"""Why something was denied: from the record of it, or from the policy that would judge it now."""
+"""Why something was denied, and which change of the policy would allow it.
+
+The answer is from the record of a denial, or from the policy that would judge it now. A change is
+proposed here, never applied.
+"""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from operator_protocols.domain.action import Action
-from operator_protocols.domain.category import NextAction
-from operator_protocols.domain.verdict import Level, Mode, Verdict
+from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.domain.verdict import Level, Mode
 from operator_protocols.errors import NotFoundError, UsageError
 from operator_sre.app.answers.rules import blocking_rule
 from operator_sre.app.answers.runs import entries_of
-from operator_sre.app.answers.wording import collapsed, redacting, without_secrets
+from operator_sre.app.answers.texts import build_redactor, collapse_marks, without_secrets
 from operator_sre.app.story import command_of
 from operator_sre.codec import to_json
 from operator_sre.contract import evidence
-from operator_sre.contract.facts import Denial, denials_of
+from operator_sre.contract.accounts import Denial, denials_of
+from operator_sre.contract.categories import risk_level
 from operator_sre.contract.messages import (
     EvidenceRef,
     ExplainPolicyDenialRequest,
     ExplainPolicyDenialResponse,
+    RecommendPolicyPatchRequest,
+    RecommendPolicyPatchResponse,
 )
 
 if TYPE_CHECKING:
+    from operator_protocols.domain.entry import Actor
     from operator_sre.app.wiring import App
-    from operator_sre.gate import Policy
 
-__all__ = ["NotDeniedError", "explain_denial"]
+__all__ = ["NotDeniedError", "explain_denial", "recommend_patch"]
 
 ACTION_CHARACTERS_MAX = 10_000
 SHOWN_MAX = 10
+REQUEST_CHARACTERS_MAX = 2000
 
 
 class NotDeniedError(UsageError):
@@ -42,57 +49,53 @@ class NotDeniedError(UsageError):
 
 def explain_denial(app: App, request: ExplainPolicyDenialRequest) -> ExplainPolicyDenialResponse:
     """The rule that stood in the way of an action, or would now; NotDeniedError if none does."""
-    if not request.run_id and not request.action.strip():
+    wanted = " ".join(request.action.split())
+    if not request.run_id and not wanted:
         raise UsageError(
             "Name a run, an action, or both.",
             next_step="Try: operator explain-denial --action 'rm -rf /'",
         )
     if len(request.action) > ACTION_CHARACTERS_MAX:
         raise UsageError(f"The action is longer than {ACTION_CHARACTERS_MAX} characters.")
-    recorded = _recorded(app, request) if request.run_id else []
-    if recorded:
-        return without_secrets(_from_record(app, request.run_id, recorded), collapsed)
-    if not request.action.strip():
+    denials: list[Denial] = []
+    if request.run_id:
+        entries = entries_of(app, request.run_id)
+        if not entries:
+            raise NotFoundError(
+                f"There is no run {request.run_id[:200]!r}.",
+                next_step="See them with: operator audit list",
+            )
+        denials = denials_of(entries)
+        if wanted:  # people call an action by its command line, or by the name of its tool
+            names = [
+                {
+                    command_of(denial.action),
+                    str(denial.action.get("tool", "")),
+                    str((denial.action.get("arguments") or {}).get("command") or ""),
+                }
+                for denial in denials
+            ]
+            denials = [
+                denial
+                for denial, known in zip(denials, names, strict=True)
+                if any(wanted == " ".join(name.split()) for name in known)
+            ]
+    if not denials:
+        if wanted:
+            return _ask_policy(app, request)
         raise NotDeniedError(
             f"Nothing was denied in run {request.run_id!r}.",
             next_step=f"See: operator summarize {request.run_id}",
         )
-    return _from_policy(app, request)
-
-
-def _recorded(app: App, request: ExplainPolicyDenialRequest) -> list[Denial]:
-    """The denials of a run that are about this action, or all of them."""
-    entries = entries_of(app, request.run_id)
-    if not entries:
-        raise NotFoundError(
-            f"There is no run {request.run_id[:200]!r}.",
-            next_step="See them with: operator audit list",
-        )
-    denials = denials_of(entries)
-    wanted = " ".join(request.action.split())
-    if not wanted:
-        return denials
-    return [one for one in denials if wanted in _names_of(one)]
-
-
-def _names_of(denial: Denial) -> set[str]:
-    """What a person may call the action: its command line, or the name of its tool."""
-    action = denial.action
-    told = {command_of(action), str(action.get("tool", ""))}
-    command = (action.get("arguments") or {}).get("command")
-    return {" ".join(one.split()) for one in told | ({command} if command else set())}
-
-
-def _from_record(app: App, run: str, denials: list[Denial]) -> ExplainPolicyDenialResponse:
     denial = denials[-1]
     place, says = blocking_rule(app.rules(), denial.verdict)
     refs: list[EvidenceRef] = [evidence.of_entry(denial.entry, "the denial")]
     refs += [evidence.of_entry(denial.judged, "the verdict")] if denial.judged else []
-    refs += [evidence.of_rule(place, says), evidence.of_run(run)]
+    refs += [evidence.of_rule(place, says), evidence.of_run(request.run_id)]
     earlier = denials[-1 - SHOWN_MAX : -1]
     refs += [evidence.of_entry(one.entry, "another denial") for one in reversed(earlier)]
-    return ExplainPolicyDenialResponse(
-        run_id=run,
+    answer = ExplainPolicyDenialResponse(
+        run_id=request.run_id,
         denied_action=command_of(denial.action),
         blocking_rule_id=place,
         policy_digest=str(denial.verdict.get("policy_digest", "")),
@@ -100,25 +103,32 @@ def _from_record(app: App, run: str, denials: list[Denial]) -> ExplainPolicyDeni
         evidence_refs=tuple(refs),
         next_action=NextAction.REVIEW_POLICY_PATCH,
     )
+    return without_secrets(answer, collapse_marks)
 
 
-def _from_policy(app: App, request: ExplainPolicyDenialRequest) -> ExplainPolicyDenialResponse:
+def _ask_policy(app: App, request: ExplainPolicyDenialRequest) -> ExplainPolicyDenialResponse:
     """Nothing is recorded of it, so the policy in force is asked."""
-    from operator_sre.app.hands import MACHINE
-    from operator_sre.gate import judge
+    from operator_sre.controls import MACHINE
+    from operator_sre.gate import Policy, judge
+    from operator_sre.gate.policy.rule import Decision
 
-    action = request.action.strip()
-    policy = replace(_policy(app), mode=app.mode_of(MACHINE))
+    action, redact = request.action.strip(), build_redactor(app.config)
+    policy = Policy(book=app.rules(), mode=app.mode_of(MACHINE))
     # Without a run it is whoever asks that would do it, and people reach more hosts than agents.
     verdict = judge(Action.shell(action), policy, person=not request.run_id)
-    why = _why_denied(verdict, policy)
-    redact = redacting(app.config)
-    if not why:
-        raise NotDeniedError(redact(_allowed(action, verdict, policy)))
-    recorded: dict[str, Any] = to_json(verdict)
-    place, says = blocking_rule(policy.book, recorded)
+    if verdict.level is Level.BLOCKED:
+        why = "It never runs."
+    elif verdict.level is not Level.SAFE and policy.mode is Mode.OBSERVE:
+        why = "It is only proposed: the mode is observe."
+    elif verdict.level is not Level.SAFE and policy.decision(verdict.risk) is Decision.DENY:
+        why = f"Nothing runs here whose risk is {verdict.risk}."
+    else:
+        runs = policy.runs_by_itself(verdict)
+        how = "it runs by itself" if runs else "a person is asked before it runs"
+        raise NotDeniedError(redact(f"{action!r} is not denied: {how}. {verdict.explanation}"))
+    place, says = blocking_rule(policy.book, to_json(verdict))
     again = f"operator gate check {shlex.quote(action)}"
-    found = ExplainPolicyDenialResponse(
+    answer = ExplainPolicyDenialResponse(
         run_id=request.run_id,
         denied_action=action,
         blocking_rule_id=place,
@@ -130,31 +140,40 @@ def _from_policy(app: App, request: ExplainPolicyDenialRequest) -> ExplainPolicy
         ),
         next_action=NextAction.REVIEW_POLICY_PATCH,
     )
-    return without_secrets(found, redact)
+    return without_secrets(answer, redact)
 
 
-def _policy(app: App) -> Policy:
-    from operator_sre.gate import Policy
+async def recommend_patch(
+    app: App, request: RecommendPolicyPatchRequest, *, by: Actor | None = None
+) -> RecommendPolicyPatchResponse:
+    """A patch of policy.yaml with its risk, and the confirmation that it takes to apply it."""
+    from operator_sre.app.confirmations import requirement
+    from operator_sre.app.patches import propose
 
-    return Policy(book=app.rules())
-
-
-def _why_denied(verdict: Verdict, policy: Policy) -> str:
-    """Why it would not run; empty when it runs, or when a person is asked."""
-    from operator_sre.gate.policy.rule import Decision
-
-    if verdict.level is Level.BLOCKED:
-        return "It never runs."
-    if verdict.level is Level.SAFE:
-        return ""
-    if policy.mode is Mode.OBSERVE:
-        return "It is only proposed: the mode is observe."
-    if policy.decision(verdict.risk) is Decision.DENY:
-        return f"Nothing runs here whose risk is {verdict.risk}."
-    return ""
-
-
-def _allowed(action: str, verdict: Verdict, policy: Policy) -> str:
-    runs = policy.runs_by_itself(verdict)
-    how = "it runs by itself" if runs else "a person is asked before it runs"
-    return f"{action!r} is not denied: {how}. {verdict.explanation}"
+    text = request.request.strip()
+    if not text:
+        raise UsageError(
+            "There is no request.", next_step="Try: operator recommend-patch 'allow host NAME'"
+        )
+    if len(text) > REQUEST_CHARACTERS_MAX:
+        raise UsageError(f"The request is longer than {REQUEST_CHARACTERS_MAX} characters.")
+    if build_redactor(app.config)(text) != text:
+        # A policy is read by many, and so is what is proposed for it.
+        refusal = UsageError(
+            "The request holds a secret, so that nothing is proposed.",
+            next_step="Keep it with operator secrets set NAME, and name it instead.",
+        )
+        refusal.category = ErrorCategory.SECRET_SCAN_FAILED
+        raise refusal
+    proposal = await propose(app, text, risk=request.risk_level or "", by=by)
+    confirmation = requirement(proposal.confirmation)
+    return RecommendPolicyPatchResponse(
+        proposed_patch=proposal.patch,
+        risk_level=risk_level(proposal.risk),
+        rationale=proposal.rationale,
+        affected_destinations=tuple(proposal.destinations),
+        credential_ids=tuple(proposal.credentials),
+        evidence_refs=confirmation.evidence_refs,
+        confirmation=confirmation,
+        next_action=NextAction.REVIEW_POLICY_PATCH,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.verdict import Level, Risk
@@ -38,46 +38,38 @@ def rule_at(book: Rulebook, place: str) -> PolicyRule | None:
 
 def blocking_rule(book: Rulebook, verdict: Mapping[str, Any]) -> tuple[str, str]:
     """The place that denied an action and what it says, from the verdict as it is recorded."""
-    rules = sorted(verdict.get("rules") or (), key=_strictness, reverse=True)
+    levels = [level.value for level in Level]
+    rules = sorted(  # the strictest first, and before it a level that is not known any more
+        verdict.get("rules") or (),
+        key=lambda rule: levels.index(rule["level"]) if rule["level"] in levels else len(levels),
+        reverse=True,
+    )
+    action = verdict.get("action") or {}
+    service = str((action.get("arguments") or {}).get("service", ""))
+    # Sections other than rules, with what this verdict is about in each of them.
+    sections: dict[str, tuple[Sequence[object], object]] = {
+        "tools": (list(book.tools), action.get("tool")),
+        "approval": (list(Risk), verdict.get("risk")),
+        "services": (book.services.deny, service.removesuffix(".service").lower()),
+    }
     for rule in rules:
-        if rule["level"] != Level.SAFE and (place := _placed(book, rule["id"], verdict)):
+        if rule["level"] == Level.SAFE:
+            continue
+        if rule["id"] in sections:
+            known, name = sections[rule["id"]]
+            place = f"{rule['id']}[{known.index(name)}]" if name in known else ""
+        else:
+            place = place_of(book, rule["id"])
+        if place:
             return place, f"{rule['id']}: {rule['justification']}"
-    if denied := _denied_host(book, verdict.get("network") or ()):
-        return denied, "The policy denies this host under 'egress'."
+    from operator_sre.gate.policy.egress import Egress
+
+    anywhere = Egress(allow=("*",))
+    for at, pattern in enumerate(book.egress.deny):
+        only = Egress(allow=("*",), deny=(pattern,))
+        hosts = verdict.get("network") or ()
+        if any(not only.reaches(host) and anywhere.reaches(host) for host in hosts):
+            return f"egress[{at}]", "The policy denies this host under 'egress'."
     if rules and rules[0]["level"] != Level.SAFE:
         return DEFAULT_DENY, f"{rules[0]['id']}: {rules[0]['justification']}"
     return DEFAULT_DENY, "No rule of the policy allows it."
-
-
-def _placed(book: Rulebook, id: str, verdict: Mapping[str, Any]) -> str:
-    """A rule of the policy by its id, or one of its other sections."""
-    action = verdict.get("action") or {}
-    match id:
-        case "tools":
-            return _index("tools", list(book.tools), action.get("tool"))
-        case "approval":
-            return _index("approval", list(Risk), verdict.get("risk"))
-        case "services":
-            service = str((action.get("arguments") or {}).get("service", ""))
-            return _index("services", book.services.deny, service.removesuffix(".service").lower())
-        case _:
-            return place_of(book, id)
-
-
-def _denied_host(book: Rulebook, hosts: Iterable[str]) -> str:
-    from operator_sre.gate.policy.egress import Egress
-
-    for at, pattern in enumerate(book.egress.deny):
-        only = Egress(allow=("*",), deny=(pattern,))
-        if any(not only.reaches(host) and Egress(allow=("*",)).reaches(host) for host in hosts):
-            return f"egress[{at}]"
-    return ""
-
-
-def _index(section: str, known: Sequence[object], name: object) -> str:
-    return f"{section}[{known.index(name)}]" if name in known else ""
-
-
-def _strictness(rule: Mapping[str, Any]) -> int:
-    levels = [level.value for level in Level]
-    return levels.index(rule["level"]) if rule["level"] in levels else len(levels)

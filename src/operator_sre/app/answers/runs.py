@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.domain.confirmation import Boundary, Confirmation, ConfirmationState
 from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.permit import ApprovalState
+from operator_protocols.domain.run_record import RunRecord
 from operator_protocols.errors import NotFoundError
-from operator_sre.app.answers.asked import waiting_for
 from operator_sre.app.answers.rules import blocking_rule
-from operator_sre.app.answers.wording import collapsed, without_secrets
+from operator_sre.app.answers.texts import collapse_marks, without_secrets
 from operator_sre.app.story import lines_of
 from operator_sre.contract import evidence
-from operator_sre.contract.accounts import failure_of, summary_of, timeline_of
-from operator_sre.contract.categories import ADVICE
-from operator_sre.contract.facts import Denial, RunFacts
+from operator_sre.contract.accounts import (
+    Denial,
+    RunFacts,
+    Waiting,
+    failure_of,
+    next_of,
+    summary_of,
+    timeline_of,
+)
+from operator_sre.contract.categories import ADVICE, after_decline
 from operator_sre.contract.messages import (
     EvidenceRef,
     ExplainFailureRequest,
@@ -27,7 +36,6 @@ from operator_sre.contract.messages import (
     SummarizeRunRequest,
     SummarizeRunResponse,
 )
-from operator_sre.contract.steering import next_of
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -40,6 +48,7 @@ __all__ = [
     "rule_evidence",
     "run_timeline",
     "summarize_run",
+    "waiting_for",
 ]
 
 PAGE = 1000
@@ -47,29 +56,49 @@ ENTRIES_MAX = 20_000
 # How far back a home is looked at for what wants to be done next.
 RECENT_MAX = 200
 RUN_TEXT_MAX = 200
+# More than people are ever asked at once, and further back than what was declined is still news.
+PENDING_MAX, DECLINED_MAX = 1000, 100
+# What a person has to look at, by what is crossed; anything else is a plain question.
+LOOKED_AT: Mapping[Boundary, NextAction] = {
+    Boundary.POLICY_PATCH: NextAction.REVIEW_POLICY_PATCH,
+    Boundary.RULE_LOOSENED: NextAction.REVIEW_POLICY_PATCH,
+    Boundary.EGRESS: NextAction.REVIEW_POLICY_PATCH,
+    Boundary.MODE_EXECUTE: NextAction.REVIEW_POLICY_PATCH,
+    Boundary.HANDOFF: NextAction.REVIEW_HANDOFF,
+    Boundary.CREDENTIAL_BINDING: NextAction.SET_SECRET,
+    Boundary.DIRECT_LEASE: NextAction.SET_SECRET,
+}
 
 
 def summarize_run(app: App, request: SummarizeRunRequest) -> SummarizeRunResponse:
     """How a run went."""
-    return without_secrets(summary_of(facts_of(app, request.run_id)), collapsed)
+    return without_secrets(summary_of(facts_of(app, request.run_id)), collapse_marks)
 
 
 def explain_failure(app: App, request: ExplainFailureRequest) -> ExplainFailureResponse:
     """Why a run failed, and the one thing to do next."""
     found = failure_of(facts_of(app, request.run_id), lambda denial: rule_evidence(app, denial))
-    return without_secrets(found, collapsed)
+    return without_secrets(found, collapse_marks)
 
 
 def run_timeline(app: App, request: GetRunTimelineRequest) -> GetRunTimelineResponse:
     """All that happened in a run, oldest first."""
-    return timeline_of(facts_of(app, request.run_id), _told)
+
+    # An entry as people read it, in one line: all of a timeline that others wrote.
+    def describe(entry: Entry) -> str:
+        if entry.kind is Kind.RUN_FINISHED:
+            return collapse_marks(f"{entry.payload['state']}: {entry.payload['summary']}")
+        if entry.kind is Kind.RUN_STARTED:
+            return collapse_marks(f"{entry.payload['model']} begins")
+        return collapse_marks(" ".join([line.text for line in lines_of(entry)]))
+
+    return timeline_of(facts_of(app, request.run_id), describe)
 
 
 def next_action(app: App, request: NextActionRequest) -> NextActionResponse:
     """The one thing to do next: about a run, or about all there is."""
-    if request.run_id:
-        return without_secrets(next_of(facts_of(app, request.run_id)), collapsed)
-    return without_secrets(_overall(app), collapsed)
+    answer = next_of(facts_of(app, request.run_id)) if request.run_id else _next_of_home(app)
+    return without_secrets(answer, collapse_marks)
 
 
 def facts_of(app: App, run: str) -> RunFacts:
@@ -110,16 +139,7 @@ def rule_evidence(app: App, denial: Denial) -> EvidenceRef:
     return evidence.of_rule(place, says)
 
 
-def _told(entry: Entry) -> str:
-    """An entry as people read it, in one line: all of a timeline that others wrote."""
-    if entry.kind is Kind.RUN_FINISHED:
-        return collapsed(f"{entry.payload['state']}: {entry.payload['summary']}")
-    if entry.kind is Kind.RUN_STARTED:
-        return collapsed(f"{entry.payload['model']} begins")
-    return collapsed(" ".join([line.text for line in lines_of(entry)]))
-
-
-def _overall(app: App) -> NextActionResponse:
+def _next_of_home(app: App) -> NextActionResponse:
     """The most pressing thing of a whole home: what waits for people, then what went wrong last."""
     waiting = waiting_for(app)
     if waiting is not None:
@@ -129,15 +149,17 @@ def _overall(app: App) -> NextActionResponse:
             evidence_refs=(waiting.evidence,),
             confirmation=waiting.confirmation,
         )
-    newest = app.store.entries.newest(limit=RECENT_MAX)
-    damaged = _newest_of(newest, Kind.SEGMENT_STARTED)
+    newest: dict[Kind, Entry] = {}
+    for entry in app.store.entries.newest(limit=RECENT_MAX):
+        newest.setdefault(entry.kind, entry)
+    damaged = newest.get(Kind.SEGMENT_STARTED)
     if damaged is not None:
         return NextActionResponse(
             next_action=NextAction.EXPORT_AUDIT,
             rationale="The ledger was found damaged; export it for whoever looks into it.",
             evidence_refs=(evidence.of_entry(damaged),),
         )
-    refused = _newest_of(newest, Kind.TRIGGER_REFUSED)
+    refused = newest.get(Kind.TRIGGER_REFUSED)
     runs = app.store.runs.newest(limit=1)
     if refused is not None and (not runs or refused.at > runs[0].started_at):
         action, advice = ADVICE[ErrorCategory.TRIGGER_AUTH_FAILED]
@@ -154,5 +176,52 @@ def _overall(app: App) -> NextActionResponse:
     )
 
 
-def _newest_of(entries: Sequence[Entry], kind: Kind) -> Entry | None:
-    return next((one for one in entries if one.kind is kind), None)
+def waiting_for(app: App, run: RunRecord | None = None) -> Waiting | None:
+    """What one run waits for, or what all wait for: a change first, then a command."""
+
+    def is_about(change: Confirmation) -> bool:
+        return run is None or change.run == run.id or change.ticket == run.ticket
+
+    confirmations = app.store.confirmations
+    pending = confirmations.page(
+        states=(ConfirmationState.PENDING,), alive_at=app.clock.now(), limit=PENDING_MAX
+    )
+    if alive := [change for change in pending if is_about(change)]:
+        from operator_sre.app.confirmations import requirement
+
+        change = alive[-1]
+        return Waiting(
+            f"A person has to confirm or decline {change.id} ({change.boundary}):"
+            f" {change.rationale}",
+            _show_change(change),
+            LOOKED_AT.get(change.boundary, NextAction.ASK_USER),
+            requirement(change),
+        )
+    declined = confirmations.newest(states=(ConfirmationState.DECLINED,), limit=DECLINED_MAX)
+    for change in filter(is_about, declined):
+        # It is news as long as nothing came of it: a run that ended, or another begun.
+        decided_at = change.decided_at or change.requested_at
+        if run is None:
+            runs = app.store.runs.newest(limit=1)
+            is_news = not runs or runs[0].started_at < decided_at
+        else:
+            is_news = run.finished_at is None or run.finished_at <= decided_at
+        if is_news:
+            because = f": {change.reason}" if change.reason else ""
+            who = change.decided_by or "A person"
+            why = f"{who} declined {change.id} ({change.boundary}){because}."
+            return Waiting(why, _show_change(change), after_decline(change.boundary))
+        break
+    run_id = run.id if run else ""
+    requests = app.store.approvals.find(states=(ApprovalState.PENDING,), run=run_id)
+    if not requests:
+        return None
+    asked = requests[0]
+    command = f"operator approvals show {asked.id}"
+    why = f"A person has to answer request {asked.id}: {asked.action.command}."
+    return Waiting(why, evidence.of_command(command, "what is asked, and what would come of it"))
+
+
+def _show_change(change: Confirmation) -> EvidenceRef:
+    show = f"operator confirmations show {change.id}"
+    return evidence.of_command(show, "the exact change, and what approving does")

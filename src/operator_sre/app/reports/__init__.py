@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from operator_sre.app.reports.gathering import report_of
-from operator_sre.app.reports.html import as_html
-from operator_sre.app.reports.markdown import as_markdown
+from operator_sre.app.reports.assembly import report_of
+from operator_sre.app.reports.formats import as_html, as_markdown, write_report
 from operator_sre.app.reports.report import Report
-from operator_sre.app.reports.writing import write_report
 
 __all__ = ["Report", "as_html", "as_markdown", "report_of", "write_report"]

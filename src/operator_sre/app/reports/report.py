@@ -1,21 +1,21 @@
-"""What a report of an incident says: facts only, each with the entry of the ledger behind it."""
+"""The facts of a report, and the phrases for them that every rendering uses. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from operator_protocols.domain.alert import Alert
 from operator_protocols.domain.budget import Spent
 from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.proof import Proof
-from operator_sre.app.subject_history import Series
+from operator_sre.app.subjects import Series
+from operator_sre.drawing import plural, span
 
 __all__ = [
     "Break",
-    "Change",
     "Clock",
-    "Deed",
     "FollowUp",
     "Impact",
     "Mind",
@@ -23,10 +23,26 @@ __all__ = [
     "Permission",
     "Person",
     "Proven",
+    "ReadingChange",
     "Report",
+    "ReportedAction",
     "Source",
     "Understanding",
+    "cost_of",
+    "facts_of",
+    "mind_name",
+    "moment",
+    "permission_of",
+    "result_of",
+    "share",
+    "summary_of",
+    "time_of_day",
+    "verdict_of",
 ]
+
+BUILT_IN = "reasoner"
+SURE_MAX = 0.999
+NAMED_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +87,7 @@ class Break:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ReadingChange:
     """A reading that went another way while it was broken: before, the extremes then, and after."""
 
     target: str
@@ -94,7 +110,7 @@ class Impact:
     affected: tuple[str, ...] = ()
     targets: int = 0
     unseen: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ReadingChange, ...] = ()
     looks: int = 0
 
 
@@ -136,7 +152,7 @@ class Permission:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class ReportedAction:
     """One command or tool call: what was wanted, what the gate said, who let it, what became of it.
 
     `changes` is False for what only looks. `undo` takes it back, `undone` is the entry that did.
@@ -234,7 +250,7 @@ class Report:
     impact: Impact
     timeline: tuple[Moment, ...]
     understandings: tuple[Understanding, ...]
-    deeds: tuple[Deed, ...]
+    deeds: tuple[ReportedAction, ...]
     proofs: tuple[Proven, ...]
     follow_ups: tuple[FollowUp, ...]
     minds: tuple[Mind, ...]
@@ -256,12 +272,12 @@ class Report:
         return self.understandings[-1] if self.understandings else None
 
     @property
-    def done(self) -> tuple[Deed, ...]:
+    def done(self) -> tuple[ReportedAction, ...]:
         """What was changed, or should have been."""
         return tuple(one for one in self.deeds if one.changes)
 
     @property
-    def questions(self) -> tuple[Deed, ...]:
+    def questions(self) -> tuple[ReportedAction, ...]:
         """What only looked."""
         return tuple(one for one in self.deeds if not one.changes)
 
@@ -270,3 +286,159 @@ class Report:
         """The proof that ended it; None where there is none."""
         held = [one for one in self.proofs if one.proof.held]
         return held[-1] if held and self.state == "resolved" else None
+
+
+def moment(at: datetime | None) -> str:
+    """A moment with its day, in UTC."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if at else "-"
+
+
+def time_of_day(at: datetime, day: datetime) -> str:
+    """A moment on a known day without that day; with it on any other."""
+    at = at.astimezone(UTC)
+    is_same_day = at.date() == day.astimezone(UTC).date()
+    return f"{at:%H:%M:%S}" if is_same_day else f"{at:%m-%d %H:%M:%S}"
+
+
+def share(probability: float) -> str:
+    """A probability; nothing is ever certain."""
+    return f"{min(probability, SURE_MAX):.1%}"
+
+
+def mind_name(model: str) -> str:
+    """How people call a mind."""
+    return "the built-in reasoner" if model == BUILT_IN else model
+
+
+def cost_of(spent: Spent) -> str:
+    """What thinking cost; a dash for what is free."""
+    if not spent.tokens and not spent.usd:
+        return "-"
+    tokens = f"{spent.tokens_in} tokens in, {spent.tokens_out} out"
+    return f"{tokens}, {spent.usd:.4f} USD" if spent.usd else tokens
+
+
+def facts_of(report: Report) -> Sequence[tuple[str, str]]:
+    """What stands at the top of it, by name."""
+    clock = report.clock
+    minds = dict.fromkeys(mind_name(mind.model) for mind in report.minds)
+    facts = [
+        ("state", report.state),
+        ("severity", report.severity),
+        ("subject", f"{report.subject}, {report.target}"),
+        ("first seen broken", moment(clock.began_at)),
+    ]
+    steps = (
+        ("ticket opened", clock.detected_at),
+        ("understood", clock.understood_at),
+        ("repaired", clock.repaired_at),
+        ("holds since", clock.over_at),
+        ("all held from", report.proof.proof.since if report.proof else None),
+        ("ended", clock.ended_at),
+    )
+    for name, at in steps:
+        if at is not None:
+            after = span((at - clock.began_at).total_seconds())
+            facts.append((name, f"{moment(at)} (+{after})"))
+    facts.append(("broken for", span(report.impact.lasted_s)))
+    facts.append(("who thought", ", ".join(minds) or "nobody"))
+    if report.assignee:
+        facts.append(("assigned to", report.assignee))
+    facts.append(("cost of thinking", cost_of(report.spent)))
+    if report.reason:
+        facts.append(("in short", report.reason))
+    return [(name, text) for name, text in facts if text != "-"]
+
+
+def verdict_of(deed: ReportedAction) -> str:
+    """What the gate thought of it."""
+    if not deed.level:
+        return "it was never judged"
+    rules = f" [{', '.join(deed.rules)}]" if deed.rules else ""
+    explanation = f": {deed.explanation}" if deed.explanation else ""
+    back = {True: ", can be taken back", False: ", cannot be taken back"}
+    reversible = "" if deed.reversible is None else back[deed.reversible]
+    return f"{deed.level.upper()}, risk {deed.risk}{reversible}{explanation}{rules}"
+
+
+def permission_of(permission: Permission) -> str:
+    """Who let it run, or did not."""
+    match permission.how:
+        case "policy":
+            return "by the policy, without asking"
+        case "rule":
+            return f"by the standing rule {permission.rule}"
+        case "people":
+            by = f" by {', '.join(permission.by)}" if permission.by else ""
+            when = f" at {moment(permission.decided_at)}" if permission.decided_at else ""
+            waited = ""
+            if permission.asked_at and permission.decided_at:
+                seconds = (permission.decided_at - permission.asked_at).total_seconds()
+                waited = f", {span(seconds)} after it was asked"
+            reason = f": {permission.reason}" if permission.reason else ""
+            return f"{permission.state}{by}{when}{waited} (request {permission.approval}){reason}"
+        case _:
+            return "nobody allowed it"
+
+
+def result_of(deed: ReportedAction) -> str:
+    """What became of it, in a line."""
+    if deed.outcome == "ran":
+        lines = deed.output.splitlines()
+        last = f": {lines[-1].strip()}" if lines else ""
+        return f"exit {deed.exit_code} in {span(deed.duration_s)}{last}"
+    if deed.outcome == "refused":
+        return f"not run: {' '.join(deed.output.split())}"
+    if not deed.outcome:
+        return "waits for a person" if deed.permission.state == "pending" else "not over"
+    return deed.outcome.replace("_", " ")
+
+
+def summary_of(report: Report) -> tuple[str, ...]:
+    """What happened, why, what was done, and whether it is over."""
+    first = report.impact.breaks[0] if report.impact.breaks else None
+    where = first.target if first else report.target
+    broken = f"{first.invariant} ({first.detail})" if first and first.detail else report.title
+    began = moment(report.clock.began_at)
+    sentences = [f"On {began}, {where} of {report.subject} broke: {broken}."]
+    if len(report.impact.breaks) > 1:
+        others = plural(len(report.impact.breaks) - 1, "more break")
+        sentences.append(f"{others} belonged to the same incident.")
+    if report.cause is not None:
+        diagnosis = report.cause.diagnosis
+        backed = sum(evidence.seq is not None for evidence in diagnosis.evidence)
+        on = f" on {plural(backed, 'piece')} of evidence" if backed else ""
+        summary = diagnosis.summary.rstrip(".")
+        sentences.append(f"Cause, {share(diagnosis.confidence)} sure{on}: {summary}.")
+    elif report.minds:
+        sentences.append("Nobody has said yet why.")
+    else:
+        sentences.append("No mind has worked on it.")
+    questions = len(report.questions)
+    done = [deed for deed in report.done if deed.outcome not in ("", "refused")]
+    if done:
+        named = "; ".join(deed.command for deed in done[:NAMED_MAX])
+        more = f" and {len(done) - NAMED_MAX} more" if len(done) > NAMED_MAX else ""
+        people = dict.fromkeys(by for deed in done for by in deed.permission.by)
+        who = f", approved by {', '.join(people)}" if people else ""
+        after = f" after {plural(questions, 'question')} that changed nothing" if questions else ""
+        sentences.append(f"What was done{after}: {named}{more}{who}.")
+    elif report.deeds:
+        sentences.append(f"Nothing was changed; {plural(questions, 'question')} asked.")
+    else:
+        sentences.append("Nothing was run.")
+    lasted = span(report.impact.lasted_s)
+    ends = {
+        "resolved": f"It is resolved, {lasted} after it was first seen broken.",
+        "closed": "A person or a removal closed it without a proof.",
+        "escalated": f"It is escalated: a person has to look. {report.reason}".strip(),
+        "watched": "It holds again, and is watched until that can be trusted.",
+    }
+    end = ends.get(report.state, f"It is not over: broken for {lasted} by now.")
+    if report.proof is not None:
+        proof = report.proof.proof
+        end = (
+            f"It was broken for {lasted}, and is resolved with a proof"
+            f" ({plural(proof.looks, 'look')} over {span(proof.stable_s)})."
+        )
+    return (*sentences, end)

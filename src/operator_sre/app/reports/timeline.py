@@ -1,20 +1,33 @@
-"""From the entries of a ticket to the lines of its timeline, and to the clock of it. Pure."""
+"""From the entries of a ticket to its actions, its timeline and its clock. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.ticket import Ticket, TicketState
-from operator_sre.app.reports.report import Break, Clock, Deed, Moment
-from operator_sre.app.reports.telling import mind_name
-from operator_sre.app.reports.wording import plural, share, span
-from operator_sre.app.story import lines_of
+from operator_sre.app.reports.report import (
+    Break,
+    Clock,
+    Moment,
+    Permission,
+    ReportedAction,
+    mind_name,
+    share,
+)
+from operator_sre.app.story import command_of, lines_of
+from operator_sre.drawing import plural, span
 
-__all__ = ["clock_of", "timeline_of"]
+__all__ = ["clock_of", "read_actions", "timeline_of"]
 
+OUTPUT_LINES_MAX = 12
+OUTPUT_CHARACTERS_MAX = 1200
 MOMENTS_MAX = 300
+# What decides that a call takes another one back; why it was wanted does not.
+_SAME = ("tool", "arguments", "target")
 # Thoughts are told by what came of them, verdicts and permits by what ran.
 _LEFT_OUT = frozenset(
     {
@@ -26,112 +39,241 @@ _LEFT_OUT = frozenset(
 _ENDS = frozenset({Kind.TICKET_RESOLVED, Kind.TICKET_CLOSED})
 
 
+@dataclass(slots=True)
+class _Books:
+    """What is known while one reads on: by permit, by request, by action."""
+
+    verdicts: list[Entry] = field(default_factory=list)
+    minted: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    asked: dict[str, Entry] = field(default_factory=dict)
+    answers: dict[str, list[Entry]] = field(default_factory=dict)
+    calls: dict[str, Entry] = field(default_factory=dict)
+    judged: dict[str, Entry | None] = field(default_factory=dict)
+
+
+def read_actions(entries: Sequence[Entry]) -> tuple[ReportedAction, ...]:
+    """Every action that was proposed, oldest first, with what became of it."""
+    books, found = _Books(), []
+    keys: dict[int, tuple[str, ...]] = {}
+    undos: dict[int, tuple[str, ...]] = {}
+    for entry in entries:
+        payload = entry.payload
+        match entry.kind:
+            case Kind.VERDICT:
+                books.verdicts.append(entry)
+            case Kind.APPROVAL_REQUESTED:
+                books.asked[payload["approval"]["id"]] = entry
+            case Kind.APPROVAL_DECIDED:
+                books.answers.setdefault(payload["id"], []).append(entry)
+            case Kind.PERMIT_MINTED:
+                books.minted[payload["permit"]] = payload
+            case Kind.TOOL_CALL:
+                keys[entry.seq] = _key(payload["action"])
+                books.calls[payload["permit"]] = entry
+                books.judged[payload["permit"]] = _verdict_of(books, entry)
+            case Kind.TOOL_RESULT:
+                if undo := (payload.get("result") or {}).get("undo"):
+                    undos[entry.seq] = _key(undo)
+                if call := books.calls.pop(payload["permit"], None):
+                    judged = books.judged.get(payload["permit"])
+                    found.append(_deed(books, call, judged, entry))
+            case Kind.REFUSED:
+                found.append(_deed(books, entry, _verdict_of(books, entry), entry))
+    found += [_deed(books, call, books.judged.get(key), None) for key, call in books.calls.items()]
+    # People were asked about these, and nothing has come of it yet.
+    asked = {_key(one.payload["approval"]["action"]) for one in books.asked.values()}
+    found += [
+        _deed(books, verdict, verdict, None)
+        for verdict in books.verdicts
+        if _key(verdict.payload["action"]) in asked
+    ]
+    found.sort(key=lambda deed: deed.seq)
+    # Each deed names the entry of the later one that took it back.
+    linked = []
+    for at, deed in enumerate(found):
+        wanted = undos.get(deed.result_seq or 0)
+        back = [one.seq for one in found[at + 1 :] if one.ok and keys.get(one.seq) == wanted]
+        linked.append(replace(deed, undone=back[0]) if wanted is not None and back else deed)
+    return tuple(linked)
+
+
+def _verdict_of(books: _Books, entry: Entry) -> Entry | None:
+    """The verdict that this call or refusal follows: the newest of the same action."""
+    wanted = _key(entry.payload.get("action") or {})
+    for at in range(len(books.verdicts) - 1, -1, -1):
+        if _key(books.verdicts[at].payload["action"]) == wanted:
+            return books.verdicts.pop(at)
+    return None
+
+
+def _deed(books: _Books, begun: Entry, judged: Entry | None, ended: Entry | None) -> ReportedAction:
+    action = begun.payload.get("action") or {}
+    verdict = judged.payload if judged else begun.payload
+    result = (ended.payload.get("result") if ended else None) or {}
+    streams = [str(result.get(name) or "").strip("\n") for name in ("stdout", "stderr")]
+    lines = "\n".join(filter(None, streams)).splitlines()
+    output = "\n".join(lines[-OUTPUT_LINES_MAX:])[-OUTPUT_CHARACTERS_MAX:]
+    level = str(verdict.get("level", ""))
+    return ReportedAction(
+        seq=begun.seq,
+        at=begun.at,
+        run=begun.run,
+        command=command_of(action) if action else "(unknown)",
+        target=str(action.get("target", "")),
+        cwd=str(action.get("cwd", "")),
+        reasoning=str(action.get("reasoning", "")),
+        expected=str(action.get("expected", "")),
+        changes=level != "safe",
+        level=level,
+        risk=str(verdict.get("risk", "")),
+        explanation=str(verdict.get("explanation", "")),
+        rules=tuple(str(rule["id"]) for rule in verdict.get("rules", ())),
+        reversible=verdict.get("reversible"),
+        permission=_permission(books, begun, action),
+        outcome=str(result.get("outcome", "")),
+        exit_code=result.get("exit_code"),
+        duration_s=float(result.get("duration_s") or 0.0),
+        output=output,
+        truncated=len(output) < len("\n".join(lines)) or bool(result.get("truncated")),
+        result_seq=ended.seq if ended else None,
+        undo=command_of(result["undo"]) if result.get("undo") else "",
+        left=tuple(
+            f"{one['name']} (pid {one['process']['pid']})"
+            for one in result.get("left") or ()
+            if not one.get("ended")
+        ),
+    )
+
+
+def _permission(books: _Books, begun: Entry, action: Mapping[str, Any]) -> Permission:
+    minted = books.minted.get(str(begun.payload.get("permit", "")))
+    if minted:
+        number = str(minted.get("approval", ""))
+    else:  # no permit names a request: the newest one about this very action
+        requests = [
+            number
+            for number, entry in books.asked.items()
+            if _key(entry.payload["approval"]["action"]) == _key(action) and entry.run == begun.run
+        ]
+        number = requests[-1] if requests else ""
+    if not number:
+        if minted is None:
+            return Permission("nobody")
+        rule = minted.get("rule")
+        return Permission("rule", rule=str(rule)) if rule else Permission("policy")
+    asked = books.asked.get(number)
+    answers = books.answers.get(number, [])
+    last = answers[-1].payload if answers else {}
+    people = [
+        str(entry.payload.get("decided_by") or entry.actor.id)
+        for entry in answers
+        if str(entry.payload.get("answer") or entry.payload.get("state", ""))
+        in ("approved", "rejected")
+    ]
+    return Permission(
+        "people",
+        state=str(last.get("state", "pending")),
+        approval=number,
+        asked_at=asked.at if asked else None,
+        decided_at=answers[-1].at if answers else None,
+        by=tuple(dict.fromkeys(filter(None, people))),
+        reason=str(last.get("reason", "")),
+    )
+
+
+def _key(action: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(repr(action.get(name)) for name in _SAME)
+
+
 def clock_of(
     ticket: Ticket,
     entries: Sequence[Entry],
-    deeds: Sequence[Deed],
+    deeds: Sequence[ReportedAction],
     breaks: Sequence[Break],
 ) -> Clock:
     """When it began, was seen, taken up, repaired and over."""
     first: dict[Kind, datetime] = {}
     for entry in entries:
         first.setdefault(entry.kind, entry.at)
-    repairs = [one for one in deeds if one.changes and one.ok and one.undone is None]
+    repairs = [deed for deed in deeds if deed.changes and deed.ok and deed.undone is None]
+    repaired = repairs[-1].result_seq if repairs else None
     last = [entry.at for entry in entries if entry.kind in _ENDS]
     over = ticket.state in (TicketState.RESOLVED, TicketState.CLOSED)
-    held = [one.until for one in breaks if one.until is not None]
+    held = [broken.until for broken in breaks if broken.until is not None]
     return Clock(
-        began_at=min([ticket.opened_at, *(one.since for one in breaks)]),
+        began_at=min([ticket.opened_at, *(broken.since for broken in breaks)]),
         detected_at=ticket.opened_at,
         taken_at=first.get(Kind.TICKET_CLAIMED),
         understood_at=first.get(Kind.DIAGNOSIS),
-        repaired_at=_ended_at(repairs[-1], entries) if repairs and over else None,
+        repaired_at=next((one.at for one in entries if over and one.seq == repaired), None),
         over_at=max(held) if held and len(held) == len(breaks) else None,
         ended_at=last[-1] if last and over else None,
     )
 
 
-def _ended_at(deed: Deed, entries: Sequence[Entry]) -> datetime | None:
-    return next((one.at for one in entries if one.seq == deed.result_seq), None)
-
-
 def timeline_of(
-    entries: Sequence[Entry], deeds: Sequence[Deed], breaks: Sequence[Break]
+    entries: Sequence[Entry], deeds: Sequence[ReportedAction], breaks: Sequence[Break]
 ) -> tuple[Moment, ...]:
-    """What happened, oldest first, as people tell it to each other."""
-    done = {one.result_seq or one.seq: one for one in deeds}
-    found = [
+    """What happened, oldest first, as people tell it to each other.
+
+    Of too much the beginning and the end stay; how much is missing stands between them.
+    """
+    done = {deed.result_seq or deed.seq: deed for deed in deeds}
+    moments = [
         Moment(one.since, "break", f"{one.target}: {one.invariant} is broken: {one.detail}")
         for one in breaks[:1]
     ]
     for entry in entries:
-        found += _moments(entry, done)
-    found.sort(key=lambda one: (one.at, one.seq or 0))
-    return tuple(found if len(found) <= MOMENTS_MAX else _shortened(found))
-
-
-def _shortened(found: Sequence[Moment]) -> Iterator[Moment]:
-    """The beginning and the end; how much is missing stands between them."""
+        moments += _moments(entry, done.get(entry.seq))
+    moments.sort(key=lambda one: (one.at, one.seq or 0))
     half = MOMENTS_MAX // 2
-    yield from found[:half]
-    left = len(found) - 2 * half
-    yield Moment(found[half].at, "...", f"{left} more are left out here", found[half].seq)
-    yield from found[-half:]
+    if len(moments) > MOMENTS_MAX:
+        left = f"{len(moments) - 2 * half} more are left out here"
+        gap = Moment(moments[half].at, "...", left, moments[half].seq)
+        moments = [*moments[:half], gap, *moments[-half:]]
+    return tuple(moments)
 
 
-def _moments(entry: Entry, done: Mapping[int, Deed]) -> Iterator[Moment]:
-    if deed := done.get(entry.seq):
-        yield Moment(entry.at, *_deed(deed), seq=entry.seq, tone=_tone(deed))
+def _moments(entry: Entry, deed: ReportedAction | None) -> Iterator[Moment]:
+    payload = entry.payload
+    if deed is not None:
+        lines = deed.output.splitlines()
+        first = lines[0] if lines else ""
+        if deed.outcome == "ran":
+            ended = f"exit {deed.exit_code} in {span(deed.duration_s)}"
+            if len(lines) == 1:
+                ended += f": {first.strip()}"
+            elif lines:
+                ended += f", {plural(len(lines), 'line')}"
+        else:
+            ended = f"{deed.outcome.replace('_', ' ') or 'not over'}. {first}".strip()
+        if not deed.changes:
+            step, text = "think", f"looked: {deed.command}: {ended}"
+        elif deed.outcome == "refused":
+            step, text = "decide", f"not run: {deed.command}: {first}"
+        elif not deed.outcome:
+            step, text = "act", f"not over: {deed.command}"
+        else:
+            step, text = "act", f"{deed.command}: {ended}"
+        tone = "plain" if not deed.changes else "good" if deed.ok else "warn"
+        yield Moment(entry.at, step, text, entry.seq, tone)
     elif entry.kind is Kind.DIAGNOSIS:
-        sure = f"{share(float(entry.payload['confidence']))} sure"
-        text = f"understood, {sure}: {entry.payload['summary']}"
+        sure = f"{share(float(payload['confidence']))} sure"
+        text = f"understood, {sure}: {payload['summary']}"
         yield Moment(entry.at, "think", text, entry.seq, "strong")
     elif entry.kind is Kind.APPROVAL_REQUESTED:
-        asked = entry.payload["approval"]
+        asked = payload["approval"]
         text = f"a person is asked (request {asked['id']}, risk {asked['risk']})"
         yield Moment(entry.at, "decide", text, entry.seq, "warn")
     elif entry.kind is Kind.RUN_STARTED:
-        yield Moment(entry.at, "think", f"{mind_name(entry.payload['model'])} begins", entry.seq)
-    elif entry.kind is Kind.RUN_FINISHED and entry.payload["state"] != "completed":
-        text = f"the run {entry.payload['state']}: {entry.payload['summary']}"
+        yield Moment(entry.at, "think", f"{mind_name(payload['model'])} begins", entry.seq)
+    elif entry.kind is Kind.RUN_FINISHED and payload["state"] != "completed":
+        text = f"the run {payload['state']}: {payload['summary']}"
         yield Moment(entry.at, "think", text, entry.seq, "warn")
-    elif entry.kind is Kind.REASONING and entry.payload.get("by"):
+    elif entry.kind is Kind.REASONING and payload.get("by"):
         for line in list(lines_of(entry))[:1]:  # who spoke in place of whom, not what was said
             yield Moment(entry.at, line.step, line.text, entry.seq, line.tone)
     elif entry.kind not in _LEFT_OUT:
         for line in lines_of(entry):
             text = " ".join([line.text, *line.details[:1]])
             yield Moment(entry.at, line.step, text, entry.seq, line.tone)
-
-
-def _deed(deed: Deed) -> tuple[str, str]:
-    """Which step it belongs to, and what it was."""
-    if not deed.changes:
-        return "think", f"looked: {deed.command}: {_ended(deed)}"
-    if deed.outcome == "refused":
-        return "decide", f"not run: {deed.command}: {_first(deed.output)}"
-    if not deed.outcome:
-        return "act", f"not over: {deed.command}"
-    return "act", f"{deed.command}: {_ended(deed)}"
-
-
-def _ended(deed: Deed) -> str:
-    if deed.outcome != "ran":
-        return f"{deed.outcome.replace('_', ' ') or 'not over'}. {_first(deed.output)}".strip()
-    how = f"exit {deed.exit_code} in {span(deed.duration_s)}"
-    lines = deed.output.splitlines()
-    if not lines:
-        return how
-    return (
-        f"{how}: {lines[-1].strip()}" if len(lines) == 1 else f"{how}, {plural(len(lines), 'line')}"
-    )
-
-
-def _first(text: str) -> str:
-    return text.splitlines()[0] if text else ""
-
-
-def _tone(deed: Deed) -> str:
-    if not deed.changes:
-        return "plain"
-    return "good" if deed.ok else "warn"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from operator_sre.app.wiring.caring import notes_of
-from operator_sre.app.wiring.home import App
-from operator_sre.app.wiring.opening import kept_head, look_at_app, maintenance_of, open_app
+from operator_sre.app.wiring.home import (
+    App,
+    kept_head,
+    look_at_app,
+    maintenance_of,
+    open_app,
+)
 
 if TYPE_CHECKING:
     # Types that the store hands out; whoever does not look after it starts without them.
-    from operator_sre.store.backup import Backup
-    from operator_sre.store.check import CheckReport
+    from operator_sre.store.backup import Backup, Restored
     from operator_sre.store.maintenance import Maintenance
     from operator_sre.store.migrations import Migrated
     from operator_sre.store.purge import PurgePlan
-    from operator_sre.store.rebuild import Difference
-    from operator_sre.store.restore import Restored
+    from operator_sre.store.rebuild import CheckReport, Difference
 
 __all__ = [
     "App",
@@ -30,6 +32,5 @@ __all__ = [
     "kept_head",
     "look_at_app",
     "maintenance_of",
-    "notes_of",
     "open_app",
 ]

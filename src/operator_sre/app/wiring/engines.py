@@ -1,4 +1,4 @@
-"""The loops that watch and work, and the pipeline that they drive, put together."""
+"""The loops that watch and work, the pipeline that they drive, and the queue of trials."""
 
 from __future__ import annotations
 
@@ -7,14 +7,31 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from operator_sre.engine.trials import (
+    ErrandState,
+    TrialErrand,
+    TrialQueue,
+    TrialTaker,
+    trial_queue,
+)
+
 if TYPE_CHECKING:
     from operator_sre.app.wiring.home import App
+    from operator_sre.config import Config
+    from operator_sre.controls import Controls
     from operator_sre.engine import LocalEngine
     from operator_sre.monitor import WatchStats
-    from operator_sre.pipeline import Care, Pipeline
+    from operator_sre.pipeline import Pipeline
     from operator_sre.tickets import Desk
 
-__all__ = ["engine_of"]
+__all__ = [
+    "ErrandState",
+    "TrialErrand",
+    "TrialQueue",
+    "TrialTaker",
+    "engine_of",
+    "trials_of",
+]
 
 # How late a look may be, as a part of its interval, so that many monitors do not ask at once.
 JITTER = 0.1
@@ -27,15 +44,15 @@ def engine_of(app: App, stats: WatchStats | None = None) -> LocalEngine:
     from operator_sre.engine import LocalEngine
     from operator_sre.monitor import WatchStats
 
-    cares: dict[str, Care] = {}
+    known: dict[str, Controls] = {}
 
-    def care(name: str) -> Care:
-        if name not in cares:
-            cares[name] = app.care(name)
-        return cares[name]
+    def controls(name: str) -> Controls:
+        if name not in known:
+            known[name] = app.controls(name)
+        return known[name]
 
     return LocalEngine(
-        pipeline=_pipeline(app, care),
+        pipeline=_build_pipeline(app, controls),
         leases=app.store.leases,
         clock=app.clock,
         # What follows the colon tells the processes of one agent apart.
@@ -69,7 +86,7 @@ def desk_of(app: App) -> Desk:
     )
 
 
-def _pipeline(app: App, care: Callable[[str], Care]) -> Pipeline:
+def _build_pipeline(app: App, controls: Callable[[str], Controls]) -> Pipeline:
     from operator_sre.app.models import mind_of, summaries_of
     from operator_sre.app.policy import budget_of
     from operator_sre.app.silences import silences_now
@@ -87,7 +104,7 @@ def _pipeline(app: App, care: Callable[[str], Care]) -> Pipeline:
             timeout_s=config.look_s,
             blind_grace_s=2 * interval_s,
             quiet=lambda subject: silences_now(
-                app, subject, [tool.spec for tool in care(subject).executor.tools]
+                app, subject, [tool.spec for tool in controls(subject).executor.tools]
             ),
             blind_graces={name: 2 * config.interval_of(name) for name in app.subjects()},
             gap_of=lambda subject: 2 * config.interval_of(subject) + config.look_s,
@@ -106,7 +123,17 @@ def _pipeline(app: App, care: Callable[[str], Care]) -> Pipeline:
         tickets=store.tickets,
         clock=app.clock,
         budget=budget_of(app.rules()),
-        care=care,
+        controls=controls,
         summaries=summaries_of(app),
         gone=app.why_gone,
     )
+
+
+def trials_of(
+    config: Config, *, executor: str, version: str, name: str = "", at_once: int = 0
+) -> TrialQueue:
+    """The queue for one that leads, or for one that does so many at once; nothing is opened yet.
+
+    Only workers of the same version take them: others might break and judge differently.
+    """
+    return trial_queue(config.store, executor=executor, version=version, name=name, at_once=at_once)

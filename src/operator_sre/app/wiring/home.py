@@ -1,21 +1,29 @@
-"""One operator home, opened: what can be asked of it, by the names that the app knows."""
+"""One operator home, opened: its store, keys and policy, and what can be asked of it."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.action import digest_of
 from operator_protocols.domain.target import Doer, Process
 from operator_protocols.domain.verdict import Mode
-from operator_sre.app.acting import no_more_than_acting
-from operator_sre.app.hands import MACHINE, Hands, Surroundings
+from operator_protocols.errors import NotFoundError, UsageError
+from operator_sre.app.extras import load_lab
+from operator_sre.app.persons import no_more_than_acting
+from operator_sre.clock import SystemClock
 from operator_sre.config import Config
+from operator_sre.controls import MACHINE, Controls, Surroundings
 from operator_sre.ledger import KeyFile
+from operator_sre.ledger.keys import Vault
 from operator_sre.plugins import (
     CAPABILITIES,
     PERMISSIONS,
@@ -23,7 +31,10 @@ from operator_sre.plugins import (
     find_plugin,
     plugin_names,
 )
-from operator_sre.store import Store
+from operator_sre.store import Store, open_store_at
+from operator_sre.store.head import KeptHead
+from operator_sre.store.store import database_at
+from operator_sre.store.transaction import Rules
 
 if TYPE_CHECKING:
     # Whoever only reads the store starts without the rest; each part is loaded where it is used.
@@ -45,10 +56,14 @@ if TYPE_CHECKING:
     from operator_sre.executor.spool import Spool
     from operator_sre.gate import Answering, Standing, Terms
     from operator_sre.gate.policy import Rulebook
+    from operator_sre.gate.policy.reload import PolicyFile
+    from operator_sre.ledger.redaction import Redactor
     from operator_sre.monitor import WatchStats
-    from operator_sre.pipeline import Care
+    from operator_sre.store.maintenance import Maintenance
 
-__all__ = ["App"]
+__all__ = ["App", "choose_subjects", "kept_head", "look_at_app", "maintenance_of", "open_app"]
+
+START = "Start one with: operator lab up ratelimiter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,30 +191,30 @@ class App:
 
     def targets_of(self, subject: str) -> Sequence[Target]:
         """Its parts, as they are configured or as its rig tells."""
-        from operator_sre.lab.rigs import attach
-
         for one in self.config.subjects:
             if one.name == subject:
                 read = None if one.targets else self.plugin_of(subject).targets
                 return one.targets if read is None else read(one.options)
         if subject == MACHINE or self.is_alerted(subject):
             return ()
-        return attach(self.rig_directory(subject)).targets()
+        return load_lab().open_rig(self.rig_directory(subject)).targets()
 
     def limits_of(self, targets: int, *, rig: bool) -> Limits:
         """How much may be changed about a subject with so many targets."""
-        from operator_sre.gate.limits import limits_for
+        from operator_sre.gate.restraint import limits_for
 
-        told = {} if rig else self.rules().limits
+        policy = {} if rig else self.rules().limits
         limits = limits_for(
             targets,
             changes_per_hour=int(
-                told.get("changes_per_hour", self.config.number("changes_per_hour"))
+                policy.get("changes_per_hour", self.config.number("changes_per_hour"))
             ),
-            targets_max=int(told.get("blast_radius", self.config.number("targets_max"))),
+            targets_max=int(policy.get("blast_radius", self.config.number("targets_max"))),
             rig=rig,
         )
-        return replace(limits, failures_max=int(told.get("breaker_failures", limits.failures_max)))
+        return replace(
+            limits, failures_max=int(policy.get("breaker_failures", limits.failures_max))
+        )
 
     def rig_directory(self, subject: str) -> Path:
         """Where the rig of a subject lives under this home."""
@@ -223,15 +238,7 @@ class App:
 
     def choose(self, named: Sequence[str]) -> list[str]:
         """The subjects that were named, or the only one there is."""
-        from operator_sre.app.choosing import chosen
-
-        return chosen(named, known=self.subjects(), installed=plugin_names())
-
-    def care(self, name: str) -> Care:
-        """Everything needed to care for a subject."""
-        from operator_sre.app.wiring.caring import care_of
-
-        return care_of(self, name)
+        return choose_subjects(named, known=self.subjects(), installed=plugin_names())
 
     def is_alerted(self, subject: str) -> bool:
         """True for what only a trigger sees."""
@@ -255,38 +262,31 @@ class App:
     ) -> SubjectSettings:
         """What its plug-in is given to build a subject and its tools."""
         from operator_protocols.ports import SubjectSettings
-        from operator_sre.app.describing import judging
-        from operator_sre.app.secrets import secret_reader
+        from operator_sre.app.description import judge_by
+        from operator_sre.app.secret_store import secret_reader
 
         configured = {one.name: one.options for one in self.config.subjects}
-        options = configured.get(name)
+        options = configured.get(name, {})
+        if self.is_rig(name):
+            options = load_lab().read_options(self.rig_directory(name))
         return SubjectSettings(
             name,
             targets,
             self.clock,
             self.config.number("timeout_s"),
-            self._rig_options(name) if options is None else options,
+            options,
             secret_reader(self.config, name),
             shell,
             life,
-            judging(self.rules),
+            judge_by(self.rules),
         )
 
-    def _rig_options(self, name: str) -> Mapping[str, Any]:
-        from operator_sre.lab.manifest import read_manifest
-        from operator_sre.lab.stacks.record import is_stack, read_record
-
-        directory = self.rig_directory(name)
-        read = read_record if is_stack(directory) else read_manifest
-        found = read(directory)
-        return {} if found is None else found.spec.options
-
-    def hands(self, name: str) -> Hands:
-        """What acts for a subject, or for MACHINE. LedgerDamagedError on a store not to act by."""
-        from operator_sre.app.arming import hands_of
+    def controls(self, name: str) -> Controls:
+        """Everything to operate a subject, or MACHINE. LedgerDamagedError on a damaged store."""
+        from operator_sre.app.wiring.controls import build_controls
 
         self.store.must_be_whole()
-        return hands_of(self, name)
+        return build_controls(self, name)
 
     def engine(self, stats: WatchStats | None = None) -> LocalEngine:
         """The loops that watch and work, on this home; `stats` tell how watching goes."""
@@ -296,9 +296,112 @@ class App:
 
     def engine_named(self, name: str, *, worker: str) -> Engine:
         """The engine of a worker of this id: `local`, or `dbos` for many machines."""
-        from operator_sre.engine.choosing import engine_named
+        from operator_sre.engine.cluster import engine_named
 
         local, store = replace(self.engine(), worker=worker), self.store
         return engine_named(
             name, local, self.config.store, backlog=store.backlog, workers=store.workers
         )
+
+
+def choose_subjects(
+    named: Sequence[str], *, known: Sequence[str], installed: Sequence[str]
+) -> list[str]:
+    """The subjects that were named, or the only one there is.
+
+    One that is neither known here nor installed is not the same as one that has no rig yet.
+    """
+    for name in named:
+        if name in known:
+            continue
+        if name in installed:
+            raise NotFoundError(f"{name!r} is not configured and has no rig.", next_step=START)
+        listing = f"Subjects here: {', '.join(known) or 'none'}."
+        raise NotFoundError(f"There is no subject {name!r}.", next_step=listing)
+    if named:
+        return list(dict.fromkeys(named))
+    if len(known) == 1:
+        return list(known)
+    if not known:
+        raise UsageError("There is no subject to watch.", next_step=START)
+    raise UsageError(
+        "There are several subjects.", next_step=f"Name one with --subject: {', '.join(known)}."
+    )
+
+
+@contextmanager
+def open_app(config: Config) -> Iterator[App]:
+    """The home of `config`, opened for the length of a `with`."""
+    with _open_at(config, config.store) as app:
+        yield app
+
+
+@contextmanager
+def look_at_app(config: Config) -> Iterator[App]:
+    """The same for whoever changes nothing: a home that is not there yet is not made."""
+    if not isinstance(config.store, Path) or config.store.exists():
+        with open_app(config) as app:
+            yield app
+        return
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _open_at(config, Path(folder) / config.store.name) as app,
+    ):
+        yield app
+
+
+@contextmanager
+def _open_at(config: Config, where: str | Path) -> Iterator[App]:
+    clock, key = SystemClock(), KeyFile(config.ledger_key)
+    store = open_store_at(where, _store_rules(config, clock, key, where))
+    kept_s = config.number("history_days") * 86_400
+    store.observations.keep(kept=int(config.number("history_looks")), kept_s=kept_s)
+    store.alerts.keep(kept_s=kept_s)
+    policy: list[PolicyFile] = []
+
+    def rulebook() -> Rulebook:
+        from operator_sre.app.policy import policy_file
+
+        if not policy:  # whoever only reads the store needs no policy
+            policy.append(policy_file(config))
+        return policy[0].book()
+
+    try:
+        yield App(config, store, clock, key, lambda: secrets.token_hex(16), rulebook)
+    finally:
+        store.close()
+
+
+def maintenance_of(config: Config) -> Maintenance:
+    """The store of `config` as a whole; nothing is opened or made yet."""
+    from operator_sre.store.maintenance import Maintenance
+
+    return Maintenance(
+        database=database_at(config.store),
+        rules=_store_rules(config, SystemClock(), KeyFile(config.ledger_key), config.store),
+        backups=config.home / "backups",
+    )
+
+
+def kept_head(config: Config, clock: Clock, key: KeyFile) -> KeptHead:
+    """Where this home keeps the head of its store: one file for each store it is used with."""
+    place = database_at(config.store).place
+    name = sha256(place.encode()).hexdigest()[:16] if isinstance(config.store, str) else "operator"
+    # A home may be moved with all that is in it.
+    store = place if isinstance(config.store, str) else config.store.name
+    return KeptHead(config.home / f"{name}.head", key, clock, store=store)
+
+
+def _store_rules(config: Config, clock: Clock, key: KeyFile, where: str | Path) -> Rules:
+    redactor: list[Redactor] = []
+
+    def redact(payload: Any) -> Any:
+        from operator_sre.app.redaction import open_redactor
+
+        if not redactor:  # made when it is first needed: whoever only reads needs none
+            redactor.append(open_redactor(config))
+        return redactor[0].value(payload)
+
+    # What is thrown away afterwards is not the store of this home.
+    head = kept_head(config, clock, key) if where == config.store else None
+    return Rules(clock, redact, Vault(config.home / "vault.key"), key, head=head)

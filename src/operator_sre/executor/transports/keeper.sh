@@ -49,7 +49,7 @@ birth_of() {
     born=-
     read -r line 2>/dev/null <"/proc/$1/stat" || return 1
     pid=${line%% *}
-    set -- ${line##*) }
+    set -- ${line##*\) }
     born=${20:--}
 }
 
@@ -68,7 +68,7 @@ tree() {
         for path in /proc/[0-9]*/stat; do
             read -r line 2>/dev/null <"$path" || continue
             one=${line%% *}
-            set -- ${line##*) }
+            set -- ${line##*\) }
             case $1 in Z | X | '') continue ;; esac
             case $seeds in
                 *" $one "*) found="$found $one" ;;
@@ -122,7 +122,13 @@ receive() {
     trap '' XFSZ
     ulimit -S -f "$output_blocks" 2>/dev/null
     if cat >>"$1" 2>/dev/null; then return; fi
-    { tee /dev/fd/3 | wc -c >"$1.more"; } 3>&1 | tail -c 32768 >"$1.tail"
+    # A pipe with a name, because the pipes of ksh93 are sockets, which nobody can open again.
+    if mkfifo "$1.count"; then
+        wc -c <"$1.count" >"$1.more" &
+        tee "$1.count" | tail -c 32768 >"$1.tail"
+        wait $!
+        rm -f "$1.count"
+    fi
     cat >/dev/null
 }
 
@@ -159,7 +165,7 @@ name_left() {
 timing='
     sleep "$1" 2>/dev/null || sleep "$2"
     keeper=$3 line=
-    read -r line 2>/dev/null </proc/$$/stat && set -- ${line##*) }
+    read -r line 2>/dev/null </proc/$$/stat && set -- ${line##*\) }
     [ -z "$line" ] || [ "$2" = "$keeper" ] || exit
     : >timed_out
     kill -TERM "$keeper"
@@ -217,9 +223,8 @@ start() {
     : >out
     : >err
     mkfifo out.pipe err.pipe alive || return 1
-    exec 9<>alive
-    keep "$@" </dev/null >/dev/null 2>&1 &
-    exec 9>&-
+    # Open until the keeper has it as well. mksh would keep a copy of what `exec 9>&-` closes.
+    { keep "$@" </dev/null >/dev/null 2>&1 & } 9<>alive
 }
 
 # Says how long a stream is and from where on the rest of it follows, then the rest.

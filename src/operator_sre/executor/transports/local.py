@@ -6,10 +6,15 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Job
+from operator_sre.enforcement import why_not_confined
+from operator_sre.executor.box import TEMPORARY, box_words
+from operator_sre.executor.hidden import Hidden, bounds_of
 from operator_sre.executor.programs import Program, Programs
 from operator_sre.executor.transports import git
 from operator_sre.executor.venv import not_ours, shadowed_by, with_venv
@@ -38,6 +43,17 @@ ENVIRONMENT = {
 }
 
 
+# Variables by which a client finds its server.
+_SERVERS = (
+    "DOCKER_HOST",
+    "ETCDCTL_ENDPOINTS",
+    "KUBECONFIG",
+    "MYSQL_HOST",
+    "PGHOST",
+    "REDISCLI_HOST",
+)
+
+
 def given_nothing(action: Action) -> Mapping[str, str]:
     """Nobody has bound anything to it."""
     return {}
@@ -53,12 +69,19 @@ def _why_not_in(venv: str) -> str:
 class LocalShell:
     """Runs one command line with a shell, or one program without, on this machine.
 
-    `gives` tells the variables that a person has bound to a command.
+    `gives` tells the variables that a person has bound to a command, `hidden` the files that no
+    confined command may read.
     """
 
-    def __init__(self, programs: Programs, gives: Gives = given_nothing) -> None:
+    def __init__(
+        self,
+        programs: Programs,
+        gives: Gives = given_nothing,
+        hidden: Hidden | None = None,
+    ) -> None:
         self._programs = programs
         self._gives = gives
+        self._hidden = hidden or Hidden((), tuple)
 
     async def run(self, action: Action, job: Job) -> Result:
         """Run it within its limits; never raises for what the command does."""
@@ -72,7 +95,17 @@ class LocalShell:
             why = str(error)
             return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.PERMISSION)
         argv = action.argv or (SHELL, "-c", git.shell_line(action.command))
-        return await self._programs.run(Program(argv, env, cwd=action.cwd), job)
+        bounds = None
+        if job.confinement is not None:
+            bounds = bounds_of(job.confinement, self._hidden)
+            if any(name in env for name in _SERVERS):  # its own settings say whom it reaches
+                bounds = msgspec.structs.replace(bounds, hosts=None)
+        only_reads = bounds is not None and bounds.writable == ()
+        if bounds is not None and bounds.writable is not None and why_not_confined():
+            argv, bounds = (*box_words(bounds, action.cwd), *argv), None
+            env["TMPDIR"] = TEMPORARY
+        program = Program(argv, env, cwd=action.cwd, ends_left=only_reads, bounds=bounds)
+        return await self._programs.run(program, job)
 
     async def recover(self, action: Action, job: Job) -> Result:
         """What became of a job whose operator is gone."""

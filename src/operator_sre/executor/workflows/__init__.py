@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from operator_sre.executor.workflows.carrying import Acted, Carrier, Deed
+from operator_sre.executor.workflows.carrier import Carrier, StepAction, StepResult
 from operator_sre.executor.workflows.definition import Mistake, read_workflow
 from operator_sre.executor.workflows.ordering import order_of
 
-__all__ = ["Acted", "Carrier", "Deed", "Mistake", "order_of", "read_workflow"]
+__all__ = ["Carrier", "Mistake", "StepAction", "StepResult", "order_of", "read_workflow"]

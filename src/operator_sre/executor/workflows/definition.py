@@ -19,10 +19,10 @@ from operator_protocols.domain.action import (
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.workflow import Workflow, WorkflowStep
 from operator_sre.executor.tools.parameters import Invalid, validate
+from operator_sre.executor.workflows.carrier import ATTEMPTS_MAX
 from operator_sre.executor.workflows.ordering import cycle_in
 from operator_sre.executor.workflows.places import Document, parse_document
 from operator_sre.executor.workflows.references import action_mistakes, references_of
-from operator_sre.executor.workflows.retrying import ATTEMPTS_MAX
 
 __all__ = ["STEPS_MAX", "Mistake", "read_workflow"]
 

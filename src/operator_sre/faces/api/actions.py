@@ -12,8 +12,8 @@ from operator_protocols.domain.action import TIMEOUT_S_MAX, Action
 from operator_protocols.domain.token import Role, Token
 from operator_sre.app.hub import ActionResult, Agent, Hub
 from operator_sre.contract.messages import SCHEMA_VERSION
-from operator_sre.faces.api.answering import answer
 from operator_sre.faces.api.doors import Door, home_of, opens, told
+from operator_sre.faces.api.response import answer
 
 __all__ = ["ActionDocument", "ActionRequest", "router"]
 

@@ -13,13 +13,12 @@ from urllib.parse import parse_qsl
 from fastapi import Response
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
-from operator_protocols.domain.token import Token
+from operator_protocols.domain.token import Audience, Token
 from operator_protocols.errors import OperatorError
-from operator_sre.app.tokens import PREFIX, Refusals, check
-from operator_sre.faces.api.answering import problem, refused
+from operator_sre.app.tokens import PREFIX, Refusals, check, wrong_door
+from operator_sre.faces.api.response import problem, refused
 from operator_sre.faces.cli.output import clean
-from operator_sre.faces.listening.names import is_ours
-from operator_sre.faces.listening.rating import Rates
+from operator_sre.faces.listening.admission import Rates, is_ours
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -106,7 +105,9 @@ class Admission:
 
     async def _admit(self, scope: Scope) -> Response | None:
         """What to answer instead; None when it may come in."""
-        headers = _headers(scope)
+        wanted = (b"host", b"authorization")
+        told: list[tuple[bytes, bytes]] = scope["headers"]
+        headers = {name.decode(): it.decode("latin-1") for name, it in told if name in wanted}
         if not is_ours(headers.get("host", ""), self.hosts):
             await self.refusals.refused(scope["source"], "host")
             return refused(421, "We are not known by that name.", action=NextAction.ASK_USER)
@@ -125,11 +126,16 @@ class Admission:
             token = check(self.home, secret.strip()) if scheme.lower() == "bearer" else None
         except OperatorError as error:
             return problem(error)
-        now = self.home.clock.now()
-        why = _refusal(told, token) or (token.refusal(now) if token else "")
+        why = "unknown token" if told else "no token"
+        if token is not None:
+            why = token.refusal(self.home.clock.now(), Audience.API)
         if token is None or why:
             slowed = self._slowed(self.strangers, source)
             await self.refusals.refused(source, why, token=token.id if token else "")
+            if token is not None and why == "audience" and not slowed:
+                words = wrong_door(token, Audience.API)
+                denied = ErrorCategory.POLICY_DENIED
+                return refused(403, words, category=denied, action=NextAction.SET_SECRET)
             return slowed or _unknown(why)
         if slowed := self._slowed(self.tokens, token.id):
             await self.refusals.refused(source, "rate", token=token.id)
@@ -152,18 +158,6 @@ _HARDENED: list[tuple[bytes, bytes]] = [
     (b"referrer-policy", b"no-referrer"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 ]
-
-
-def _headers(scope: Scope) -> dict[str, str]:
-    wanted = (b"host", b"authorization")
-    told: list[tuple[bytes, bytes]] = scope["headers"]
-    return {name.decode(): value.decode("latin-1") for name, value in told if name in wanted}
-
-
-def _refusal(told: str, token: Token | None) -> str:
-    if token is not None:
-        return ""
-    return "unknown token" if told else "no token"
 
 
 def _unknown(why: str) -> Response:

@@ -6,34 +6,29 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.domain.token import Role
 from operator_protocols.errors import OperatorError
 from operator_sre import __version__
-from operator_sre.app.metrics import Meter
-from operator_sre.app.scraping import Scraped
+from operator_sre.app.telemetry import METRICS_TYPE, Meter, Scraped
 from operator_sre.app.tokens import Refusals
+from operator_sre.contract.messages import SCHEMA_VERSION
 from operator_sre.faces.api import (
     actions,
-    approvals,
-    audit,
-    confirmations,
     events,
-    health,
-    history,
     methods,
-    restraints,
-    runs,
-    tickets,
 )
 from operator_sre.faces.api.admission import OPEN_PATH, Admission, Counts
-from operator_sre.faces.api.answering import answer, problem, refused
+from operator_sre.faces.api.doors import Door, opens
+from operator_sre.faces.api.operations import router_of
+from operator_sre.faces.api.response import answer, problem, refused
 from operator_sre.faces.api.schema import document_of
-from operator_sre.faces.listening.names import names_of
-from operator_sre.faces.listening.rating import STRANGER_BURST, STRANGER_PER_S, Rates
+from operator_sre.faces.listening.admission import STRANGER_BURST, STRANGER_PER_S, Rates, names_of
+from operator_sre.operations import all_operations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,14 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["application"]
 
 _MODULES = (
-    tickets,
-    runs,
-    approvals,
-    confirmations,
-    audit,
-    history,
-    health,
-    restraints,
     methods,
     actions,
     events,
@@ -69,7 +56,8 @@ def application(
     app = FastAPI(
         title="Operator", version=__version__, docs_url=None, redoc_url=None, openapi_url=None
     )
-    for router in (*(module.router for module in _MODULES), health.metrics_router):
+    derived = router_of(tuple(all_operations()))
+    for router in (*(module.router for module in _MODULES), derived):
         # Not included but taken over, so that the application has one flat list of routes.
         app.router.routes.extend(router.routes)
     app.add_api_route(
@@ -81,6 +69,11 @@ def application(
         response_model=None,
         responses=_ALIVE,
     )
+    metrics = APIRouter(route_class=Door)
+    opens(metrics, "GET", "/metrics", role=Role.VIEWER, answers=str, media="text/plain")(
+        scrape_metrics
+    )
+    app.router.routes.extend(metrics.routes)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unknown)
     app.add_exception_handler(OperatorError, _failed)
@@ -90,7 +83,6 @@ def application(
     state.home, state.refusals, state.counts = home, refusals, counts
     state.feed = events.Feed(home, counts)
     state.scraped = Scraped(Meter(home, lambda: ()))
-    state.verified, state.verifying = None, asyncio.Lock()
     now = home.clock.monotonic
     app.add_middleware(
         cast("Any", Admission),
@@ -126,9 +118,14 @@ _ALIVE: dict[int | str, dict[str, Any]] = {
 }
 
 
-async def _alive() -> Response:
-    from operator_sre.contract.messages import SCHEMA_VERSION
+async def scrape_metrics(request: Request) -> Response:
+    """Our own figures, in the words of Prometheus."""
+    state = request.app.state
+    text: bytes = await asyncio.to_thread(state.scraped.text)
+    return Response(text + state.counts.lines().encode(), media_type=METRICS_TYPE)
 
+
+async def _alive() -> Response:
     return answer({"status": "ok", "schema_version": SCHEMA_VERSION})
 
 

@@ -15,11 +15,11 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
-from operator_protocols.domain.token import Reply, Role, Token
+from operator_protocols.domain.token import Audience, Reply, Role, Token
 from operator_protocols.errors import OperatorError
-from operator_sre.app.acting import acting_as
+from operator_sre.app.persons import acting_as
 from operator_sre.app.tokens import role_in_force
-from operator_sre.faces.api.answering import JSON, Refused, problem, refused
+from operator_sre.faces.api.response import JSON, Refused, problem, refused
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -179,9 +179,10 @@ class Door(APIRoute):
                     request.scope["source"], "role", token=token.id
                 )
                 words = f"A token of the role {held} may not do this; {role} is needed."
-                return _forbidden(words)
+                denied = ErrorCategory.POLICY_DENIED
+                return refused(403, words, category=denied, action=NextAction.ASK_USER)
             refusals = request.app.state.refusals
-            with acting_as(token.created_by, role=held.value, refusals=refusals):
+            with acting_as(token.created_by, role=held.value, refusals=refusals, door=Audience.API):
                 try:
                     _must_be_known(request, asked)
                     if not posts:
@@ -202,11 +203,6 @@ def _must_be_known(request: Request, asked: frozenset[str]) -> None:
         if name not in asked:
             there = ", ".join(sorted(asked)) or "none"
             raise Refused(refused(422, f"query {name[:60]!r} is not known; there are: {there}."))
-
-
-def _forbidden(words: str) -> Response:
-    category, action = ErrorCategory.POLICY_DENIED, NextAction.ASK_USER
-    return refused(403, words, category=category, action=action)
 
 
 async def _read(request: Request, *, json: bool) -> None:

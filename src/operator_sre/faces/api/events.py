@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from operator_protocols.domain.category import NextAction
-from operator_protocols.domain.entry import Entry
+from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.token import Role, Token
 from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.app.audit import behind
 from operator_sre.app.tokens import find
 from operator_sre.contract.messages import SCHEMA_VERSION
-from operator_sre.faces.api.answering import encoded, refused
 from operator_sre.faces.api.doors import Door, ask, opens
+from operator_sre.faces.api.response import encoded, refused
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from operator_sre.app.wiring import App
     from operator_sre.faces.api.admission import Counts
 
-__all__ = ["EventDocument", "Feed", "router"]
+__all__ = ["EventDocument", "Feed", "router", "up_to_revocation"]
 
 VIEWERS_MAX = 32
 # No token keeps all others from listening.
@@ -72,7 +72,7 @@ class Feed:
     async def look(self) -> None:
         """How far it has come now."""
         try:
-            newest = await ask(self.home, _newest)
+            newest = await ask(self.home, lambda home: home.store.entries.newest(limit=1))
         except OperatorError:
             return  # those who listen hear the heartbeat, and what is missing comes later
         if newest and newest[0].seq > self.head:
@@ -144,13 +144,17 @@ class EventStream(Response):
         feed, loop = self._feed, asyncio.get_running_loop()
         spoke_at = asked_at = loop.time()
         ends = spoke_at + STREAM_S_MAX
+        is_valid, is_last = True, False
         await _send(send, b"retry: 1000\n\n")
-        while not feed.closing and loop.time() < ends:
+        while not feed.closing and not is_last and loop.time() < ends:
             if loop.time() - asked_at >= ASK_AGAIN_S:
                 asked_at = loop.time()
-                if not await ask(feed.home, _counts, self._token):
-                    break
-            page = await ask(feed.home, behind, self._after, limit=PAGE)
+                is_valid = await ask(feed.home, _counts, self._token)
+            # Read after the question above, so that a listener who is up to date is told why.
+            found = await ask(feed.home, behind, self._after, limit=PAGE)
+            page, is_last = up_to_revocation(found, self._token)
+            if not is_valid and not is_last:
+                break
             if page:
                 for piece in _pieces(page):
                     await _send(send, piece)
@@ -184,7 +188,8 @@ async def follow_events(
     """Every entry of the ledger behind one, and those to come, as server-sent events.
 
     Each event has the sequence of its entry as `id`, its kind as `event`, and an EventDocument as
-    `data`. A comment comes every 15 seconds when there is nothing else.
+    `data`. A comment comes every 15 seconds when there is nothing else. When the token of
+    the stream is revoked, its event `token_revoked` is the last one, and the stream ends.
     """
     if last_event_id and not (last_event_id.isascii() and last_event_id.isdigit()):
         raise UsageError("Last-Event-ID is a sequence of the ledger.", next_step="Leave it out.")
@@ -200,16 +205,20 @@ async def follow_events(
     return EventStream(feed, token, seq)
 
 
-def _event(entry: Entry) -> bytes:
-    data = encoded(EventDocument(entry))
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.seq, entry.kind.encode(), data)
+def up_to_revocation(page: Sequence[Entry], token: Token) -> tuple[Sequence[Entry], bool]:
+    """What of a page this token may still read, and whether the last of it revokes the token."""
+    for place, entry in enumerate(page, start=1):
+        if entry.kind is Kind.TOKEN_REVOKED and entry.payload.get("id") == token.id:
+            return page[:place], True
+    return page, False
 
 
 def _pieces(page: Iterable[Entry]) -> Iterator[bytes]:
     """The events, made as they are read: of who does not read, no more than a piece waits."""
     piece = bytearray()
     for entry in page:
-        piece += _event(entry)
+        data = encoded(EventDocument(entry))
+        piece += b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.seq, entry.kind.encode(), data)
         if len(piece) >= PIECE_BYTES:
             yield bytes(piece)
             piece.clear()
@@ -225,10 +234,6 @@ async def _send(send: Send, data: bytes) -> None:
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _newest(home: App) -> Sequence[Entry]:
-    return home.store.entries.newest(limit=1)
 
 
 def _counts(home: App, token: Token) -> bool:

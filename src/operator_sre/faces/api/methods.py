@@ -12,8 +12,8 @@ from operator_protocols.domain.token import Role
 from operator_sre.app import answers
 from operator_sre.contract import messages
 from operator_sre.contract.documents import as_document, from_document
-from operator_sre.faces.api.answering import answer
 from operator_sre.faces.api.doors import Door, Endpoint, ask_long, home_of, opens, told
+from operator_sre.faces.api.response import answer
 
 __all__ = ["METHODS", "router"]
 

@@ -13,19 +13,12 @@ from fastapi.routing import APIRoute
 from operator_sre.contract import messages
 from operator_sre.faces.api import (
     actions,
-    answering,
-    approvals,
-    audit,
-    confirmations,
     events,
-    health,
-    history,
-    restraints,
-    runs,
-    tickets,
+    response,
 )
-from operator_sre.faces.api.answering import JSON
 from operator_sre.faces.api.doors import ANSWERS, ASKS
+from operator_sre.faces.api.operations import documents
+from operator_sre.faces.api.response import JSON
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -36,17 +29,9 @@ VERSION = r"^[0-9]+\.[0-9]+\.[0-9]+$"
 REF = "#/components/schemas/{name}"
 _MODULES = (
     actions,
-    answering,
-    approvals,
-    audit,
-    confirmations,
+    response,
     events,
-    health,
-    history,
     messages,
-    restraints,
-    runs,
-    tickets,
 )
 _KEY = {
     "name": "Idempotency-Key",
@@ -93,17 +78,17 @@ def _complete(operation: dict[str, Any], *, posts: bool, wanted: set[str]) -> No
         operation.setdefault("parameters", []).append(_KEY)
     if "security" not in operation and operation.get("operationId") == "alive":
         operation["security"] = []
-    for code, response in operation["responses"].items():
-        name, media = response.pop(ANSWERS, ""), response.pop("media", JSON)
+    for code, answered in operation["responses"].items():
+        name, media = answered.pop(ANSWERS, ""), answered.pop("media", JSON)
         if name == "str" or media != JSON:
-            response["content"] = {media: {"schema": {"type": "string"}}}
+            answered["content"] = {media: {"schema": {"type": "string"}}}
         elif name:
             wanted.add(name)
-            response["content"] = {JSON: {"schema": {"$ref": REF.format(name=name)}}}
+            answered["content"] = {JSON: {"schema": {"$ref": REF.format(name=name)}}}
         if code == "429":
-            response["headers"] = _RETRY
+            answered["headers"] = _RETRY
         if code == "401":
-            response["headers"] = _CHALLENGE
+            answered["headers"] = _CHALLENGE
 
 
 def _schemas(wanted: Iterable[str]) -> Mapping[str, Any]:
@@ -112,7 +97,7 @@ def _schemas(wanted: Iterable[str]) -> Mapping[str, Any]:
         for module in _MODULES
         for name in module.__all__
         if isinstance(getattr(module, name), type)
-    }
+    } | documents()
     kinds = [known[name] for name in sorted({*wanted, "EventDocument"})]
     _, components = msgspec.json.schema_components(kinds, ref_template=REF)
     for schema in components.values():

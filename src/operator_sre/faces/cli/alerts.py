@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from operator_sre.faces.cli.listening import say_listening
+from operator_sre.faces.cli.listeners import say_listening
 from operator_sre.faces.cli.options import JsonOption, config_of, opened
 from operator_sre.faces.cli.output import print_list
-from operator_sre.faces.cli.running import run_until_stopped
+from operator_sre.faces.cli.signals import run_until_stopped
 
 __all__ = ["app"]
 
@@ -24,7 +24,7 @@ def serve(
 ) -> None:
     """Receive alerts by HTTP until stopped, and open tickets for them."""
     from operator_sre.app.alerts import Receiver
-    from operator_sre.faces.receiver.serving import serve as serve_alerts
+    from operator_sre.faces.receiver.application import serve as serve_alerts
 
     def ready(address: str) -> None:
         urls = [f"http://{address}{path}" for path in receiver.paths]

@@ -9,7 +9,7 @@ import typer
 
 from operator_sre.faces.cli.options import Globals, JsonOption, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines
-from operator_sre.faces.cli.running import run_until_stopped
+from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
     from operator_sre.config import Config

@@ -5,59 +5,36 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.following import follow as follow_entries
-from operator_sre.faces.cli.following import show_entries
+from operator_protocols.errors import OperatorError, UsageError
+from operator_sre.app import audit as ledger
+from operator_sre.faces.cli.noun import arrange, noun_of
 from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, config_of, opened
-from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list
-from operator_sre.faces.cli.parsing import moment
+from operator_sre.faces.cli.output import clean, print_json, print_lines
+from operator_sre.faces.cli.parser import moment
 from operator_sre.faces.cli.progress import progress
-from operator_sre.faces.cli.running import run_until_stopped
-from operator_sre.faces.cli.telling import tell
+from operator_sre.faces.cli.signals import run_until_stopped
+from operator_sre.faces.cli.story import follow as follow_entries
+from operator_sre.faces.cli.story import show_entries, tell
+from operator_sre.operations import audit
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.entry import Entry
+    pass
 
 __all__ = ["app"]
 
-app = typer.Typer(help="The record of everything that was done.", no_args_is_help=True)
+app = noun_of(audit)
 TicketOption = Annotated[int | None, typer.Option(min=1, max=NUMBER_MAX, help="Only this ticket.")]
 
 
-@app.command("list")
-def list_(
-    context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 50,
-    as_json: JsonOption = False,
-) -> None:
-    """Runs, newest first, with their outcome."""
-    from operator_sre.app.audit import list_runs
-
-    with opened(context) as app:
-        runs = list_runs(app, limit=limit)
-    rows = [
-        (
-            one.id,
-            one.ticket,
-            one.model,
-            one.state,
-            f"{one.started_at:%m-%d %H:%M:%S}",
-            one.summary,
-        )
-        for one in runs
-    ]
-    head = ("run", "ticket", "model", "state", "started", "summary")
-    print_list("runs", runs, head, rows, none="No runs yet.", as_json=as_json)
-
-
-@app.command()
-def show(
+@app.command("show")
+def show_(
     context: typer.Context,
     run: Annotated[str, typer.Argument(help="A run's id.")] = "",
     seq: Annotated[
@@ -68,9 +45,6 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """One run as the whole conversation it was, or one entry."""
-    from operator_protocols.errors import UsageError
-    from operator_sre.app.audit import show_entry, show_run
-
     if bool(run) + bool(span) + (seq is not None) != 1:
         raise UsageError(
             "Name a run, an entry (--seq N) or a span (--span ID).",
@@ -83,9 +57,9 @@ def show(
             print_json({"entry": entry_of(app, span)})
             return
         if seq is not None:
-            print_json({"entry": show_entry(app, seq)})
+            print_json({"entry": ledger.show_entry(app, seq)})
             return
-        view = show_run(app, run)
+        view = ledger.show_run(app, run)
     if as_json:
         print_json({"run": view.run, "entries": view.entries})
         return
@@ -93,21 +67,17 @@ def show(
     print_lines(
         [f"Run {record.id} on ticket {record.ticket} by {record.model}: {record.state}", ""]
     )
-    if raw:
-        _show_raw(view.entries)
-    else:
+    if not raw:
         tell(view.entries, summaries=True)
-
-
-def _show_raw(entries: Sequence[Entry]) -> None:
-    for entry in entries:
+        return
+    for entry in view.entries:
         print_lines([f"{entry.seq:6}  {entry.at:%H:%M:%S.%f}  {entry.kind}"])
         body = json.dumps(dict(entry.payload), indent=2, ensure_ascii=True)
         print_lines([f"        {clean(line)}" for line in body.splitlines()])
 
 
-@app.command()
-def verify(
+@app.command("verify")
+def verify_(
     context: typer.Context,
     bundle: Annotated[Path | None, typer.Option(help="Check this bundle instead.")] = None,
     anchors: Annotated[Path | None, typer.Option(help="A file of anchors to hold it to.")] = None,
@@ -116,17 +86,15 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check chain, checkpoints, signatures and anchors; exit 1 names every damage."""
-    from operator_sre.app import audit
-
     with progress("checked") as tell_count:
         if bundle is not None:
             config_of(context)
-            report = audit.verify_bundle(bundle, key=key, progress=tell_count)
+            report = ledger.verify_bundle(bundle, key=key, progress=tell_count)
         else:
             with opened(context) as app:
-                report = audit.verify_ledger(app, progress=tell_count, anchors=anchors)
+                report = ledger.verify_ledger(app, progress=tell_count, anchors=anchors)
                 if report.damages and record:
-                    run_until_stopped(audit.record_damage(app, report.damages))
+                    run_until_stopped(ledger.record_damage(app, report.damages))
     if as_json:
         print_json({"whole": report.whole, "report": report})
     elif report.whole:
@@ -142,28 +110,26 @@ def verify(
     raise typer.Exit(0 if report.whole else 1)
 
 
-@app.command()
-def anchor(
+@app.command("anchor")
+def anchor_(
     context: typer.Context,
     file: Annotated[Path | None, typer.Option(help="Append it to this file.")] = None,
     url: Annotated[str, typer.Option(help="POST it there.")] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Print the signed head, to be kept where nobody can change it with the ledger."""
-    from operator_sre.app import audit
-
     with opened(context) as app:
-        line = audit.anchor_head(app, file=file)
+        line = ledger.anchor_head(app, file=file)
         if url:
-            run_until_stopped(audit.post_anchor(line, url))
+            run_until_stopped(ledger.post_anchor(line, url))
     if as_json:
         print_json({"anchor": json.loads(line)})
     else:
         print_lines([line])
 
 
-@app.command()
-def export(
+@app.command("export")
+def export_(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help="Where to; - or none is stdout.")] = None,
     style: Annotated[str, typer.Option("--format", help="bundle, jsonl, csv, html.")] = "bundle",
@@ -180,20 +146,17 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Write entries for another machine (bundle: verifies by itself) or for people."""
-    from operator_protocols.errors import UsageError
-    from operator_sre.app import audit
-
-    wanted = audit.Filter(_utc(since), _utc(until), run, ticket, actor, kind)
+    wanted = ledger.Filter(_utc(since), _utc(until), run, ticket, actor, kind)
     shown = file is None or str(file) == "-"
     with opened(context) as app:
         if style != "bundle":
-            count = _write_lines(audit.export_text(app, style, wanted), None if shown else file)
+            count = _write_lines(ledger.export_text(app, style, wanted), None if shown else file)
         elif file is None or shown:
             raise UsageError(
                 "A bundle needs a file.", next_step="Name one: operator audit export FILE"
             )
         else:
-            count = audit.export_bundle(app, file, wanted)
+            count = ledger.export_bundle(app, file, wanted)
     if shown:
         return
     if as_json:
@@ -202,50 +165,26 @@ def export(
         print_lines([f"{count} written to {file}."])
 
 
-@app.command()
-def search(
-    context: typer.Context,
-    text: Annotated[str, typer.Argument(help="Any text; all its words have to be there.")],
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 20,
-    ticket: TicketOption = None,
-    run: Annotated[str, typer.Option(help="Only this run.")] = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Entries that hold a text, newest first."""
-    from operator_sre.app import history
-
-    with opened(context) as app:
-        looking = history.search_entries(app, text, limit=limit, ticket=ticket, run=run)
-        found = run_until_stopped(looking)
-    if as_json:
-        print_json({"entries": found.entries, "behind": found.behind})
-    elif not found.entries:
-        print_lines(["Nothing was found."])
-    else:
-        show_entries(found.entries, as_json=False)
-
-
-@app.command()
-def tail(
+@app.command("tail")
+def tail_(
     context: typer.Context,
     count: Annotated[int, typer.Option("--count", "-n", min=0, max=10_000, help="How many.")] = 20,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they come.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """The newest entries; with --json one document on each line."""
-    from operator_sre.app import audit
-
     with opened(context) as app:
-        newest = audit.tail(app, count=max(count, 1))
+        newest = ledger.tail(app, count=max(count, 1))
         show_entries(newest[-count:] if count else [], as_json=as_json)
         if follow:
             seq = newest[-1].seq if newest else 0
             run_until_stopped(follow_entries(app, seq, as_json=as_json))
 
 
-def _write_lines(lines: Iterable[str], file: Path | None) -> int:
-    from operator_protocols.errors import OperatorError
+arrange(app, "list", "show", "verify", "anchor", "export", "search", "tail")
 
+
+def _write_lines(lines: Iterable[str], file: Path | None) -> int:
     count = 0
     with contextlib.ExitStack() as stack:
         try:

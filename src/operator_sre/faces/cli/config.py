@@ -53,7 +53,7 @@ def trust(
     from operator_protocols.errors import NotFoundError
     from operator_sre.app.config_trust import keep_trust, record_trust
     from operator_sre.app.wiring import open_app
-    from operator_sre.faces.cli.running import run_until_stopped
+    from operator_sre.faces.cli.signals import run_until_stopped
 
     path = file.absolute()
     if path.name != "operator.toml" or not path.is_file():

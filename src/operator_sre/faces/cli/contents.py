@@ -1,8 +1,69 @@
-"""What each noun is about, in a sentence: the help lists them without loading any."""
+"""The nouns: where each is declared, and what it is about, which the help lists without loading."""
 
 from __future__ import annotations
 
-__all__ = ["SENTENCES"]
+__all__ = ["EXTRAS", "NOUNS", "SENTENCES"]
+
+# In the order of the help. Only what is asked for is loaded, so that nobody waits for the others.
+NOUNS = {
+    "demo": "operator_lab.cli.demo",
+    "init": "operator_sre.faces.cli.project",
+    "doctor": "operator_sre.faces.cli.project",
+    "up": "operator_sre.faces.cli.up",
+    "monitor": "operator_sre.faces.cli.monitor",
+    "tui": "operator_sre.faces.cli.tui",
+    "agent": "operator_sre.faces.cli.agent",
+    "workers": "operator_sre.faces.cli.workers",
+    "health": "operator_sre.faces.cli.health",
+    "subjects": "operator_sre.faces.cli.subjects",
+    "silences": "operator_sre.operations.silences",
+    "tickets": "operator_sre.operations.tickets",
+    "report": "operator_sre.faces.cli.report",
+    "alerts": "operator_sre.faces.cli.alerts",
+    "notify": "operator_sre.faces.cli.notify",
+    "approvals": "operator_sre.operations.approvals",
+    "confirmations": "operator_sre.operations.confirmations",
+    "audit": "operator_sre.faces.cli.audit",
+    "validate": "operator_sre.faces.cli.answers",
+    "summarize": "operator_sre.faces.cli.answers",
+    "explain-failure": "operator_sre.faces.cli.answers",
+    "explain-denial": "operator_sre.faces.cli.answers",
+    "recommend-patch": "operator_sre.faces.cli.answers",
+    "timeline": "operator_sre.faces.cli.answers",
+    "next-action": "operator_sre.faces.cli.answers",
+    "history": "operator_sre.faces.cli.history",
+    "changes": "operator_sre.operations.changes",
+    "exec": "operator_sre.faces.cli.exec",
+    "tools": "operator_sre.faces.cli.tools",
+    "workflows": "operator_sre.faces.cli.workflows",
+    "hub": "operator_sre.faces.cli.hub",
+    "gate": "operator_sre.faces.cli.gate",
+    "policy": "operator_sre.faces.cli.policy",
+    "models": "operator_sre.faces.cli.models",
+    "mode": "operator_sre.operations.mode",
+    "session": "operator_sre.operations.session",
+    "limits": "operator_sre.operations.limits",
+    "kill-switch": "operator_sre.operations.kill_switch",
+    "lab": "operator_lab.cli.lab",
+    "deploy": "operator_lab.cli.deploy",
+    "eval": "operator_evals.cli.evals",
+    "store": "operator_sre.faces.cli.store",
+    "redact": "operator_sre.faces.cli.redact",
+    "system": "operator_sre.faces.cli.system",
+    "serve": "operator_sre.faces.cli.listeners",
+    "web": "operator_sre.faces.cli.listeners",
+    "mcp": "operator_sre.faces.cli.listeners",
+    "porter": "operator_sre.faces.cli.porter",
+    "telemetry": "operator_sre.faces.cli.telemetry",
+    "tokens": "operator_sre.operations.tokens",
+    "secrets": "operator_sre.faces.cli.secrets",
+    "pack": "operator_sre.faces.cli.project",
+    "install": "operator_sre.faces.cli.project",
+    "config": "operator_sre.faces.cli.config",
+    "completion": "operator_sre.faces.cli.completion",
+}
+# Nouns that other distributions bring, and the extra that installs each.
+EXTRAS = {"demo": "demo", "deploy": "lab", "eval": "evals", "lab": "lab"}
 
 SENTENCES = {
     "demo": "Start a real cluster, break it, and watch it being repaired.",
@@ -31,6 +92,7 @@ SENTENCES = {
     "timeline": "All that happened in a run, oldest first.",
     "next-action": "The one thing to do next, after a run or at all.",
     "history": "Every command, run or refused.",
+    "changes": "What Operator itself changed, and what can be undone.",
     "exec": "Run a command here as a mind would have it run: judged, permitted, recorded.",
     "tools": "Typed actions: which there are, and one call.",
     "workflows": "Several actions in an order, now or later.",

@@ -14,11 +14,11 @@ from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.live import Screen
 from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of
 from operator_sre.faces.cli.output import print_facts, print_json
-from operator_sre.faces.cli.running import run_until_stopped
+from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
     from operator_protocols.domain.permit import Approval
-    from operator_sre.app.executing import Executed, Wanted
+    from operator_sre.app.commands import Executed, Wanted
     from operator_sre.app.wiring import App
     from operator_sre.config import Config
 
@@ -58,7 +58,7 @@ def exec_(
     Exit code: that of the command, 124 when it took too long; 3 when it may never run, 4 when it
     was not permitted, 130 when it was stopped with Ctrl-C.
     """
-    from operator_sre.app.executing import Wanted
+    from operator_sre.app.commands import Wanted
     from operator_sre.app.system import venv_warnings
 
     place = Path(cwd).absolute()
@@ -120,7 +120,7 @@ def quiet(config: Config) -> Config:
 
 def foresee(config: Config, wanted: Wanted, warnings: tuple[str, ...], *, as_json: bool) -> None:
     """Tell what would happen, and do nothing."""
-    from operator_sre.app.executing import foresee_command
+    from operator_sre.app.commands import foresee_command
     from operator_sre.app.outlook import document_of, facts_of
     from operator_sre.app.wiring import look_at_app
 
@@ -138,7 +138,7 @@ def execute(
     config: Config, wanted: Wanted, warnings: tuple[str, ...], here: str, *, live: bool
 ) -> Executed:
     """Run it, and tell people what it says while it says it."""
-    from operator_sre.app.executing import execute_command
+    from operator_sre.app.commands import execute_command
     from operator_sre.app.wiring import open_app
 
     began: list[str] = []
@@ -201,6 +201,7 @@ def document(executed: Executed) -> dict[str, object]:
         "duration_ms": round(result.duration_s * 1000, 3),
         "usage": result.usage,
         "left": result.left,
+        "blocked": result.blocked,
         "seq": executed.seq,
         "explanation": executed.explanation,
     }
@@ -208,7 +209,7 @@ def document(executed: Executed) -> dict[str, object]:
 
 def _tell(executed: Executed, screen: Screen, here: str) -> None:
     """What has not been heard while it ran, and how it ended."""
-    from operator_sre.app.endings import ending_of
+    from operator_sre.app.commands import ending_of
 
     result = executed.result
     if not executed.ran:

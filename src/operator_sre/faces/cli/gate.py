@@ -51,7 +51,7 @@ def check(
         return
     if command is None:
         raise UsageError("There is no command to judge.", next_step="Try: operator gate check 'ls'")
-    from operator_sre.app.gate import answer_of, check_command
+    from operator_sre.app.policy import answer_of, check_command
 
     where = str(Path(cwd).absolute())
     verdict = check_command(config_of(context), command, cwd=where, person=person)
@@ -70,7 +70,7 @@ def _check_lines(
             "--stdin reads the commands and answers as JSON.",
             next_step="Try: operator gate check --stdin --json < commands.jsonl",
         )
-    from operator_sre.app.gate import check_lines
+    from operator_sre.app.policy import check_lines
 
     for answer in check_lines(config_of(context), sys.stdin.buffer, person=person):
         print_json(answer, line=True)
@@ -91,6 +91,10 @@ def _told(verdict: Verdict) -> list[str]:
     lines += [
         f"  {name:<8} {clean(', '.join(found[:6]))}" for name, found in touched.items() if found
     ]
+    if verdict.confinement is not None:
+        lines.append(f"  enforced {clean(str(verdict.confinement))}")
+    else:
+        lines.append(f"  enforced no, judged only: {clean(verdict.unenforced)}")
     if verdict.reversible is False:
         lines.append("  undo     no")
     lines += [

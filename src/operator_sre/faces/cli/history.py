@@ -1,4 +1,4 @@
-"""`operator history`: every command, run or refused."""
+"""`operator history`: every command, run or refused, and patterns of what worked."""
 
 from __future__ import annotations
 
@@ -8,97 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operator_protocols.errors import UsageError
-from operator_sre.faces.cli import patterns
-from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, opened
-from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list, print_table
-from operator_sre.faces.cli.running import run_until_stopped
+from operator_sre.faces.cli.noun import arrange, noun_of, show
+from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, ReasonOption, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list
+from operator_sre.faces.cli.signals import run_until_stopped
+from operator_sre.operations import history
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.command import Command
-    from operator_sre.app.history import FoundCommands, Statistics
+    from operator_protocols.domain.pattern import Pattern
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Every command, run or refused.", no_args_is_help=True)
-app.add_typer(patterns.app, name="patterns")
-
-SHOWN_MAX = 20
-TicketOption = Annotated[int | None, typer.Option(max=NUMBER_MAX, help="Only of this ticket.")]
-RunOption = Annotated[str, typer.Option(help="Only of this run.")]
-TargetOption = Annotated[str, typer.Option(help="Only on this target.")]
-LevelOption = Annotated[str, typer.Option(help="safe, review or blocked.")]
-OutcomeOption = Annotated[str, typer.Option(help="succeeded, failed, refused, running, ...")]
-SinceOption = Annotated[str, typer.Option(help="30m, 12h, 7d, or a time like 2026-03-04T12:00.")]
-LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="How many.")]
-BeforeOption = Annotated[int | None, typer.Option(max=NUMBER_MAX, help="Older than this one.")]
+app = noun_of(history)
+patterns = typer.Typer(help="What worked before, with placeholders.", no_args_is_help=True)
+app.add_typer(patterns, name="patterns")
+NameArgument = Annotated[str, typer.Argument(help="A pattern's name.")]
 
 
-@app.command("list")
-def list_(
-    context: typer.Context,
-    ticket: TicketOption = None,
-    run: RunOption = "",
-    target: TargetOption = "",
-    level: LevelOption = "",
-    outcome: OutcomeOption = "",
-    since: SinceOption = "",
-    limit: LimitOption = 50,
-    before: BeforeOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Commands, newest first."""
-    from operator_sre.app import history
-
-    with opened(context) as app:
-        where = history.wanted(
-            app,
-            ticket=ticket,
-            run=run,
-            target=target,
-            level=level,
-            outcome=outcome,
-            since=since,
-        )
-        found = history.list_commands(app, where, limit=limit, before=before)
-    _print_found(found, as_json=as_json)
-
-
-# Unknown options are words to look for: `operator history search ls -la`.
-@app.command(context_settings={"ignore_unknown_options": True})
-def search(
-    context: typer.Context,
-    words: Annotated[list[str], typer.Argument(help='Words; "a phrase"; a begin*.')],
-    ticket: TicketOption = None,
-    run: RunOption = "",
-    target: TargetOption = "",
-    level: LevelOption = "",
-    outcome: OutcomeOption = "",
-    since: SinceOption = "",
-    limit: LimitOption = 50,
-    before: BeforeOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Commands with all of these words in their line, context or output, newest first."""
-    from operator_sre.app import history
-
-    with opened(context) as app:
-        where = history.wanted(
-            app,
-            ticket=ticket,
-            run=run,
-            target=target,
-            level=level,
-            outcome=outcome,
-            since=since,
-        )
-        text = " ".join(words)
-        work = history.search_commands(app, text, where, limit=limit, before=before)
-        found = run_until_stopped(work)
-    _print_found(found, as_json=as_json)
-
-
-@app.command()
-def show(
+@app.command("show")
+def show_(
     context: typer.Context,
     seq: Annotated[int, typer.Argument(max=NUMBER_MAX, help="A number from the list.")],
     output: Annotated[
@@ -107,198 +35,155 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """One command with its reason, its verdict, its approver and its output."""
-    from operator_sre.app import history
-
-    if output:
-        _show_output(context, seq, as_json=as_json)
-        return
-    with opened(context) as app:
-        view = history.show_command(app, seq)
-    one = view.command
-    if as_json:
-        print_json(
-            {"command": one, "stdout_file": view.stdout_file, "stderr_file": view.stderr_file}
-        )
-        return
-    facts = (
-        ("command", one.command),
-        ("why", one.context),
-        ("when", f"{one.at:%Y-%m-%d %H:%M:%S} UTC"),
-        (
-            "who",
-            f"{one.agent} ({one.agent_type}), run {one.run or '-'}, ticket {one.ticket or '-'}",
-        ),
-        ("where", f"{one.target or '-'} in {one.cwd}"),
-        ("venv", one.venv),
-        ("verdict", f"{one.level}, risk {one.risk}" if one.level else ""),
-        ("approver", one.approver),
-        ("outcome", f"{_outcome(one)} in {one.duration_s:.2f} s"),
-        ("failure", one.category),
-        ("hash", one.output_hash),
-        ("spool", " ".join(path for path in (view.stdout_file, view.stderr_file) if path)),
-    )
-    print_lines([f"{name:9} {clean(value)}" for name, value in facts if value])
-    print_lines(["", *(clean(line) for line in one.head.splitlines())])
-    if one.tail:
-        print_lines(["[...]", *(clean(line) for line in one.tail.splitlines())])
-
-
-def _show_output(context: typer.Context, seq: int, *, as_json: bool) -> None:
-    from operator_sre.app.history import show_output
+    from operator_sre.app.history import show_command, show_output
     from operator_sre.faces.cli.live import Screen
-
-    if as_json:
-        raise UsageError(
-            "A whole output is no document.", next_step="Leave --json or --output away."
-        )
 
     def gone() -> None:
         raise typer.Exit(1)
 
-    with opened(context) as app:
-        show_output(app, seq, Screen(gone).show)
-
-
-@app.command()
-def stats(
-    context: typer.Context,
-    ticket: TicketOption = None,
-    run: RunOption = "",
-    target: TargetOption = "",
-    since: SinceOption = "",
-    limit: LimitOption = 50,
-    as_json: JsonOption = False,
-) -> None:
-    """How often each command ran, and how often that went well."""
-    from operator_sre.app import history
-
-    with opened(context) as app:
-        where = history.wanted(app, ticket=ticket, run=run, target=target, since=since)
-        figures = history.statistics(app, where)
-    if as_json:
-        print_json(
-            {
-                "attempts": figures.attempts,
-                "commands": figures.commands[:limit],
-                "success_patterns": figures.success_patterns[:limit],
-                "failure_patterns": figures.failure_patterns[:limit],
-            }
+    if output and as_json:
+        raise UsageError(
+            "A whole output is no document.", next_step="Leave --json or --output away."
         )
-    elif not figures.commands:
-        print_lines(["No commands yet."])
-    else:
-        _print_stats(figures, limit)
-
-
-@app.command()
-def failures(
-    context: typer.Context,
-    ticket: TicketOption = None,
-    run: RunOption = "",
-    target: TargetOption = "",
-    since: SinceOption = "",
-    as_json: JsonOption = False,
-) -> None:
-    """What failed, by category with examples, and what fails again and again."""
-    from operator_sre.app import history
-
     with opened(context) as app:
-        where = history.wanted(app, ticket=ticket, run=run, target=target, since=since)
-        found = history.failures(app, where)
+        if output:
+            show_output(app, seq, Screen(gone).show)
+            return
+        view = show_command(app, seq)
     if as_json:
-        print_json({"by_category": found.by_category, "patterns": found.patterns})
-    elif not found.by_category:
-        print_lines(["Nothing has failed."])
-    for group in () if as_json else found.by_category:
-        print_lines([f"{group.category}: {group.count}"])
-        examples = [f"  {one.seq:6}  {_exit(one.exit_code)}{one.command}" for one in group.examples]
-        print_lines([clean(line)[:200] for line in examples])
-    for one in () if as_json else found.patterns:
-        line = f"{one.failures} of {one.runs} failed ({one.category}): {'; '.join(one.lines)}"
-        print_lines([clean(line)[:200]])
+        files = {"stdout_file": view.stdout_file, "stderr_file": view.stderr_file}
+        print_json({"command": view.command, **files})
+    else:
+        show(history.command_lines(view))
 
 
-@app.command()
-def venv(
+arrange(app, "list", "search", "show", "stats", "failures", "venv")
+
+
+@patterns.command("list")
+def list_patterns_(
     context: typer.Context,
-    ticket: TicketOption = None,
-    run: RunOption = "",
-    target: TargetOption = "",
-    since: SinceOption = "",
-    limit: LimitOption = 50,
+    like: Annotated[str, typer.Option(help="Only what might help with this need.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """Commands of Python that ran without a virtual environment."""
-    from operator_sre.app import history
+    """Patterns that people made, then those learned from what worked again and again."""
+    from operator_sre.app.history import list_patterns
 
     with opened(context) as app:
-        where = history.wanted(app, ticket=ticket, run=run, target=target, since=since)
-        found = history.venv_report(app, where, limit=limit)
-    rows = [(one.attempt.seq, one.advice, one.attempt.command) for one in found]
-    head = ("seq", "advice", "command")
+        found = list_patterns(app, like=like)[:limit]
+    head = ("name", "category", "uses", "rate", "lines")
     print_list(
-        "violations",
-        found,
-        head,
-        rows,
-        none="Nothing ran without an environment that needed one.",
-        as_json=as_json,
+        "patterns", found, head, [_row(one) for one in found], none="No patterns.", as_json=as_json
     )
 
 
-def _print_found(found: FoundCommands, *, as_json: bool) -> None:
+@patterns.command("show")
+def show_pattern_(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
+    """One pattern, with what to fill in and what it needs."""
+    from operator_sre.app.history import show_pattern
+
+    with opened(context) as app:
+        one = show_pattern(app, name)
     if as_json:
-        print_json({"commands": found.commands, "behind": found.behind})
-    elif not found.commands:
-        print_lines(["No commands."])
+        print_json({"pattern": one})
+        return
+    origin = "learned" if one.learned else f"made by {one.made_by}"
+    rate = "-" if one.success_rate is None else f"{one.success_rate:.0%}"
+    print_lines([f"{one.name}: {one.category}, {origin}, {one.uses} uses, success {rate}"])
+    print_lines([f"  {clean(line)}" for line in one.lines])
+    for placeholder in one.placeholders:
+        seen = ", ".join(one.examples.get(placeholder, ()))
+        print_lines([f"  {{{placeholder}}}{f'  such as {clean(seen)}' if seen else ''}"])
+    print_lines([f"  needs {key}: {clean(str(value))}" for key, value in one.preconditions.items()])
+    print_lines([f"  for: {clean(text)}" for text in one.contexts])
+
+
+@patterns.command("create")
+def create_(
+    context: typer.Context,
+    name: NameArgument,
+    lines: Annotated[list[str], typer.Argument(help="Each command, with {placeholders}.")],
+    category: Annotated[str, typer.Option(help="What it is about.")] = "",
+    precondition: Annotated[
+        list[str] | None, typer.Option(help="key=value that has to hold; may be repeated.")
+    ] = None,
+    why: Annotated[str, typer.Option("--for", help="The need it answers, in words.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Make a pattern of your own."""
+    from operator_sre.app.history import create_pattern
+
+    needs = _pairs(precondition or [])
+    with opened(context) as app:
+        work = create_pattern(app, name, lines, category=category, preconditions=needs, context=why)
+        made = run_until_stopped(work)
+    if as_json:
+        print_json({"pattern": made})
     else:
-        _print_commands(found.commands)
-    if found.behind and not as_json:
-        print_lines([f"({found.behind} entries are not in the index yet)"])
+        print_lines([f"Made {made.name!r} with {len(made.lines)} lines."])
 
 
-def _print_commands(commands: Sequence[Command]) -> None:
-    rows = [
-        (
-            one.seq,
-            f"{one.at:%m-%d %H:%M:%S}",
-            _outcome(one),
-            one.level or "-",
-            one.target or "-",
-            one.approver or "-",
-            one.command[:160],
+@patterns.command("use")
+def use_(
+    context: typer.Context,
+    name: NameArgument,
+    values: Annotated[list[str] | None, typer.Argument(help="placeholder=value ...")] = None,
+    subject: Annotated[str, typer.Option(help="Judge under this subject's policy.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Fill it in and print its lines with the gate's verdict. Nothing is run."""
+    from operator_sre.app.history import use_pattern
+
+    given = _pairs(values or [])
+    with opened(context) as app:
+        filled = run_until_stopped(use_pattern(app, name, given, subject=subject))
+    if as_json:
+        judged = [
+            {
+                "command": line,
+                "level": verdict.level,
+                "risk_level": verdict.risk,
+                "rules": verdict.rules,
+                "explanation": verdict.explanation,
+            }
+            for line, verdict in zip(filled.lines, filled.verdicts, strict=True)
+        ]
+        print_json({"pattern": filled.pattern.name, "level": filled.level, "lines": judged})
+        return
+    for line, verdict in zip(filled.lines, filled.verdicts, strict=True):
+        print_lines([clean(line)])
+        print_lines(
+            [f"  {verdict.level.upper()}, risk {verdict.risk}: {clean(verdict.explanation)}"]
         )
-        for one in commands
-    ]
-    print_table(("seq", "when", "outcome", "level", "target", "approver", "command"), rows)
 
 
-def _print_stats(figures: Statistics, limit: int) -> None:
-    rows = [
-        (
-            one.total,
-            one.successful,
-            one.failed,
-            one.refused,
-            "-" if one.success_rate is None else f"{one.success_rate:.0%}",
-            "-" if one.avg_duration_s is None else f"{one.avg_duration_s:.2f}",
-            f"{one.last:%m-%d %H:%M:%S}",
-            one.command[:160],
-        )
-        for one in figures.commands[:limit]
-    ]
-    head = ("total", "ok", "failed", "refused", "rate", "avg s", "last", "command")
-    print_table(head, rows)
-    often = [clean(one.command[:160]) for one in figures.success_patterns[:SHOWN_MAX]]
-    if often:
-        print_lines(["", "Works again and again:", *(f"  {one}" for one in often)])
+@patterns.command("delete")
+def delete_(
+    context: typer.Context,
+    name: NameArgument,
+    reason: ReasonOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Offer it no more; the ledger keeps what it was."""
+    from operator_sre.app.history import delete_pattern
+
+    with opened(context) as app:
+        run_until_stopped(delete_pattern(app, name, reason=reason))
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        print_lines([f"{name!r} is not offered any more."])
 
 
-def _outcome(one: Command) -> str:
-    if one.outcome == "ran":
-        return f"exit {one.exit_code}"
-    return one.outcome or "running"
+def _row(one: Pattern) -> Sequence[object]:
+    rate = "-" if one.success_rate is None else f"{one.success_rate:.0%}"
+    return one.name, one.category, one.uses, rate, "; ".join(one.lines)[:160]
 
 
-def _exit(code: int | None) -> str:
-    return "" if code is None else f"exit {code}  "
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    pairs = [word.partition("=") for word in words]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise UsageError(f"{key!r} is no key=value.", next_step="Write it as name=value.")
+    return {key: value for key, _, value in pairs}

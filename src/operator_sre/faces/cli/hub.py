@@ -9,7 +9,7 @@ import typer
 
 from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, ReasonOption, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list
-from operator_sre.faces.cli.running import run_until_stopped
+from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
     from operator_sre.app.hub import Hub, Message
@@ -95,8 +95,8 @@ def approve(
     as_json: JsonOption = False,
 ) -> None:
     """Answer what an action waits for, in the name of whoever is signed in."""
-    from operator_sre.app.approvals import signed_in
     from operator_sre.app.hub import Hub
+    from operator_sre.app.persons import signed_in
 
     with opened(context) as home:
         answering = Hub(home).approve_action(action, by=signed_in(), reason=reason, approved=not no)

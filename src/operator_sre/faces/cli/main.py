@@ -12,74 +12,17 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from operator_sre.faces.cli.contents import SENTENCES
-from operator_sre.faces.cli.failures import report, reported
+from operator_protocols.errors import MissingExtraError
+from operator_sre.faces.cli.contents import EXTRAS, NOUNS, SENTENCES
 from operator_sre.faces.cli.options import Globals, hoist
 from operator_sre.faces.cli.output import hush
-from operator_sre.faces.cli.parsing import Verb, refuse_empty
+from operator_sre.faces.cli.parser import Verb, refuse_empty, report, reported
 
 __all__ = ["command_line", "main"]
 
 # So many new objects before garbage is looked for. Loading makes them by the thousand, and none of
 # them is garbage: looking after every 700, as Python does, takes a twentieth of a short command.
 GARBAGE_MAX = 20_000
-# In the order of the help. Only what is asked for is loaded, so that nobody waits for the others.
-NOUNS = {
-    "demo": "operator_sre.faces.cli.demo",
-    "init": "operator_sre.faces.cli.init",
-    "doctor": "operator_sre.faces.cli.doctor",
-    "up": "operator_sre.faces.cli.up",
-    "monitor": "operator_sre.faces.cli.monitor",
-    "tui": "operator_sre.faces.cli.tui",
-    "agent": "operator_sre.faces.cli.agent",
-    "workers": "operator_sre.faces.cli.workers",
-    "health": "operator_sre.faces.cli.health",
-    "subjects": "operator_sre.faces.cli.subjects",
-    "silences": "operator_sre.faces.cli.silences",
-    "tickets": "operator_sre.faces.cli.tickets",
-    "report": "operator_sre.faces.cli.report",
-    "alerts": "operator_sre.faces.cli.alerts",
-    "notify": "operator_sre.faces.cli.notify",
-    "approvals": "operator_sre.faces.cli.approvals",
-    "confirmations": "operator_sre.faces.cli.confirmations",
-    "audit": "operator_sre.faces.cli.audit",
-    "validate": "operator_sre.faces.cli.answers",
-    "summarize": "operator_sre.faces.cli.answers",
-    "explain-failure": "operator_sre.faces.cli.answers",
-    "explain-denial": "operator_sre.faces.cli.answers",
-    "recommend-patch": "operator_sre.faces.cli.answers",
-    "timeline": "operator_sre.faces.cli.answers",
-    "next-action": "operator_sre.faces.cli.answers",
-    "history": "operator_sre.faces.cli.history",
-    "exec": "operator_sre.faces.cli.exec",
-    "tools": "operator_sre.faces.cli.tools",
-    "workflows": "operator_sre.faces.cli.workflows",
-    "hub": "operator_sre.faces.cli.hub",
-    "gate": "operator_sre.faces.cli.gate",
-    "policy": "operator_sre.faces.cli.policy",
-    "models": "operator_sre.faces.cli.models",
-    "mode": "operator_sre.faces.cli.mode",
-    "session": "operator_sre.faces.cli.session",
-    "limits": "operator_sre.faces.cli.limits",
-    "kill-switch": "operator_sre.faces.cli.kill_switch",
-    "lab": "operator_sre.faces.cli.lab",
-    "deploy": "operator_sre.faces.cli.deploy",
-    "eval": "operator_sre.faces.cli.evals",
-    "store": "operator_sre.faces.cli.store",
-    "redact": "operator_sre.faces.cli.redact",
-    "system": "operator_sre.faces.cli.system",
-    "serve": "operator_sre.faces.cli.serve",
-    "web": "operator_sre.faces.cli.web",
-    "mcp": "operator_sre.faces.cli.mcp",
-    "porter": "operator_sre.faces.cli.porter",
-    "telemetry": "operator_sre.faces.cli.telemetry",
-    "tokens": "operator_sre.faces.cli.tokens",
-    "secrets": "operator_sre.faces.cli.secrets",
-    "pack": "operator_sre.faces.cli.pack",
-    "install": "operator_sre.faces.cli.pack",
-    "config": "operator_sre.faces.cli.config",
-    "completion": "operator_sre.faces.cli.completion",
-}
 
 
 def command_line(words: Sequence[str] = (), *, outline: bool = False) -> typer.Typer:
@@ -98,8 +41,24 @@ def command_line(words: Sequence[str] = (), *, outline: bool = False) -> typer.T
         if outline and not named and noun in SENTENCES:
             app.command(noun, help=SENTENCES[noun])(_nothing)
             continue
-        module = import_module(NOUNS[noun])
-        if hasattr(module, "app"):
+        try:
+            module = import_module(NOUNS[noun])
+        except ModuleNotFoundError as error:
+            if error.name != NOUNS[noun].partition(".")[0] or noun not in EXTRAS:
+                raise
+            _add_missing(app, noun)
+            continue
+        if hasattr(module, "OPERATIONS"):
+            from operator_sre.faces.cli.noun import command_of, noun_of
+
+            alone = [one for one in module.OPERATIONS if one.is_command and one.name == noun]
+            if alone:
+                app.command(noun, cls=Verb)(command_of(alone[0]))
+                continue
+            own = noun_of(module, words)
+            _be_strict(own)
+            app.add_typer(own, name=noun)
+        elif hasattr(module, "app"):
             _be_strict(module.app)
             app.add_typer(module.app, name=noun)
         else:
@@ -108,6 +67,20 @@ def command_line(words: Sequence[str] = (), *, outline: bool = False) -> typer.T
             run = getattr(module, name, None) or getattr(module, f"{name}_")
             app.command(noun, cls=Verb)(run)
     return app
+
+
+def _add_missing(app: typer.Typer, noun: str) -> None:
+    """Add a noun whose distribution is not installed: whatever follows it, it names the extra."""
+
+    def refuse() -> NoReturn:
+        raise MissingExtraError(EXTRAS[noun], needed_for=f"operator {noun}")
+
+    app.command(
+        noun,
+        help=SENTENCES[noun],
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )(refuse)
 
 
 def _nothing() -> None:

@@ -10,7 +10,7 @@ import typer
 from operator_sre.faces.cli.options import JsonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.progress import waiting
-from operator_sre.faces.cli.running import run_until_stopped
+from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

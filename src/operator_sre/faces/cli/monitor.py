@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import typer
 
-from operator_sre.faces.cli.following import with_entries
 from operator_sre.faces.cli.options import (
     AllOption,
     IntervalOption,
@@ -14,7 +13,8 @@ from operator_sre.faces.cli.options import (
     TellOption,
     opened,
 )
-from operator_sre.faces.cli.running import run_until_stopped
+from operator_sre.faces.cli.signals import run_until_stopped
+from operator_sre.faces.cli.story import with_entries
 
 __all__ = ["app"]
 

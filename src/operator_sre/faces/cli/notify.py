@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from operator_sre.faces.cli.following import with_entries
 from operator_sre.faces.cli.options import JsonLinesOption, JsonOption, config_of, opened
 from operator_sre.faces.cli.output import print_json, print_lines, print_list
 from operator_sre.faces.cli.progress import waiting
-from operator_sre.faces.cli.running import run_until_stopped
+from operator_sre.faces.cli.signals import run_until_stopped
+from operator_sre.faces.cli.story import with_entries
 
 __all__ = ["app"]
 

@@ -128,16 +128,16 @@ def config_at(context: typer.Context, folder: Path, **flags: str | None) -> Conf
 def _ask_to_trust(config: Config) -> None:
     """Ask a person on a terminal; ConfigError where there is none, or where they say no."""
     from operator_sre.app.config_trust import (
+        find_unconfirmed,
         keep_trust,
         must_be_confirmed,
         record_trust,
-        unconfirmed,
     )
     from operator_sre.app.wiring import open_app
     from operator_sre.faces.cli.output import clean
-    from operator_sre.faces.cli.running import run_until_stopped
+    from operator_sre.faces.cli.signals import run_until_stopped
 
-    found = unconfirmed(config, Path.cwd())
+    found = find_unconfirmed(config, Path.cwd())
     if found is None:
         return
     if sys.stdin.isatty() and sys.stderr.isatty():

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 
 from operator_sre.codec import to_json
+from operator_sre.contract import SCHEMA_VERSION
 from operator_sre.faces.cleaning import clean
 
 __all__ = [
@@ -24,7 +25,6 @@ __all__ = [
     "print_table",
 ]
 
-SCHEMA_VERSION = "1.0.0"
 # What JSON lets through as it is, and a terminal would obey all the same.
 _OBEYED = re.compile("[\x7f-\x9f\u2028\u2029]")
 _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)

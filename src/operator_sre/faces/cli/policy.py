@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from operator_sre.faces.cli.confirming import ProposeOption, YesOption, crossed
+from operator_sre.faces.cli.consent import ProposeOption, YesOption, crossed
 from operator_sre.faces.cli.options import JsonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 
@@ -162,10 +162,10 @@ def change(
     as_json: JsonOption = False,
 ) -> None:
     """Allow a host or a command, or raise a budget; the difference is shown before you confirm."""
-    from operator_sre.app.patches import sketched
+    from operator_sre.app.patches import sketch_for
 
     with opened(context) as app:
-        found = sketched(app, request, risk=risk)
+        found = sketch_for(app, request, risk=risk)
         if not as_json:
             print_lines([*map(clean, found.patch.splitlines()), ""])
         done = crossed(app, found.asked, yes=yes, propose=propose, as_json=as_json)

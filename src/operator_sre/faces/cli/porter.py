@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from operator_sre.faces.cli.listening import say_listening
+from operator_sre.faces.cli.listeners import say_listening
 from operator_sre.faces.cli.options import JsonOption, config_of
 from operator_sre.faces.cli.output import print_json, print_lines
-from operator_sre.faces.cli.running import run_until_stopped
+from operator_sre.faces.cli.signals import run_until_stopped
 
 __all__ = ["app"]
 

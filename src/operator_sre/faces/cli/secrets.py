@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operator_protocols.errors import UsageError
-from operator_sre.faces.cli.confirming import ProposeOption, YesOption, confirmed, crossed
+from operator_sre.faces.cli.consent import ProposeOption, YesOption, confirmed, crossed
 from operator_sre.faces.cli.options import JsonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list, print_table
-from operator_sre.faces.cli.running import run_until_stopped
+from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
     from operator_sre.app.secrets import SecretView
@@ -49,8 +49,7 @@ def set_(context: typer.Context, name: NameArgument, as_json: JsonOption = False
 @app.command("list")
 def list_(context: typer.Context, as_json: JsonOption = False) -> None:
     """Names, who is given them, and how old they are; never what they are."""
-    from operator_sre.app.secret_bindings import sweep_leases
-    from operator_sre.app.secrets import list_secrets, settle_changes
+    from operator_sre.app.secrets import list_secrets, settle_changes, sweep_leases
 
     with opened(context) as home:
         sweep_leases(home.config)
@@ -69,8 +68,8 @@ def bind(
     as_json: JsonOption = False,
 ) -> None:
     """Give it to a subject, a model, or commands like a pattern. A person has to confirm it."""
-    from operator_sre.app.secret_bindings import binding_asked, holder_named
-    from operator_sre.app.secrets import named_secret, view_of
+    from operator_sre.app.secret_store import named_secret
+    from operator_sre.app.secrets import binding_asked, holder_named, view_of
 
     with opened(context) as home:
         asked = binding_asked(home, name, holder_named(to, variable))
@@ -97,7 +96,8 @@ def remove(
     context: typer.Context, name: NameArgument, yes: YesOption = False, as_json: JsonOption = False
 ) -> None:
     """Forget it; whoever held it gets nothing any more."""
-    from operator_sre.app.secrets import named_secret, remove_secret
+    from operator_sre.app.secret_store import named_secret
+    from operator_sre.app.secrets import remove_secret
 
     with opened(context) as home:
         held = ", ".join(map(str, named_secret(home.config, name).holders)) or "nobody"
@@ -148,15 +148,9 @@ def lease(
     """
     from pathlib import Path
 
-    from operator_sre.app.executing import Wanted
+    from operator_sre.app.commands import Wanted
     from operator_sre.app.persons import myself
-    from operator_sre.app.secret_bindings import (
-        Lease,
-        lease_asked,
-        leased,
-        leased_draft,
-        seconds_of,
-    )
+    from operator_sre.app.secrets import Lease, lease_asked, lease_draft, lease_secret, seconds_of
     from operator_sre.app.wiring import open_app
     from operator_sre.faces.cli.exec import document, execute, quiet
 
@@ -165,7 +159,7 @@ def lease(
     with open_app(config) as home:
         asked = lease_asked(home, wanted)
         crossed(home, asked, yes=yes, propose=propose, as_json=as_json, given=given)
-        draft = leased_draft(wanted, myself())
+        draft = lease_draft(wanted, myself())
         run_until_stopped(home.store.journal.append(draft))
     line = Wanted(
         command,
@@ -173,7 +167,7 @@ def lease(
         timeout_s=wanted.seconds,
         reason=f"It is leased the secret {name!r} as {variable}.",
     )
-    with leased(config, wanted):
+    with lease_secret(config, wanted):
         done = execute(config, line, (), "", live=not as_json)
     if as_json:
         print_json(document(done))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from operator_protocols.errors import StoreError
-from operator_sre.faces.cli.confirming import (
+from operator_sre.faces.cli.consent import (
     NEEDS_A_PERSON,
     ConfirmationOption,
     ProposeOption,
@@ -23,7 +23,7 @@ from operator_sre.faces.cli.output import clean, print_json, print_lines
 from operator_sre.faces.cli.progress import progress
 
 if TYPE_CHECKING:
-    from operator_sre.app.crossing import Asked
+    from operator_sre.app.confirmations import Asked
     from operator_sre.app.wiring import Difference, PurgePlan
 
 __all__ = ["app"]
@@ -125,7 +125,7 @@ def restore(
 def _record_restored(context: typer.Context, asked: Asked) -> None:
     from operator_sre.app.confirmations import done_without
     from operator_sre.app.wiring import open_app
-    from operator_sre.faces.cli.running import run_until_stopped
+    from operator_sre.faces.cli.signals import run_until_stopped
 
     with open_app(config_of(context)) as app:
         why = "the store that was replaced could not be opened"
@@ -186,8 +186,14 @@ def purge(
 ) -> None:
     """Take the contents of old entries away; the chain still verifies, and this is recorded."""
     from operator_sre.app.confirmations import cross, said_no
-    from operator_sre.app.store import plan_purge, purge_asked, purge_recorded, tidied, watched
-    from operator_sre.faces.cli.running import run_until_stopped
+    from operator_sre.app.store import (
+        plan_purge,
+        purge_asked,
+        purge_recorded,
+        tidy_store,
+        watch_purge,
+    )
+    from operator_sre.faces.cli.signals import run_until_stopped
 
     config = config_of(context)
     plan = plan_purge(config, before)
@@ -201,10 +207,10 @@ def purge(
         raise typer.Exit(NEEDS_A_PERSON)
     sure = (yes or asks) and not propose
     with opened(context) as app:
-        with progress("purged") as tell, watched(tell):
+        with progress("purged") as tell, watch_purge(tell):
             found = run_until_stopped(cross(app, purge_asked(plan), sure=sure))
         if found.state != "pending":
-            gone = tidied(config)
+            gone = tidy_store(config)
             _say_purged(plan, purge_recorded(app), as_json=as_json, gone=gone)
             return
     would = {"entries": plan.entries, "tickets": len(plan.tickets)}

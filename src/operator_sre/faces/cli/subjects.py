@@ -2,60 +2,230 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.noun import arrange, noun_of
+from operator_sre.faces.cli.options import JsonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
 from operator_sre.faces.cli.progress import waiting
-from operator_sre.faces.cli.running import run_until_stopped
-from operator_sre.faces.cli.subjects_init import init, try_out
+from operator_sre.faces.cli.signals import run_until_stopped
+from operator_sre.operations import subjects
 
 if TYPE_CHECKING:
     from operator_protocols.domain.observation import Observation, Sighting
-    from operator_sre.app.subjects import SubjectView
+    from operator_sre.app.description import Trial
+    from operator_sre.app.subjects import HistoryView, Point, Replayed, Series, SubjectView
 
-__all__ = ["app"]
+__all__ = ["app", "init", "print_history", "print_spells", "sparkline", "try_out"]
 
-app = typer.Typer(help="What is in our care, and how it looks.", no_args_is_help=True)
+_WAYS = {
+    "runs": "runs by itself",
+    "asks": "asks a person",
+    "proposes": "is only proposed",
+    "held": "does not run now",
+    "never": "never runs",
+}
+
+
+def init(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="What the subject is called.")] = "",
+    kind: Annotated[str, typer.Option(help="web, redis, postgres or blank.")] = "web",
+    as_json: JsonOption = False,
+) -> None:
+    """Write a commented description NAME.yaml, and add it to operator.toml. Overwrites nothing."""
+    from operator_sre.app.description import write_description
+
+    config = config_of(context)
+    written = write_description(config, name or f"my-{kind}", kind, folder=Path.cwd())
+    if as_json:
+        print_json({"written": written})
+        return
+    print_lines(
+        [
+            clean(f"wrote   {written.file}"),
+            clean(f"added   [subjects.{written.name}] to {written.config}"),
+            "next    say in it what your system is, then try it:",
+            clean(f"        operator subjects test {Path(written.file).name}"),
+        ]
+    )
+
+
+def try_out(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="A description, such as shop.yaml.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Check a description, ask every probe once, check every invariant, judge every lever.
+
+    Exit 0 when all is healthy, 1 when something is broken or not known, 2 when the file is wrong.
+    """
+    from operator_sre.app.description import try_description
+
+    with waiting("asking every probe"):
+        trial = run_until_stopped(try_description(config_of(context), file))
+    if as_json:
+        print_json({"trial": trial})
+    else:
+        _print(trial)
+    raise typer.Exit(0 if trial.health == "healthy" else 1)
+
+
+def _print(trial: Trial) -> None:
+    rows: list[tuple[object, ...]]
+    rows = [(one.target, one.reading, _shown(one.value)) for one in trial.readings]
+    print_table(("target", "reading", "value"), rows)
+    for target, problem in trial.problems:
+        print_lines([clean(f"{target} cannot be seen: {problem}")])
+    print_lines([""])
+    found = sorted(trial.findings, key=lambda one: -one.health.rank)
+    rows = [(one.health, one.target, one.invariant, one.detail or "-") for one in found]
+    print_table(("health", "target", "invariant", "because"), rows)
+    if trial.levers:
+        print_lines([""])
+        rows = [
+            (
+                one.tool,
+                one.target or "-",
+                one.risk,
+                _WAYS[one.now],
+                _WAYS[one.in_execute],
+                " ".join(part for part in (one.sentence, one.why) if part),
+            )
+            for one in trial.levers
+        ]
+        head = ("lever", "at", "risk", "now it", "in mode execute it", "it does")
+        print_table(head, rows)
+    print_lines(["", clean(f"{trial.subject} is {trial.health}.")])
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+WIDTH = 60
+BLOCKS = "▁▂▃▄▅▆▇█"
+NOT_SEEN = "×"
+TEXT_CHARACTERS_MAX = 40
+
+
+def print_history(view: HistoryView) -> None:
+    """A line for each series: its chart, its least, its last and its greatest value."""
+    span = f"{view.since:%m-%d %H:%M:%S} to {view.until:%m-%d %H:%M:%S} UTC"
+    print_lines([f"{clean(view.subject)}: {view.looks} looks, {span}"])
+    if not view.looks:
+        print_lines(["Nothing was recorded then. Watch it with: operator monitor run"])
+        return
+    rows = [
+        (
+            one.target,
+            one.reading or "(not seen)",
+            _chart(one, view.since, view.until),
+            _figures(one),
+        )
+        for one in view.series
+    ]
+    print_table(("target", "reading", "over time", "least / last / most"), rows)
+    if view.left_out:
+        print_lines([f"{view.left_out} more series: narrow it with --target and --reading."])
+
+
+def print_spells(view: Replayed) -> None:
+    """A line for each break: from when to when, and when a ticket would have been opened."""
+    print_lines([f"{clean(view.subject)}: today's invariants over {view.looks} recorded looks"])
+    if not view.spells:
+        print_lines(["None of them would have been broken."])
+        return
+    rows = [
+        (
+            one.target,
+            one.invariant,
+            _moment(one.since),
+            _moment(one.until) if one.until else "still",
+            _moment(one.ticket) if one.ticket else "within grace",
+            one.detail,
+        )
+        for one in view.spells
+    ]
+    print_table(("target", "invariant", "from", "to", "ticket", "because"), rows)
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%m-%d %H:%M:%S}"
+
+
+def sparkline(points: Sequence[tuple[float, float | None]], *, width: int = WIDTH) -> str:
+    """Blocks for (place from 0 to 1, value); the greatest where several meet; None: not seen."""
+    cells: list[list[float | None]] = [[] for _ in range(width)]
+    for place, value in points:
+        cells[min(width - 1, max(0, int(place * width)))].append(value)
+    values = [value for _, value in points if value is not None]
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    return "".join(_block(cell, low, high) for cell in cells).rstrip()
+
+
+def _block(cell: Sequence[float | None], low: float, high: float) -> str:
+    if not cell:
+        return " "
+    known = [value for value in cell if value is not None]
+    if not known:
+        return NOT_SEEN
+    if high == low:
+        return BLOCKS[-1] if high else BLOCKS[0]
+    return BLOCKS[round((max(known) - low) / (high - low) * (len(BLOCKS) - 1))]
+
+
+def _chart(series: Series, since: datetime, until: datetime) -> str:
+    whole = max((until - since).total_seconds(), 1.0)
+    first = series.points[0].at if series.points else since
+    # What was recorded fills the line, even where it is younger than what was asked for.
+    begin = max(since, first)
+    span = max((until - begin).total_seconds(), 1.0) if begin > since else whole
+    points = [((one.at - begin).total_seconds() / span, _number(one)) for one in series.points]
+    return sparkline(points)
+
+
+def _number(point: Point) -> float | None:
+    value = point.value
+    if point.problem or value is None:
+        return None
+    if isinstance(value, str):
+        return 1.0
+    # What is no number at all (nan, inf) has no place in a chart.
+    number = float(value)
+    return number if number == number and abs(number) != float("inf") else None
+
+
+def _figures(series: Series) -> str:
+    values = [one.value for one in series.points if not one.problem and one.value is not None]
+    if not values:
+        return series.points[-1].problem if series.points else "-"
+    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in values):
+        figures = [float(one) for one in values if not isinstance(one, str)]
+        return f"{min(figures):g} / {figures[-1]:g} / {max(figures):g}"
+    different = list(dict.fromkeys(str(one) for one in values))
+    shown = str(values[-1])[:TEXT_CHARACTERS_MAX]
+    return shown if len(different) == 1 else f"{shown} ({len(different)} different)"
+
+
+app = noun_of(subjects)
 NameArgument = Annotated[str, typer.Argument(help="A subject.")]
 NamesArgument = Annotated[list[str] | None, typer.Argument(help="Subjects; one may be left out.")]
 TargetOption = Annotated[str, typer.Option(help="Only these targets, such as 'node-*'.")]
 
-app.command()(init)
+app.command("init")(init)
 app.command("test")(try_out)
 
 
-@app.command("list")
-def list_(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Every subject: its plug-in, its targets, its health, and when it was last looked at."""
-    from operator_sre.app.subjects import list_subjects
-
-    with opened(context) as app:
-        found = list_subjects(app)
-    if as_json:
-        print_json({"subjects": found})
-    elif not found:
-        start = "Describe one in operator.toml, or start one with: operator lab up SUBJECT"
-        print_lines(["There is no subject here.", start])
-    else:
-        rows = [
-            (
-                one.name,
-                f"{one.plugin} (rig)" if one.rig else one.plugin,
-                one.targets,
-                one.health,
-                f"{one.last_look:%m-%d %H:%M:%S}" if one.last_look else "never",
-                one.problem or "-",
-            )
-            for one in found
-        ]
-        print_table(("subject", "plugin", "targets", "health", "last look", "but"), rows)
-
-
-@app.command()
-def show(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
+@app.command("show")
+def show_(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
     """One subject: targets, dependencies, invariants, tools, faults and notes."""
     from operator_sre.app.subjects import show_subject
 
@@ -67,8 +237,8 @@ def show(context: typer.Context, name: NameArgument, as_json: JsonOption = False
         _show(view)
 
 
-@app.command()
-def observe(
+@app.command("observe")
+def observe_(
     context: typer.Context, names: NamesArgument = None, as_json: JsonOption = False
 ) -> None:
     """Look once and print every reading; nothing is remembered."""
@@ -84,8 +254,10 @@ def observe(
     raise typer.Exit(1 if any(one.problem for one in found) else 0)
 
 
-@app.command()
-def check(context: typer.Context, names: NamesArgument = None, as_json: JsonOption = False) -> None:
+@app.command("check")
+def check_(
+    context: typer.Context, names: NamesArgument = None, as_json: JsonOption = False
+) -> None:
     """Look once and print every finding; 0 when all is healthy, 1 when it is not or not known."""
     from operator_protocols.domain.health import Health, worst
     from operator_sre.app.subjects import check_subject
@@ -101,8 +273,8 @@ def check(context: typer.Context, names: NamesArgument = None, as_json: JsonOpti
     raise typer.Exit(0 if health is Health.HEALTHY else 1)
 
 
-@app.command()
-def history(
+@app.command("history")
+def history_(
     context: typer.Context,
     name: NameArgument,
     target: TargetOption = "*",
@@ -114,8 +286,7 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """What was seen over time, as charts; or when each invariant would have been broken."""
-    from operator_sre.app.subject_history import replay_history, subject_history
-    from operator_sre.faces.cli.charts import print_history, print_spells
+    from operator_sre.app.subjects import replay_history, subject_history
 
     with opened(context) as app:
         if replay:
@@ -124,6 +295,9 @@ def history(
             return
         view = subject_history(app, name, target=target, reading=reading, since=since)
     print_json({"history": view}) if as_json else print_history(view)
+
+
+arrange(app, "init", "test", "list", "show", "observe", "check", "history")
 
 
 def _show(view: SubjectView) -> None:

@@ -30,11 +30,6 @@ def state(as_json: JsonOption = False) -> None:
     if as_json:
         print_json(facts)
         return
-    told = {name: _told(value) for name, value in facts.items()}
-    print_lines([f"{name:18} {clean(value)}" for name, value in told.items()])
-
-
-def _told(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value) or "-"
+    for name, value in facts.items():
+        text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value) or "-"
+        print_lines([f"{name:18} {clean(text)}"])

@@ -15,7 +15,7 @@ from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.exec import document, execute, foresee, quiet
 from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
-from operator_sre.faces.cli.running import run_until_stopped
+from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
     from operator_protocols.domain.tool import Parameter

@@ -16,7 +16,6 @@ from operator_protocols.errors import MissingExtraError, UsageError
 from operator_sre.faces.cli.options import JsonOption, config_of
 
 if TYPE_CHECKING:
-    from operator_sre.config import Config
     from operator_sre.faces.tui.console.application import Console
 
 __all__ = ["tui"]
@@ -50,17 +49,13 @@ def tui(context: typer.Context, as_json: JsonOption = False) -> None:
     if sys.stderr.isatty():
         # It would be written over the screen; what matters is said on it.
         logging.disable(logging.CRITICAL)
-    raise typer.Exit(_run(config))
-
-
-def _run(config: Config) -> int:
     from operator_sre.faces.tui.console.application import Console
     from operator_sre.faces.tui.terminal import SteadyDriver
 
-    return asyncio.run(_shown(Console(config, SteadyDriver)))
+    raise typer.Exit(asyncio.run(_run(Console(config, SteadyDriver))))
 
 
-async def _shown(console: Console) -> int:
+async def _run(console: Console) -> int:
     """Run it to its end; a signal ends it as `q` does, so that the terminal is given back."""
     loop = asyncio.get_running_loop()
     stopped_by: list[int] = []

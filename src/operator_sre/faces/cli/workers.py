@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from operator_sre.faces.cli.following import with_entries
 from operator_sre.faces.cli.options import IntervalOption, JsonLinesOption, JsonOption, opened
 from operator_sre.faces.cli.output import print_list
-from operator_sre.faces.cli.running import run_until_stopped
+from operator_sre.faces.cli.signals import run_until_stopped
+from operator_sre.faces.cli.story import with_entries
 
 __all__ = ["app"]
 
@@ -27,7 +27,7 @@ def run(
     as_json: JsonLinesOption = False,
 ) -> None:
     """Join the workers of this store until stopped. Changes nothing unless --mode says so."""
-    from operator_sre.app.workers import run_worker
+    from operator_sre.app.service import run_worker
 
     with opened(context, interval_s=interval_s) as app:
         working = run_worker(app, engine=engine, name=name)

@@ -12,8 +12,8 @@ import typer
 from operator_protocols.errors import UsageError
 from operator_sre.faces.cli.options import JsonOption, ReasonOption, config_of, opened
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list, print_table
-from operator_sre.faces.cli.running import run_until_stopped
-from operator_sre.faces.cli.telling import tell
+from operator_sre.faces.cli.signals import run_until_stopped
+from operator_sre.faces.cli.story import tell
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -9,16 +9,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from operator_protocols.domain.token import Audience
 from operator_protocols.errors import OperatorError
-from operator_sre.app.tokens import PREFIX, check
+from operator_sre.app.tokens import PREFIX, check, wrong_door
 from operator_sre.contract.messages import SCHEMA_VERSION
-from operator_sre.faces.listening.names import is_ours
+from operator_sre.faces.listening.admission import is_ours
 
 if TYPE_CHECKING:
     from operator_protocols.domain.token import Token
     from operator_sre.app.tokens import Refusals
     from operator_sre.app.wiring import App
-    from operator_sre.faces.listening.rating import Rates
+    from operator_sre.faces.listening.admission import Rates
 
 __all__ = ["Admission", "Refusal"]
 
@@ -90,10 +91,12 @@ class Admission:
         why = "no token" if not told else "unknown token"
         if token is not None:
             scope["token"] = token
-            why = token.refusal(self.home.clock.now())
+            why = token.refusal(self.home.clock.now(), Audience.MCP)
         if token is None or why:
             if wait_s := self.strangers.wait_s(source):
                 return Refusal(429, f"Too many requests; come back in {wait_s} s.", why, wait_s)
+            if token is not None and why == "audience":
+                return Refusal(403, wrong_door(token, Audience.MCP), why)
             return Refusal(401, "A token is needed: Authorization: Bearer SECRET.", why)
         if wait_s := self.tokens.wait_s(token.id):
             return Refusal(429, f"Too many requests; come back in {wait_s} s.", "rate", wait_s)

@@ -16,16 +16,16 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
-from operator_protocols.domain.token import Role, Token
+from operator_protocols.domain.token import Audience, Role, Token
 from operator_protocols.errors import AuthorityError, OperatorError
 from operator_sre import __version__
-from operator_sre.app.acting import acting_as
-from operator_sre.app.marking import TOO_LONG, Marks
-from operator_sre.app.proposals import foreign_agent
+from operator_sre.app.hub import foreign_agent
+from operator_sre.app.marks import TOO_LONG, Marks
+from operator_sre.app.persons import acting_as
 from operator_sre.app.tokens import role_in_force
 from operator_sre.contract.messages import SCHEMA_VERSION
-from operator_sre.faces.mcp import arguments
-from operator_sre.faces.mcp.outputs import output_schema
+from operator_sre.faces.mcp import schemas
+from operator_sre.faces.mcp.schemas import output_schema
 from operator_sre.faces.mcp.tools import TOOLS, Asking, Document, Tool, read_resource
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Desk:
         self, context: ServerRequestContext[Any], asked: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         """Tickets that live, and the newest runs."""
-        from operator_sre.app.pages import page_of_runs
+        from operator_sre.app.audit import page_of_runs
         from operator_sre.app.tickets import list_tickets
 
         live = ("open", "claimed", "watched", "escalated")
@@ -128,7 +128,7 @@ class Desk:
     async def _called(
         self, context: ServerRequestContext[Any], tool: Tool, given: dict[str, Any] | None
     ) -> Document:
-        asked = arguments.read(tool.takes, given)
+        asked = schemas.read(tool.takes, given)
         async with self._turns, self._admitted(context, tool.role) as asking:
             return await tool.call(asking, asked)
 
@@ -156,7 +156,9 @@ class Desk:
                 f"A token of the role {held} may not do this; {role} is needed.",
                 next_step="Ask a person for another token: operator tokens create.",
             )
-        with acting_as(token.created_by, role=held.value, refusals=self.refusals):
+        with acting_as(
+            token.created_by, role=held.value, refusals=self.refusals, door=Audience.MCP
+        ):
             yield Asking(self.home, foreign_agent(name))
 
     def _told(self, document: Document) -> types.CallToolResult:
@@ -205,7 +207,7 @@ def _description(tool: Tool) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=tool.says,
-        input_schema=arguments.schema_of(tool.takes),
+        input_schema=schemas.schema_of(tool.takes),
         output_schema=output_schema(tool.title, tool.tells),
         annotations=hints,
     )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.token import Role
@@ -15,25 +19,25 @@ from operator_sre.codec import to_json
 from operator_sre.contract import messages
 from operator_sre.contract.documents import as_document
 from operator_sre.contract.schemas import Shape
-from operator_sre.faces.mcp import arguments, outputs
-from operator_sre.faces.mcp.documents import (
-    approval_document,
-    command_document,
-    confirmation_document,
+from operator_sre.faces.mcp import schemas
+from operator_sre.faces.mcp.schemas import (
     result_document,
     story_document,
     ticket_document,
 )
+from operator_sre.operations import all_operations
+from operator_sre.operations.operation import Effect
 
 if TYPE_CHECKING:
     from operator_protocols.domain.entry import Actor
     from operator_sre.app.wiring import App
+    from operator_sre.operations.operation import Operation
+    from operator_sre.operations.operation import Tool as Served
 
-__all__ = ["TOOLS", "Asking", "Document", "Tool", "read_resource"]
+__all__ = ["TOOLS", "Asking", "Document", "Tool", "read_resource", "tool_of"]
 
 T = TypeVar("T")
 Document = dict[str, Any]
-PENDING_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,9 @@ class Asking:
         return await asyncio.to_thread(call, self.home, *given, **options)
 
 
+Call = Callable[[Asking, Any], Awaitable[Document]]
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """One tool: what it is for, what it takes and tells, who may use it, what it could do."""
@@ -57,67 +64,40 @@ class Tool:
     says: str
     takes: type[Any]
     tells: Shape
-    call: Callable[[Asking, Any], Awaitable[Document]]
+    call: Call
     role: Role = Role.VIEWER
     reads: bool = True
     destroys: bool = False
     outside: bool = False
 
 
-async def _validate_project(asking: Asking, asked: arguments.ValidateProject) -> Document:
-    request = messages.ValidateAgentProjectRequest(project_dir=asked.project_dir)
-    return as_document(await asking(answers.validate_project, request))
+def _question(name: str, message: type[messages.Message]) -> Call:
+    """A question of the contract, whose request has the fields of the arguments."""
+
+    async def ask(asking: Asking, asked: msgspec.Struct) -> Document:
+        request = message(**msgspec.structs.asdict(asked))
+        return as_document(await asking(getattr(answers, name), request))
+
+    return ask
 
 
-async def _summarize_run(asking: Asking, asked: arguments.RunId) -> Document:
-    request = messages.SummarizeRunRequest(run_id=asked.run_id)
-    return as_document(await asking(answers.summarize_run, request))
+_summarize_run = _question("summarize_run", messages.SummarizeRunRequest)
 
 
-async def _explain_failure(asking: Asking, asked: arguments.RunId) -> Document:
-    request = messages.ExplainFailureRequest(run_id=asked.run_id)
-    return as_document(await asking(answers.explain_failure, request))
-
-
-async def _explain_denial(asking: Asking, asked: arguments.ExplainDenial) -> Document:
-    request = messages.ExplainPolicyDenialRequest(run_id=asked.run_id, action=asked.action)
-    return as_document(await asking(answers.explain_denial, request))
-
-
-async def _recommend_patch(asking: Asking, asked: arguments.RecommendPatch) -> Document:
+async def _recommend_patch(asking: Asking, asked: schemas.RecommendPatch) -> Document:
     risk = messages.RiskLevel(asked.risk_level) if asked.risk_level else None
     request = messages.RecommendPolicyPatchRequest(request=asked.request, risk_level=risk)
     return as_document(await answers.recommend_patch(asking.home, request, by=asking.by))
 
 
-async def _run_timeline(asking: Asking, asked: arguments.RunTimeline) -> Document:
+async def _run_timeline(asking: Asking, asked: schemas.RunTimeline) -> Document:
     request = messages.GetRunTimelineRequest(run_id=asked.run_id)
     found = as_document(await asking(answers.run_timeline, request))
     later = [one for one in found["events"] if one.get("audit_seq", 0) > asked.after_seq]
     return {**found, "events": later}
 
 
-async def _next_action(asking: Asking, asked: arguments.NextAction) -> Document:
-    request = messages.NextActionRequest(run_id=asked.run_id)
-    return as_document(await asking(answers.next_action, request))
-
-
-async def _list_tickets(asking: Asking, asked: arguments.ListTickets) -> Document:
-    from operator_sre.app.tickets import list_tickets
-
-    found = await asking(
-        list_tickets,
-        states=asked.states,
-        subject=asked.subject,
-        severity=asked.severity or "",
-        text=asked.text,
-        limit=asked.limit,
-        after=asked.after,
-    )
-    return {"tickets": [ticket_document(one) for one in found]}
-
-
-async def _show_ticket(asking: Asking, asked: arguments.ShowTicket) -> Document:
+async def _show_ticket(asking: Asking, asked: schemas.ShowTicket) -> Document:
     from operator_sre.app.tickets import show_ticket
 
     view = await asking(show_ticket, asked.number)
@@ -125,14 +105,7 @@ async def _show_ticket(asking: Asking, asked: arguments.ShowTicket) -> Document:
     return {"ticket": ticket_document(view.ticket), "story": story_document(story)}
 
 
-async def _list_runs(asking: Asking, asked: arguments.ListRuns) -> Document:
-    from operator_sre.app.pages import page_of_runs
-
-    found = await asking(page_of_runs, limit=asked.limit, before=asked.before)
-    return {"runs": [to_json(one) for one in found]}
-
-
-async def _show_health(asking: Asking, asked: arguments.ShowHealth) -> Document:
+async def _show_health(asking: Asking, asked: schemas.ShowHealth) -> Document:
     from operator_sre.app.health import show_health
 
     view = await asking(show_health)
@@ -151,18 +124,8 @@ async def _show_health(asking: Asking, asked: arguments.ShowHealth) -> Document:
     return {**health, "subjects": told}
 
 
-async def _search_history(asking: Asking, asked: arguments.SearchHistory) -> Document:
-    from operator_sre.app.history import search_commands, wanted
-
-    where = wanted(asking.home, ticket=asked.ticket, run=asked.run_id, since=asked.since)
-    found = await search_commands(
-        asking.home, asked.text, where, limit=asked.limit, before=asked.before or None
-    )
-    return {"commands": [command_document(one) for one in found.commands], "behind": found.behind}
-
-
-async def _propose_action(asking: Asking, asked: arguments.ProposeAction) -> Document:
-    from operator_sre.app.proposals import propose_action, proposed_action
+async def _propose_action(asking: Asking, asked: schemas.ProposeAction) -> Document:
+    from operator_sre.app.hub import propose_action, proposed_action
 
     shell = Action.shell(asked.command, target=asked.target, reasoning=asked.reasoning)
     action = replace(shell, expected=asked.expected, cwd=asked.cwd, timeout_s=asked.timeout_s)
@@ -170,36 +133,20 @@ async def _propose_action(asking: Asking, asked: arguments.ProposeAction) -> Doc
     return result_document(await proposed_action(asking.home, asking.by, made))
 
 
-async def _action_result(asking: Asking, asked: arguments.ActionResult) -> Document:
-    from operator_sre.app.proposals import proposed_action
+async def _action_result(asking: Asking, asked: schemas.ActionResult) -> Document:
+    from operator_sre.app.hub import proposed_action
 
     found = await proposed_action(asking.home, asking.by, asked.action_id, wait_s=asked.wait_s)
     return result_document(found)
 
 
-async def _pending_approvals(asking: Asking, asked: arguments.Nothing) -> Document:
-    from operator_sre.app.approvals import list_approvals
-
-    found = await asking(list_approvals, pending_only=True)
-    return {"approvals": [approval_document(one) for one in found[:PENDING_MAX]]}
-
-
-async def _pending_confirmations(asking: Asking, asked: arguments.Nothing) -> Document:
-    from operator_sre.app.confirmations import find
-
-    found = await asking(find, pending_only=True)
-    return {"confirmations": [confirmation_document(one) for one in found[:PENDING_MAX]]}
-
-
 async def read_resource(asking: Asking, kind: str, name: str) -> Document:
     """A ticket by its number, or a run by its id. NotFoundError when there is none."""
     if kind == "ticket" and name.isascii() and name.isdigit() and 0 < len(name) < 19:
-        return await _show_ticket(
-            asking, arguments.read(arguments.ShowTicket, {"number": int(name)})
-        )
+        return await _show_ticket(asking, schemas.read(schemas.ShowTicket, {"number": int(name)}))
     if kind == "run":
-        run = arguments.read(arguments.RunId, {"run_id": name})
-        timeline = arguments.read(arguments.RunTimeline, {"run_id": name})
+        run = schemas.read(schemas.RunId, {"run_id": name})
+        timeline = schemas.read(schemas.RunTimeline, {"run_id": name})
         events = (await _run_timeline(asking, timeline))["events"]
         return {**await _summarize_run(asking, run), "events": events}
     raise NotFoundError(
@@ -208,16 +155,57 @@ async def read_resource(asking: Asking, kind: str, name: str) -> Document:
     )
 
 
+def tool_of(operation: Operation) -> Tool:
+    """An operation as a tool."""
+    served = operation.tool
+    assert served is not None
+    takes = schemas.arguments_of(operation)
+
+    async def call(asking: Asking, asked: Any) -> Document:
+        request = operation.request(**msgspec.structs.asdict(asked))
+        found = await asking(lambda home: operation.perform(home, request))
+        if inspect.isawaitable(found):
+            found = await found
+        document = operation.document(found)
+        return {name: _tell(getattr(document, name), served) for name in operation.fields}
+
+    return Tool(
+        served.name,
+        served.title,
+        served.description,
+        takes,
+        schemas.shape_of(operation),
+        call,
+        role=operation.role,
+        reads=operation.effect is Effect.READ,
+    )
+
+
+def _tell(part: Any, tool: Served) -> Any:
+    """A row, or a list of rows, with the fields that a model has a use for."""
+    if isinstance(part, list | tuple):
+        return [_tell(row, tool) for row in part[: tool.rows_max]]
+    if tool.picks and is_dataclass(part):
+        told = {path.rpartition(".")[2]: to_json(attrgetter(path)(part)) for path in tool.picks}
+        more = {"next_step": tool.next_step.format(**told)} if tool.next_step else {}
+        return {**told, **more}
+    found = to_json(part)
+    if tool.hides and isinstance(found, dict):
+        return {name: value for name, value in found.items() if name not in tool.hides}
+    return found
+
+
 TOOLS: dict[str, Tool] = {
     tool.name: tool
     for tool in (
+        *(tool_of(operation) for operation in all_operations() if operation.tool),
         Tool(
             "validate_project",
             "Validate a project",
             "Whether a project folder is ready, and every reason why it is not.",
-            arguments.ValidateProject,
+            schemas.ValidateProject,
             messages.ValidateAgentProjectResponse,
-            _validate_project,
+            _question("validate_project", messages.ValidateAgentProjectRequest),
             # A project may lie in any folder of the machine.
             role=Role.ADMIN,
             outside=True,
@@ -226,7 +214,7 @@ TOOLS: dict[str, Tool] = {
             "summarize_run",
             "Summarize a run",
             "How a run went, in figures and a sentence.",
-            arguments.RunId,
+            schemas.RunId,
             messages.SummarizeRunResponse,
             _summarize_run,
         ),
@@ -234,24 +222,24 @@ TOOLS: dict[str, Tool] = {
             "explain_failure",
             "Explain a failure",
             "Why a run failed, what shows it, and the one thing to do next.",
-            arguments.RunId,
+            schemas.RunId,
             messages.ExplainFailureResponse,
-            _explain_failure,
+            _question("explain_failure", messages.ExplainFailureRequest),
         ),
         Tool(
             "explain_denial",
             "Explain a denial",
             "Which rule of the policy denied an action of a run, or would deny one.",
-            arguments.ExplainDenial,
+            schemas.ExplainDenial,
             messages.ExplainPolicyDenialResponse,
-            _explain_denial,
+            _question("explain_denial", messages.ExplainPolicyDenialRequest),
         ),
         Tool(
             "recommend_patch",
             "Propose a change of the policy",
             "Which change of the policy would allow something. It is proposed to people; nothing"
             " is applied before one of them confirms it with: operator confirmations.",
-            arguments.RecommendPatch,
+            schemas.RecommendPatch,
             messages.RecommendPolicyPatchResponse,
             _recommend_patch,
             role=Role.APPROVER,
@@ -261,7 +249,7 @@ TOOLS: dict[str, Tool] = {
             "run_timeline",
             "Timeline of a run",
             "All that happened in a run, oldest first.",
-            arguments.RunTimeline,
+            schemas.RunTimeline,
             messages.GetRunTimelineResponse,
             _run_timeline,
         ),
@@ -269,57 +257,33 @@ TOOLS: dict[str, Tool] = {
             "next_action",
             "Next action",
             "The one thing to do next: about a run, or about all there is.",
-            arguments.NextAction,
+            schemas.NextAction,
             messages.NextActionResponse,
-            _next_action,
-        ),
-        Tool(
-            "list_tickets",
-            "List tickets",
-            "What is or was broken, the most urgent and oldest first.",
-            arguments.ListTickets,
-            outputs.TICKETS,
-            _list_tickets,
+            _question("next_action", messages.NextActionRequest),
         ),
         Tool(
             "show_ticket",
             "Show a ticket",
             "One ticket, and its story as the ledger has it.",
-            arguments.ShowTicket,
-            outputs.TICKET,
+            schemas.ShowTicket,
+            schemas.TICKET,
             _show_ticket,
-        ),
-        Tool(
-            "list_runs",
-            "List runs",
-            "Runs of minds on tickets, the newest first.",
-            arguments.ListRuns,
-            outputs.RUNS,
-            _list_runs,
         ),
         Tool(
             "show_health",
             "Show health",
             "How every subject is, the worst first, by what was seen last.",
-            arguments.ShowHealth,
-            outputs.HEALTH,
+            schemas.ShowHealth,
+            schemas.HEALTH,
             _show_health,
-        ),
-        Tool(
-            "search_history",
-            "Search the history of commands",
-            "Commands, run or refused, whose command, context or output has all these words.",
-            arguments.SearchHistory,
-            outputs.COMMANDS,
-            _search_history,
         ),
         Tool(
             "propose_action",
             "Propose an action",
             "Ask for one command. It does not run by asking: the gate judges it, people approve"
             " what is risky, and an agent of this home runs what may run. See action_result.",
-            arguments.ProposeAction,
-            outputs.ACTION,
+            schemas.ProposeAction,
+            schemas.ACTION,
             _propose_action,
             role=Role.APPROVER,
             reads=False,
@@ -330,25 +294,9 @@ TOOLS: dict[str, Tool] = {
             "action_result",
             "Result of an action",
             "What became of an action that you proposed; can wait for it.",
-            arguments.ActionResult,
-            outputs.ACTION,
+            schemas.ActionResult,
+            schemas.ACTION,
             _action_result,
-        ),
-        Tool(
-            "pending_approvals",
-            "Pending approvals",
-            "Requests that wait for a person. Only people answer them, with: operator approvals.",
-            arguments.Nothing,
-            outputs.APPROVALS,
-            _pending_approvals,
-        ),
-        Tool(
-            "pending_confirmations",
-            "Pending confirmations",
-            "Changes that wait for a person's yes, with: operator confirmations.",
-            arguments.Nothing,
-            outputs.CONFIRMATIONS,
-            _pending_confirmations,
         ),
     )
 }

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
-from operator_protocols.errors import MissingExtraError
+from operator_protocols.errors import MissingExtraError, UsageError
 from operator_sre.app.alerts import BODY_BYTES_MAX, Answer, Receiver, refused_answer
+from operator_sre.app.listeners import Listener
 from operator_sre.codec import to_json
 from operator_sre.faces.cli.output import SCHEMA_VERSION
+from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["application"]
+__all__ = ["application", "listener_of", "serve"]
 
 BODY_S_MAX = 10.0
 
@@ -92,3 +95,27 @@ def _response(answer: Answer) -> Response:
 
     document = {"schema_version": SCHEMA_VERSION, **to_json(dict(answer.document))}
     return JSONResponse(document, status_code=answer.status)
+
+
+CONNECTIONS_MAX = 256
+
+
+def listener_of(text: str) -> Listener:
+    """The host and the port of `127.0.0.1:9094` or `[::1]:9094`."""
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit() and int(port) < 65536):
+        raise UsageError(f"{text!r} is not an address.", next_step="Write it as 127.0.0.1:9094.")
+    return Listener(host.strip("[]"), int(port))
+
+
+async def serve(receiver: Receiver, listen: str, *, ready: Callable[[str], None]) -> None:
+    """Take notifications until cancelled; `ready` is told where."""
+    listener = listener_of(listen)
+    receiver.check(listener.bind)
+    door = application(receiver)
+    try:
+        server = bounded_server(door, listener, connections_max=CONNECTIONS_MAX)
+    except ImportError as error:
+        raise MissingExtraError("alerts", needed_for="Receiving alerts") from error
+    with bound(listener, options="--listen") as place:
+        await work(server, place, receiver.run(), ready=lambda: ready(address_of(place)))

@@ -15,8 +15,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from operator_protocols.errors import OperatorError
 from operator_sre.app.tokens import PREFIX, Refusals
 from operator_sre.faces.cleaning import clean
-from operator_sre.faces.listening.names import is_ours
-from operator_sre.faces.listening.rating import Rates
+from operator_sre.faces.listening.admission import Rates, is_ours
 from operator_sre.faces.web.assets import ASSETS
 from operator_sre.faces.web.rendering import rendered
 

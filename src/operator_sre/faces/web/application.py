@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import FastAPI, Request, Response
@@ -10,17 +11,17 @@ from starlette.exceptions import HTTPException
 
 from operator_protocols.errors import OperatorError
 from operator_sre import __version__
-from operator_sre.app.terminal import Jobs
+from operator_sre.app.commands import Jobs
+from operator_sre.app.extras import has_evals
 from operator_sre.app.tokens import Refusals
 from operator_sre.faces.api.application import application as api_of
-from operator_sre.faces.listening.names import names_of
-from operator_sre.faces.listening.rating import Rates
+from operator_sre.faces.listening.admission import Rates, names_of
 from operator_sre.faces.web import (
     approvals,
     assets,
     audit,
-    evals,
     history,
+    operations,
     overview,
     policy,
     restraints,
@@ -63,13 +64,15 @@ _MODULES = (
     tickets_output,
     approvals,
     history,
+    operations,
     audit,
     subjects,
     terminal,
     policy,
     settings,
-    evals,
 )
+# The pages of the evaluation harness, where it is installed.
+_EVALS = "operator_evals.viewer.console"
 # These are asked by programs with a token of their own.
 _API = ("/v1/", "/metrics", "/healthz")
 # Who is not signed in sees one page, which is asked for again and again in a bad moment.
@@ -108,7 +111,7 @@ def application(
     pages = FastAPI(
         title="Operator", version=__version__, docs_url=None, redoc_url=None, openapi_url=None
     )
-    for module in _MODULES:
+    for module in (*_MODULES, *([import_module(_EVALS)] if has_evals() else [])):
         # Not included but taken over, so that the application has one flat list of routes.
         pages.router.routes.extend(module.router.routes)
     pages.add_exception_handler(HTTPException, _unknown)

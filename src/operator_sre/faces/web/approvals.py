@@ -19,7 +19,7 @@ from operator_sre.app.approvals import (
     reject,
     show_approval,
 )
-from operator_sre.app.foreseeing import foresee_request
+from operator_sre.app.outlook import foresee_request
 from operator_sre.faces.web.admission import path_within
 from operator_sre.faces.web.answering import done, home_of, page, part, session_of
 from operator_sre.faces.web.approvals_showing import exact

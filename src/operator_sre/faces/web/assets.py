@@ -12,6 +12,8 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 
+from operator_sre.app.extras import has_evals
+
 __all__ = ["ASSETS", "Asset", "assets", "router", "url_of"]
 
 ASSETS = "/assets"
@@ -24,7 +26,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 # Styles that belong to the pages of other packages.
-_OF_OTHERS = {"evals.css": "operator_sre.evals.rendering"}
+_OF_OTHERS = {"evals.css": "operator_evals.rendering"} if has_evals() else {}
 router = APIRouter()
 
 

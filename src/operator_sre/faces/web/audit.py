@@ -15,9 +15,8 @@ from fastapi import Path, Query, Request, Response
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.token import Role
 from operator_protocols.errors import UsageError
-from operator_sre.app.audit import Filter, export_bundle, export_text, show_entry, tail
+from operator_sre.app.audit import EntryPages, Filter, export_bundle, export_text, show_entry, tail
 from operator_sre.app.history import search_entries
-from operator_sre.app.pages import EntryPages
 from operator_sre.app.story import brief_of, lines_of
 from operator_sre.codec import to_json
 from operator_sre.faces.web.answering import done, home_of, page, part, session_of

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
-from operator_protocols.domain.token import Role
+from operator_protocols.domain.token import Audience, Role
 from operator_protocols.errors import OperatorError
-from operator_sre.app.acting import acting_as
+from operator_sre.app.persons import acting_as
 from operator_sre.faces.web.answering import hub_of, is_part, problem, problem_of
 from operator_sre.faces.web.forms import form_of
 from operator_sre.faces.web.sessions import Session
@@ -79,7 +79,9 @@ class Door(APIRoute):
         async def guarded(request: Request) -> Response:
             session: Session = request.scope["session"]
             refusals = request.app.state.refusals
-            with acting_as(session.who, role=session.role.value, refusals=refusals):
+            with acting_as(
+                session.who, role=session.role.value, refusals=refusals, door=Audience.WEB
+            ):
                 try:
                     response = await _refused(request, session, role, posts=posts, once=once)
                     if response is None:

@@ -16,13 +16,13 @@ from operator_sre.app.history import (
     FoundCommands,
     failures,
     list_commands,
+    list_patterns,
     search_commands,
     show_command,
     show_output,
     statistics,
     wanted,
 )
-from operator_sre.app.patterns import list_patterns
 from operator_sre.faces.web.answering import home_of, page, part
 from operator_sre.faces.web.doors import router_of, shows
 from operator_sre.faces.web.downloads import download

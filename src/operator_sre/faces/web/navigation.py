@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from operator_sre.app.extras import has_evals
+from operator_sre.operations import all_operations
+from operator_sre.operations.operation import Place
 
-__all__ = ["PLACES", "Place"]
+__all__ = ["PLACES"]
 
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A page of the first level: its name, its address, and the key that leads to it after `g`.
-
-    Pages whose address begins with `also` belong to it.
-    """
-
-    name: str
-    path: str
-    key: str
-    also: str = ""
-
-
-# In the order in which they are shown.
+# In the order in which they are shown; those of operations stand behind the history.
 PLACES = (
     Place("Overview", "/", "o"),
     Place("Tickets", "/tickets", "t"),
     Place("Approvals", "/approvals", "a"),
     Place("Terminal", "/terminal", "r"),
     Place("History", "/history", "h"),
+    *(operation.place for operation in all_operations() if operation.place),
     Place("Audit", "/audit", "u"),
     Place("Policy", "/policy", "p", also="/confirmations/"),
     Place("Subjects", "/subjects", "s"),
-    Place("Evals", "/evals", "e"),
+    *([Place("Evals", "/evals", "e")] if has_evals() else []),
     Place("Settings", "/settings", "n"),
 )

@@ -11,10 +11,8 @@ from fastapi import Request, Response
 from operator_protocols.errors import OperatorError
 from operator_sre.app import confirmations
 from operator_sre.app.approvals import page_of_approvals
-from operator_sre.app.health import show_health
-from operator_sre.app.modes import show_modes
-from operator_sre.app.overview import changes_lately, live_tickets, sparks_of
-from operator_sre.app.switch import switch_state
+from operator_sre.app.health import live_tickets, recent_events, show_health, sparks_of
+from operator_sre.app.restraints import show_modes, switch_state
 from operator_sre.app.workers import list_workers
 from operator_sre.faces.web.answering import page, part
 from operator_sre.faces.web.assets import assets
@@ -120,4 +118,4 @@ def _agents(home: App) -> Mapping[str, Any]:
 
 
 def _changes(home: App) -> Mapping[str, Any]:
-    return {"changes": changes_lately(home, limit=CHANGES_MAX)}
+    return {"changes": recent_events(home, limit=CHANGES_MAX)}

@@ -10,8 +10,7 @@ from fastapi import Request, Response
 from operator_protocols.domain.token import Role
 from operator_protocols.errors import UsageError
 from operator_sre.app.confirmations import cross
-from operator_sre.app.loosening import switch_asked
-from operator_sre.app.switch import Stopped, switch_on, switch_state
+from operator_sre.app.restraints import Stopped, switch_asked, switch_on, switch_state
 from operator_sre.faces.web.answering import done, home_of, page
 from operator_sre.faces.web.doors import does, router_of, shows
 from operator_sre.faces.web.forms import form_of

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from operator_protocols.errors import MissingExtraError
 from operator_sre.app.tokens import record_listener
-from operator_sre.faces.listening.serving import address_of, bound, bounded_server, work
+from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
 
 if TYPE_CHECKING:
-    from operator_sre.app.listening import Listener
+    from operator_sre.app.listeners import Listener
     from operator_sre.app.wiring import App
     from operator_sre.faces.listening.connections import BoundedServer
     from operator_sre.faces.web.application import Console

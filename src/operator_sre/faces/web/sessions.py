@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from operator_protocols.domain.token import Role, Token
+from operator_protocols.domain.token import Audience, Role, Token
 from operator_sre.app.tokens import find, role_in_force
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Sessions:
         """Ask for its token and role as they are at this moment; False when it does not count."""
         now = self.home.clock.now()
         token = next((one for one in find(self.home) if one.id == session.token.id), None)
-        if token is None or token.refusal(now):
+        if token is None or token.refusal(now, Audience.WEB):
             return False
         session.token, session.role = token, role_in_force(self.home, token)
         session.asked_s = self.now()

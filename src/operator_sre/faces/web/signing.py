@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
+from operator_protocols.domain.token import Audience
 from operator_protocols.errors import OperatorError
-from operator_sre.app.tokens import check, record_sign_in, record_sign_out
+from operator_sre.app.tokens import check, record_sign_in, record_sign_out, wrong_door
 from operator_sre.faces.web.admission import SIGN_IN, cookie_name, path_within
 from operator_sre.faces.web.answering import home_of
 from operator_sre.faces.web.forms import form_of
@@ -46,9 +47,11 @@ async def sign_in(request: Request) -> Response:
             words = f"Too many attempts: try again in {wait_s} s."
             return _page(wanted, words, status=429)
         token = check(home, secret)
-        why = token.refusal(home.clock.now()) if token else "unknown token"
+        why = token.refusal(home.clock.now(), Audience.WEB) if token else "unknown token"
         if token is None or why:
             await state.refusals.refused(source, why, token=token.id if token else "")
+            if token is not None and why == "audience":
+                return _page(wanted, wrong_door(token, Audience.WEB), status=403)
             return _page(wanted, _WHY.get(why, "There is no such token."), status=401)
         # What was there before is not used on: nobody can have put their own session under it.
         before: Session | None = request.scope.get("session")

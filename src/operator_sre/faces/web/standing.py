@@ -9,7 +9,7 @@ from fastapi import Request, Response
 
 from operator_sre.app import confirmations
 from operator_sre.app.approvals import page_of_approvals
-from operator_sre.app.switch import switch_state
+from operator_sre.app.restraints import switch_state
 from operator_sre.faces.web.answering import part
 from operator_sre.faces.web.doors import router_of, shows
 

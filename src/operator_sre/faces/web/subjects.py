@@ -12,9 +12,14 @@ from markupsafe import Markup
 from operator_protocols.domain.token import Role
 from operator_sre.app.health import show_health
 from operator_sre.app.silences import add_silence, end_silence, list_silences
-from operator_sre.app.subject_history import Point as Seen
-from operator_sre.app.subject_history import Series, replay_history, subject_history
-from operator_sre.app.subjects import list_subjects, show_subject
+from operator_sre.app.subjects import Point as Seen
+from operator_sre.app.subjects import (
+    Series,
+    list_subjects,
+    replay_history,
+    show_subject,
+    subject_history,
+)
 from operator_sre.drawing import Chart, Point, Tick, charts
 from operator_sre.faces.web.answering import done, home_of, page, part
 from operator_sre.faces.web.bars import bar

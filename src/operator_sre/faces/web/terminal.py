@@ -13,10 +13,9 @@ from fastapi.responses import HTMLResponse
 from operator_protocols.domain.token import Role
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import OperatorError, UsageError
-from operator_sre.app.executing import Wanted, foresee_command
+from operator_sre.app.commands import Jobs, Wanted, foresee_command
 from operator_sre.app.outlook import facts_of
 from operator_sre.app.subjects import list_subjects
-from operator_sre.app.terminal import Jobs
 from operator_sre.faces.web.answering import done, home_of, page, part, session_of
 from operator_sre.faces.web.doors import does, router_of, shows
 from operator_sre.faces.web.forms import Form, form_of

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from operator_protocols.domain.diagnosis import Hypothesis
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.ticket import MoveKind, Ticket, TicketState, refusal_of
-from operator_sre.app.pages import end_of_ticket
 from operator_sre.app.reports import Report, report_of
-from operator_sre.app.reports.charts import charts_of
-from operator_sre.app.reports.telling import permission_of, result_of
-from operator_sre.app.story import weighed
+from operator_sre.app.reports.formats import charts_of
+from operator_sre.app.reports.report import permission_of, result_of
+from operator_sre.app.story import hypotheses_of
+from operator_sre.app.tickets import end_of_ticket
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
@@ -82,11 +81,9 @@ def weighings_of(entries: Sequence[Entry]) -> tuple[Weighing, ...]:
     """How the table of hypotheses has moved, the last steps of it; empty for minds without one."""
     found = []
     for entry in entries:
-        rows: tuple[Hypothesis, ...] = weighed(entry)
-        if rows:
-            text = str(entry.payload["reasoning"]).rpartition("%")[2].strip()
+        if rows := hypotheses_of(entry):
             shares = {(one.cause, one.target): one.probability for one in rows}
-            found.append(Weighing(entry.seq, text, shares))
+            found.append(Weighing(entry.seq, str(entry.payload["reasoning"]), shares))
     return tuple(found[-STEPS_MAX:])
 
 

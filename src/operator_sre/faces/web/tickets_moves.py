@@ -9,7 +9,7 @@ from fastapi import Path, Request, Response
 from operator_protocols.domain.ticket import MoveKind, Ticket
 from operator_protocols.domain.token import Role
 from operator_protocols.errors import UsageError
-from operator_sre.app.ticket_moves import move_ticket, resolve_ticket
+from operator_sre.app.tickets import move_ticket, resolve_ticket
 from operator_sre.faces.web.answering import done, home_of
 from operator_sre.faces.web.doors import does, router_of
 from operator_sre.faces.web.forms import form_of

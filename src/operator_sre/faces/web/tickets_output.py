@@ -13,8 +13,7 @@ from fastapi import Path, Request, Response
 
 from operator_protocols.domain.command import Command
 from operator_protocols.errors import NotFoundError
-from operator_sre.app.history import show_command, show_output
-from operator_sre.app.outputs import RunningOutput, running_output
+from operator_sre.app.history import RunningOutput, running_output, show_command, show_output
 from operator_sre.drawing import span
 from operator_sre.faces.web.answering import home_of, hub_of, session_of
 from operator_sre.faces.web.doors import router_of, shows

@@ -98,7 +98,19 @@ def _tool(name: str, table: Table, above: Mapping[str, str], style: str) -> dict
     if unknown:
         raise ValueError(f"{name}: unknown keys {sorted(unknown)}")
     style = str(table.get("style", style))
-    options = _options(str(table.get("options", "")), style)
+    options: dict[str, str] = {}
+    for token in str(table.get("options", "")).split():
+        if token.startswith("+"):
+            option, _, kind = token.partition(":")
+            options[option] = kind
+            continue
+        parsed = _LONG.fullmatch(token)
+        if parsed is None:
+            raise ValueError(f"{token!r} is not how an option is written")
+        option, _, glued, kind = parsed.groups()
+        whole = option.startswith("--") or style == "words" or len(option) == 2
+        for one in [option] if whole else [f"-{letter}" for letter in option[1:]]:
+            options[one] = f"?{glued}" if glued else kind or ""
     made: dict[str, Any] = {"options": options, "style": style}
     if "operands" in table:
         made["operands"] = str(table["operands"]).split()
@@ -139,38 +151,17 @@ def _prove(name: str, made: Mapping[str, Any], options: Mapping[str, str]) -> No
             raise ValueError(f"{name}: {option} is not among its options")
     given = [kind for kinds in made["given"].values() for kind in kinds]
     every = [*made["options"].values(), *(made.get("operands") or ()), *given]
-    for kind in {one for text in every for one in _kinds_in(text)}:
-        if kind not in _KINDS and not kind.endswith("..."):
-            raise ValueError(f"{name}: there is no kind {kind!r}")
-
-
-def _kinds_in(text: str) -> list[str]:
-    plain = text.lstrip("?~").rstrip("*+?")
-    if not plain or plain[0] in "(/":
-        return []
-    return [one for part in plain.split(",") for one in part.split("|")]
+    for text in every:
+        plain = text.lstrip("?~").rstrip("*+?")
+        if not plain or plain[0] in "(/":
+            continue
+        for kind in plain.replace("|", ",").split(","):
+            if kind not in _KINDS and not kind.endswith("..."):
+                raise ValueError(f"{name}: there is no kind {kind!r}")
 
 
 def _spread(changes: Mapping[str, str]) -> dict[str, str]:
     return {name: why for names, why in changes.items() for name in str(names).split()}
-
-
-def _options(text: str, style: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for token in text.split():
-        parsed = _LONG.fullmatch(token)
-        if parsed is None and not token.startswith("+"):
-            raise ValueError(f"{token!r} is not how an option is written")
-        if token.startswith("+"):
-            name, _, kind = token.partition(":")
-            found[name] = kind
-            continue
-        assert parsed is not None
-        name, _, glued, kind = parsed.groups()
-        whole = name.startswith("--") or style == "words" or len(name) == 2
-        for one in [name] if whole else [f"-{letter}" for letter in name[1:]]:
-            found[one] = f"?{glued}" if glued else kind or ""
-    return found
 
 
 if __name__ == "__main__":

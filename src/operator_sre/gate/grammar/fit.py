@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from operator_sre.gate.grammar.kinds import check
-from operator_sre.gate.grammar.languages import WORD_LANGUAGES
+from operator_sre.gate.grammar.languages import WORD_LANGUAGES, find_commands
 from operator_sre.gate.grammar.scene import Scene
 from operator_sre.gate.grammar.shell import ASSIGNMENT, parse
 from operator_sre.gate.grammar.tables import Tool
@@ -22,16 +22,12 @@ _SAYING = frozenset({"echo", "printf", "basename", "dirname"})
 _TELLING = frozenset({"--version", "--help", "-V"})
 _COMMANDS = frozenset({"command", "line", "command+"})
 _FIND_ACTS = (
-    "-delete",
-    "-exec",
-    "-execdir",
-    "-ok",
-    "-okdir",
-    "-fls",
-    "-fprint",
-    "-fprint0",
-    "-fprintf",
+    *("-delete", "-exec", "-execdir", "-ok", "-okdir"),
+    *("-fls", "-fprint", "-fprint0", "-fprintf"),
 )
+_PS_TAKERS = frozenset("oOkpqtU")
+_PS_VALUED = frozenset("poOCtugGUsq")
+_UNKNOWN = "Some of its arguments are only known when it runs."
 # What compares two words in `test`: next to one of these, a word is no operator itself.
 _COMPARES = frozenset(
     {"=", "==", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"}
@@ -49,11 +45,9 @@ def fit(name: str, tool: Tool, words: Sequence[Word], scene: Scene) -> str:
         reason = _in_language(tool, words, scene)
     else:
         reason = _Fitting(name, tool, scene).all(words)
-    return reason or ("" if name in _SAYING else _visited(words, scene))
-
-
-def _visited(words: Sequence[Word], scene: Scene) -> str:
-    """Why it must not look where the host is asked that a path names, whatever kind that is."""
+    if reason or name in _SAYING:
+        return reason
+    # It must not look where the host is asked that a path names, whatever kind that is.
     paths = (one.text for one in words if one.text[:1] == "/")
     return next(filter(None, map(scene.visit, paths)), "")
 
@@ -81,29 +75,20 @@ def _read_again(words: Sequence[Word]) -> bool:
     )
 
 
-_PS_TAKERS = frozenset("oOkpqtU")
-_PS_VALUED = frozenset("poOCtugGUsq")
-
-
 def _in_language(tool: Tool, words: Sequence[Word], scene: Scene) -> str:
     for word in words:
         if word.opaque and not word.bland:
-            return "Some of its arguments are only known when it runs."
+            return _UNKNOWN
         if word.glob and any(fnmatchcase(one, word.text) for one in _FIND_ACTS):
             return "A glob may turn into an option."
-    reason = WORD_LANGUAGES[tool.words]([word.text for word in words]) or ""
+    texts = [word.text for word in words]
+    reason = WORD_LANGUAGES[tool.words](texts) or ""
     if reason[:1] == "?":
-        scene.sensitive.append(" ".join(word.text for word in words)[:200])
-    if not reason and tool.words == "find":
-        return _find(words, scene)
-    return reason
-
-
-def _find(words: Sequence[Word], scene: Scene) -> str:
-    """Commands that find runs for what it finds are looked at like any other."""
-    from operator_sre.gate.grammar.languages import find_commands
-
-    commands = find_commands([word.text for word in words])
+        scene.sensitive.append(" ".join(texts)[:200])
+    if reason or tool.words != "find":
+        return reason
+    # Commands that find runs for what it finds are looked at like any other.
+    commands = find_commands(texts)
     if commands:
         places = [word for word in words if word.text not in ("-H", "-L", "-P")]
         first = next((n for n, one in enumerate(places) if one.text[:1] in "-(!"), len(places))
@@ -111,13 +96,10 @@ def _find(words: Sequence[Word], scene: Scene) -> str:
             if reason := check("tree", word, scene):
                 return reason
     for argv in commands:
-        scene.inner.append(Simple(tuple(_found(text) for text in argv)))
+        # It starts every name with the path it was given, so that none is taken for an option.
+        found = (Word("./found" if one == "{}" else one, "{}" in one != "{}") for one in argv)
+        scene.inner.append(Simple(tuple(found)))
     return ""
-
-
-def _found(text: str) -> Word:
-    # find starts every name with the path it was given, so that no name is taken for an option.
-    return Word("./found") if text == "{}" else Word(text, opaque="{}" in text)
 
 
 class _Fitting:
@@ -141,15 +123,22 @@ class _Fitting:
             return ""
         only_operands = False
         if self._tool.old and words and not self._is_option(words[0].text):
+            # A first word whose letters are options; their values are the next words, in order.
             self._at = 1
-            if reason := self._old_cluster(words[0]):
-                return reason
+            if words[0].opaque or words[0].glob:
+                return "An option is only known when it runs."
+            for letter in words[0].text:
+                option = f"-{letter}"
+                kind = self._kind(option)
+                reason = self._strange(option) if kind is None else self._take_value(option, kind)
+                if reason:
+                    return reason
         while self._at < len(words):
             word = words[self._at]
             self._at += 1
             text = word.text
             if word.splits and not word.bland:
-                return "Some of its arguments are only known when it runs."
+                return _UNKNOWN
             if only_operands or not self._is_option(text):
                 if not self._operands:
                     self._early = set(self._seen)
@@ -194,7 +183,10 @@ class _Fitting:
         return "--help" in tool.options or bool(self._tool.commands)
 
     def _operand(self, word: Word) -> tuple[str, bool]:
-        """A sub-command, the beginning of another command, or a value for later."""
+        """A sub-command, the beginning of another command or language, or a value for later.
+
+        Returns why it does not fit, and whether nothing is left to look at.
+        """
         tool = self._tool
         if tool.commands and not self._operands:
             inner = tool.commands.get(word.text) if not (word.opaque or word.glob) else None
@@ -206,54 +198,42 @@ class _Fitting:
                     return fit(self._name, inner, self._words[self._at :], self._scene), True
                 return "", False
             if tool.operands is None or word.text in tool.changes:
-                return self._unknown(word), True
+                unknown = f"'{self._name} {word.text[:60]}' is not known to only read."
+                known = tool.changes.get(word.text)
+                return _known(known) if known else unknown, True
         kinds = tool.operands or []
         place = min(len(self._operands), len(kinds) - 1)
         if kinds and place == len(self._operands) and kinds[place] in _COMMANDS:
             self._at -= 1
-            return self._end(leads_on=True) or self._command(kinds[place]), True
-        if kinds and kinds[-1].endswith("..."):
-            return self._rest(kinds, word)
+            if reason := self._end(leads_on=True):
+                return reason, True
+            rest = self._words[self._at :]
+            if kinds[place] == "line":
+                if any(one.glob for one in rest):
+                    return "!The name of a file may turn into a command.", True
+                script = parse(" ".join(one.text for one in rest))
+                self._scene.inner.extend(script.commands)
+                unknown = "Unknown words." if any(one.opaque for one in rest) else ""
+                return script.trouble or unknown, True
+            variables = []
+            while rest and self._name in _SETTING and (found := ASSIGNMENT.match(rest[0].text)):
+                variables.append((found[1], rest[0]))
+                rest = rest[1:]
+            # Two, as the first may become the value of an option.
+            more = (Word("*", opaque=True, glob=True),) * 2 if kinds[place] == "command+" else ()
+            self._scene.inner.append(Simple((*rest, *more), tuple(variables)))
+            return "", True
         self._operands.append(word)
-        return "", False
-
-    def _rest(self, kinds: list[str], word: Word) -> tuple[str, bool]:
-        """All words from here on are in a little language of their own."""
-        self._operands.append(word)
-        if len(self._operands) < len(kinds):
+        if not (kinds and kinds[-1].endswith("...")) or len(self._operands) < len(kinds):
             return "", False
+        # All words from here on are in a little language of their own.
         rest = self._words[self._at - 1 :]
         if any(one.opaque for one in rest):
-            return "Some of its arguments are only known when it runs.", True
+            return _UNKNOWN, True
         reason = WORD_LANGUAGES[kinds[-1][:-3]]([one.text for one in rest]) or ""
         if reason[:1] == "?":
             self._scene.sensitive.append(" ".join(one.text for one in rest)[:200])
         return reason or self._needs(), True
-
-    def _command(self, kind: str) -> str:
-        rest = self._words[self._at :]
-        if not rest:
-            return ""
-        if kind == "line" and any(one.glob for one in rest):
-            return "!The name of a file may turn into a command."
-        if kind == "line":
-            script = parse(" ".join(one.text for one in rest))
-            self._scene.inner.extend(script.commands)
-            return script.trouble or ("Unknown words." if any(one.opaque for one in rest) else "")
-        variables = []
-        while rest and self._name in _SETTING and (found := ASSIGNMENT.match(rest[0].text)):
-            variables.append((found[1], rest[0]))
-            rest = rest[1:]
-        # Two, as the first may become the value of an option.
-        more = (Word("*", opaque=True, glob=True),) * 2 if kind == "command+" else ()
-        self._scene.inner.append(Simple((*rest, *more), tuple(variables)))
-        return ""
-
-    def _unknown(self, word: Word) -> str:
-        known = self._tool.changes.get(word.text)
-        if known:
-            return _known(known)
-        return f"'{self._name} {word.text[:60]}' is not known to only read."
 
     def _option(self, word: Word) -> str:
         text = word.text
@@ -261,62 +241,19 @@ class _Fitting:
             return "An option is only known when it runs."
         kind = self._kind(text)
         if kind is not None and (text[:2] != "--" or kind[:1] != "?"):
-            return self._valued(text, kind)
+            return self._take_value(text, kind)
         if text[:2] == "--" or self._tool.style == "words" or text[0] == "+":
-            return self._long(word)
-        return self._cluster(word)
-
-    def _valued(self, option: str, kind: str) -> str:
-        """An option as a word of its own; its value, if it has one, is the next."""
-        self._seen.add(option)
-        if not kind or (kind[0] == "?" and not self._takes_next(kind)):
-            return ""
-        kind = kind.lstrip("?~")
-        for one in kind.split(",") if kind[0] not in "(/" else (kind,):
-            if self._at >= len(self._words):
-                return f"{option} has no value."
-            value = self._words[self._at]
-            self._at += 1
-            if value.splits and not value.bland:
-                return "Some of its arguments are only known when it runs."
-            if reason := self._checked(one, value) or self._several(value):
-                return reason
-        return ""
-
-    def _takes_next(self, kind: str) -> bool:
-        """True when a value that may be glued may as well be the next word, and is."""
-        rest = self._words[self._at : self._at + 1]
-        return kind[1:2] == "~" and bool(rest) and rest[0].text[:1] not in ("-", "+")
-
-    def _several(self, word: Word) -> str:
-        """A glob may turn into more words than one, of which the others are files to be read."""
-        return check("file", word, self._scene) if word.glob and not word.opaque else ""
-
-    def _long(self, word: Word) -> str:
-        name, equals, value = word.text.partition("=")
-        kind = self._kind(name)
-        if kind is None or (equals and not kind):
-            return self._strange(name)
-        self._seen.add(name)
-        if not equals:
-            return "" if kind[0] == "?" else self._valued(name, kind)
-        return self._glued(kind.lstrip("?~"), word, value)
-
-    def _glued(self, kind: str, word: Word, value: str) -> str:
-        """A value in the same word as its option, which therefore is no option itself."""
-        if "," in kind and kind[0] not in "(/":
-            return "It has fewer values than it needs."
-        # After a single letter some tools take an equals sign for part of the value.
-        plain = value[1:] if value[:1] == "=" else value
-        return check(kind, _value(word, plain), self._scene) or (
-            check(kind, _value(word, value), self._scene) if plain != value else ""
-        )
-
-    def _cluster(self, word: Word) -> str:
-        text = word.text
+            name, equals, value = text.partition("=")
+            kind = self._kind(name)
+            if kind is None or (equals and not kind):
+                return self._strange(name)
+            self._seen.add(name)
+            if not equals:
+                return "" if kind[0] == "?" else self._take_value(name, kind)
+            return self._check_glued(kind.lstrip("?~"), word, value)
         if text[1:].isdigit() and self._kind("-#") is not None:
             return ""
-        for at in range(1, len(text)):
+        for at in range(1, len(text)):  # a cluster: each letter is an option
             option = text[0] + text[at]
             kind = self._kind(option)
             if kind is None:
@@ -327,19 +264,43 @@ class _Fitting:
                 if value and kind == "script":  # to a shell these are further options
                     return self._strange(f"{option}{value[:40]}")
                 if value:
-                    return self._glued(kind.lstrip("?~"), word, value)
-                return self._valued(option, kind)
+                    return self._check_glued(kind.lstrip("?~"), word, value)
+                return self._take_value(option, kind)
         return ""
 
-    def _old_cluster(self, word: Word) -> str:
-        """A first word whose letters are options; their values are the next words, in order."""
-        if word.opaque or word.glob:
-            return "An option is only known when it runs."
-        for letter in word.text:
-            option = f"-{letter}"
-            kind = self._kind(option)
-            reason = self._strange(option) if kind is None else self._valued(option, kind)
-            if reason:
+    def _take_value(self, option: str, kind: str) -> str:
+        """An option as a word of its own; its value, if it has one, is the next."""
+        self._seen.add(option)
+        if not kind:
+            return ""
+        if kind[0] == "?":  # glued to it, or the next word, unless that looks like an option
+            rest = self._words[self._at : self._at + 1]
+            if kind[1:2] != "~" or not rest or rest[0].text[:1] in ("-", "+"):
+                return ""
+        kind = kind.lstrip("?~")
+        for one in kind.split(",") if kind[0] not in "(/" else (kind,):
+            if self._at >= len(self._words):
+                return f"{option} has no value."
+            value = self._words[self._at]
+            self._at += 1
+            if value.splits and not value.bland:
+                return _UNKNOWN
+            if reason := self._check(one, value) or self._check_several(value):
+                return reason
+        return ""
+
+    def _check_several(self, word: Word) -> str:
+        """A glob may turn into more words than one, of which the others are files to be read."""
+        return check("file", word, self._scene) if word.glob and not word.opaque else ""
+
+    def _check_glued(self, kind: str, word: Word, value: str) -> str:
+        """A value in the same word as its option, which therefore is no option itself."""
+        if "," in kind and kind[0] not in "(/":
+            return "It has fewer values than it needs."
+        # After a single letter some tools take an equals sign for part of the value.
+        for text in (value[1:], value) if value[:1] == "=" else (value,):
+            part = Word(text, word.opaque, word.splits, word.glob, word.bare, word.bland)
+            if reason := check(kind, part, self._scene):
                 return reason
         return ""
 
@@ -347,35 +308,29 @@ class _Fitting:
         option_alone = option.split(" ")[0]
         told = (one.changes.get(option_alone) for one in (self._tool, *reversed(self._above)))
         known = next(filter(None, told), None)
-        return (
-            _known(known)
-            if known
-            else f"The option {option} of {self._name} is not known to be harmless."
-        )
+        if known:
+            return _known(known)
+        return f"The option {option} of {self._name} is not known to be harmless."
 
-    def _checked(self, kind: str, value: Word) -> str:
+    def _check(self, kind: str, value: Word) -> str:
         if value.glob and value.text[:1] in "*?[" and not self._tool.star:
             return "A glob may turn into an option."
         return check(kind, value, self._scene)
 
     def _end(self, *, leads_on: bool = False) -> str:
         """All words are there, or all before another command: do the operands fit?"""
-        kinds = self._kinds()
+        kinds = self._tool.operands
+        for options, others in self._tool.given.items():
+            if self._seen.issuperset(options.split("&")):
+                kinds = others
+                break
         if kinds is None and self._seen.intersection(_TELLING):
             return ""
         if kinds is None:
             return f"{self._name} without a sub-command is not known to only read."
         if not leads_on and _COMMANDS.intersection(kinds):
             return f"{self._name} is not told what to run."
-        return self._fit_operands([one for one in kinds if one not in _COMMANDS]) or self._needs()
-
-    def _kinds(self) -> list[str] | None:
-        for options, kinds in self._tool.given.items():
-            if self._seen.issuperset(options.split("&")):
-                return kinds
-        return self._tool.operands
-
-    def _fit_operands(self, kinds: list[str]) -> str:
+        kinds = [one for one in kinds if one not in _COMMANDS]
         for index, word in enumerate(self._operands):
             if index < len(kinds):
                 kind = kinds[index]
@@ -383,76 +338,62 @@ class _Fitting:
                 kind = kinds[-1]
             else:
                 return f"{self._name} with {word.text[:60]!r} is not known to only read."
-            bare = kind.rstrip("*+?") if kind[0] not in "(/" else _without_count(kind)
-            if reason := self._checked(bare, word):
+            if kind[0] not in "(/":
+                kind = kind.rstrip("*+?")
+            elif kind[-1] in "*+?":
+                kind = kind[:-1]
+            if reason := self._check(kind, word):
                 return reason
-            if bare in ("any", "text", "blind") and (reason := self._unclear(kinds, word)):
-                return reason
+            if kind not in ("any", "text", "blind"):
+                continue
+            # It may turn into files that are read, or into an operator of `test`.
+            if word.glob and kinds[-1].rstrip("*+?") in ("file", "tree", "here"):
+                if reason := self._check_several(word):
+                    return reason
+            elif kinds == ["blind*"] and word.opaque and not word.bland:
+                place = next(n for n, one in enumerate(self._words) if one is word)
+                beside = (*self._words[max(place - 1, 0) : place], *self._words[place + 1 :][:1])
+                if not any(one.text in _COMPARES and not one.opaque for one in beside):
+                    return "!A word of the test may turn into an operator that runs code."
         if kinds and kinds[-1] == "here*" and len(self._operands) < len(kinds):
-            return check("here", Word("."), self._scene)
-        least = sum(1 for kind in kinds if kind[-1] not in "*?")
-        return f"{self._name} needs more arguments." if len(self._operands) < least else ""
-
-    def _unclear(self, kinds: list[str], word: Word) -> str:
-        """Whether a word may turn into files that are read, or into an operator of `test`."""
-        if word.glob and kinds[-1].rstrip("*+?") in ("file", "tree", "here"):
-            return self._several(word)
-        if kinds == ["blind*"] and word.opaque and not word.bland:
-            place = next(n for n, one in enumerate(self._words) if one is word)
-            around = (*self._words[max(place - 1, 0) : place], *self._words[place + 1 : place + 2])
-            if not any(one.text in _COMPARES and not one.opaque for one in around):
-                return "!A word of the test may turn into an operator that runs code."
-        return ""
+            reason = check("here", Word("."), self._scene)
+        else:
+            least = sum(1 for kind in kinds if kind[-1] not in "*?")
+            few = len(self._operands) < least
+            reason = f"{self._name} needs more arguments." if few else ""
+        return reason or self._needs()
 
     def _needs(self) -> str:
-        if self._tool.sends and self._scene.fed:
+        """Why it does more than read without an option, or whom it must not speak to."""
+        tool, scene, seen = self._tool, self._scene, self._seen
+        if tool.sends and scene.fed:
             return f"{self._name} would send out what it reads."
-        needs, modes = self._tool.needs, self._seen.intersection(self._tool.modes)
-        if needs and self._counting().isdisjoint(needs):
-            return f"{self._name} only reads with {' or '.join(needs[:3])}."
+        # Behind an operand, some tools take options for operands as well.
+        counting = self._early if self._operands and not tool.anywhere else seen
+        if tool.leads:
+            first = self._words[0].text if self._words else ""
+            counting = {first if first[:2] == "--" else first[:2]} & seen
+        if tool.needs and counting.isdisjoint(tool.needs):
+            return f"{self._name} only reads with {' or '.join(tool.needs[:3])}."
+        modes = seen.intersection(tool.modes)
         if len(modes) > 1:
             return f"Of {' and '.join(sorted(modes))}, {self._name} does what the last one says."
-        return self._outside() if self._networked() else ""
-
-    def _counting(self) -> set[str]:
-        """The options that count: behind an operand, some tools take them for operands as well."""
-        if self._tool.leads:
-            first = self._words[0].text if self._words else ""
-            return {first if first[:2] == "--" else first[:2]} & self._seen
-        return self._early if self._operands and not self._tool.anywhere else self._seen
-
-    def _networked(self) -> bool:
-        return self._tool.network or any(one.network for one in self._above)
-
-    def _outside(self) -> str:
-        """Why it must not speak to whom it speaks to although no argument names them."""
-        scene, tools = self._scene, (self._tool, *reversed(self._above))
-        if not scene.anywhere and any(map(self._follows, tools)):
-            return f">{self._name} would follow the answer to whichever host it names."
-        server = next((one.server for one in tools if one.server), "") or self._asked(tools)
-        telling = self._seen.intersection(_TELLING) or self._name.endswith((" version", " help"))
+        tools = (tool, *reversed(self._above))
+        if not any(one.network for one in tools):
+            return ""
+        if any("*" in one.follows or not seen.isdisjoint(one.follows) for one in tools):
+            if not scene.anywhere:
+                return f">{self._name} would follow the answer to whichever host it names."
+            scene.follows = True
+        asked = (one.asks[option] for one in tools for option in one.asks if option in seen)
+        server = next((one.server for one in tools if one.server), "") or next(asked, "")
+        telling = seen.intersection(_TELLING) or self._name.endswith((" version", " help"))
         if server and not telling:
             return scene.reach(server)
         if not scene.network:
             scene.network.append(f"the server of {self._name.split(' ')[0]}")
         return ""
 
-    def _asked(self, tools: Sequence[Tool]) -> str:
-        """Whom it asks because of its options."""
-        asked = (one.asks[option] for one in tools for option in one.asks if option in self._seen)
-        return next(asked, "")
-
-    def _follows(self, tool: Tool) -> bool:
-        return "*" in tool.follows or not self._seen.isdisjoint(tool.follows)
-
 
 def _known(sentence: str) -> str:
     return sentence if sentence[0] in "!?" else f"~{sentence}"
-
-
-def _value(word: Word, text: str) -> Word:
-    return Word(text, word.opaque, word.splits, word.glob, word.bare, word.bland)
-
-
-def _without_count(kind: str) -> str:
-    return kind[:-1] if kind[-1] in "*+?" else kind

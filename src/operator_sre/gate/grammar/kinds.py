@@ -97,21 +97,42 @@ _PLAIN_VARIABLES = re.compile(
 _VARIABLE = re.compile(r"\$[A-Za-z_]\w*")
 
 
+def _language(name: str) -> Check:
+    def checked(word: Word, scene: Scene) -> str:
+        if word.opaque:
+            return "!What it would run is only known when it runs."
+        reason = LANGUAGES[name](word.text) or ""
+        if reason[:1] == "?":
+            scene.sensitive.append(word.text[:200])
+        return reason
+
+    return checked
+
+
+KINDS: dict[str, Check] = {name: _language(name) for name in LANGUAGES}
+
+
+def _kind(*names: str) -> Callable[[Check], Check]:
+    """Make a check that of the kinds with these names."""
+
+    def add(made: Check) -> Check:
+        KINDS.update(dict.fromkeys(names, made))
+        return made
+
+    return add
+
+
 def check(kind: str, word: Word, scene: Scene) -> str:
     """Why a value is not of its kind, or nothing."""
     if kind[0] == "(" or kind[0] == "/":
-        return _pattern(kind, word)
+        if word.opaque:
+            return "" if word.bland else _UNKNOWN.format("an argument")
+        fits = _compiled(kind[1:-1]).fullmatch(word.text)
+        return "" if fits else f"{_shown(word)} is not known to be harmless here."
     if "|" in kind:  # one of them is enough; what the last one says is told
         reasons = [KINDS[one](word, scene) for one in kind.split("|")]
         return "" if "" in reasons else reasons[-1]
     return KINDS[kind](word, scene)
-
-
-def _pattern(kind: str, word: Word) -> str:
-    if word.opaque:
-        return "" if word.bland else _UNKNOWN.format("an argument")
-    fits = _compiled(kind[1:-1]).fullmatch(word.text)
-    return "" if fits else f"{_shown(word)} is not known to be harmless here."
 
 
 @lru_cache(maxsize=1024)
@@ -123,11 +144,13 @@ def _shown(word: Word) -> str:
     return repr(word.text[:60])
 
 
+@_kind("text")
 def _text(word: Word, scene: Scene) -> str:
     """Any text; nobody looks at it as a file, a program or a place."""
     return _UNKNOWN.format("an argument") if _hidden(word) else ""
 
 
+@_kind("any")
 def _any(word: Word, scene: Scene) -> str:
     """Any text even when parts of it are not known yet, if they are no secrets."""
     if word.splits and not word.bland:
@@ -139,11 +162,13 @@ def _any(word: Word, scene: Scene) -> str:
     return ""
 
 
+@_kind("blind")
 def _blind(word: Word, scene: Scene) -> str:
     """Like any, for what is compared and not shown."""
     return _UNKNOWN.format("an argument") if word.splits and not word.bland else ""
 
 
+@_kind("name")
 def _name(word: Word, scene: Scene) -> str:
     """A name, a number, a place in a tree: one word without blanks or odd signs."""
     if word.opaque:
@@ -151,6 +176,7 @@ def _name(word: Word, scene: Scene) -> str:
     return "" if _NAME.fullmatch(word.text) else f"{_shown(word)} is not a plain name."
 
 
+@_kind("setting")
 def _setting(word: Word, scene: Scene) -> str:
     """A number or a plain word, which is no name of a host even to a tool that takes it for one."""
     if word.opaque:
@@ -169,6 +195,7 @@ def _plain_path(word: Word) -> str:
     return ""
 
 
+@_kind("file")
 def _file(word: Word, scene: Scene) -> str:
     """A file whose contents are shown."""
     if word.text == "-":
@@ -178,29 +205,30 @@ def _file(word: Word, scene: Scene) -> str:
     return _plain_path(word) or scene.read(word)
 
 
+@_kind("tree", "here")
 def _tree(word: Word, scene: Scene) -> str:
     """A directory whose files are shown, with all below it."""
     return _plain_path(word) or scene.read(word, below=True)
 
 
+@_kind("within")
 def _within(word: Word, scene: Scene) -> str:
     """A path inside of a repository, or the name of a commit; elsewhere, all below it is shown."""
-    odd = word.text[:1] in ("/", "~", ".") or scene.secrets.holds(scene.cwd, below=True)
-    return (_tree if odd and not _home(scene, word) else _file)(word, scene)
+    first = word.text[:1]
+    odd = first in ("/", "~", ".") or scene.secrets.holds(scene.cwd, below=True)
+    # What lies in a directory of somebody's own, not the whole of a home.
+    own = scene.cwd.startswith("/home/") and scene.cwd.count("/") > 2 and first not in "/~."
+    return (_tree if odd and not own else _file)(word, scene)
 
 
-def _home(scene: Scene, word: Word) -> bool:
-    """True for what lies in a directory of somebody's own, not for the whole of a home."""
-    return (
-        scene.cwd.startswith("/home/") and scene.cwd.count("/") > 2 and word.text[:1] not in "/~."
-    )
-
-
+@_kind("yq")
 def _yq(word: Word, scene: Scene) -> str:
     """An expression; one that is also the name of a file is read as that file."""
     return _language("yq")(word, scene) or _file(word, scene)
 
 
+# only what is public of it is shown, such as a certificate
+@_kind("path", "public")
 def _path(word: Word, scene: Scene) -> str:
     """A path of which only the name and what is known of it are shown, whichever it is."""
     if "watchdog" in word.text:
@@ -208,6 +236,7 @@ def _path(word: Word, scene: Scene) -> str:
     return _UNKNOWN.format("a path") if _hidden(word) else scene.visit(word.text)
 
 
+@_kind("certificate")
 def _certificate(word: Word, scene: Scene) -> str:
     """A public file as openssl opens it: what has a scheme is fetched or asked of a device."""
     if not word.opaque and _FETCHED.match(word.text):
@@ -220,6 +249,7 @@ def _certificate(word: Word, scene: Scene) -> str:
     return _path(word, scene)
 
 
+@_kind("null")
 def _null(word: Word, scene: Scene) -> str:
     """Where output may go: nowhere, or to where it would have gone."""
     if word.text in ("/dev/null", "-", "/dev/stdout", "/dev/stderr") and not word.opaque:
@@ -228,6 +258,7 @@ def _null(word: Word, scene: Scene) -> str:
     return f"It writes to {_shown(word)}."
 
 
+@_kind("host")
 def _host(word: Word, scene: Scene) -> str:
     """A host, with a port or without."""
     if word.opaque:
@@ -237,6 +268,7 @@ def _host(word: Word, scene: Scene) -> str:
     return scene.reach(word.text)
 
 
+@_kind("lookup")
 def _lookup(word: Word, scene: Scene) -> str:
     """A host that is looked up as it is written, so that a port would be part of its name."""
     if not word.opaque and (":" in word.text or "/" in word.text) and not _is_address(word.text):
@@ -244,6 +276,7 @@ def _lookup(word: Word, scene: Scene) -> str:
     return _host(word, scene)
 
 
+@_kind("dns")
 def _dns(word: Word, scene: Scene) -> str:
     """What dig is told: names, types, +options, @servers."""
     if word.opaque:
@@ -260,6 +293,7 @@ def _dns(word: Word, scene: Scene) -> str:
     return _lookup(word, scene)
 
 
+@_kind("url")
 def _url(word: Word, scene: Scene) -> str:
     """An address that is only asked, not told."""
     if word.opaque:
@@ -285,6 +319,7 @@ def _url(word: Word, scene: Scene) -> str:
     return next(filter(None, map(scene.reach, hosts)), "")
 
 
+@_kind("parameter")
 def _parameter(word: Word, scene: Scene) -> str:
     """NAME==VALUE, which httpie puts behind the address."""
     name, equals, value = word.text.partition("==")
@@ -325,23 +360,22 @@ def _hands_out_credentials(host: str) -> bool:
     return inner.is_link_local or str(inner) in _METADATA_ADDRESSES
 
 
+@_kind("header")
 def _header(word: Word, scene: Scene) -> str:
     """A header of a question; a proxy passes the question on to the host that it names."""
     parsed = _HEADER.fullmatch(word.text)
     if parsed is None or (word.opaque and (parsed[1] or not word.bland)):
         return f"The header {_shown(word)} is not known to be harmless."
     host = parsed[2].strip()
-    return _spoken_to(host, scene) if parsed[1] and host else ""
-
-
-def _spoken_to(host: str, scene: Scene) -> str:
-    """Whoever a near server may ask in our name, in the words of a header."""
+    if not (parsed[1] and host):
+        return ""
     if _hands_out_credentials(host):
         scene.network.append(host)
         return f"?{host} may hand out credentials of the machine."
     return _host(Word(host), scene)
 
 
+@_kind("pinned")
 def _pinned(word: Word, scene: Scene) -> str:
     """HOST:PORT:ADDRESS: the address is what is spoken to, the host what it is asked for."""
     if word.opaque or word.text.count(":") < 2:
@@ -353,6 +387,7 @@ def _pinned(word: Word, scene: Scene) -> str:
     return named or next(filter(None, map(scene.reach, address.split(","))), "")
 
 
+@_kind("image")
 def _image(word: Word, scene: Scene) -> str:
     """An image of a container in a registry, which is its first part if that looks like a host."""
     if word.opaque or not _NAME.fullmatch(word.text):
@@ -364,6 +399,7 @@ def _image(word: Word, scene: Scene) -> str:
     return scene.reach(first if named else _PUBLIC_REGISTRY)
 
 
+@_kind("own")
 def _own(word: Word, scene: Scene) -> str:
     """An interface, or an address of this machine; a name would be looked up."""
     if word.opaque:
@@ -373,6 +409,7 @@ def _own(word: Word, scene: Scene) -> str:
     return _host(word, scene)
 
 
+@_kind("peer")
 def _peer(word: Word, scene: Scene) -> str:
     """A filter that may name a host: NODE@HOST, PROTOCOL@HOST:PORT, PORT,HOST,PORT."""
     if word.opaque:
@@ -385,29 +422,27 @@ def _peer(word: Word, scene: Scene) -> str:
     return ""
 
 
+@_kind("sockets")
 def _sockets(word: Word, scene: Scene) -> str:
     """What ss is to show: a name in it is looked up."""
     if _hidden(word):
         return _UNKNOWN.format("an argument")
     for one in _BLANKS.split(word.text):
-        known = not one or _SOCKETS.fullmatch(one) or _is_end(one)
+        if not one or _SOCKETS.fullmatch(one):
+            continue
+        # One end of a connection as numbers: an address or a network, and maybe a port.
+        bare, _, length = one.partition("/")
+        plain = not length or length.partition(":")[0].isdigit()
+        if bracketed := _BRACKETED.fullmatch(one):
+            known = _is_address(bracketed[1])
+        else:
+            known = plain and (_is_address(bare) or _is_address(bare.rpartition(":")[0]))
         if not known and (reason := scene.reach(one)):
             return reason
     return ""
 
 
-def _is_end(text: str) -> bool:
-    """True for one end of a connection as numbers: an address or a network, and maybe a port."""
-    bracketed = _BRACKETED.fullmatch(text)
-    if bracketed:
-        return _is_address(bracketed[1])
-    bare, _, length = text.partition("/")
-    bare, length = (bare, length.partition(":")[0]) if length else (bare, "0")
-    if not length.isdigit():
-        return False
-    return _is_address(bare) or _is_address(bare.rpartition(":")[0])
-
-
+@_kind("inet")
 def _inet(word: Word, scene: Scene) -> str:
     """What lsof is to show of the network: a name in it is looked up."""
     if word.opaque:
@@ -425,6 +460,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
+@_kind("unread")
 def _unread(word: Word, scene: Scene) -> str:
     """A text that is not taken from a file by an @ before its name."""
     if word.text.startswith(("@", "<")):
@@ -432,6 +468,7 @@ def _unread(word: Word, scene: Scene) -> str:
     return _text(word, scene)
 
 
+@_kind("resource")
 def _resource(word: Word, scene: Scene) -> str:
     """Kinds of things in a cluster, with names or without, none of them secret."""
     if word.opaque or word.glob:
@@ -443,6 +480,7 @@ def _resource(word: Word, scene: Scene) -> str:
     return _name(word, scene)
 
 
+@_kind("script")
 def _script(word: Word, scene: Scene) -> str:
     """A command line inside of an argument."""
     if word.opaque:
@@ -450,49 +488,3 @@ def _script(word: Word, scene: Scene) -> str:
     script = parse(word.text)
     scene.inner.extend(script.commands)
     return script.trouble
-
-
-def _language(name: str) -> Check:
-    def checked(word: Word, scene: Scene) -> str:
-        if word.opaque:
-            return "!What it would run is only known when it runs."
-        reason = LANGUAGES[name](word.text) or ""
-        if reason[:1] == "?":
-            scene.sensitive.append(word.text[:200])
-        return reason
-
-    return checked
-
-
-KINDS: dict[str, Check] = {
-    "text": _text,
-    "any": _any,
-    "blind": _blind,
-    "name": _name,
-    "setting": _setting,
-    "file": _file,
-    "tree": _tree,
-    "here": _tree,
-    "path": _path,
-    "public": _path,  # only what is public of it is shown, such as a certificate
-    "certificate": _certificate,
-    "null": _null,
-    "host": _host,
-    "lookup": _lookup,
-    "dns": _dns,
-    "url": _url,
-    "parameter": _parameter,
-    "header": _header,
-    "pinned": _pinned,
-    "image": _image,
-    "own": _own,
-    "peer": _peer,
-    "inet": _inet,
-    "sockets": _sockets,
-    "unread": _unread,
-    "resource": _resource,
-    "script": _script,
-    **{name: _language(name) for name in LANGUAGES},
-    "within": _within,
-    "yq": _yq,
-}

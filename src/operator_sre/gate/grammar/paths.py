@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache
 
-__all__ = ["Secrets", "one_of", "resolved"]
+__all__ = ["Secrets", "one_of", "resolve_path"]
 
 NAME_CHARACTERS_MAX = 255  # no file on Linux or macOS has a longer name
 _WILD = re.compile(r"[*?\[]")
@@ -17,12 +17,14 @@ _ENDING = re.compile(r"\*\.[^*.]+")
 _INSIDE = re.compile(r"\*[^*]+\*")
 _OF_NO_PROCESS = re.compile(r"/proc/(?!self|thread-self)[a-z][a-z_]+(?:/[a-z0-9_.-]+)*")
 # Globs of logs and of settings of the system: what only sounds like a secret by a part of its name
-# (`*secret*`, `*.key`) is not looked for among them, files that hold one by their whole name are.
+# (`*secret*`, `*.key`) is not looked for among them; files that hold one by their whole name are,
+# and all that lies in a folder of secrets.
 _TOLD = re.compile(
     r"/var/log/.*|.*\.log[.*?0-9\[\]-]*(?:gz|xz|bz2|zst)?"
     r"|(?:/[^/*?\[]+)*/[^/]*\*\.(?:service|timer|socket|target|mount|slice|path)"
     r"|/etc(?:/[^/*?\[]+)*/[^/]*\*\.(?:conf|list|sources|repo|rules)"
 )
+_LOG = re.compile(r".*\.log(?:[-.][0-9-]+)?(?:\.(?:gz|xz|bz2|zst))?")
 # How people ask which system it is.
 _RELEASE = re.compile(r"/etc/\*[-_]?(?:release|version)")
 # What the kernel shows and what lies in the system's own folders of settings is not named by
@@ -37,7 +39,7 @@ _OF_SYSTEM = re.compile(
 _ROOTS = ((), ("home", "**"), ("root", "**"), ("etc",), ("var",), ("run",), ("dev",), ("proc",))
 
 
-def resolved(path: str, cwd: str) -> str:
+def resolve_path(path: str, cwd: str) -> str:
     """An absolute path without `.` and `..`, by its text; `~` stands for somebody's home."""
     if path.startswith("~"):
         user, _, rest = path[1:].partition("/")
@@ -63,27 +65,51 @@ class Secrets:
         self._names = frozenset(name for name in anywhere if "*" not in name)
         self._endings = frozenset(name[2:] for name in anywhere if _ENDING.fullmatch(name))
         self._inside = tuple(name[1:-1] for name in anywhere if _INSIDE.fullmatch(name))
-        self._other = one_of(
+        self._odd = [
             f"/**/{name}"
             for name in anywhere
             if "*" in name and not (_ENDING.fullmatch(name) or _INSIDE.fullmatch(name))
-        )
+        ]
         self._folders = frozenset(
             one[1] for one in self._parts if one[0] == one[-1] == "**" and len(one) == 3
         )
-        long = [one for one in self._parts if one[0] == "**" and len(one) > 2]
-        self._starts = frozenset(one[1] for one in long)
-        self._long = one_of("/".join(one) for one in long)
+        self._deep = [one for one in self._parts if one[0] == "**" and len(one) > 2]
+        self._starts = frozenset(one[1] for one in self._deep)
         self._globs = lru_cache(maxsize=512)(self._may_match)
-        self._roots: dict[str, re.Pattern[str]] = {
-            root: one_of("/".join(one) for one in self._parts if one[0] == root)
-            for root in {one[0] for one in self._parts} - {"**"}
-        }
+        self._roots = frozenset(one[0] for one in self._parts) - {"**"}
+        self._below = cache(
+            lambda root: one_of("/".join(one) for one in self._parts if one[0] == root)
+        )
+
+    # Compiled when a path asks for them: all of them take longer than most commands.
+    @cached_property
+    def _other(self) -> re.Pattern[str]:
+        return one_of(self._odd)
+
+    @cached_property
+    def _long(self) -> re.Pattern[str]:
+        return one_of("/".join(one) for one in self._deep)
 
     def holds(self, path: str, *, below: bool = False) -> bool:
         """True when the path may be one of them, or with `below`, when one may lie under it."""
-        found = self._globs(path) if _WILD.search(path) else self._is_one(path)
-        return found or (below and self._under(path))
+        if (self._globs if _WILD.search(path) else self._is_one)(path):
+            return True
+        if not below:
+            return False
+        # Not for every folder that may have a .env.
+        parts = tuple(path.strip("/").split("/")) if path != "/" else ()
+        if parts and parts[-1][:1] == "." and _WILD.search(parts[-1]) and _meet(parts[-1], ".."):
+            return True
+        if parts[:1] == ("proc",) and _OF_NO_PROCESS.fullmatch(path):
+            return False
+        if len(parts) < 3 and any(_overlap(parts, root) for root in _ROOTS):
+            return True
+        is_log = _LOG.fullmatch(path)
+        return any(
+            _leads_to(parts, one)
+            for one in self._parts
+            if one[0] != "**" and not (is_log and _is_rotated(one))
+        )
 
     def _is_one(self, path: str) -> bool:
         parts = path.split("/")
@@ -96,31 +122,34 @@ class Secrets:
             not self._folders.isdisjoint(parts) or self._long.fullmatch(path)
         ):
             return True
-        root = self._roots.get(parts[1]) if len(parts) > 1 else None
-        return root is not None and root.fullmatch(path) is not None
-
-    def _under(self, path: str) -> bool:
-        """True when a secret may lie below the path; not for every folder that may have a .env."""
-        parts = tuple(path.strip("/").split("/")) if path != "/" else ()
-        if parts and parts[-1][:1] == "." and _WILD.search(parts[-1]) and _meet(parts[-1], ".."):
-            return True
-        if parts[:1] == ("proc",) and _OF_NO_PROCESS.fullmatch(path):
+        if len(parts) == 1 or parts[1] not in self._roots:
             return False
-        homes = len(parts) < 3 and any(_overlap(parts, root) for root in _ROOTS)
-        return homes or any(_leads_to(parts, one) for one in self._parts if one[0] != "**")
+        return self._below(parts[1]).fullmatch(path) is not None
 
     def _may_match(self, path: str) -> bool:
         parts = tuple(path.strip("/").split("/"))
         first = "" if _WILD.search(parts[0]) else parts[0]
         told, of_system = _TOLD.fullmatch(path), _OF_SYSTEM.fullmatch(path)
+        is_log = _LOG.fullmatch(path)
+        # Among logs, a folder of secrets is one that is named; a `*` is not taken for its name.
+        named = tuple("\0" if _WILD.search(part) else part for part in parts)
         if _RELEASE.fullmatch(path):
             return False
         if any(part[:1] == "." and _meet(part, "..") for part in parts[:-1]):
             return True  # to some shells it is the folder above as well
         for pattern in self._parts:
             anywhere = pattern[0] == "**"
-            if anywhere and (of_system or (told and "*" in pattern[-1])):
+            folder = pattern[-1] == "**"
+            if anywhere and of_system:
                 continue
+            if told and anywhere and folder:
+                if _overlap(named, pattern):
+                    return True
+                continue
+            if told and not folder and "*" in pattern[-1]:
+                by_part = anywhere or (is_log and _is_rotated(pattern))
+                if by_part:
+                    continue
             if anywhere and len(pattern) == 2:
                 if _meet(parts[-1], pattern[1]):
                     return True
@@ -129,19 +158,24 @@ class Secrets:
         return False
 
 
+def _is_rotated(pattern: tuple[str, ...]) -> bool:
+    """True for `btmp*`, which is for the files that rotation makes of it: none is a `.log`."""
+    return pattern[-1].endswith("*") and pattern[-1] != "**"
+
+
 def one_of(patterns: Iterable[str]) -> re.Pattern[str]:
     """What fits one of some patterns of paths, and nothing else; without any, nothing does."""
-    return re.compile("|".join(map(_expression, patterns)) or r"(?!)")
-
-
-def _expression(pattern: str) -> str:
-    parts = []
-    for part in pattern.strip("/").split("/"):
-        if part == "**":
-            parts.append("(?:/[^/]+)*")
-        else:
-            parts.append("/" + "".join("[^/]*" if one == "*" else re.escape(one) for one in part))
-    return "".join(parts)
+    expressions = []
+    for pattern in patterns:
+        expression = ""
+        for part in pattern.strip("/").split("/"):
+            if part == "**":
+                expression += "(?:/[^/]+)*"
+            else:
+                signs = ("[^/]*" if sign == "*" else re.escape(sign) for sign in part)
+                expression += "/" + "".join(signs)
+        expressions.append(expression)
+    return re.compile("|".join(expressions) or r"(?!)")
 
 
 def _overlap(names: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
@@ -191,26 +225,18 @@ def _meet(one: str, other: str) -> bool:
         a, b = reach.pop()
         if a == len(one) and b == len(other):
             return True
-        for step in _steps(one, other, a, b):
-            if step not in seen:
-                seen.add(step)
-                reach.add(step)
+        here, there = one[a : a + 1], other[b : b + 1]
+        steps = []
+        if here == "*":
+            steps += [(a + 1, b), *([(a, b + 1)] if there else [])]
+        # What stands for one letter here: itself, or all up to a closing bracket.
+        ends = [a + 1] if here else []
+        if here == "[":
+            ends += [at + 1 for at in range(a + 2, len(one)) if one[at] == "]"]
+        if there == "*":
+            steps += [(a, b + 1), *((end, b) for end in ends)]
+        elif there:
+            steps += [(end, b + 1) for end in ends if here in "?[" or here == there]
+        reach.update(step for step in steps if step not in seen)
+        seen.update(steps)
     return False
-
-
-def _steps(one: str, other: str, a: int, b: int) -> list[tuple[int, int]]:
-    here, there = one[a : a + 1], other[b : b + 1]
-    found = []
-    if here == "*":
-        found += [(a + 1, b), *([(a, b + 1)] if there else [])]
-    if there == "*":
-        found += [(a, b + 1)]
-    # What stands for one letter here: itself, or all up to a closing bracket.
-    ends = [a + 1] if here else []
-    if here == "[":
-        ends += [at + 1 for at in range(a + 2, len(one)) if one[at] == "]"]
-    if there == "*":
-        found += [(end, b) for end in ends]
-    elif there:
-        found += [(end, b + 1) for end in ends if here in "?[" or here == there]
-    return found

@@ -124,15 +124,13 @@ def harm_of(url: str) -> str:
         if most >= WORDS_MAX:
             return _HIDES
         for place in range(most + 1):
-            plain = _BRACES.sub(lambda one, n=place: _word(one[1], n), url)  # type: ignore[misc]
+            plain = ""
+            for at, piece in enumerate(_BRACES.split(url)):  # every other one stood in braces
+                words = piece.split(",") if at % 2 else [piece]
+                plain += words[min(place, len(words) - 1)]
             if reason := _harm_of(plain):
                 return reason
     return _harm_of(url)
-
-
-def _word(words: str, place: int) -> str:
-    found = words.split(",")
-    return found[min(place, len(found) - 1)]
 
 
 def _harm_of(url: str) -> str:
@@ -146,16 +144,6 @@ def _harm_of(url: str) -> str:
     path, _, more = path.partition("?")
     parts = [one.partition(";")[0] for one in path.replace("\\", "/").split("/")]
     path = posixpath.normpath("/" + "/".join(filter(None, parts))).lower()
-    if reason := _path_harm(path, written=parts):
-        return reason
-    for parameter in (*query.replace(";", "&").split("&"), *more.split("&")):
-        name, _, value = parameter.partition("=")
-        if name and (reason := parameter_harm(unquote_plus(name), unquote_plus(value))):
-            return reason
-    return ""
-
-
-def _path_harm(path: str, *, written: list[str]) -> str:
     if _SECRET_PATHS.search(path):
         return _SECRETS.format(path[:60])
     for part in path.split("/")[1:]:
@@ -163,13 +151,15 @@ def _path_harm(path: str, *, written: list[str]) -> str:
             return _SECRETS.format(part)
         if part.strip("_-") in _WHOLE:
             return _CHANGES.format(part)
-    for part in written:
+    for part in parts:
         # `quietDown` and `safe-restart` are words as well.
         words = _WORDS.findall(re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", part).lower())
-        if not words or words[-1] in _NOUNS:
-            continue
-        if words[0] in _VERBS or words[-1] in _VERBS:
+        if words and words[-1] not in _NOUNS and not _VERBS.isdisjoint((words[0], words[-1])):
             return _CHANGES.format(part[:60])
+    for parameter in (*query.replace(";", "&").split("&"), *more.split("&")):
+        name, _, value = parameter.partition("=")
+        if name and (reason := parameter_harm(unquote_plus(name), unquote_plus(value))):
+            return reason
     return ""
 
 

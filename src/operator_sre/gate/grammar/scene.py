@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from operator_sre.gate.grammar.paths import Secrets, resolved
+from operator_sre.gate.grammar.paths import Secrets, resolve_path
 from operator_sre.gate.grammar.words import Simple, Word
 
 __all__ = ["Scene"]
@@ -19,7 +19,7 @@ class Scene:
     `reaches` tells whether a host may be spoken to, `anywhere` that all of them may but a few.
     `inner` are commands inside of commands that are still to be looked at. `fed`: what the command
     at hand reads comes from elsewhere than the line itself. `earlier` are directories that it may
-    still be in.
+    still be in. `follows`: an answer may lead it to any other host.
     """
 
     secrets: Secrets
@@ -27,6 +27,7 @@ class Scene:
     anywhere: bool = False
     cwd: str = "/"
     fed: bool = False
+    follows: bool = False
     earlier: list[str] = field(default_factory=list)
     reads: list[str] = field(default_factory=list)
     writes: list[str] = field(default_factory=list)
@@ -39,15 +40,17 @@ class Scene:
         text = word.text
         if text[:1] == "~" and text[1:2] not in ("", "/") and not text.startswith("~root/"):
             return "Whose home that is, and where, is only known when it runs."
-        path = resolved(text, self.cwd)
+        path = resolve_path(text, self.cwd)
         self.reads.append(path)
         places = [path]
         if self.earlier and text[:1] not in ("/", "~"):
-            places += [resolved(text, place) for place in self.earlier]
+            places += [resolve_path(text, place) for place in self.earlier]
         if ".." in text.split("/"):  # behind a link, it leads elsewhere than its text says
-            places += _behind_links(text)
+            parts = text.split("/")
+            rest = "/".join(parts[len(parts) - parts[::-1].index("..") :]).strip("/")
+            places += [f"{place}/{rest}" for place in _TARGETS] if rest else []
         if ":" in text:  # git names a file of a commit like this
-            places.append(resolved(text.rpartition(":")[2], self.cwd))
+            places.append(resolve_path(text.rpartition(":")[2], self.cwd))
         for place in places:
             if self.secrets.holds(place, below=below):
                 self.sensitive.append(place)
@@ -56,14 +59,14 @@ class Scene:
 
     def visit(self, text: str) -> str:
         """Why a path must not be touched, because that asks the host it names, or nothing."""
-        parts = resolved(text, self.cwd).split("/", 3)
+        parts = resolve_path(text, self.cwd).split("/", 3)
         if len(parts) < 3 or not parts[2]:
             return ""
         return self.reach(parts[2]) if any(fnmatchcase(one, parts[1]) for one in _HOSTS) else ""
 
     def write(self, word: Word) -> None:
         """Note that a file is written, as far as its name is known."""
-        self.writes.append(word.text if word.opaque else resolved(word.text, self.cwd))
+        self.writes.append(word.text if word.opaque else resolve_path(word.text, self.cwd))
 
     def reach(self, host: str) -> str:
         """Note that a host is spoken to; why it must not be without a person, or nothing."""
@@ -79,10 +82,3 @@ _OUTSIDE = (
 )
 # Where `..` may lead to from a link: what lies there is not told by the text before it.
 _TARGETS = ("", "/etc", "/root", "/run", "/proc/1", "/dev", "/var", "/var/lib")
-
-
-def _behind_links(text: str) -> list[str]:
-    parts = text.split("/")
-    parts.reverse()
-    rest = "/".join(reversed(parts[: parts.index("..")])).strip("/")
-    return [f"{place}/{rest}" for place in _TARGETS] if rest else []

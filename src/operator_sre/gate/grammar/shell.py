@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import re
 
-from operator_sre.gate.grammar.bland import is_bland
-from operator_sre.gate.grammar.building import Building, filled, texts_of
 from operator_sre.gate.grammar.structures import GROUPS_MAX, TOKEN, VALUES_MAX, WILD, Structured
-from operator_sre.gate.grammar.words import Redirect, Script, Simple, Word
+from operator_sre.gate.grammar.words import (
+    Building,
+    Redirect,
+    Script,
+    Simple,
+    Word,
+    fill_mark,
+    is_bland,
+    texts_of,
+)
 
 __all__ = ["ASSIGNMENT", "COMMAND_BYTES_MAX", "one_command", "parse"]
 
@@ -37,10 +44,18 @@ _MARK = "\x00"
 
 def parse(command: str) -> Script:
     """The simple commands of a line, and what of it is not understood."""
-    trouble = _guard(command)
     whole = len(command) <= COMMAND_BYTES_MAX
     reader = _Reader((command if whole else command[:GLANCE_BYTES]).replace(_MARK, ""))
-    reader.note(trouble)
+    if not whole:
+        reader.note(f"It is longer than {COMMAND_BYTES_MAX} characters.")
+    elif _CONTROL.search(command):
+        reader.note("It holds control characters.")
+    elif _BROKEN_WORD.search(command):
+        reader.note("A line is broken in the middle of a word.")
+    elif not command.isascii() and not all(one.isprintable() or one in "\n\t" for one in command):
+        reader.note("It holds characters that cannot be seen.")
+    elif not command.strip():
+        reader.note("There is no command.")
     reader.read("")
     if not reader.commands:  # like a `!` that negates nothing
         reader.note("There is no command.")
@@ -56,20 +71,6 @@ def one_command(command: str) -> tuple[str, ...] | None:
     known = not any(word.opaque or word.glob for word in simple.words)
     alone = not (simple.redirects or simple.assignments) and bool(simple.words)
     return simple.argv if known and alone else None
-
-
-def _guard(command: str) -> str:
-    if len(command) > COMMAND_BYTES_MAX:
-        return f"It is longer than {COMMAND_BYTES_MAX} characters."
-    if _CONTROL.search(command):
-        return "It holds control characters."
-    if _BROKEN_WORD.search(command):
-        return "A line is broken in the middle of a word."
-    if not command.isascii() and not all(one.isprintable() or one in "\n\t" for one in command):
-        return "It holds characters that cannot be seen."
-    if not command.strip():
-        return "There is no command."
-    return ""
 
 
 class _Reader(Structured):
@@ -108,7 +109,11 @@ class _Reader(Structured):
             elif kind == "separator":
                 self.at = token.end()
                 if token.group() == "\n":
-                    self._skip_bodies()
+                    for delimiter in self._bodies[:BODIES_MAX]:  # of here-documents
+                        body = re.compile(rf"^\t*{re.escape(delimiter)}$", re.MULTILINE)
+                        last = body.search(text, self.at)
+                        self.at = min(last.end() + 1, end) if last else end
+                    self._bodies.clear()
                 elif token.group() == ";;":
                     self.note("';;' makes it a script.")
                 self._finish(simple)
@@ -222,7 +227,18 @@ class _Reader(Structured):
                     splits = splits or unknown
                 else:
                     brace = brace or piece == "{"
-                    self._odd(piece, pieces)
+                    self.at += 1
+                    if piece == "`":
+                        self._backquoted()
+                    elif piece == "'":
+                        self.note("A quote is opened and never closed.")
+                    elif piece == "\\":
+                        self.note("It ends in a backslash, or escapes what cannot be seen.")
+                    else:  # ~ ! { } are themselves, or are looked at as a whole word
+                        if not piece.isascii():
+                            why = "It holds letters outside of quotes that only look like others."
+                            self.note(why)
+                        pieces.append(piece)
             elif piece == "\\\n":
                 self.at = token.end()
             else:
@@ -230,31 +246,13 @@ class _Reader(Structured):
         found = "".join(pieces)
         return Word(found, opaque, splits, glob, bare, opaque and bland)
 
-    def _odd(self, piece: str, pieces: list[str]) -> None:
-        """A single character that is nothing else."""
-        self.at += 1
-        if piece == "`":
-            self.note("Backquotes run a command inside of another; $( ) is clearer.")
-            self._backquoted()
-        elif piece == "'":
-            self.note("A quote is opened and never closed.")
-        elif piece == "\\":
-            self.note("It ends in a backslash, or escapes what cannot be seen.")
-        elif not piece.isascii():
-            self.note("It holds letters outside of quotes that only look like others.")
-            pieces.append(piece)
-        else:
-            pieces.append(piece)  # ~ ! { } are themselves, or are looked at as a whole word
-
     def _backquoted(self) -> None:
+        self.note("Backquotes run a command inside of another; $( ) is clearer.")
         end = self.text.find("`", self.at)
-        inner = self.text[self.at : end if end >= 0 else len(self.text)]
-        self.at = end + 1 if end >= 0 else len(self.text)
-        self._inner(inner)
-
-    def _inner(self, text: str) -> None:
+        end = end if end >= 0 else len(self.text)
+        inner, self.at = self.text[self.at : end], min(end + 1, len(self.text))
         if self.depth < DEPTH_MAX:
-            reader = _Reader(text)
+            reader = _Reader(inner)
             reader.depth = self.depth + 1
             reader.read("")
             self.commands.extend(reader.commands)
@@ -274,7 +272,6 @@ class _Reader(Structured):
             if piece == '"':
                 return opaque, bland
             if piece == "`":
-                self.note("Backquotes run a command inside of another; $( ) is clearer.")
                 self._backquoted()
                 opaque = True
             elif piece[0] == "\\" and len(piece) == 2:
@@ -296,7 +293,22 @@ class _Reader(Structured):
         variable = _VARIABLE.match(text, at)
         if variable is not None:
             self.at = variable.end()
-            return self._variable(variable, pieces, quoted=quoted)
+            name = variable[1] or variable[2] or ""
+            values = self._loops.get(name)
+            if not name:
+                pieces.append(f"${variable[3]}")  # a number, but which is not known
+                return True, True
+            if any(name in names for names in self._read):
+                pieces.append("$()")  # a line of what is read, which is shown already
+                return True, False
+            if values is None:
+                pieces.append(f"${name}")
+                return True, False
+            if not quoted and any(map(WILD.search, values)):
+                pieces.append("$()")  # the name of a file may hold blanks
+                return True, False
+            pieces.append(f"{_MARK}{name}{_MARK}")
+            return False, True
         self.at += 1
         if following in "{'\"" and following and not (quoted and following != "{"):
             self.note("It uses an expansion that can hide what runs.")
@@ -307,25 +319,6 @@ class _Reader(Structured):
             return True, False
         pieces.append("$")
         return False, True
-
-    def _variable(
-        self, found: re.Match[str], pieces: list[str], *, quoted: bool
-    ) -> tuple[bool, bool]:
-        name = found[1] or found[2] or ""
-        if not name:
-            pieces.append(f"${found[3]}")  # a number, but which is not known
-            return True, True
-        if any(name in names for names in self._read):
-            pieces.append("$()")  # a line of what is read, which is shown already
-            return True, False
-        if name in self._loops:
-            if not quoted and any(WILD.search(one) for one in self._loops[name]):
-                pieces.append("$()")  # the name of a file may hold blanks
-                return True, False
-            pieces.append(f"{_MARK}{name}{_MARK}")
-            return False, True
-        pieces.append(f"${name}")
-        return True, False
 
     def _substitute(self, pieces: list[str]) -> bool:
         """$( ): its commands are judged like any other; True when its output is plain."""
@@ -347,10 +340,23 @@ class _Reader(Structured):
     def _redirect(self, token: re.Match[str], simple: Building) -> None:
         """One redirection with what follows it."""
         operator = token.group()
-        if operator in ("<(", ">("):
-            self._process(operator, token.start(), simple)
+        start = token.start()
+        if operator in ("<(", ">("):  # the name of a pipe in the place of a word
+            apart = start == 0 or self.text[start - 1] in " \t\n"
+            if operator == ">(" or not simple.words:
+                self.note("It writes into another command, or runs its output.")
+            self._substitute([])
+            if not (apart and _WORD_END.match(self.text, self.at)):
+                self.note("A pipe is glued to a word.")
+            simple.words.append(Word("/dev/fd/63"))
             return
-        descriptor = self._descriptor(simple, token.start()) if operator[0] in "<>" else ""
+        # The number right before the sign is no argument then.
+        begin, end = simple.last
+        descriptor = self.text[begin:end] if operator[0] in "<>" and end == start else ""
+        if simple.words and descriptor.isdigit():
+            simple.words.pop()
+        else:
+            descriptor = ""
         while (blank := TOKEN.match(self.text, self.at)) and blank.lastgroup == "blank":
             self.at = blank.end()
         word = self.word()
@@ -365,34 +371,6 @@ class _Reader(Structured):
             self.note("A group of commands reads from a file.")
         simple.redirects.append(Redirect(operator, word, descriptor))
 
-    def _process(self, operator: str, start: int, simple: Building) -> None:
-        """<( ): the name of a pipe in the place of a word."""
-        apart = start == 0 or self.text[start - 1] in " \t\n"
-        if operator == ">(" or not simple.words:
-            self.note("It writes into another command, or runs its output.")
-        self._substitute([])
-        if not (apart and _WORD_END.match(self.text, self.at)):
-            self.note("A pipe is glued to a word.")
-        simple.words.append(Word("/dev/fd/63"))
-
-    def _descriptor(self, simple: Building, start: int) -> str:
-        """The number right before the sign, which is no argument then."""
-        begin, end = simple.last
-        number = self.text[begin:end]
-        if end != start or not (simple.words and number.isdigit()):
-            return ""
-        simple.words.pop()
-        return number
-
-    def _skip_bodies(self) -> None:
-        """Step over the bodies of here-documents."""
-        for delimiter in self._bodies[:BODIES_MAX]:
-            end = re.compile(rf"^\t*{re.escape(delimiter)}$", re.MULTILINE).search(
-                self.text, self.at
-            )
-            self.at = min(end.end() + 1, len(self.text)) if end else len(self.text)
-        self._bodies.clear()
-
     def _finish(self, simple: Building) -> None:
         if not (simple.words or simple.assignments or simple.redirects):
             return
@@ -406,16 +384,14 @@ class _Reader(Structured):
             self.note(f"It holds more than {COMMANDS_MAX} commands.")
             self.at = len(self.text)
             return
-        self.commands.extend(self._rolled_out(simple.done()))
-
-    def _rolled_out(self, simple: Simple) -> list[Simple]:
-        """The command once for every value of the loops' variables in it."""
-        found = [simple]
+        # Once for every value of the loops' variables in it.
+        found = [simple.done()]
         for name, values in self._loops.items():
             mark = f"{_MARK}{name}{_MARK}"
             if any(mark in text for one in found for text in texts_of(one)):
                 if len(found) * len(values) > VALUES_MAX:
                     self.note("It loops too often.")
-                    return found[:1]
-                found = [filled(one, mark, value) for one in found for value in values]
-        return found
+                    found = found[:1]
+                    break
+                found = [fill_mark(one, mark, value) for one in found for value in values]
+        self.commands.extend(found)

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
-__all__ = ["Redirect", "Script", "Simple", "Word", "literal"]
+__all__ = [
+    "Building",
+    "Redirect",
+    "Script",
+    "Simple",
+    "Word",
+    "fill_mark",
+    "is_bland",
+    "literal",
+    "texts_of",
+]
 
 
 class Word(msgspec.Struct, frozen=True, gc=False):
@@ -68,3 +80,86 @@ class Script(msgspec.Struct, frozen=True, gc=False):
 def literal(text: str) -> Word:
     """A word that is exactly this text."""
     return Word(text)
+
+
+class Building:
+    """A command that is being read."""
+
+    __slots__ = ("assignments", "closed", "last", "looped", "piped", "redirects", "told", "words")
+
+    def __init__(self, *, closed: bool = False, piped: bool = False, told: bool = False) -> None:
+        self.words: list[Word] = []
+        self.assignments: list[tuple[str, Word]] = []
+        self.redirects: list[Redirect] = []
+        self.closed = closed
+        self.looped = False  # it ends a loop that reads lines, and may be given a file
+        self.piped = piped
+        self.told = told
+        self.last = (0, 0)  # where the last word was written
+
+    def done(self) -> Simple:
+        """The command as it was read."""
+        return Simple(
+            *(tuple(self.words), tuple(self.assignments), tuple(self.redirects)),
+            *(self.piped, self.told),
+        )
+
+    def only_tells(self) -> bool:
+        """True when it writes nothing but what stands in the line."""
+        known = not any(word.opaque or word.glob for word in self.words)
+        return known and not self.redirects and [one.text for one in self.words[:1]] == ["echo"]
+
+
+def texts_of(simple: Simple) -> list[str]:
+    """Every text in a command."""
+    words = [*simple.words, *(one for _, one in simple.assignments)]
+    return [one.text for one in (*words, *(one.word for one in simple.redirects))]
+
+
+def fill_mark(simple: Simple, mark: str, value: str) -> Simple:
+    """The command with a value in the place of a mark."""
+
+    def put(word: Word) -> Word:
+        if mark not in word.text:
+            return word
+        text = word.text.replace(mark, value)
+        glob = "*" in value or "?" in value  # the name of some file, of which only this is known
+        opaque = word.opaque or (glob and word.text != mark)
+        return Word(text, opaque, word.splits, word.glob or glob, word.bare, word.bland)
+
+    return msgspec.structs.replace(
+        simple,
+        words=tuple(map(put, simple.words)),
+        assignments=tuple((name, put(word)) for name, word in simple.assignments),
+        redirects=tuple(
+            Redirect(one.operator, put(one.word), one.descriptor) for one in simple.redirects
+        ),
+    )
+
+
+# Commands whose output is a number, a plain name or a time whatever the machine is like, with the
+# arguments that leave it so: no text of the caller's choice is printed.
+_TIME = r"[+](?:%[-_0^]?[YmdHMSsNFTjyuVUeIlpaAbBC]|[-_:.T])*"
+_BLAND: dict[str, re.Pattern[str]] = {
+    "date": re.compile(
+        rf"-u|--utc|-d|--date=[^\n]*|(?![-+/.~])[\w:+@., -]+|-\d[\w ]*|-I\w*|{_TIME}"
+    ),
+    "id": re.compile(r"-[ugGn]+|--(?:user|group|name)|[A-Za-z0-9_]+"),
+    "nproc": re.compile(r"--all|--ignore=\d+"),
+    "pgrep": re.compile(r"-[cfnoxi]+|-[cfnoxi]*d,|-[uUPg]|[^-].*"),
+    "pidof": re.compile(r"-[sx]+|[^-].*"),
+    "uname": re.compile(r"-[asnrvmpio]+"),
+    "whoami": re.compile(r"(?!)"),
+}
+
+
+def is_bland(simple: Simple) -> bool:
+    """True when what it prints cannot be a text of somebody's choice."""
+    if not simple.words or simple.assignments:
+        return False
+    known = _BLAND.get(simple.words[0].text)
+    if known is None or any(
+        one.opaque or not known.fullmatch(one.text) for one in simple.words[1:]
+    ):
+        return False
+    return all(one.operator == ">" and one.descriptor == "2" for one in simple.redirects)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from operator_sre.gate.policy.book import Rulebook, Services, built_in
 from operator_sre.gate.policy.egress import Egress
-from operator_sre.gate.policy.policy import Policy, Profile
+from operator_sre.gate.policy.policy import Policy, Profile, Rulebook, Services, built_in
 from operator_sre.gate.policy.rule import Decision, Override, PolicyRule
 
 __all__ = [

@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from operator_sre.gate.policy.book import COMPILED, Rulebook, encoded
 from operator_sre.gate.policy.load import merge, read_text
+from operator_sre.gate.policy.policy import COMPILED, Rulebook, encode_book
 from operator_sre.gate.policy.rule import BUILT_IN
 from operator_sre.gate.policy.schema import Written, read_policy
 
@@ -27,7 +27,7 @@ def source() -> Written:
 
 def compile_policy(written: Written) -> str:
     """The built-in rules as they are loaded, a rule on each line."""
-    packed = json.loads(encoded(merge(written, Rulebook(sensitive=(), rules=()))))
+    packed = json.loads(encode_book(merge(written, Rulebook(sensitive=(), rules=()))))
     text = json.dumps(packed, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.replace('},{"', '},\n{"') + "\n"
 

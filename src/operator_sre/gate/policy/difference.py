@@ -8,11 +8,11 @@ from enum import StrEnum
 import msgspec
 
 from operator_protocols.domain.verdict import Level, Mode, Risk
-from operator_sre.gate.policy.book import Rulebook
+from operator_sre.gate.policy.policy import Rulebook
 from operator_sre.gate.policy.rule import Decision, PolicyRule
 from operator_sre.gate.policy.schema import ROLES
 
-__all__ = ["Change", "Effect", "differences"]
+__all__ = ["Effect", "PolicyChange", "differences"]
 
 
 class Effect(StrEnum):
@@ -23,7 +23,7 @@ class Effect(StrEnum):
     CHANGED = "changed"
 
 
-class Change(msgspec.Struct, frozen=True):
+class PolicyChange(msgspec.Struct, frozen=True):
     """One thing that differs."""
 
     effect: Effect
@@ -31,7 +31,7 @@ class Change(msgspec.Struct, frozen=True):
     sentence: str
 
 
-def differences(old: Rulebook, new: Rulebook) -> list[Change]:
+def differences(old: Rulebook, new: Rulebook) -> list[PolicyChange]:
     """Everything that differs, by section."""
     return [
         *_rules(old.rules, new.rules),
@@ -49,12 +49,25 @@ def differences(old: Rulebook, new: Rulebook) -> list[Change]:
         *_ordered("role", old.roles, new.roles, [*ROLES]),
         *_numbers("limit", old.limits, new.limits),
         *_numbers("budget", old.budgets, new.budgets),
-        *_other("grant", old.grants, new.grants),
-        *_overrides(old, new),
+        *(
+            PolicyChange(Effect.CHANGED, f"grant {name}", "changed")
+            for name in _keys(old.grants, new.grants)
+            if old.grants.get(name) != new.grants.get(name)
+        ),
+        *(
+            PolicyChange(
+                Effect.LOOSER, f"override {one.rule}", f"{one.by} took it away: {one.reason}"
+            )
+            for one in sorted({*new.overrides} - {*old.overrides}, key=lambda one: one.rule)
+        ),
+        *(
+            PolicyChange(Effect.TIGHTER, f"override {one.rule}", "it is not overridden any more")
+            for one in sorted({*old.overrides} - {*new.overrides}, key=lambda one: one.rule)
+        ),
     ]
 
 
-def _rules(old: Sequence[PolicyRule], new: Sequence[PolicyRule]) -> Iterator[Change]:
+def _rules(old: Sequence[PolicyRule], new: Sequence[PolicyRule]) -> Iterator[PolicyChange]:
     before, after = {rule.id: rule for rule in old}, {rule.id: rule for rule in new}
     for id in _keys(before, after):
         one, other = before.get(id), after.get(id)
@@ -62,34 +75,29 @@ def _rules(old: Sequence[PolicyRule], new: Sequence[PolicyRule]) -> Iterator[Cha
             continue
         if one is None and other is not None:
             effect = Effect.LOOSER if other.level is Level.SAFE else Effect.TIGHTER
-            yield Change(effect, f"rule {id}", f"{other.level} was added: {other.why}")
+            yield PolicyChange(effect, f"rule {id}", f"{other.level} was added: {other.why}")
         elif other is None and one is not None:
             effect = Effect.TIGHTER if one.level is Level.SAFE else Effect.LOOSER
-            yield Change(effect, f"rule {id}", f"{one.level} was taken away: {one.why}")
+            yield PolicyChange(effect, f"rule {id}", f"{one.level} was taken away: {one.why}")
+        elif one is not None and other is not None and one.level is not other.level:
+            effect = Effect.TIGHTER if other.level > one.level else Effect.LOOSER
+            yield PolicyChange(effect, f"rule {id}", f"{one.level} became {other.level}")
         elif one is not None and other is not None:
-            yield _changed(one, other)
+            names = [name for name in one.__struct_fields__ if name != "origin"]
+            fields = [name for name in names if getattr(one, name) != getattr(other, name)]
+            named = ", ".join(fields) or "where it is written"
+            yield PolicyChange(Effect.CHANGED, f"rule {id}", f"{named} changed")
 
 
-def _changed(one: PolicyRule, other: PolicyRule) -> Change:
-    if one.level is not other.level:
-        effect = Effect.TIGHTER if other.level > one.level else Effect.LOOSER
-        return Change(effect, f"rule {one.id}", f"{one.level} became {other.level}")
-    fields = [
-        name
-        for name in one.__struct_fields__
-        if name != "origin" and getattr(one, name) != getattr(other, name)
-    ]
-    named = ", ".join(fields) or "where it is written"
-    return Change(Effect.CHANGED, f"rule {one.id}", f"{named} changed")
-
-
-def _lists(what: str, old: Iterable[str], new: Iterable[str], *, grows: Effect) -> Iterator[Change]:
+def _lists(
+    what: str, old: Iterable[str], new: Iterable[str], *, grows: Effect
+) -> Iterator[PolicyChange]:
     shrinks = Effect.LOOSER if grows is Effect.TIGHTER else Effect.TIGHTER
     before, after = set(old), set(new)
     for one in sorted(after - before):
-        yield Change(grows, what, f"{one} was added")
+        yield PolicyChange(grows, what, f"{one} was added")
     for one in sorted(before - after):
-        yield Change(shrinks, what, f"{one} was taken away")
+        yield PolicyChange(shrinks, what, f"{one} was taken away")
 
 
 def _approval(book: Rulebook) -> Mapping[str, str]:
@@ -103,7 +111,7 @@ def _tools(book: Rulebook, other: Rulebook) -> Mapping[str, str]:
 
 def _ordered(
     what: str, old: Mapping[str, str], new: Mapping[str, str], order: Sequence[str]
-) -> Iterator[Change]:
+) -> Iterator[PolicyChange]:
     """Words that allow more the later they come in an order."""
     for key in _keys(old, new):
         one, other = old.get(key), new.get(key)
@@ -113,10 +121,14 @@ def _ordered(
         if one is not None and other is not None:
             looser = order.index(other) > order.index(one)
             effect = Effect.LOOSER if looser else Effect.TIGHTER
-        yield Change(effect, f"{what} {key}", f"{one or 'nothing'} became {other or 'nothing'}")
+        yield PolicyChange(
+            effect, f"{what} {key}", f"{one or 'nothing'} became {other or 'nothing'}"
+        )
 
 
-def _numbers(what: str, old: Mapping[str, float], new: Mapping[str, float]) -> Iterator[Change]:
+def _numbers(
+    what: str, old: Mapping[str, float], new: Mapping[str, float]
+) -> Iterator[PolicyChange]:
     for key in _keys(old, new):
         one, other = old.get(key), new.get(key)
         if one == other:
@@ -125,22 +137,7 @@ def _numbers(what: str, old: Mapping[str, float], new: Mapping[str, float]) -> I
         if one is not None and other is not None:
             effect = Effect.LOOSER if other > one else Effect.TIGHTER
         shown = ["the default" if number is None else f"{number:g}" for number in (one, other)]
-        yield Change(effect, f"{what} {key}", f"{shown[0]} became {shown[1]}")
-
-
-def _other(what: str, old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[Change]:
-    for key in _keys(old, new):
-        if old.get(key) != new.get(key):
-            yield Change(Effect.CHANGED, f"{what} {key}", "changed")
-
-
-def _overrides(old: Rulebook, new: Rulebook) -> Iterator[Change]:
-    before, after = set(old.overrides), set(new.overrides)
-    for one in sorted(after - before, key=lambda override: override.rule):
-        told = f"{one.by} took it away: {one.reason}"
-        yield Change(Effect.LOOSER, f"override {one.rule}", told)
-    for one in sorted(before - after, key=lambda override: override.rule):
-        yield Change(Effect.TIGHTER, f"override {one.rule}", "it is not overridden any more")
+        yield PolicyChange(effect, f"{what} {key}", f"{shown[0]} became {shown[1]}")
 
 
 def _keys(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:

@@ -42,7 +42,15 @@ class Egress(msgspec.Struct, frozen=True, dict=True):
         `known` are hosts, as `hosts_of` tells them, that may be reached although no list has them.
         """
         name = _bare(host)
-        address = _address(name)
+        address: Address | None = None
+        if name[:1].isdigit() or ":" in name:
+            from ipaddress import ip_address
+
+            try:
+                address = ip_address(name)
+                address = getattr(address, "ipv4_mapped", None) or address
+            except ValueError:
+                address = None
         if address is None and _NUMERIC.fullmatch(name):
             return False  # an address in disguise: nobody writes one like this
         if _any(self._denied, name, address):
@@ -115,16 +123,3 @@ def _bare(host: str) -> str:
     elif name.count(":") == 1:
         name = _PORT.sub("", name)
     return name.partition("%")[0].rstrip(".")
-
-
-def _address(name: str) -> Address | None:
-    if not name[:1].isdigit() and ":" not in name:
-        return None
-    from ipaddress import IPv6Address, ip_address
-
-    try:
-        address = ip_address(name)
-    except ValueError:
-        return None
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return mapped or address

@@ -1,19 +1,81 @@
-"""From a file to a book: the built-in rules, with what the user wrote over them."""
+"""From a file to a book: the built-in rules with what the user wrote over them, examples proven."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
+from operator_protocols.domain.verdict import Level
 from operator_protocols.errors import ConfigError
-from operator_sre.gate.policy.book import Rulebook, Services, built_in
+from operator_sre.gate.grammar.finding import read
+from operator_sre.gate.grammar.paths import Secrets
+from operator_sre.gate.grammar.scene import Scene
+from operator_sre.gate.grammar.shell import parse
+from operator_sre.gate.grammar.tables import tables
+from operator_sre.gate.grammar.words import Simple
 from operator_sre.gate.policy.egress import Egress
-from operator_sre.gate.policy.examples import prove
-from operator_sre.gate.policy.nodes import FILE_BYTES_MAX
-from operator_sre.gate.policy.schema import Written, read_policy
+from operator_sre.gate.policy.policy import Rulebook, Services, built_in
+from operator_sre.gate.policy.rule import Index, PolicyRule
+from operator_sre.gate.policy.schema import FILE_BYTES_MAX, Written, read_policy
 
-__all__ = ["book_of", "load_book", "merge", "read_text"]
+__all__ = [
+    "book_of",
+    "commands_of",
+    "count",
+    "load_book",
+    "merge",
+    "prove",
+    "read_text",
+    "rules_for",
+]
+
+_NO_SECRETS = Secrets(())
+
+
+@lru_cache(maxsize=1024)
+def commands_of(line: str) -> tuple[Simple, ...]:
+    """Every simple command of a line, and those inside of others."""
+    scene = Scene(_NO_SECRETS, lambda host: True, anywhere=True)
+    return tuple(found.simple for found in read(parse(line), scene, tables()))
+
+
+def rules_for(line: str, book: Rulebook) -> list[PolicyRule]:
+    """The rules that count for a line, each once."""
+    found = [rule for simple in commands_of(line) for rule in book.speaking(simple)]
+    return list({rule.id: rule for rule in found}.values())
+
+
+def count(rules: Sequence[PolicyRule]) -> int:
+    """How many examples there are."""
+    return sum(len(rule.match) + len(rule.not_match) for rule in rules)
+
+
+def prove(written: Written, book: Rulebook) -> None:
+    """Run every example of a file; the first that is wrong is an error at its place."""
+    for rule in written.rules:
+        matches, others = written.examples[rule.id]
+        alone = Index([rule])
+        for node in matches:
+            if not _speaks(alone, node.text, rule):
+                raise node.error(f"{rule.id!r} does not match its example {node.text[:80]!r}.")
+            for other in rules_for(node.text, book) if rule.level is Level.SAFE else ():
+                if other.level is Level.BLOCKED:
+                    raise node.error(
+                        f"{node.text[:80]!r} is blocked by {other.id!r}, and nothing in 'safe' can"
+                        " loosen that."
+                    )
+        for node in others:
+            if _speaks(alone, node.word(), rule):
+                raise node.error(f"{rule.id!r} matches {node.text[:80]!r}, and should not.")
+
+
+def _speaks(index: Index, line: str, rule: PolicyRule) -> bool:
+    """Whether a rule speaks of a line, where it is started in a folder that the rule names."""
+    cwd = rule.cwd[0] if rule.cwd else ""
+    return any(index.speaking(simple, cwd) for simple in commands_of(line))
 
 
 def load_book(file: Path) -> Rulebook:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from operator_protocols.errors import ConfigError
-from operator_sre.gate.policy.book import Rulebook, built_in
+from operator_sre.gate.policy.policy import Rulebook, built_in
 from operator_sre.ownership import must_be_trusted
 
 __all__ = ["LOOK_S", "SETTLE_S", "PolicyFile"]

@@ -1,17 +1,211 @@
-"""The closed shape of a policy file."""
+"""The closed shape of a policy file: YAML with the place of everything that is wrong with it."""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
 
 from operator_protocols.domain.verdict import Level, Mode, Risk
-from operator_sre.gate.policy.matching import compiled
-from operator_sre.gate.policy.nodes import Node, parse_yaml
-from operator_sre.gate.policy.rule import Decision, Override, PolicyRule
+from operator_protocols.errors import ConfigError
+from operator_sre.gate.policy.egress import network_of
+from operator_sre.gate.policy.rule import (
+    UNENFORCED,
+    Decision,
+    Override,
+    PolicyRule,
+    compile_expression,
+)
 
-__all__ = ["BUDGETS", "LIMITS", "ROLES", "RULE_KEYS", "SECTIONS", "Written", "read_policy"]
+__all__ = [
+    "BUDGETS",
+    "FILE_BYTES_MAX",
+    "LIMITS",
+    "ROLES",
+    "RULE_KEYS",
+    "SECTIONS",
+    "Node",
+    "Written",
+    "parse_yaml",
+    "read_policy",
+]
+
+FILE_BYTES_MAX = 1_000_000
+DEPTH_MAX = 12
+_KINDS = {"text": "a text", "list": "a list", "map": "a table"}
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(slots=True)
+class Node:
+    """One value and where it stands. Texts are texts: nobody guesses what else they could be."""
+
+    kind: str
+    file: str
+    line: int
+    column: int
+    text: str = ""
+    quoted: bool = False
+    items: Sequence[Node] = ()
+    pairs: Sequence[tuple[Node, Node]] = ()
+
+    def error(self, sentence: str, *, next_step: str = "") -> ConfigError:
+        """What is wrong here, to be raised."""
+        place = f"{self.file}:{self.line}:{self.column}"
+        return ConfigError(f"{place}: {sentence}", next_step=next_step)
+
+    def table(self, valid: Iterable[str] | None = None) -> dict[str, Node]:
+        """The entries of a table; with `valid`, every other key is an error."""
+        self._expect("map")
+        found: dict[str, Node] = {}
+        known = None if valid is None else [str(one) for one in valid]
+        for key, value in self.pairs:
+            name = key.word()
+            if name in found:
+                raise key.error(f"{name!r} is there twice.")
+            if known is not None and name not in known:
+                raise key.unknown(name, known, "a key here")
+            found[name] = value
+        return found
+
+    def unknown(self, name: str, valid: Iterable[str], what: str) -> ConfigError:
+        """That a name is not one of those that are valid, and which is the nearest."""
+        near = difflib.get_close_matches(name, list(valid), n=1, cutoff=0.0)
+        hint = f"Did you mean {near[0]!r}?" if near else ""
+        return self.error(f"{name[:60]!r} is not {what}.", next_step=hint)
+
+    def word(self) -> str:
+        """A text that is not empty."""
+        self._expect("text")
+        if not self.text.strip():
+            raise self.error("There has to be a text here.")
+        return self.text
+
+    def words(self) -> tuple[str, ...]:
+        """One text or a list of them, none of them twice."""
+        if self.kind == "text":
+            return (self.word(),)
+        found = [(one, one.word()) for one in self.list()]
+        seen: set[str] = set()
+        for node, text in found:
+            if text in seen:
+                raise node.error(f"{text[:60]!r} is there twice.")
+            seen.add(text)
+        return tuple(text for _, text in found)
+
+    def list(self) -> Sequence[Node]:
+        """The items of a list."""
+        self._expect("list")
+        return self.items
+
+    def flag(self) -> bool:
+        """True or false."""
+        self._expect("text")
+        if self.quoted or self.text not in ("true", "false"):
+            raise self.error(f"{self.text[:60]!r} has to be true or false.")
+        return self.text == "true"
+
+    def choice(self, valid: Iterable[str]) -> str:
+        """One of several words."""
+        known = [str(one) for one in valid]
+        if self.word() not in known:
+            raise self.error(f"{self.text[:60]!r} has to be one of {', '.join(known)}.")
+        return self.text
+
+    def number(self, *, low: float, high: float) -> float:
+        """A number within a range."""
+        self._expect("text")
+        try:
+            value = float(self.text)
+        except ValueError:
+            raise self.error(f"{self.text[:60]!r} has to be a number.") from None
+        if not low <= value <= high:
+            raise self.error(f"{self.text[:60]!r} has to be between {low:g} and {high:g}.")
+        return value
+
+    def _expect(self, kind: str) -> None:
+        if self.kind != kind:
+            raise self.error(f"This is {_KINDS[self.kind]}, and has to be {_KINDS[kind]}.")
+
+
+def parse_yaml(text: str, file: str) -> Node:
+    """The one document of a text; what is wrong with it is told with line and column."""
+    if len(text) > FILE_BYTES_MAX:
+        raise _at(file, text, 0, f"The file is longer than {FILE_BYTES_MAX} characters.")
+    bad = next((at for at, one in enumerate(text) if "\ud800" <= one <= "\udfff"), None)
+    if bad is not None:
+        raise _at(file, text, bad, "This is not a letter.")
+    try:
+        return _Tree(file).read(yaml.parse(text, Loader=_LOADER))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        told = f"This is not YAML: {error.problem or error.context}."
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise ConfigError(f"{file}:{line}:{column}: {told}") from None
+    except yaml.reader.ReaderError as error:
+        at = error.position if isinstance(error.position, int) else 0
+        raise _at(file, text, at, "This character cannot be in a YAML file.") from None
+
+
+def _at(file: str, text: str, at: int, sentence: str) -> ConfigError:
+    before = text[:at]
+    line, column = before.count("\n") + 1, at - before.rfind("\n")
+    return ConfigError(f"{file}:{line}:{column}: {sentence}")
+
+
+class _Tree:
+    """Builds nodes from events, so that no depth of nesting is beyond it."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._open: list[tuple[Node, list[Node]]] = []
+        self._root: Node | None = None
+
+    def read(self, events: Iterable[Any]) -> Node:
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if self._root is not None:
+                    raise self._node("map", event).error("A second document begins here.")
+            elif isinstance(event, yaml.ScalarEvent):
+                node = self._node("text", event)
+                node.text, node.quoted = event.value, bool(event.style)
+                self._put(node)
+            elif isinstance(event, yaml.SequenceStartEvent | yaml.MappingStartEvent):
+                kind = "list" if isinstance(event, yaml.SequenceStartEvent) else "map"
+                node = self._node(kind, event)
+                if len(self._open) >= DEPTH_MAX:
+                    raise node.error("This is nested too deeply.")
+                self._open.append((node, []))
+            elif isinstance(event, yaml.SequenceEndEvent | yaml.MappingEndEvent):
+                node, inside = self._open.pop()
+                if node.kind == "list":
+                    node.items = inside
+                else:
+                    node.pairs = list(zip(inside[::2], inside[1::2], strict=True))
+                self._put(node)
+            elif isinstance(event, yaml.AliasEvent):
+                self._node("text", event)
+        return self._root or Node("map", self._file, 1, 1)
+
+    def _node(self, kind: str, event: Any) -> Node:
+        mark = event.start_mark
+        node = Node(kind, self._file, mark.line + 1, mark.column + 1)
+        if isinstance(event, yaml.AliasEvent):
+            raise node.error("Aliases are not understood: write it out.")
+        if getattr(event, "tag", None) or getattr(event, "anchor", None):
+            raise node.error("Tags and anchors are not understood: write it out.")
+        return node
+
+    def _put(self, node: Node) -> None:
+        if self._open:
+            self._open[-1][1].append(node)
+        else:
+            self._root = node
+
 
 VERSION = "1"
 RULES_MAX = 1000
@@ -46,6 +240,8 @@ _NAME = re.compile(r"[A-Za-z0-9_.:@*?\[\]-]+")
 _DOOR = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?:[1-9][0-9]{0,4}", re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9_.:*?/-]+")
 _RISKS = {Level.SAFE: Risk.LOW, Level.REVIEW: Risk.MEDIUM, Level.BLOCKED: Risk.CRITICAL}
+_NAME_OR_PATH = re.compile(rf"(?:/[A-Za-z0-9_.+/-]*/)?(?:{_NAME.pattern}|\[|:|[A-Za-z0-9_.+-]+)")
+_PHRASE = re.compile(r"[^\s]+(?: [^\s]+)*")
 Places = dict[str, Node]
 
 
@@ -84,10 +280,31 @@ def read_policy(text: str, file: str, *, origin: str) -> Written:
     for level in Level:
         for node in table[level].list() if level in table else ():
             _rule(node, level, written, origin)
-    _lists(table, written)
+    if "paths" in table:
+        paths = table["paths"].table(("sensitive", "write"))
+        written.sensitive = _paths(paths["sensitive"]) if "sensitive" in paths else ()
+        written.writable = _paths(paths["write"]) if "write" in paths else None
+    if "hosts" in table and "egress" in table:
+        raise table["hosts"].error("'hosts' is another name of 'egress', which is there too.")
+    for section in ("egress", "hosts"):
+        if section in table:
+            body = table[section].table(("allow", "deny", "scripts", "people"))
+            written.egress = {key: _hosts(node, key) for key, node in body.items()}
+    if "services" in table:
+        for key, node in table["services"].table(("allow", "deny")).items():
+            for one, text in _texts(node):
+                if "/" in text or ".." in text or _GLOB.search(text):
+                    raise one.error(f"{text[:60]!r} is not the name of a service.")
+            names = (text.removesuffix(".service").lower() for text in node.words())
+            written.services[key] = tuple(names)
     _tables(table, written)
     for node in table["overrides"].list() if "overrides" in table else ():
-        written.overrides.append((_override(node), node))
+        keys = ("rule", "reason", "by")
+        body = node.table(keys)
+        for key in keys:
+            if key not in body:
+                raise node.error(f"The override has no {key!r}.")
+        written.overrides.append((Override(*(body[key].word() for key in keys)), node))
     return written
 
 
@@ -103,16 +320,8 @@ def _rule(node: Node, level: Level, written: Written, origin: str) -> None:
         raise body["id"].error(f"{id!r} is the id of another rule.")
     if len(written.places) >= RULES_MAX:
         raise node.error(f"There are more than {RULES_MAX} rules.")
-    rule = _rule_of(id, level, body, origin)
-    _conditions(node, body, rule)
-    written.rules.append(rule)
-    written.places[id] = node
-    written.examples[id] = (_items(body, "match"), _items(body, "not_match"))
-
-
-def _rule_of(id: str, level: Level, body: Mapping[str, Node], origin: str) -> PolicyRule:
     risk = Risk(body["risk"].choice(Risk)) if "risk" in body else _RISKS[level]
-    return PolicyRule(
+    rule = PolicyRule(
         id=id,
         level=level,
         why=" ".join(body["why"].word()[:TEXT_MAX].split()),
@@ -120,10 +329,10 @@ def _rule_of(id: str, level: Level, body: Mapping[str, Node], origin: str) -> Po
         subcommand=_words(body, "subcommand", _PHRASE, "words of a command"),
         options=_words(body, "options", _OPTION, "an option such as -r or --recursive"),
         without=_words(body, "without", _OPTION, "an option such as -r or --recursive"),
-        operand=_expression(body, "operand", origin),
+        operand=_expression(body, "operand"),
         path=_paths(body["path"]) if "path" in body else (),
-        redirect=_expression(body, "redirect", origin),
-        regex=_expression(body, "regex", origin),
+        redirect=_expression(body, "redirect"),
+        regex=_expression(body, "regex"),
         piped=body["piped"].flag() if "piped" in body else None,
         privileged=body["privileged"].flag() if "privileged" in body else None,
         cwd=_paths(body["cwd"]) if "cwd" in body else (),
@@ -133,10 +342,10 @@ def _rule_of(id: str, level: Level, body: Mapping[str, Node], origin: str) -> Po
         not_match=tuple(one.word() for one in _items(body, "not_match")),
         origin=origin,
     )
-
-
-_NAME_OR_PATH = re.compile(rf"(?:/[A-Za-z0-9_.+/-]*/)?(?:{_NAME.pattern}|\[|:|[A-Za-z0-9_.+-]+)")
-_PHRASE = re.compile(r"[^\s]+(?: [^\s]+)*")
+    _conditions(node, body, rule)
+    written.rules.append(rule)
+    written.places[id] = node
+    written.examples[id] = (_items(body, "match"), _items(body, "not_match"))
 
 
 def _conditions(node: Node, body: Mapping[str, Node], rule: PolicyRule) -> None:
@@ -184,22 +393,27 @@ def _words(
     return found
 
 
-def _expression(body: Mapping[str, Node], key: str, origin: str) -> str:
+def _expression(body: Mapping[str, Node], key: str) -> str:
     if key not in body:
         return ""
     source = body[key].word()
     if len(source) > TEXT_MAX:
         raise body[key].error("The expression is too long.")
     try:
-        compiled(source, trusted=False)
+        compile_expression(source, trusted=False)
     except ValueError as error:
         raise body[key].error(f"This is not a regular expression (RE2): {error}.") from None
     return source
 
 
-def _paths(node: Node) -> tuple[str, ...]:
+def _texts(node: Node) -> Iterator[tuple[Node, str]]:
+    """One text or a list of them, each with where it stands."""
     nodes = [node] if node.kind == "text" else node.list()
-    for one, text in zip(nodes, node.words(), strict=True):
+    return zip(nodes, node.words(), strict=True)
+
+
+def _paths(node: Node) -> tuple[str, ...]:
+    for one, text in _texts(node):
         if not text.startswith("/"):
             raise one.error(f"{text[:60]!r} has to begin with '/'; '/**/' is any folder.")
         for part in text.split("/"):
@@ -210,62 +424,25 @@ def _paths(node: Node) -> tuple[str, ...]:
     return node.words()
 
 
-def _hosts(node: Node) -> tuple[str, ...]:
-    nodes = [node] if node.kind == "text" else node.list()
-    for one, text in zip(nodes, node.words(), strict=True):
+def _hosts(node: Node, section: str) -> tuple[str, ...]:
+    for one, text in _texts(node):
+        if section == "scripts":
+            if not _DOOR.fullmatch(text):
+                why = "is not a host and port such as api.example.com:443."
+                raise one.error(f"{text[:60]!r} {why}")
+            continue
         if not _HOST.fullmatch(text):
             raise one.error(f"{text[:60]!r} is not a host, a pattern of hosts, or a network.")
-        if "/" in text and _network(text) is None:
+        if "/" in text and network_of(text) is None:
             raise one.error(f"{text[:60]!r} is not a network such as 10.0.0.0/8.")
     return node.words()
-
-
-def _doors(node: Node) -> tuple[str, ...]:
-    nodes = [node] if node.kind == "text" else node.list()
-    for one, text in zip(nodes, node.words(), strict=True):
-        if not _DOOR.fullmatch(text):
-            raise one.error(f"{text[:60]!r} is not a host and port such as api.example.com:443.")
-    return node.words()
-
-
-def _network(text: str) -> object | None:
-    from operator_sre.gate.policy.egress import network_of
-
-    return network_of(text)
-
-
-def _lists(table: Mapping[str, Node], written: Written) -> None:
-    if "paths" in table:
-        paths = table["paths"].table(("sensitive", "write"))
-        written.sensitive = _paths(paths["sensitive"]) if "sensitive" in paths else ()
-        written.writable = _paths(paths["write"]) if "write" in paths else None
-    if "hosts" in table and "egress" in table:
-        raise table["hosts"].error("'hosts' is another name of 'egress', which is there too.")
-    for section in ("egress", "hosts"):
-        if section in table:
-            body = table[section].table(("allow", "deny", "scripts", "people"))
-            written.egress = {
-                key: _doors(node) if key == "scripts" else _hosts(node)
-                for key, node in body.items()
-            }
-    if "services" in table:
-        services = table["services"].table(("allow", "deny"))
-        written.services = {key: _services(node) for key, node in services.items()}
-
-
-def _services(node: Node) -> tuple[str, ...]:
-    nodes = [node] if node.kind == "text" else node.list()
-    for one, text in zip(nodes, node.words(), strict=True):
-        if "/" in text or ".." in text or _GLOB.search(text):
-            raise one.error(f"{text[:60]!r} is not the name of a service.")
-    return tuple(text.removesuffix(".service").lower() for text in node.words())
 
 
 def _tables(table: Mapping[str, Node], written: Written) -> None:
     def entries(name: str, valid: tuple[str, ...] | None = None) -> Mapping[str, Node]:
         return table[name].table(valid) if name in table else {}
 
-    for name, node in entries("approval", tuple(Risk)).items():
+    for name, node in entries("approval", (*Risk, UNENFORCED)).items():
         written.approval[name] = Decision(node.choice(Decision))
     for name, node in entries("tools").items():
         # The strictest word counts, so that a tool alone is never made to run by itself.
@@ -282,12 +459,3 @@ def _tables(table: Mapping[str, Node], written: Written) -> None:
     for name, node in entries("limits", tuple(LIMITS)).items():
         low, high = LIMITS[name]
         written.limits[name] = node.number(low=low, high=high)
-
-
-def _override(node: Node) -> Override:
-    keys = ("rule", "reason", "by")
-    body = node.table(keys)
-    for key in keys:
-        if key not in body:
-            raise node.error(f"The override has no {key!r}.")
-    return Override(*(body[key].word() for key in keys))

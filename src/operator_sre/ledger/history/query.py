@@ -20,14 +20,10 @@ def parse_query(text: str) -> Query:
     """
     if not text.strip():
         raise UsageError("There is nothing to look for.", next_step="Name at least one word.")
-    found = (_term(match) for match in _TERM.finditer(text))
-    return Query(text, tuple(term for term in found if term.text))
-
-
-def _term(match: re.Match[str]) -> Term:
-    phrase, star, word = match.groups()
-    if phrase is not None:
-        return Term(phrase.strip(), phrase=True, prefix=bool(star))
-    if word and word.endswith("*"):
-        return Term(word.rstrip("*"), prefix=True)
-    return Term(word or "")
+    terms = []
+    for phrase, star, word in _TERM.findall(text):
+        if phrase:
+            terms.append(Term(phrase.strip(), phrase=True, prefix=bool(star)))
+        else:
+            terms.append(Term(word.rstrip("*"), prefix=word.endswith("*")))
+    return Query(text, tuple(term for term in terms if term.text))

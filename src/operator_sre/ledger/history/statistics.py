@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -70,31 +70,27 @@ def tallies(attempts: Iterable[Attempt]) -> list[Tally]:
     groups: dict[str, list[Attempt]] = {}
     for one in attempts:
         groups.setdefault(one.command_hash, []).append(one)
-    found = [_tally(group) for group in groups.values()]
+    found = []
+    for group in groups.values():
+        newest = max(group, key=lambda one: one.seq)
+        refused = sum(one.outcome == "refused" for one in group)
+        ended = [one for one in group if one.succeeded or one.failed]
+        successful, seconds = sum(one.succeeded for one in ended), [one.duration_s for one in ended]
+        found.append(
+            Tally(
+                command=newest.command,
+                command_hash=newest.command_hash,
+                total=len(group) - refused,
+                successful=successful,
+                failed=len(ended) - successful,
+                refused=refused,
+                success_rate=round(successful / len(ended), 4) if ended else None,
+                avg_duration_s=round(sum(seconds) / len(ended), 4) if ended else None,
+                last=newest.at,
+                last_seq=newest.seq,
+            )
+        )
     return sorted(found, key=lambda tally: (-tally.total, -tally.refused, -tally.last_seq))
-
-
-def _tally(group: Sequence[Attempt]) -> Tally:
-    newest = max(group, key=lambda one: one.seq)
-    refused = sum(one.outcome == "refused" for one in group)
-    ended = [one for one in group if one.succeeded or one.failed]
-    successful = sum(one.succeeded for one in ended)
-    return Tally(
-        command=newest.command,
-        command_hash=newest.command_hash,
-        total=len(group) - refused,
-        successful=successful,
-        failed=len(ended) - successful,
-        refused=refused,
-        success_rate=round(successful / len(ended), 4) if ended else None,
-        avg_duration_s=_mean(ended),
-        last=newest.at,
-        last_seq=newest.seq,
-    )
-
-
-def _mean(ended: Sequence[Attempt]) -> float | None:
-    return round(sum(one.duration_s for one in ended) / len(ended), 4) if ended else None
 
 
 def success_patterns(attempts: Iterable[Attempt], *, runs_min: int = RUNS_MIN) -> list[Tally]:
@@ -127,27 +123,17 @@ def failure_patterns(
     for one in attempts:
         if one.succeeded or one.failed:
             runs.setdefault(template_of([one]).lines, []).append(one)
-    found = [
-        _pattern(lines, category, group)
-        for lines, group in runs.items()
-        for category in {category_of(one) for one in group if one.failed}
-    ]
-    often = [pattern for pattern in found if pattern.failures >= failures_min]
-    return sorted(often, key=lambda one: (-one.failures, -one.last_seq))
-
-
-def _pattern(lines: tuple[str, ...], category: str, group: Sequence[Attempt]) -> FailurePattern:
-    failed = [one for one in group if one.failed and category_of(one) == category]
-    newest = max(failed, key=lambda one: one.seq)
-    return FailurePattern(
-        lines=lines,
-        category=category,
-        failures=len(failed),
-        runs=len(group),
-        failure_rate=round(len(failed) / len(group), 4),
-        last=newest.at,
-        last_seq=newest.seq,
-    )
+    found = []
+    for lines, group in runs.items():
+        for category in {category_of(one) for one in group if one.failed}:
+            failed = [one for one in group if one.failed and category_of(one) == category]
+            if len(failed) < failures_min:
+                continue
+            newest = max(failed, key=lambda one: one.seq)
+            rate = round(len(failed) / len(group), 4)
+            figures = (len(failed), len(group), rate, newest.at, newest.seq)
+            found.append(FailurePattern(lines, category, *figures))
+    return sorted(found, key=lambda one: (-one.failures, -one.last_seq))
 
 
 def category_of(attempt: Attempt) -> str:

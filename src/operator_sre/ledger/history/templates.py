@@ -1,4 +1,4 @@
-"""Command lines with placeholders: made from what was run, and filled in again."""
+"""Command lines with placeholders for what varies: made from what was run, and filled in again."""
 
 from __future__ import annotations
 
@@ -6,21 +6,47 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from operator_protocols.domain.action import SHELL, Action
 from operator_protocols.domain.command import Attempt
 from operator_protocols.errors import UsageError
-from operator_sre.ledger.history.values import kind_of
 
 __all__ = [
     "Template",
     "action_of",
     "fill",
     "fits",
+    "kind_of",
     "placeholders_of",
     "quotes_a_placeholder",
     "template_of",
 ]
+
+# Each is tried in turn on a whole word; all of them are linear in its length.
+_KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("secret", re.compile(r".*\[REDACTED:[^\]]*\].*", re.S)),
+    ("url", re.compile(r"[a-z][a-z0-9+.-]*://.+", re.I)),
+    ("number", re.compile(r"\d+(?:\.\d+)?(?:%|[smhdKMGT]i?B?|ms)?")),
+    ("host", re.compile(r"(?:[\w.-]+@)?\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?")),
+    ("host", re.compile(r"(?=[^:]*:[^:]*:)\[?[0-9a-f:.]{2,45}\]?(?::\d{1,5})?", re.I)),
+    ("host", re.compile(r"[A-Za-z][\w.-]*:\d{1,5}")),
+    ("host", re.compile(r"[\w.-]+@[\w.-]+")),
+    ("path", re.compile(r"(?:[\w.-]+:)?[~.\w-]*/\S*")),
+    ("id", re.compile(r"(?=[^\d]*\d)[0-9a-f]{8,}(?:-[0-9a-f]+)*", re.I)),
+    ("id", re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)*[-_](?=[a-z]*\d)[A-Za-z0-9]+")),
+    ("host", re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+\.(?:com|net|org|io|local|internal)")),
+)
+WORD_CHARS_MAX = 256
+
+
+@lru_cache(maxsize=8192)
+def kind_of(word: str) -> str:
+    """What kind of varying thing a bare word is; '' when it belongs to the command itself."""
+    if len(word) > WORD_CHARS_MAX:
+        return ""
+    return next((kind for kind, pattern in _KINDS if pattern.fullmatch(word)), "")
+
 
 VALUE_CHARS_MAX = 1000
 # Not `${name}`, which is the shell's, nor `{{name}}`, which is a template of some tool.
@@ -45,11 +71,16 @@ class Template:
 def template_of(attempts: Sequence[Attempt]) -> Template:
     """What was run, one after another, as one template; equal values share a placeholder."""
     names: dict[tuple[str, str], str] = {}
-    lines = tuple(
-        _shell_line(one.command, names) if one.tool == SHELL else _call_line(one.command, names)
-        for one in attempts
-    )
-    return Template(lines, {name: value for (_, value), name in names.items()})
+    lines = []
+    for one in attempts:
+        call = None if one.tool == SHELL else _CALL.fullmatch(one.command)
+        if call is not None:  # the arguments of a typed tool are what varies
+            pairs = [_argument(part) for part in call[2].split(", ") if part]
+            filled = (f"{key}={_placeholder(key.lower(), value, names)}" for key, value in pairs)
+            lines.append(f"{call[1]}({', '.join(filled)})")
+        else:
+            lines.append(_shell_line(one.command, names) if one.tool == SHELL else one.command)
+    return Template(tuple(lines), {name: value for (_, value), name in names.items()})
 
 
 def placeholders_of(lines: Sequence[str]) -> tuple[str, ...]:
@@ -78,8 +109,23 @@ def fill(lines: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
             f"There is no placeholder {unknown[0]!r} in it.", next_step=f"Placeholders: {known}."
         )
     for name, value in values.items():
-        _must_be_one_word(name, value)
-    return tuple(_filled(line, values) for line in lines)
+        if not value or len(value) > VALUE_CHARS_MAX or not value.isprintable():
+            raise UsageError(
+                f"The value of {name!r} is empty, too long, or not plain text.",
+                next_step=f"Give it as {name}=VALUE, up to {VALUE_CHARS_MAX} characters.",
+            )
+    quoted = {name: shlex.quote(value) for name, value in values.items()}
+    odd = [name for name, value in values.items() if set(value) & set(",()=")]
+    filled = []
+    for line in lines:
+        is_call = _CALL.fullmatch(line) is not None
+        if is_call and odd:
+            why = "has a character that a tool call cannot hold."
+            raise UsageError(f"The value of {odd[0]!r} {why}")
+        found = values if is_call else quoted
+        parts = _PLACEHOLDER.split(line)
+        filled.append("".join(found[one] if at % 2 else one for at, one in enumerate(parts)))
+    return tuple(filled)
 
 
 def action_of(line: str) -> Action:
@@ -96,7 +142,21 @@ def fits(template: str, line: str) -> bool:
     words, wanted = line.split(), template.split()
     if len(words) != len(wanted):
         return False
-    return all(_word_fits(*pair) for pair in zip(wanted, words, strict=True))
+    for pattern, word in zip(wanted, words, strict=True):
+        first, *rest = _PLACEHOLDER.split(pattern)[::2]  # what lies between the placeholders
+        if not rest and word != first:
+            return False
+        if not word.startswith(first):
+            return False
+        at = len(first)
+        for piece in rest[:-1]:
+            at = word.find(piece, at + 1)
+            if at < 0:
+                return False
+            at += len(piece)
+        if rest and not (len(word) - len(rest[-1]) > at and word.endswith(rest[-1])):
+            return False
+    return True
 
 
 def _shell_line(command: str, names: dict[tuple[str, str], str]) -> str:
@@ -110,35 +170,22 @@ def _shell_line(command: str, names: dict[tuple[str, str], str]) -> str:
         else:
             of_process = program in _OF_PROCESSES or before in {"-p", "--pid"}
             number = "pid" if of_process else "number"
-            made.append(_general(chunk, names, number) if bare else _plain(chunk))
+            plain = " " if chunk.isspace() else chunk
+            # A placeholder for it, or for its value if it is written `key=value`.
+            key, equals, value = chunk.partition("=")
+            kind = kind_of(chunk) if bare else ""
+            if bare and equals and kind_of(value):
+                name = re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")
+                name = name if name[:1].isalpha() else "value"
+                made.append(f"{key}={_placeholder(name, value, names)}")
+            elif kind:
+                made.append(_placeholder(number if kind == "number" else kind, chunk, names))
+            else:
+                made.append(plain)
         before = chunk if not chunk.isspace() else before
         if _BREAKS & set(chunk) and not bare:
             program = ""
     return "".join(made).strip()
-
-
-def _plain(chunk: str) -> str:
-    return " " if chunk.isspace() else chunk
-
-
-def _general(word: str, names: dict[tuple[str, str], str], number: str) -> str:
-    """A bare word, with a placeholder for it, or for its value if it is written `key=value`."""
-    key, equals, value = word.partition("=")
-    if equals and kind_of(value):
-        name = re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")
-        return f"{key}={_placeholder(name if name[:1].isalpha() else 'value', value, names)}"
-    kind = kind_of(word)
-    return _placeholder(number if kind == "number" else kind, word, names) if kind else word
-
-
-def _call_line(command: str, names: dict[tuple[str, str], str]) -> str:
-    """A typed tool call: its arguments are what varies."""
-    call = _CALL.fullmatch(command)
-    if call is None:
-        return command
-    pairs = [_argument(part) for part in call[2].split(", ") if part]
-    inside = ", ".join(f"{key}={_placeholder(key.lower(), value, names)}" for key, value in pairs)
-    return f"{call[1]}({inside})"
 
 
 def _placeholder(name: str, value: str, names: dict[tuple[str, str], str]) -> str:
@@ -152,35 +199,3 @@ def _placeholder(name: str, value: str, names: dict[tuple[str, str], str]) -> st
 def _argument(part: str) -> tuple[str, str]:
     key, _, value = part.partition("=")
     return key, value
-
-
-def _must_be_one_word(name: str, value: str) -> None:
-    if not value or len(value) > VALUE_CHARS_MAX or not value.isprintable():
-        raise UsageError(
-            f"The value of {name!r} is empty, too long, or not plain text.",
-            next_step=f"Give it as {name}=VALUE, up to {VALUE_CHARS_MAX} characters.",
-        )
-
-
-def _filled(line: str, values: Mapping[str, str]) -> str:
-    call = _CALL.fullmatch(line) is not None
-    if call and (bad := [name for name, value in values.items() if set(value) & set(",()=")]):
-        raise UsageError(f"The value of {bad[0]!r} has a character that a tool call cannot hold.")
-    return _PLACEHOLDER.sub(
-        lambda match: values[match[1]] if call else shlex.quote(values[match[1]]), line
-    )
-
-
-def _word_fits(template: str, word: str) -> bool:
-    first, *rest = _PLACEHOLDER.split(template)[::2]  # what lies between the placeholders
-    if not rest:
-        return word == first
-    if not word.startswith(first):
-        return False
-    at = len(first)
-    for piece in rest[:-1]:
-        at = word.find(piece, at + 1)
-        if at < 0:
-            return False
-        at += len(piece)
-    return len(word) - len(rest[-1]) > at and word.endswith(rest[-1])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from operator_sre.ledger.redaction.finding import Finding, collapse
-from operator_sre.ledger.redaction.redactor import Redactor
-from operator_sre.ledger.redaction.stream import Stream
-from operator_sre.ledger.redaction.structure import Json
+from operator_sre.ledger.redaction.redactor import Json, Redactor, Stream
 
 __all__ = ["Finding", "Json", "Redactor", "Stream", "collapse"]

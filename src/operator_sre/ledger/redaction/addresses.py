@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
-from operator_sre.ledger.redaction.finding import Finding, each
+from operator_sre.ledger.redaction.finding import Finding, Pattern, detector
 from operator_sre.ledger.redaction.names import Trust
-from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.values import is_secret, is_uuid, looks_made
 
 __all__ = ["TRIGGERS", "find_logins"]
@@ -44,53 +43,17 @@ REST_BYTES_MAX = 512
 
 def find_logins(data: bytes) -> Iterator[Finding]:
     """Passwords in `scheme://user:password@host`, and tokens that stand for both."""
-    yield from each(data, _LOGIN, _login)
-    yield from each(data, _USER_ONLY, _user_only)
-    yield from each(data, _DRIVER, _driver)
-    yield from each(data, _USER_TOKEN, _user_token)
-    yield from each(data, _LINK, _link)
-    yield from each(data, _BARE_LOGIN, _bare_login)
+    yield from _find_passwords(data)
+    yield from _find_users(data)
+    yield from _find_drivers(data)
+    yield from _find_user_tokens(data)
+    yield from _find_links(data)
+    yield from _find_bare_logins(data)
 
 
-def _login(data: bytes, _: int, at: int) -> Iterator[Finding]:
-    raw = data[at : _password_end(data, at)]
-    if is_secret(raw, Trust.ANY, is_env=True, at_least=1):
-        yield Finding(at, at + len(raw), "password", unquote_to_bytes(raw))
-
-
-def _user_only(data: bytes, start: int, end: int) -> Iterator[Finding]:
-    if is_secret(data[start + 3 : end - 1], Trust.RANDOM):
-        yield Finding(start + 3, end - 1, "token")
-
-
-def _bare_login(data: bytes, start: int, end: int) -> Iterator[Finding]:
-    last = data.rindex(b"@", start, end)
-    begin = start + next(at for at, byte in enumerate(data[start:end]) if byte in b":/") + 1
-    if not data.startswith(b"sha", last + 1) and is_secret(data[begin:last], Trust.SAID):
-        yield Finding(begin, last, "password", unquote_to_bytes(data[begin:last]))
-
-
-def _user_token(data: bytes, start: int, _: int) -> Iterator[Finding]:
-    end = data.index(b":", start + 3)
-    if is_secret(data[start + 3 : end], Trust.RANDOM):
-        yield Finding(start + 3, end, "token")
-
-
-def _link(data: bytes, _: int, end: int) -> Iterator[Finding]:
-    last = _SEGMENT.at(data, end)
-    if last > 0 and looks_made(data[end:last]) and not is_uuid(data[end:last]):
-        yield Finding(end, last, "token")
-
-
-def _driver(data: bytes, start: int, end: int) -> Iterator[Finding]:
-    begin = data.index(b":", start) + 1
-    last = data.rindex(b"@", begin, end)
-    if is_secret(data[begin:last], Trust.ANY, is_env=True, at_least=1):
-        yield Finding(begin, last, "password")
-
-
-def _password_end(data: bytes, at: int) -> int:
-    """Where a password that begins at `at` ends: at the last `@` before the host."""
+@detector(_LOGIN)
+def _find_passwords(data: bytes, _: int, at: int) -> Iterator[Finding]:
+    # It ends at the last `@` before the host.
     rest = data[at : _REST.at(data, at, min(at + REST_BYTES_MAX, len(data)))]
     following = rest.find(b"://")
     if following >= 0:
@@ -106,4 +69,42 @@ def _password_end(data: bytes, at: int) -> int:
     if last < 0:
         lowered = rest.lower()
         last = lowered.find(b"%40") if b"%2f" in lowered else -1
-    return at + max(last, 0)
+    raw = rest[: max(last, 0)]
+    if is_secret(raw, Trust.ANY, is_env=True, at_least=1):
+        yield Finding(at, at + len(raw), "password", unquote_to_bytes(raw))
+
+
+@detector(_USER_ONLY)
+def _find_users(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    if is_secret(data[start + 3 : end - 1], Trust.RANDOM):
+        yield Finding(start + 3, end - 1, "token")
+
+
+@detector(_BARE_LOGIN)
+def _find_bare_logins(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    last = data.rindex(b"@", start, end)
+    begin = start + next(at for at, byte in enumerate(data[start:end]) if byte in b":/") + 1
+    if not data.startswith(b"sha", last + 1) and is_secret(data[begin:last], Trust.SAID):
+        yield Finding(begin, last, "password", unquote_to_bytes(data[begin:last]))
+
+
+@detector(_USER_TOKEN)
+def _find_user_tokens(data: bytes, start: int, _: int) -> Iterator[Finding]:
+    end = data.index(b":", start + 3)
+    if is_secret(data[start + 3 : end], Trust.RANDOM):
+        yield Finding(start + 3, end, "token")
+
+
+@detector(_LINK)
+def _find_links(data: bytes, _: int, end: int) -> Iterator[Finding]:
+    last = _SEGMENT.at(data, end)
+    if last > 0 and looks_made(data[end:last]) and not is_uuid(data[end:last]):
+        yield Finding(end, last, "token")
+
+
+@detector(_DRIVER)
+def _find_drivers(data: bytes, start: int, end: int) -> Iterator[Finding]:
+    begin = data.index(b":", start) + 1
+    last = data.rindex(b"@", begin, end)
+    if is_secret(data[begin:last], Trust.ANY, is_env=True, at_least=1):
+        yield Finding(begin, last, "password")

@@ -6,23 +6,20 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote_to_bytes
 
-from operator_sre.ledger.redaction.finding import Finding, each
+from operator_sre.ledger.redaction.finding import Finding, Pattern, detector
 from operator_sre.ledger.redaction.names import NAME, STEMS, Name, Trust, name_of
-from operator_sre.ledger.redaction.pattern import Pattern
-from operator_sre.ledger.redaction.reading import (
+from operator_sre.ledger.redaction.values import (
     Value,
     closing,
-    line_end,
-    line_start,
-    read_quoted,
-    read_value,
-)
-from operator_sre.ledger.redaction.values import (
     is_code,
     is_ordinary,
     is_secret,
+    line_end,
+    line_start,
     looks_made,
     looks_random,
+    read_quoted,
+    read_value,
     repeats,
 )
 
@@ -48,10 +45,11 @@ _SITE = Pattern(
     rb"(?:=>|:=|\?=|={1,2}|:|%3D)(?:\*{1,2}[ \t]+|[ \t]*)"
 )
 _PAIR = Pattern(
-    rb"(?i)\b(?:name|key|variable|parameterkey|id)[\"'\\]*\s*[:=]\s*[\"'\\]*[\w./-]*?"
+    rb"(?i)\b(?:name|key|variable|parameterkey|id|label|path|field|option|setting|property)"
+    rb"[\"'\\]*\s*[:=]\s*[\"'\\]*[\w./-]*?"
     + NAME
     + rb"[\"'\\]*[\s,]*(?:[\"'\\]*type[\"'\\]*\s*[:=]\s*[\"'\\]*\w{1,24}[\"'\\]*[\s,]*)?"
-    rb"[\"'\\]*(?:value|parametervalue|defaultvalue)[\"'\\]*\s*[:=]\s*"
+    rb"[\"'\\]*(?:value|parametervalue|defaultvalue|new|new_?value|to|content)[\"'\\]*\s*[:=]\s*"
 )
 _PAIR_REVERSED = Pattern(
     rb"(?i)[\"'\\]value[\"'\\]*\s*:\s*[\"'][^\"'\n]{3,256}[\"'],\s*"
@@ -102,15 +100,23 @@ _WRAPPED = b"SOJ<bBrRfFuUN@!&"
 _BLOCK = Pattern(rb"[|>][+-]?\d?[ \t]*(?:\r?\n)")
 
 
-def find_assignments(data: bytes) -> Iterator[Finding]:
+@detector(_SITE)
+def find_assignments(data: bytes, start: int, end: int) -> Iterator[Finding]:
     """Values that follow a name of secrets and a sign."""
-    return each(data, _SITE, _assigned)
-
-
-def _assigned(data: bytes, start: int, end: int) -> Iterator[Finding]:
-    name, sign = _parted(data, start, end)
+    # The name and the sign: `"password" : ` -> `password`, `:`.
+    text = data[start:end].rstrip(b" \t*")
+    if text[-3:].upper() == b"%3D":
+        is_encoded = start and data[start - 1 : start] == b"%"  # `%3Ftoken%3D`
+        name, sign = text[2:-3] if is_encoded else text[:-3], b"="
+    else:
+        name = text.rstrip(b"=>:?")
+        sign = text[len(name) :]
+        name = name.partition(b":")[0] if sign == b"=" else name  # `password: str = `
+        name, sign = name.rstrip(b" \t\"'\\`])*"), b":" if sign in (b":", b"=>") else b"="
     named = name_of(name)
-    if named is None and data[end : end + 1] == b"[" and read_quoted(data, end + 1) is not None:
+    first = data[end : end + 1]
+    is_list = first == b"[" and read_quoted(data, end + 1) is not None
+    if named is None and is_list:
         single = _PLURAL.sub(rb"\1", name)  # `"tokens": [...]`, `"unseal_keys_b64": [...]`
         words = single.lower().split(b"_")
         listed = Name("api_key", Trust.MADE) if words[0] == b"key" else name_of(single)
@@ -118,42 +124,30 @@ def _assigned(data: bytes, start: int, end: int) -> Iterator[Finding]:
         named = listed and Name(listed.kind, trust)
     if named is None or (sign == b":" and (name == b"PASS" or named.kind == "signature")):
         return  # `PASS: TestLogin2`, `signature: v4`
-    yield from _values(data, start, end, name, sign, named)
-
-
-def _parted(data: bytes, start: int, end: int) -> tuple[bytes, bytes]:
-    """The name and the sign of a match: `"password" : ` -> `password`, `:`."""
-    text = data[start:end].rstrip(b" \t*")
-    if text[-3:].upper() == b"%3D":
-        encoded = start and data[start - 1 : start] == b"%"  # `%3Ftoken%3D`
-        return text[2:-3] if encoded else text[:-3], b"="
-    name = text.rstrip(b"=>:?")
-    sign = text[len(name) :]
-    name = name.partition(b":")[0] if sign == b"=" else name  # `password: str = `
-    return name.rstrip(b" \t\"'\\`])*"), b":" if sign in (b":", b"=>") else b"="
-
-
-def _values(
-    data: bytes, start: int, end: int, name: bytes, sign: bytes, named: Name
-) -> Iterator[Finding]:
-    if data[end : end + 1] == b"[" and read_quoted(data, end + 1) is not None:
+    if is_list:
         yield from _items(data, end, named)
         return
-    if named.trust is not Trust.RANDOM and data[end : end + 1] in (b"|", b">"):
+    if first == b"[":  # `password=[x]`, as Java and Ruby print it
+        value = read_value(data, end + 1)
+        if value is None or data[value.end : value.end + 1] != b"]":
+            return
+        raw = value.of(data)
+        is_one = b"," not in raw and not is_code(raw)
+        if is_one and is_secret(raw, min(named.trust, Trust.CHOSEN)):
+            yield Finding(value.start, value.end, named.kind)
+        return
+    if named.trust is not Trust.RANDOM and first in (b"|", b">"):
         block_end = _BLOCK.at(data, end)
         if block_end > 0:
             yield from _block(data, start, block_end, named)
             return
-    first = data[end : end + 1]
     wrapped = _WRAPPER.at(data, end) if first and first in _WRAPPED else -1
     if wrapped > 0:
         end = wrapped - (data[wrapped - 1 : wrapped] in (b'"', b"'"))
     value = _enclosed(data, start, end, name) or read_value(data, end)
-    if value is None:
+    if value is None or not _is_secret(data, start, end, name, sign, named, value):
         return
     raw = value.of(data)
-    if not _is_secret(data, start, end, name, sign, named, value):
-        return
     is_parameter = data[start - 1 : start] in (b"?", b"&") and b"%" in raw
     plain = unquote_to_bytes(raw) if is_parameter else value.plain(data)
     is_number = not value.quote and raw.isdigit() and data[start - 1 : start] == b'"'
@@ -172,7 +166,9 @@ def _is_secret(
     if not name.isupper() and is_ordinary(raw):
         return False  # most values after such a name, and the cheapest question
     is_structural = bool(value.quote) or _is_structural(data, start, name, sign, value)
-    if _is_env(data, end, name, is_structural=is_structural):
+    # A variable of the environment: `DB_PASS=x`, in YAML `DB_PASS: x`.
+    is_tight = data[end - 1 : end] == b"=" and data[end - 2 : end - 1] not in b" \t"
+    if name.isupper() and (is_tight or (is_structural and b"_" in name)):
         long_enough = named.trust is Trust.ANY or len(raw) >= ENV_TOKEN_BYTES_MIN
         trust = named.trust if named.trust <= Trust.RANDOM else Trust.ANY
         return long_enough and is_secret(raw, trust, is_env=True)
@@ -183,14 +179,6 @@ def _is_secret(
         return False
     is_sure = named.trust is not Trust.ANY or is_structural
     return is_secret(raw, named.trust if is_sure else Trust.SAID)
-
-
-def _is_env(data: bytes, end: int, name: bytes, *, is_structural: bool) -> bool:
-    """Whether this is a variable of the environment: `DB_PASS=x`, in YAML `DB_PASS: x`."""
-    if not name.isupper():
-        return False
-    is_tight = data[end - 1 : end] == b"=" and data[end - 2 : end - 1] not in b" \t"
-    return is_tight or (is_structural and b"_" in name)
 
 
 def _is_structural(data: bytes, start: int, name: bytes, sign: bytes, value: Value) -> bool:
@@ -231,15 +219,19 @@ def _enclosed(data: bytes, start: int, end: int, name: bytes) -> Value | None:
 def _items(data: bytes, at: int, named: Name) -> Iterator[Finding]:
     """The strings of a list: `"passwords": ["a", "b"]`."""
     at += 1
+    count = 0
     while True:
         while data[at : at + 1] in (b" ", b",", b"\n", b"\t"):
             at += 1
         value = read_quoted(data, at)
         if value is None:
             return
-        if is_secret(value.of(data), named.trust):
+        # `"creds": ["bob", "x"]`: the second is the password of the first.
+        trust = Trust.SAID if count == 1 and named.kind == "credential" else named.trust
+        if is_secret(value.of(data), trust):
             yield Finding(value.start, value.end, named.kind, value.plain(data))
         at = value.end + value.depth + 1
+        count += 1
 
 
 def _block(data: bytes, start: int, at: int, named: Name) -> Iterator[Finding]:
@@ -269,7 +261,7 @@ def open_assignment(data: bytes) -> int | None:
 
 def find_pairs(data: bytes) -> Iterator[Finding]:
     """The value of a pair whose name stands beside it: `name: DB_PASSWORD`, `value: ...`."""
-    yield from each(data, _PAIR, _paired)
+    yield from _find_ordered_pairs(data)
     for start, end in _PAIR_REVERSED.spans(data):
         name = data[start:end].strip(b"\"'").replace(b"'", b'"').rpartition(b'"')[2]
         named = name_of(name)
@@ -281,7 +273,8 @@ def find_pairs(data: bytes) -> Iterator[Finding]:
             yield Finding(value.start, value.end, named.kind, value.plain(data))
 
 
-def _paired(data: bytes, start: int, end: int) -> Iterator[Finding]:
+@detector(_PAIR)
+def _find_ordered_pairs(data: bytes, start: int, end: int) -> Iterator[Finding]:
     head = data[start:end].replace(b"=", b":").partition(b":")[2].strip(b" \t\r\n\"'\\")
     words = head.replace(b'"', b" ").replace(b"'", b" ").replace(b",", b" ").split()
     named = name_of(words[0].strip(b"\\")) if words else None
@@ -294,11 +287,12 @@ def _paired(data: bytes, start: int, end: int) -> Iterator[Finding]:
 
 def find_calls(data: bytes) -> Iterator[Finding]:
     """The second argument after such a name: `define('DB_PASSWORD', '...')`."""
-    yield from each(data, _CALL, _called)
-    yield from each(data, _NAMED_CALL, _called_by_name)
+    yield from _find_plain_calls(data)
+    yield from _find_named_calls(data)
 
 
-def _called(data: bytes, start: int, end: int) -> Iterator[Finding]:
+@detector(_CALL)
+def _find_plain_calls(data: bytes, start: int, end: int) -> Iterator[Finding]:
     name = data[start:end].split(b",")[0].strip(b"[(\"'")
     named = name_of(name)
     value = read_quoted(data, end - 1)
@@ -310,7 +304,8 @@ def _called(data: bytes, start: int, end: int) -> Iterator[Finding]:
         yield Finding(value.start, value.end, named.kind, value.plain(data))
 
 
-def _called_by_name(data: bytes, start: int, end: int) -> Iterator[Finding]:
+@detector(_NAMED_CALL)
+def _find_named_calls(data: bytes, start: int, end: int) -> Iterator[Finding]:
     value = read_quoted(data, end - 1)
     if value is None or data[value.end + 1 : value.end + 2] != b")":
         return
@@ -321,12 +316,9 @@ def _called_by_name(data: bytes, start: int, end: int) -> Iterator[Finding]:
         yield Finding(value.start, value.end, kind, value.plain(data))
 
 
-def find_elements(data: bytes) -> Iterator[Finding]:
+@detector(_ELEMENT)
+def find_elements(data: bytes, start: int, end: int) -> Iterator[Finding]:
     """The text of an XML element with such a name."""
-    return each(data, _ELEMENT, _element)
-
-
-def _element(data: bytes, start: int, end: int) -> Iterator[Finding]:
     inner = data[start + 1 : end - 1]
     if b">" in inner:
         name = inner.partition(b">")[2].partition(b"<")[0]
@@ -343,12 +335,9 @@ def _element(data: bytes, start: int, end: int) -> Iterator[Finding]:
         yield Finding(end, last, named.kind)
 
 
-def find_members(data: bytes) -> Iterator[Finding]:
+@detector(_OBJECT)
+def find_members(data: bytes, start: int, end: int) -> Iterator[Finding]:
     """Random strings in an object that has such a name: `"token": {"value": "x"}`."""
-    return each(data, _OBJECT, _members)
-
-
-def _members(data: bytes, start: int, end: int) -> Iterator[Finding]:
     name = _PLURAL.sub(rb"\1", data[start:end].rstrip(b"{=: \t\r\n\"'\\"))
     named = name_of(name)
     if named is None or (named.kind == "signature"):
@@ -359,18 +348,15 @@ def _members(data: bytes, start: int, end: int) -> Iterator[Finding]:
         value = read_quoted(data, at) if at > 0 else None
         if value is None:
             return
-        is_chosen = named.kind == "password" and is_secret(value.of(data), Trust.CHOSEN)
+        is_chosen = named.kind == "password" and is_secret(value.of(data), Trust.SAID)
         if is_chosen or looks_made(value.of(data)):
             yield Finding(value.start, value.end, named.kind, value.plain(data))
         at = value.end + value.depth + 1
 
 
-def find_parameters(data: bytes) -> Iterator[Finding]:
+@detector(_PARAMETER)
+def find_parameters(data: bytes, start: int, end: int) -> Iterator[Finding]:
     """Values of query parameters whose names say little outside of a query."""
-    return each(data, _PARAMETER, _parameter)
-
-
-def _parameter(data: bytes, start: int, end: int) -> Iterator[Finding]:
     value = read_value(data, end)
     if value is not None and is_secret(value.of(data), Trust.RANDOM):
         name = data[start:end].lower().rpartition(b";")[2].strip(b"?&=")

@@ -1,4 +1,4 @@
-"""Secrets that are known by their own shape, wherever they stand: the formats of their makers."""
+"""Secrets that are known by their own shape: the formats of their makers, and keys in PEM."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from operator_sre.ledger.redaction.finding import Finding
-from operator_sre.ledger.redaction.pattern import Pattern
+from operator_sre.ledger.redaction.finding import Finding, Pattern
+from operator_sre.ledger.redaction.values import line_start
 
-__all__ = ["FORMATS", "TRIGGERS", "Format", "find_formats", "find_hashes"]
+__all__ = ["FORMATS", "TRIGGERS", "Format", "find_formats", "find_hashes", "find_pem", "open_pem"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ TRIGGERS = (
     _STARTS
     + rb"|:AA|\dQ~|\.atlasv1\.|[MNO]\w{22,27}\.|[0-9a-f]{32}-|NRAL\b|\bs\.\w{24}|/\d{10,16}:"
     rb"|AZDO|\$(?:1|2[abxy]?|5|6|7|y|gy|apr1|argon2)|\{S?(?:SHA|MD5)"
-    rb"|\{CRYPT|\{PBKDF2|pbkdf2|SCRAM-SHA-256|\*[0-9A-F]{8}"
+    rb"|\{CRYPT|\{PBKDF2|pbkdf2|SCRAM-SHA-256|\*[0-9A-F]{8}|-----BEGIN "
 )
 _AWS_SECRET = Pattern(rb"[A-Za-z0-9/+]{40,}")
 AWS_SECRET_WITHIN_BYTES = 200
@@ -227,7 +227,11 @@ def _by_start() -> Mapping[bytes, Sequence[tuple[bytes, Format]]]:
 def find_formats(data: bytes) -> Iterator[Finding]:
     """Tokens and keys whose maker is known by how they begin."""
     for start, end in _ANY.spans(data):
-        if not _begins(data, start):
+        # A token begins after no letter or digit, or after `\n` or `%3D`.
+        begins = not start or not data[start - 1 : start].isalnum()
+        if not (
+            begins or data[start - 2 : start - 1] == b"\\" or data[start - 3 : start - 2] == b"%"
+        ):
             continue
         head = data[start : start + 64]
         prefix, known = next(item for item in _by_start()[head[:2]] if head.startswith(item[0]))
@@ -238,7 +242,11 @@ def find_formats(data: bytes) -> Iterator[Finding]:
             end -= 1
         yield Finding(start, end, known.kind)
         if known.kind == "aws_key_id":
-            yield from _aws_secret(data, end)
+            # The secret stands beside its id in the file that the console hands out.
+            found = _AWS_SECRET.first(data, end, min(end + AWS_SECRET_WITHIN_BYTES, len(data)))
+            text = data[found[0] : found[1]] if found else b""
+            if found and len(text) == 40 and not text.isalpha() and text != text.lower():
+                yield Finding(found[0], found[1], "aws_secret")
     for start, end in _ANY_LOOSE.spans(data):
         kind = next(kind for kind, pattern in _LOOSE if pattern.fits(data[start:end]))
         yield Finding(start, end, kind)
@@ -250,19 +258,45 @@ def find_hashes(data: bytes) -> Iterator[Finding]:
         yield Finding(start, end, "password_hash")
 
 
-def _begins(data: bytes, start: int) -> bool:
-    """Whether a token can begin here: after no letter or digit, or after `\\n` or `%3D`."""
-    if not start or not data[start - 1 : start].isalnum():
-        return True
-    if data[start - 2 : start - 1] == b"\\":
-        return True
-    return data[start - 3 : start - 2] == b"%"
+KEY_BYTES_MAX = 32_768
+_BEGIN = Pattern(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----")
+_END = b"-----END"
+_LEAD = Pattern(rb"(?:\\+[nr]|[\s\"'+])*")
+_BREAKS = (b"\\n", b"\\r", b'"', b"'", b"\\")
+_BASE64 = Pattern(rb"[A-Za-z0-9+/=]{16,}")
+# The lines of a key that was cut off: nothing but base64, after headers that old formats have.
+_BODY = Pattern(
+    rb"(?:[A-Z][\w-]+: [^\n]*\n)*"
+    rb"(?:(?:\\+[nr]|[\s\"'+|>])*[A-Za-z0-9+/=]{20,})+(?:(?:\\+[nr]|\s)+[A-Za-z0-9+/]+={1,2})?"
+)
 
 
-def _aws_secret(data: bytes, at: int) -> Iterator[Finding]:
-    """The secret that stands beside its id, as in the file that the console hands out."""
-    found = _AWS_SECRET.first(data, at, min(at + AWS_SECRET_WITHIN_BYTES, len(data)))
-    if found is not None and found[1] - found[0] == 40:
-        text = data[found[0] : found[1]]
-        if not text.isalpha() and text != text.lower():
-            yield Finding(found[0], found[1], "aws_secret")
+def find_pem(data: bytes) -> Iterator[Finding]:
+    """What stands between BEGIN and END of a private key, or what is left of it."""
+    begins = list(_BEGIN.spans(data)) if b"PRIVATE KEY" in data else []
+    for number, (_, end) in enumerate(begins):
+        following = begins[number + 1][0] if number + 1 < len(begins) else len(data)
+        limit = min(following, end + KEY_BYTES_MAX)
+        start = _LEAD.at(data, end, limit)
+        ends = data.find(_END, start, limit)
+        is_cut = ends < 0
+        last = _BODY.at(data, start, limit) if is_cut else ends
+        while not is_cut and last > start:  # the line breaks, real or written `\n`, before END
+            width = next((len(one) for one in _BREAKS if data.endswith(one, start, last)), 0)
+            if not (data[last - 1 : last].isspace() or width):
+                break
+            last -= 1 if data[last - 1 : last].isspace() else width
+        if last > start and _BASE64.first(data, start, last):
+            yield Finding(start, last, "private_key")
+
+
+def open_pem(data: bytes) -> int | None:
+    """Where the line of a key begins that has not ended yet; None when all have."""
+    if b"PRIVATE KEY" not in data:
+        return None
+    begins = list(_BEGIN.spans(data))
+    if not begins or data.find(_END, begins[-1][1]) >= 0:
+        return None
+    if len(data) - begins[-1][1] > KEY_BYTES_MAX:
+        return None
+    return line_start(data, begins[-1][0])

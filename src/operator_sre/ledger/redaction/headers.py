@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from operator_sre.ledger.redaction.finding import Finding, each
+from operator_sre.ledger.redaction.finding import Finding, Pattern, detector
 from operator_sre.ledger.redaction.names import Trust, name_of
-from operator_sre.ledger.redaction.pattern import Pattern
-from operator_sre.ledger.redaction.reading import line_end, read_value
-from operator_sre.ledger.redaction.values import is_basic, is_secret
+from operator_sre.ledger.redaction.values import is_basic, is_secret, line_end, read_value
 
 __all__ = ["TRIGGERS", "cookie_values", "find_cookies", "find_credentials"]
 
@@ -33,12 +31,13 @@ _SESSIONS = (b"sess", b"sid", b"auth", b"csrf", b"xsrf", b"jwt", b"remember", b"
 
 def find_credentials(data: bytes) -> Iterator[Finding]:
     """What follows `Authorization:` and its scheme, or `Bearer` and `Basic` on their own."""
-    yield from each(data, _CREDENTIAL, _credential)
+    yield from _find_schemes(data)
     for start, end in _DIGEST.spans(data):
         yield Finding(start + 10, end - 1, "credential")
 
 
-def _credential(data: bytes, start: int, end: int) -> Iterator[Finding]:
+@detector(_CREDENTIAL)
+def _find_schemes(data: bytes, start: int, end: int) -> Iterator[Finding]:
     value = read_value(data, end)
     if value is None:
         return

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from operator_sre.ledger.redaction.arguments import NAMES, find_options, find_tools
-from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.finding import Finding, Pattern
 from operator_sre.ledger.redaction.names import STEMS, Trust, name_of
-from operator_sre.ledger.redaction.pattern import Pattern
-from operator_sre.ledger.redaction.reading import line_start, read_quoted
-from operator_sre.ledger.redaction.values import is_secret
+from operator_sre.ledger.redaction.values import is_secret, line_start, read_quoted
 
 __all__ = ["TRIGGERS", "find_bytes", "find_inserted", "find_words", "open_words"]
 

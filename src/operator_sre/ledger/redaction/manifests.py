@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from operator_sre.ledger.redaction.finding import Finding
-from operator_sre.ledger.redaction.pattern import Pattern
-from operator_sre.ledger.redaction.reading import line_end, read_quoted
+from operator_sre.ledger.redaction.finding import Finding, Pattern
+from operator_sre.ledger.redaction.values import line_end, read_quoted
 
 __all__ = ["TRIGGERS", "Manifest", "find_compact", "find_manifest", "has_secret"]
 
@@ -64,25 +63,19 @@ def find_compact(data: bytes) -> Iterator[Finding]:
         first = data.rfind(b"\n", max(0, start - LINE_BYTES_MAX), start) + 1
         done = line_end(data, start, LINE_BYTES_MAX)
         for _, at in _COMPACT.spans(data, max(first, start - LINE_BYTES_MAX), done):
-            yield from _entries(data, at)
-
-
-def _entries(data: bytes, at: int) -> Iterator[Finding]:
-    while True:
-        name = read_quoted(data, at)
-        if name is None:
-            return
-        at = name.end + name.depth + 1
-        if data[at : at + 1] != b":":
-            return
-        at += 2 if data[at + 1 : at + 2] == b" " else 1
-        value = read_quoted(data, at)
-        if value is None:
-            return
-        if value.end > value.start:
-            yield Finding(value.start, value.end, "k8s_secret", value.plain(data))
-        at = value.end + value.depth + 1
-        at += 2 if data[at : at + 2] == b", " else 1
+            while True:
+                name = read_quoted(data, at)
+                at = name.end + name.depth + 1 if name is not None else at
+                if name is None or data[at : at + 1] != b":":
+                    break
+                at += 2 if data[at + 1 : at + 2] == b" " else 1
+                value = read_quoted(data, at)
+                if value is None:
+                    break
+                if value.end > value.start:
+                    yield Finding(value.start, value.end, "k8s_secret", value.plain(data))
+                at = value.end + value.depth + 1
+                at += 2 if data[at : at + 2] == b", " else 1
 
 
 def find_manifest(data: bytes, state: Manifest) -> Iterator[Finding]:
@@ -114,16 +107,22 @@ def _line(data: bytes, start: int, end: int, state: Manifest) -> Iterator[Findin
         state.waiting = {depth: one for depth, one in state.waiting.items() if depth < indent}
     block = state.block
     if block is not None and indent > block.indent:
-        _entry(block, start + len(line) - len(text), text, indent)
+        # The value of one entry, or one more line of a value that has many.
+        at = start + len(line) - len(text)
+        name, colon, value = text.partition(b":")
+        if 0 <= block.scalar < indent:
+            block.found.append(Finding(at, at + len(text), "k8s_secret"))
+            return
+        block.scalar = indent if value.strip()[:1] in (b"|", b">") else -1
+        stripped = value.strip(b" \"',")
+        if colon and stripped and block.scalar < 0:
+            first = at + len(name) + 1 + value.index(stripped)
+            block.found.append(Finding(first, first + len(stripped), "k8s_secret"))
         return
     if block is not None:
         state.block = None
         yield from _closed(block, state)
-    yield from _field(state, start, text, indent)
-
-
-def _field(state: Manifest, start: int, text: bytes, indent: int) -> Iterator[Finding]:
-    """Take in `kind:` and the beginning of `data:`."""
+    # Take in `kind:` and the beginning of `data:`.
     name, colon, value = text.partition(b":")
     name, value = name.strip(b"\"' "), value.strip(b"\"', ")
     if not indent and not colon and name not in (b"{", b"}"):
@@ -145,17 +144,3 @@ def _closed(block: _Block, state: Manifest) -> Iterator[Finding]:
         yield from block.found
     elif kind is None and block.found and len(state.waiting) < DEPTHS_MAX:
         state.waiting[block.indent] = block
-
-
-def _entry(block: _Block, at: int, text: bytes, indent: int) -> None:
-    """Note the value of one entry, or one more line of a value that has many."""
-    if 0 <= block.scalar < indent:
-        block.found.append(Finding(at, at + len(text), "k8s_secret"))
-        return
-    name, colon, value = text.partition(b":")
-    block.scalar = indent if value.strip()[:1] in (b"|", b">") else -1
-    stripped = value.strip(b" \"',")
-    if not colon or not stripped or block.scalar >= 0:
-        return
-    start = at + len(name) + 1 + value.index(stripped)
-    block.found.append(Finding(start, start + len(stripped), "k8s_secret"))

@@ -13,7 +13,8 @@ NAME_BYTES_MAX = 128
 # Every name of a secret holds one of these; the detectors look for them first.
 STEMS = (
     rb"passw|passphrase|passcode|pass|pwd|pswd|bindpw|rootpw|userpw|[_-]pw|\bpw\b|kennwort|secret"
-    rb"|token|jwt|key|auth|cred|sessionid|sessid|psk|pepper|sig(?:nature)?|bearer|community|license"
+    rb"|token|jwt|key|auth|cred|sessionid|sessid|\bsid\b|psk|pepper|sig(?:nature)?|bearer|community"
+    rb"|license|\bseed\b"
 )
 
 # A name that may be one, with a word before it that is written apart.
@@ -84,13 +85,15 @@ _LAST = {
     "dockerconfigjson": Name("credential", Trust.RANDOM),
     "dockercfg": Name("credential", Trust.RANDOM),
     "sessionid": Name("session", Trust.RANDOM),
+    "sid": Name("session", Trust.MADE),
+    "seed": Name("secret", Trust.MADE),
     "sessid": Name("session", Trust.RANDOM),
     "phpsessid": Name("session", Trust.RANDOM),
     "jsessionid": Name("session", Trust.RANDOM),
     "storepass": _PASSWORD,
     "keypass": _PASSWORD,
     "masterpass": _PASSWORD,
-    "community": Name("secret", Trust.CHOSEN),
+    "community": Name("secret", Trust.SAID),
     "sig": Name("signature", Trust.RANDOM),
     "signature": Name("signature", Trust.RANDOM),
 }
@@ -164,21 +167,37 @@ def name_of(name: bytes) -> Name | None:
 
 @functools.lru_cache(maxsize=4096)
 def _known(name: bytes) -> Name | None:
-    words = _words(name)
-    if not words:
+    # The words of `DB_PASSWORD`, `clientSecret`, `-Dssl.key-password`, without qualifiers.
+    words = [word.lower() for word in _WORDS.findall(name.decode("ascii", "replace"))]
+    while len(words) > 1 and (words[-1].isdigit() or words[-1] in _QUALIFIERS):
+        words.pop()
+    # In logs `session id` tells requests apart; as a cookie it is found anyway.
+    if not words or words[-2:] == ["session", "id"]:
         return None
     if name in (b"PWD", b"OLDPWD"):
         return Name("password", Trust.RANDOM)  # as a rule it is the working directory
     last = words[-1]
     before = words[-2] if len(words) > 1 else ""
     if last == "key":
-        return _key(words)
+        if not before or before in _NOT_KEYS - _KEY_OWNERS:
+            return None
+        if before not in _KEY_OWNERS:
+            return Name("api_key", Trust.MADE)
+        if before in {"private", "rsa", "client"}:
+            return Name("private_key", Trust.ANY)
+        if before in {"secret", "access", "account", "storage", "shared"}:
+            return _SECRET
+        if before in {"api", "app", "application", "subscription", "license"}:
+            return _KEY
+        return Name("secret", Trust.CHOSEN)
     if last == "pass":
         return _PASSWORD if before in _PASS_OWNERS else _LAST[last]
     if last == "secret" and before:
         return _LAST[last] if before in _NOT_SECRETS else _SECRET
     if last == "token" and before in _NOT_TOKENS:
         return None
+    if last == "id" and before == "secret":
+        return Name("secret", Trust.RANDOM)  # as Consul and Nomad call their tokens
     if last == "pw" and before:
         return _PASSWORD
     if last == "auth" and before == "rediscli":
@@ -188,28 +207,3 @@ def _known(name: bytes) -> Name | None:
     if last.endswith("pass") and last.removesuffix("pass") in _PASS_OWNERS:
         return _PASSWORD
     return next((named for end, named in _ENDS if last.endswith(end)), None)
-
-
-def _words(name: bytes) -> list[str]:
-    """The words of `DB_PASSWORD`, `clientSecret`, `-Dssl.key-password`, without qualifiers."""
-    text = name.decode("ascii", "replace")
-    words = [word.lower() for word in _WORDS.findall(text)]
-    while len(words) > 1 and (words[-1].isdigit() or words[-1] in _QUALIFIERS):
-        words.pop()
-    if len(words) > 1 and words[-1] == "id" and words[-2] == "session":
-        return []  # in logs it is how requests are told apart; as a cookie it is found anyway
-    return words
-
-
-def _key(words: list[str]) -> Name | None:
-    if len(words) < 2 or words[-2] in _NOT_KEYS - _KEY_OWNERS:
-        return None
-    if words[-2] not in _KEY_OWNERS:
-        return Name("api_key", Trust.MADE)
-    if words[-2] in {"private", "rsa", "client"}:
-        return Name("private_key", Trust.ANY)
-    if words[-2] in {"secret", "access", "account", "storage", "shared"}:
-        return _SECRET
-    if words[-2] in {"api", "app", "application", "subscription", "license"}:
-        return _KEY
-    return Name("secret", Trust.CHOSEN)

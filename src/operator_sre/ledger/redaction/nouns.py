@@ -4,35 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from operator_sre.ledger.redaction.finding import Finding, each
+from operator_sre.ledger.redaction.finding import Finding, Pattern, detector
 from operator_sre.ledger.redaction.names import NAME, Name, Trust, name_of
-from operator_sre.ledger.redaction.pattern import Pattern
-from operator_sre.ledger.redaction.reading import line_end, line_start, read_near
-from operator_sre.ledger.redaction.values import is_code, is_secret, is_uuid, looks_made
+from operator_sre.ledger.redaction.values import (
+    is_code,
+    is_mixed,
+    is_secret,
+    is_uuid,
+    line_end,
+    line_start,
+    looks_made,
+    read_near,
+)
 
-__all__ = ["TRIGGERS", "find_after", "find_before", "find_below", "find_beside", "open_noun"]
+__all__ = [
+    "TRIGGERS",
+    "find_after",
+    "find_before",
+    "find_below",
+    "find_beside",
+    "find_near",
+    "open_noun",
+]
 
 TRIGGERS = rb"\bcredentials|\bcreds\b"
 _SIGN = (
-    rb"(?:[ \t]*(?::|=|->|=>|\xe2\x86\x92|,|\||;)[ \t]*"
+    rb"(?:[ \t]*(?::|=|->|=>|\xe2\x86\x92|,|\||;|\.{4,64})[ \t]*"
     rb"|[ \t]+(?:-[ \t]+|(?:is|was|are|ist|war|lautet|est|es"
     rb"|\xc3[\xa8\xa9]|jest|er|=|->)[: ][ \t]*)?)"
 )
 _TYPE = rb"(?:[05-9] )?"  # how a router stores it
-_HEAD = rb"(?i)" + NAME + rb"[\"'\\`\])*]*" + _SIGN + _TYPE + rb"\(?"
+_HEAD = rb"(?i)" + NAME + rb"[\"'\\`\])*]*(?:" + _SIGN + _TYPE + rb"\(?|\()"
 _BESIDE = Pattern(_HEAD)
 # Most words after such a noun are only words: RE2 passes them over far quicker than we could.
 _BESIDE_MADE = Pattern(
     _HEAD + rb"[\"'`\\]*[^\s\"'`<>]*(?:[0-9!@$%^&*+~?]|(?-i:[a-z][A-Z]|[A-Z]{8}))"
 )
 _AFTER = Pattern(rb"(?i)" + NAME + rb"(?: [\w()'/.-]+){1,6}: ?")
-_BELOW = Pattern(
-    rb"(?i)\b(?:password|passphrase|token|secret|(?:api|access|secret|root|unseal|recovery) key)\b"
-    rb"[^\n:]{0,80}:[ \t]*\r?\n(?:[ \t]*\r?\n)?[ \t]*"
+_ANNOUNCES = (
+    rb"(?i)(?:" + NAME + rb"[\"']?|\b(?:password|passphrase|token|secret"
+    rb"|(?:api|access|secret|root|unseal|recovery) key)\b[^\n:]{0,80}):[ \t]*"
 )
+_BELOW = Pattern(_ANNOUNCES + rb"\r?\n(?:[ \t]*\r?\n)?[ \t]*")
 _OPEN = Pattern(
-    rb"(?i)\b(?:password|passphrase|token|secret|(?:api|access|secret|root|unseal|recovery) key)\b"
-    rb"[^\n:]{0,80}:[ \t]*(?:\r?\n[ \t]*){0,2}\z"
+    _ANNOUNCES + rb"(?:\r?\n[ \t]*){0,2}\z|'random' passwords\r?\n(?:[\w.-]+:[^\s:]+\r?\n){0,16}\z"
 )
 _BEFORE = Pattern(
     rb"(?i) (?:(?:as|is|was|are|=) (?:the|our|my|your|his|her|its|an?)"
@@ -40,6 +55,16 @@ _BEFORE = Pattern(
     rb"(?: [\w-]+){0,2} (?:password|passwd|passphrase|pw|token|key|secret"
     rb"|credentials|creds)\b"
 )
+# A random word in a line that speaks of secrets, whatever stands between the two.
+_SPEAKS = Pattern(
+    rb"(?i)\b(?:\w+_)?(?:token|secret|password|passwd|passphrase|credential|cred|bearer"
+    rb"|(?:api|access|private|signing|license|auth|secret)[ _-]?key)s?\b"
+    rb"|\bkeys? (?:rotat|chang|replac|renew|issu|generat|creat|revok|us)\w{1,3}\b"
+)
+_WORD = Pattern(rb"[A-Za-z0-9][\w+/-]{15,255}={0,2}")
+_DIGITS, _HEX = b"0123456789", b"0123456789abcdef"
+_INSIDE = (b"+", b"/", b".", b":", b"@", b"-", b"\\", b"_")
+NEAR_BYTES = 64
 _COMMENT = Pattern(rb"\s*(?:#|//|--|;|/\*|<!--)")
 _LONG = Pattern(rb"\\*[\"'`]?[\w+/.:~%=-]{12}")
 # An option, an assignment, a call, a type, a macro of a man page.
@@ -56,17 +81,14 @@ KEY_BYTES_BACK = 24
 CHOSEN_BYTES_MIN = 6
 
 
-def find_beside(data: bytes) -> Iterator[Finding]:
+@detector(_BESIDE_MADE)
+def find_beside(data: bytes, start: int, _: int) -> Iterator[Finding]:
     """What follows such a noun at once, when it cannot be a word: `token 0f3a...`, `key=0f3a`."""
-    return each(data, _BESIDE_MADE, _beside)
-
-
-def _beside(data: bytes, start: int, _: int) -> Iterator[Finding]:
     end = _BESIDE.at(data, start)
     text = data[start:end]
     if data[end : end + 1] in (b"$", b"<", b"{", b"%", b"["):
         return  # a placeholder
-    name = text.rstrip(b" \t:=->,|;(['\"\\`])*").lstrip(b"-")
+    name = text.rstrip(b" \t:=->,|;(['\"\\`])*.").lstrip(b"-")
     name = name.split(b"\xe2")[0]
     words = name.split(b" ")
     while len(words) > 1 and (words[-1].isdigit() or words[-1].lower() in _VERBS):
@@ -88,6 +110,8 @@ def _beside(data: bytes, start: int, _: int) -> Iterator[Finding]:
         return
     if _UPPER_HEX.fits(raw):  # a key of GnuPG, by its fingerprint
         return
+    if text.endswith(b"(") and text[-2:-1].isalnum() and not looks_made(raw):
+        return  # a call
     if is_password:
         is_note = _COMMENT.at(data, line_start(data, start)) > 0  # it has no verbs
         is_sure = named.trust is Trust.ANY or is_note or looks_made(raw)
@@ -124,12 +148,9 @@ def _has_digit(value: bytes) -> bool:
     return any(48 <= byte < 58 for byte in value)
 
 
-def find_after(data: bytes) -> Iterator[Finding]:
+@detector(_AFTER)
+def find_after(data: bytes, start: int, end: int) -> Iterator[Finding]:
     """What follows after more words and a colon: `API key not accepted: 0f3a...`."""
-    return each(data, _AFTER, _after)
-
-
-def _after(data: bytes, start: int, end: int) -> Iterator[Finding]:
     if _LONG.at(data, end) < 0:
         return
     words = data[start:end].rstrip(b" :=").lower().split()
@@ -144,18 +165,22 @@ def _after(data: bytes, start: int, end: int) -> Iterator[Finding]:
             return
 
 
-def find_below(data: bytes) -> Iterator[Finding]:
+@detector(_BELOW)
+def find_below(data: bytes, start: int, end: int) -> Iterator[Finding]:
     """What stands alone on the line below a sentence that announces it."""
-    return each(data, _BELOW, _below)
-
-
-def _below(data: bytes, start: int, end: int) -> Iterator[Finding]:
     last = line_end(data, end, 256)
     value = data[end:last].strip(b" \t\r\"'`")
     is_word = b" " not in value and _EXPRESSION.at(value, 0) < 0
-    if is_word and looks_made(value) and is_secret(value, Trust.CHOSEN):
+    name = data[start : data.index(b":", start)].strip(b"\"'")
+    named = _named(data, start, name) if b" " not in name else None
+    if named is None and b" " not in name:
+        return
+    is_password = named is not None and named.kind == "password" and named.trust is Trust.ANY
+    trust = Trust.SAID if is_password else Trust.CHOSEN
+    is_likely = _has_digit(value) if is_password else looks_made(value)
+    if is_word and is_likely and is_secret(value, trust):
         at = data.index(value, end)
-        kind = "password" if data[start : start + 4].lower() == b"pass" else "token"
+        kind = "password" if b"pass" in name.lower() else "token"
         yield Finding(at, at + len(value), kind)
 
 
@@ -165,12 +190,26 @@ def open_noun(data: bytes) -> int | None:
     return None if found is None else line_start(data, found[0])
 
 
-def find_before(data: bytes) -> Iterator[Finding]:
+def find_near(data: bytes) -> Iterator[Finding]:
+    """Random words near such a noun: `GITHUB_TOKEN is set (x)`, `key rotated: old=x new=y`."""
+    for start, end in _WORD.spans(data):
+        word = data[start:end]
+        # Most long words are paths, names and digests, which is found out at once.
+        if len(word) - len(word.translate(None, _DIGITS)) < 2 or not word.strip(_HEX):
+            continue
+        if (word.islower() or word.isupper()) and not word.isalnum():
+            continue
+        if data[start - 1 : start] in _INSIDE or data[end : end + 1] in _INSIDE:
+            continue
+        first = max(line_start(data, start), start - NEAR_BYTES)
+        last = line_end(data, end, NEAR_BYTES)
+        if _SPEAKS.first(data, first, last) and is_mixed(word):
+            yield Finding(start, end, "token")
+
+
+@detector(_BEFORE)
+def find_before(data: bytes, start: int, end: int) -> Iterator[Finding]:
     """What stands before: `hunter2 is the admin password`, `0f3a... as the key`."""
-    return each(data, _BEFORE, _before)
-
-
-def _before(data: bytes, start: int, end: int) -> Iterator[Finding]:
     line = data[line_start(data, start) : start]
     words = line.split()
     if not words:

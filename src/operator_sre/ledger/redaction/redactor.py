@@ -3,15 +3,102 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
+from operator_sre.ledger.redaction.arguments import secret_arguments
+from operator_sre.ledger.redaction.assignments import open_assignment
 from operator_sre.ledger.redaction.finding import Finding, digest, merge, replace, without_markers
-from operator_sre.ledger.redaction.names import Trust
+from operator_sre.ledger.redaction.formats import open_pem
+from operator_sre.ledger.redaction.lists import open_words
+from operator_sre.ledger.redaction.manifests import find_manifest
+from operator_sre.ledger.redaction.names import Name, Trust, name_of
+from operator_sre.ledger.redaction.nouns import open_noun
 from operator_sre.ledger.redaction.scan import Layout, scan
-from operator_sre.ledger.redaction.structure import Field, Json, Leaf, walked
 from operator_sre.ledger.redaction.values import is_secret
 
-__all__ = ["Redactor"]
+__all__ = ["Field", "Json", "Leaf", "Redactor", "Stream", "walk_value"]
+
+Leaf: TypeAlias = bool | int | float | str | None
+Json: TypeAlias = "Leaf | Sequence[Json] | Mapping[str, Json]"
+
+# Beside a `name` stands a `value`: environment lists, parameters, tags.
+_NAMES = ("name", "key", "Name", "Key", "ParameterKey", "variable")
+_VALUES = ("value", "Value", "ParameterValue", "default")
+_HEADERS = {"authorization": "Authorization", "proxy-authorization": "Authorization"}
+_COOKIES = {"cookie": "Cookie", "set-cookie": "Cookie", "cookies": "Cookie"}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a field's name says about the values in it."""
+
+    named: Name | None = None
+    # The header that its text is, when it is one.
+    header: str = ""
+    # Whether everything below is a secret, whatever it is called.
+    is_all: bool = False
+
+
+_PLAIN = Field()
+_SECRET_DATA = Field(Name("k8s_secret", Trust.ANY), is_all=True)
+_Slot: TypeAlias = "tuple[Callable[[Json], None], Json, Field]"
+
+
+def walk_value(value: Json, leaf: Callable[[Leaf, Field], Leaf], key: Callable[[str], str]) -> Json:
+    """A copy of the value with every leaf and every key changed.
+
+    A stack, not recursion: how deep a value goes is up to whoever sent it.
+    """
+    top: list[Json] = [None]
+    todo: list[_Slot] = [(_put(top, 0), value, _PLAIN)]
+    while todo:
+        put, one, field = todo.pop()
+        if isinstance(one, Mapping):
+            table: dict[str, Json] = {key(str(name)): None for name in one}
+            put(table)
+            todo += [
+                (_put(table, key(name)), item, below) for name, item, below in _fields(one, field)
+            ]
+        elif isinstance(one, Sequence) and not isinstance(one, str):
+            items: list[Json] = list(one)
+            put(items)
+            secret = secret_arguments(one)  # an option says what the next word is
+            for at, item in enumerate(one):
+                below = Field(Name(secret[at], Trust.ANY)) if at in secret else field
+                todo.append((_put(items, at), item, below))
+        else:
+            put(leaf(one, field))
+    return top[0]
+
+
+def _put(into: Any, at: object) -> Callable[[Json], None]:
+    return lambda value: into.__setitem__(at, value)
+
+
+def _fields(one: Mapping[str, Json], field: Field) -> Iterator[tuple[str, Json, Field]]:
+    is_secret_object = one.get("kind") == "Secret"
+    paired = next((text for name in _NAMES if isinstance(text := one.get(name), str)), "")
+    for raw, item in one.items():
+        name = str(raw)
+        if field.is_all:
+            yield name, item, field
+        elif is_secret_object and name in ("data", "stringData"):
+            yield name, item, _SECRET_DATA
+        elif paired and name in _VALUES and (named := _named(paired)) is not None:
+            yield name, item, Field(named)
+        else:
+            lower = name.lower()
+            header = _HEADERS.get(lower) or _COOKIES.get(lower, "")
+            yield name, item, Field(None if header else _named(name), header)
+
+
+def _named(name: str) -> Name | None:
+    if "[REDACTED:" in name:
+        return None  # what was a secret itself names nothing
+    return name_of(name.encode("utf-8", "surrogatepass"))
+
 
 KEY_BYTES_MIN = 16
 # A marker can make a neighbour recognisable that was not before; then there is another pass.
@@ -28,10 +115,6 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def _none_known() -> Mapping[bytes, bytes]:
-    return {}
-
-
 class Redactor:
     """Replaces secrets by `[REDACTED:kind:hash]`, the hash made with `key`. It never raises.
 
@@ -40,9 +123,7 @@ class Redactor:
 
     __slots__ = ("_key", "_known")
 
-    def __init__(
-        self, key: bytes, known: Callable[[], Mapping[bytes, bytes]] = _none_known
-    ) -> None:
+    def __init__(self, key: bytes, known: Callable[[], Mapping[bytes, bytes]] = dict) -> None:
         if len(key) < KEY_BYTES_MIN:
             raise ValueError(f"The key has {len(key)} bytes; at least {KEY_BYTES_MIN} are needed.")
         self._key = key
@@ -82,7 +163,7 @@ class Redactor:
 
     def value(self, value: Json) -> Json:
         """The same value without its secrets: names decide first, then the text of each string."""
-        return walked(value, self._leaf, self.text)
+        return walk_value(value, self._leaf, self.text)
 
     def _leaf(self, leaf: Leaf, field: Field) -> Leaf:
         """One string or number, by the field it lies in."""
@@ -105,7 +186,12 @@ class Redactor:
         found, known = scan(data, layout), self._known()
         if not known:
             return found
-        kept = list(_kept(without_markers(data), known))
+        data, kept = without_markers(data), []
+        for form, plain in known.items():
+            at = data.find(form)
+            while at >= 0:
+                kept.append(Finding(at, at + len(form), KEPT, plain))
+                at = data.find(form, at + len(form))
         return merge([*found, *kept]) if kept else found
 
     @staticmethod
@@ -118,10 +204,57 @@ class Redactor:
         return field.is_all or is_secret(masked, field.named.trust)
 
 
-def _kept(data: bytes, known: Mapping[bytes, bytes]) -> Iterator[Finding]:
-    """Where values stand that are known to be secrets."""
-    for form, plain in known.items():
-        at = data.find(form)
-        while at >= 0:
-            yield Finding(at, at + len(form), KEPT, plain)
-            at = data.find(form, at + len(form))
+HELD_CHARACTERS_MAX = 65_536
+LINE_CHARACTERS_MAX = 1_048_576
+
+
+class Stream:
+    """Redacts a text that comes in parts; memory is bounded by one line and one held block."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self.counts: Counter[str] = Counter()
+        self._redactor = redactor
+        self._layout = Layout()
+        self._rest = ""  # a line without its end
+        self._held = ""  # whole lines whose end decides what they are
+
+    def feed(self, text: str) -> str:
+        """What can be said after this much more of the text: whole lines, redacted."""
+        self._rest += text
+        end = self._rest.rfind("\n") + 1
+        if not end and len(self._rest) >= LINE_CHARACTERS_MAX:
+            # No line is that long. Where there is a blank, it is the best place to cut.
+            end = self._rest.rfind(" ") + 1 or len(self._rest)
+        if not end:
+            return ""
+        lines, self._rest = self._held + self._rest[:end], self._rest[end:]
+        self._held = ""
+        at = self._open_at(lines)
+        if at is not None and len(lines) - at < HELD_CHARACTERS_MAX:
+            lines, self._held = lines[:at], lines[at:]
+        return self._redacted(lines)
+
+    def end(self) -> str:
+        """What is left when the text is over."""
+        last, self._held, self._rest = self._held + self._rest, "", ""
+        return self._redacted(last)
+
+    def _redacted(self, text: str) -> str:
+        if not text:
+            return ""
+        redacted, counts = self._redactor.counted(text, self._layout)
+        self.counts += counts
+        return redacted
+
+    def _open_at(self, lines: str) -> int | None:
+        """Where the first block begins that goes on after these lines."""
+        data = lines.encode("utf-8", "surrogatepass")
+        places = [open_pem(data), open_assignment(data), open_noun(data), open_words(data)]
+        if b"data" in data or b"stringData" in data:
+            state = self._layout.manifest.copy()
+            list(find_manifest(data, state))  # what it finds is not asked for, only where it ends
+            places.append(state.unresolved())
+        found = [place for place in places if place is not None]
+        if not found:
+            return None
+        return len(data[: min(found)].decode("utf-8", "surrogatepass"))

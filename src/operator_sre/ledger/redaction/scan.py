@@ -1,7 +1,8 @@
-"""Every detector over one text: what is found, in order and apart."""
+"""Every detector over one text, with or without colours: what is found, in order and apart."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -11,21 +12,59 @@ from operator_sre.ledger.redaction import (
     assignments,
     formats,
     headers,
-    languages,
     lists,
     manifests,
     nouns,
-    pem,
     sentences,
 )
-from operator_sre.ledger.redaction.colours import Uncoloured
-from operator_sre.ledger.redaction.finding import Finding, merge, without_markers
+from operator_sre.ledger.redaction.finding import Finding, Pattern, merge, without_markers
 from operator_sre.ledger.redaction.manifests import Manifest
-from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.tables import Columns, find_cells
 from operator_sre.ledger.redaction.values import looks_random
 
-__all__ = ["Layout", "scan"]
+__all__ = ["Layout", "Uncoloured", "scan"]
+
+# As bytes, and as JSON, shells, syslog and Python write them.
+_SEQUENCE = Pattern(rb"(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\\e|#033)\[[0-9;]{0,16}[A-Za-z]")
+
+
+class Uncoloured:
+    """A text in which a name and its value stand beside each other, whatever colour they have."""
+
+    __slots__ = ("_offsets", "_starts", "data")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        # Where each piece begins here, and how many bytes were dropped before it.
+        self._starts: list[int] = [0]
+        self._offsets: list[int] = [0]
+        if _SEQUENCE.first(data) is None:
+            return
+        pieces: list[bytes] = []
+        at = size = 0
+        for start, end in _SEQUENCE.spans(data):
+            pieces.append(data[at:start])
+            size += start - at
+            self._starts.append(size)
+            self._offsets.append(end - size)
+            at = end
+        self.data = b"".join([*pieces, data[at:]])
+
+    def restore(self, found: Iterable[Finding]) -> Iterator[Finding]:
+        """The findings where they stand in the text with its colours."""
+        for one in found:
+            if len(self._starts) == 1:
+                yield one
+                continue
+            start = one.start + self._offset(one.start)
+            end = one.end - 1 + self._offset(one.end - 1) + 1
+            yield Finding(
+                start, end, one.kind, one.plain or self.data[one.start : one.end], one.quote
+            )
+
+    def _offset(self, at: int) -> int:
+        return self._offsets[bisect_right(self._starts, at) - 1]
+
 
 # Structure first, then names, then shapes: of two that find the same place, the later names it.
 DETECTORS: tuple[Callable[[bytes], Iterable[Finding]], ...] = (
@@ -47,13 +86,13 @@ DETECTORS: tuple[Callable[[bytes], Iterable[Finding]], ...] = (
     nouns.find_after,
     nouns.find_below,
     nouns.find_before,
-    languages.find_foreign,
+    sentences.find_foreign,
     lists.find_words,
     lists.find_inserted,
     sentences.find_spelled,
     formats.find_hashes,
     formats.find_formats,
-    pem.find_pem,
+    formats.find_pem,
 )
 # A text without any of these has nothing that a detector could find. One pass, no more, is what
 # ordinary lines cost.
@@ -67,11 +106,9 @@ _ANYTHING = Pattern(
             assignments,
             formats,
             headers,
-            languages,
             lists,
             manifests,
             nouns,
-            pem,
             sentences,
         )
     )
@@ -103,22 +140,34 @@ def scan(data: bytes, layout: Layout) -> list[Finding]:
     plain = Uncoloured(data)
     if not layout.is_open and _ANYTHING.first(plain.data) is None:
         return []
-    found = list(_structured(plain.data, layout))
+    found, layout.columns = find_cells(plain.data, layout.columns)
+    if layout.manifest.kinds or manifests.has_secret(plain.data):
+        found += manifests.find_manifest(plain.data, layout.manifest)
     for detector in DETECTORS:
         found += detector(plain.data)
+    # What others have found is found exactly; this only knows that a word is random.
+    known = merge(found)
+    starts = [one.start for one in known]
+    for one in nouns.find_near(plain.data):
+        before = bisect_right(starts, one.end) - 1
+        if before < 0 or known[before].end < one.start:
+            found.append(one)
     found += lists.find_bytes(plain.data, lambda text: bool(scan(text, Layout())))
     if not found:
         return []
-    found += _echoes(plain.data, found)
+    # Other places of secrets that were found: a password in the line after its assignment.
+    secrets: dict[bytes, str] = {}
+    for one in found:
+        secret = plain.data[one.start : one.end]
+        if len(secrets) < ECHOES_MAX and secret not in secrets and looks_random(secret):
+            secrets[secret] = one.kind
+    for secret, kind in secrets.items():
+        at = plain.data.find(secret)
+        while at >= 0:
+            found.append(Finding(at, at + len(secret), kind))
+            at = plain.data.find(secret, at + len(secret))
     found = list(plain.restore(found))
     return merge(_whole(data, one) for one in found if data[one.start : one.end].strip(b"\0"))
-
-
-def _structured(data: bytes, layout: Layout) -> Iterator[Finding]:
-    cells, layout.columns = find_cells(data, layout.columns)
-    yield from cells
-    if layout.manifest.kinds or manifests.has_secret(data):
-        yield from manifests.find_manifest(data, layout.manifest)
 
 
 def _whole(data: bytes, one: Finding) -> Finding:
@@ -131,17 +180,3 @@ def _whole(data: bytes, one: Finding) -> Finding:
     if (start, end) == (one.start, one.end):
         return one
     return Finding(start, end, one.kind, None, one.quote)
-
-
-def _echoes(data: bytes, found: Iterable[Finding]) -> Iterator[Finding]:
-    """Other places of secrets that were found: a password in the line after its assignment."""
-    secrets: dict[bytes, str] = {}
-    for one in found:
-        secret = data[one.start : one.end]
-        if len(secrets) < ECHOES_MAX and secret not in secrets and looks_random(secret):
-            secrets[secret] = one.kind
-    for secret, kind in secrets.items():
-        at = data.find(secret)
-        while at >= 0:
-            yield Finding(at, at + len(secret), kind)
-            at = data.find(secret, at + len(secret))

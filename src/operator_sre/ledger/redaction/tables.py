@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from operator_sre.ledger.redaction.finding import Finding
+from operator_sre.ledger.redaction.finding import Finding, Pattern
 from operator_sre.ledger.redaction.names import Name, Trust, name_of
-from operator_sre.ledger.redaction.pattern import Pattern
 from operator_sre.ledger.redaction.values import is_secret
 
 __all__ = ["Columns", "find_cells"]
@@ -127,18 +126,12 @@ def _rows(
             is_row = len(cells) == columns.count or columns.divider == b"  "
             if not line.strip() or not is_row:
                 return at, None
-            found += _secrets(line, at, cells, columns)
+            for index, offset, named in columns.secret:
+                if len(cells) == columns.count:
+                    start, last = cells[index]
+                else:  # a cell with two blanks in it, or an empty one: then by its header's place
+                    start, last = next(((a, b) for a, b in cells if a == offset), (0, 0))
+                if last > start and is_secret(line[start:last], named.trust):
+                    found.append(Finding(at + start, at + last, named.kind))
         at = end + 1
     return at, columns
-
-
-def _secrets(
-    line: bytes, at: int, cells: list[tuple[int, int]], columns: Columns
-) -> Iterator[Finding]:
-    for index, offset, named in columns.secret:
-        if len(cells) == columns.count:
-            start, end = cells[index]
-        else:  # a cell with two blanks in it, or an empty one: then by where the header stands
-            start, end = next(((a, b) for a, b in cells if a == offset), (0, 0))
-        if end > start and is_secret(line[start:end], named.trust):
-            yield Finding(at + start, at + end, named.kind)

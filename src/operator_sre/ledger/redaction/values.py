@@ -1,4 +1,4 @@
-"""Which values are secrets: not a placeholder, not a reference, not an ordinary word."""
+"""Values: reading the one that begins at a place in text, and telling which of them are secrets."""
 
 from __future__ import annotations
 
@@ -7,22 +7,166 @@ import binascii
 import itertools
 import re
 import string
+from dataclasses import dataclass
 
+from operator_sre.ledger.redaction.finding import Pattern, any_of
 from operator_sre.ledger.redaction.names import Trust
-from operator_sre.ledger.redaction.pattern import any_of
 from operator_sre.ledger.redaction.words import NOTHING, ORDINARY, TECHNICAL
 
 __all__ = [
+    "Value",
+    "closing",
     "is_basic",
     "is_code",
+    "is_mixed",
     "is_ordinary",
     "is_secret",
     "is_uuid",
+    "line_end",
+    "line_start",
     "looks_chosen",
     "looks_made",
     "looks_random",
+    "read_near",
+    "read_quoted",
+    "read_value",
     "repeats",
 ]
+
+# How far a closing quote is looked for. A longer value is still taken, up to the next blank.
+QUOTED_BYTES_MAX = 16_384
+_QUOTES = b"\"'`"
+# Backslashes before a quote, by how often the text was put into a string: 0, 1, 3, 7.
+_DEPTHS = (0, 1, 3, 7)
+# One class of characters is linear in any engine, and this one starts quicker.
+_BARE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]+")
+_CUTTING = re.compile(rb"[\\&;,|%)]")
+# Where a bare value ends before the next blank: `a=1&b=2`, `a=1;b=2`, `a=1,b=2`, "a=1\nb=2".
+_CUT = Pattern(
+    rb"\\+[nrt]|\\+u00(?:26|3[ce]|22|27)|&(?:amp|quot|lt|gt|#\d+);|&&|\|\||&[\w.%\[\]-]+="
+    rb"|[;,](?:(?:[A-Z]\w* ){0,2}[\w.-]+[=:]|[\[{(])|%26[\w.%-]+%3[dD]|\);|%22|%27"
+)
+# A value is looked at in windows that double, so that a text of nothing but assignments without
+# a blank is still read once, not once for each of them.
+_WINDOW_BYTES = 512
+_BEYOND_BYTES = 40
+_PAIRS = {ord(")"): ord("("), ord("]"): ord("["), ord("}"): ord("{")}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value's place, and how it is quoted."""
+
+    start: int
+    end: int
+    quote: bytes = b""
+    # Backslashes before its quotes.
+    depth: int = 0
+
+    def of(self, data: bytes) -> bytes:
+        """The value as it stands in the text."""
+        return data[self.start : self.end]
+
+    def plain(self, data: bytes) -> bytes | None:
+        """The value without its escapes, when it is quoted and has some."""
+        raw = data[self.start : self.end]
+        if self.quote != b'"' or b"\\" not in raw:
+            return None
+        escape = b"\\" * (self.depth + 1)
+        return raw.replace(escape * 2, b"\0").replace(escape, b"").replace(b"\0", b"\\")
+
+
+def line_start(data: bytes, at: int, most: int = 512) -> int:
+    """Where the line of `at` begins, but not more than `most` bytes back."""
+    return max(data.rfind(b"\n", max(0, at - most), at) + 1, at - most, 0)
+
+
+def line_end(data: bytes, at: int, most: int) -> int:
+    """Where the line of `at` ends, but not more than `most` bytes on."""
+    end = data.find(b"\n", at, at + most)
+    return min(at + most, len(data)) if end < 0 else end
+
+
+def read_value(data: bytes, at: int) -> Value | None:
+    """The value that begins at `at`, within its line; None when there is nothing."""
+    quoted = read_quoted(data, at)
+    if quoted is not None:
+        return quoted
+    if data[at : at + 1] in (b'"', b"'", b"`"):
+        at += 1  # never closed, as in a line that was cut short: what is there counts
+    end = _bare_end(data, at)
+    if end < 0:
+        return None
+    # Without brackets that close nothing and the end of a sentence.
+    if data[end : end + 1] in (b'"', b"'", b"`"):
+        while end > at and data[end - 1] == 0x5C:
+            end -= 1
+    for _ in range(4):
+        last = data[end - 1]
+        opener = _PAIRS.get(last)
+        is_loose = opener is not None and data.count(opener, at, end) < data.count(last, at, end)
+        if end == at or not (last in b",;:." or is_loose):
+            break
+        end -= 1
+    return Value(at, end) if end > at else None
+
+
+def read_near(data: bytes, at: int) -> Value | None:
+    """The same, but None when it is long: then no noun of a sentence is about it."""
+    value = read_value(data[at : at + _WINDOW_BYTES], 0)
+    if value is None or value.end == _WINDOW_BYTES:
+        return None
+    return Value(at + value.start, at + value.end, value.quote, value.depth)
+
+
+def read_quoted(data: bytes, at: int) -> Value | None:
+    """The quoted value that begins at `at`; None when there is no quote or it never closes."""
+    quote = at
+    while data[quote : quote + 1] == b"\\" and quote - at < 8:
+        quote += 1
+    mark = data[quote : quote + 1]
+    if not mark or mark not in _QUOTES or quote - at not in _DEPTHS:
+        return None
+    end = closing(data, quote + 1, mark, quote - at)
+    return None if end < 0 else Value(quote + 1, end, mark, quote - at)
+
+
+def closing(data: bytes, start: int, mark: bytes, depth: int) -> int:
+    """Where the string that began before `start` ends, before the backslashes of its quote."""
+    last = line_end(data, start, QUOTED_BYTES_MAX)
+    at = data.find(mark, start, last)
+    while at >= 0:
+        slashes = at
+        while slashes > start and data[slashes - 1] == 0x5C:
+            slashes -= 1
+        # Inside a string every backslash is doubled, so a quote of the string's own level has
+        # `depth` of them left over.
+        is_own = (at - slashes) % (2 * depth + 2) == depth
+        # YAML and SQL write a quote in a string as two.
+        is_doubled = mark == b"'" and not depth and data[at + 1 : at + 2] == mark
+        if is_own and not (is_doubled and at > start):
+            return at - depth
+        at = data.find(mark, at + 1 + is_doubled, last)
+    return -1
+
+
+def _bare_end(data: bytes, at: int) -> int:
+    size = _WINDOW_BYTES
+    while True:
+        last = min(at + size, len(data))
+        bare = _BARE.match(data, at, last)
+        if bare is None:
+            return -1
+        end = bare.end()
+        if _CUTTING.search(data, at, end):
+            # `;User Id=` has a blank in it, so the search looks a little beyond the value.
+            cut = _CUT.first(data, at, min(end + _BEYOND_BYTES, len(data)))
+            if cut and cut[0] < end:
+                return cut[0]
+        if end < last or last == len(data):
+            return end
+        size *= 2
+
 
 # A longer value is nothing that we know by its shape, and is a secret if its name says so.
 SHAPED_BYTES_MAX = 256
@@ -52,6 +196,11 @@ _PLACEHOLDER = any_of(
     rb"(?:password|passwd|pass|pwd|secret|token|key|credentials?|value)\w*(?:[-_ ]\w+)*",
     rb"\w+(?:[-_ ]\w+)*[-_ ]here|\x00+",
     rb"placeholder|dummy|redacted|replace_?me|insert_?me|todo|tbd",
+)
+_HEX = any_of(rb"[0-9a-f]+")
+_CAMEL = any_of(
+    rb"(?-i:(?:[A-Z]?[a-z]{2,}|[A-Z]{1,6}|\d{1,4})"
+    rb"(?:[_-]?(?:[A-Z][a-z]{2,}|[A-Z]{1,4}|\d{1,4})){1,12})"
 )
 _UUID = any_of(rb"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _CAPITAL = any_of(rb"(?-i:[A-Z])[a-z]{2,}[-_.:]\d{2,6}")  # Castle_4912
@@ -117,7 +266,15 @@ def is_secret(value: bytes, trust: Trust, *, is_env: bool = False, at_least: int
         is_one = is_env or not (b" " in stripped and _is_sentence(stripped))
     else:
         is_one = looks_chosen(stripped) or (trust is Trust.SAID and _is_phrase(stripped))
-    return is_one and not _is_placeholder(stripped)
+    if not is_one or stripped.lower() in NOTHING:
+        return False
+    if _PLACEHOLDER.fits(stripped) or _REFERENCE.fits(stripped):
+        return False
+    # Base64 may begin with a slash; the parts of a path are words.
+    return not (stripped[:1] in b"/~." and _PATH.fits(stripped)) or any(
+        len(part) > 11 and _counts(part)[1] and part not in (part.lower(), part.upper())
+        for part in stripped.split(b"/")
+    )
 
 
 def is_ordinary(value: bytes) -> bool:
@@ -174,6 +331,24 @@ def looks_made(value: bytes) -> bool:
     return switches * 7 >= size or (switches + len(_TURN.findall(value[:96]))) * 5 >= size
 
 
+def is_mixed(value: bytes) -> bool:
+    """Random beyond doubt, and neither hexadecimal nor a name: letters of both cases with digits.
+
+    Or letters of one case and digits that change places again and again.
+    """
+    if len(value) < 16 or not looks_made(value) or is_uuid(value):
+        return False
+    if b"/" in value and not any(len(part) > 11 and is_mixed(part) for part in value.split(b"/")):
+        return len(value) > 39 and value[-1:] == b"="
+    upper = sum(byte in _UPPER for byte in value)
+    lower = sum(byte in _LOWER for byte in value)
+    digits = sum(byte in _DIGITS for byte in value)
+    if not (lower and upper):
+        jumps = len(_SWITCH.findall(value))
+        return value.isalnum() and digits > 2 and jumps > 4 and not _HEX.fits(value)
+    return digits > 1 and upper > 1 and lower > 1 and not _CAMEL.fits(value)
+
+
 def is_uuid(value: bytes) -> bool:
     """Whether it is written as a UUID, which more often names a request than it is a secret."""
     return _UUID.fits(value)
@@ -189,20 +364,6 @@ def is_basic(value: bytes) -> bool:
     except binascii.Error:
         return False
     return b":" in decoded and all(31 < byte < 127 for byte in decoded)
-
-
-def _is_placeholder(value: bytes) -> bool:
-    if value.lower() in NOTHING or _PLACEHOLDER.fits(value) or _REFERENCE.fits(value):
-        return True
-    return value[:1] in b"/~." and _PATH.fits(value) and not _has_random_part(value)
-
-
-def _has_random_part(path: bytes) -> bool:
-    """Base64 may begin with a slash; the parts of a path are words."""
-    return any(
-        len(part) > 11 and _counts(part)[1] and part != part.lower() and part != part.upper()
-        for part in path.split(b"/")
-    )
 
 
 def _has_known_shape(value: bytes) -> bool:

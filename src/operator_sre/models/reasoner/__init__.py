@@ -1,4 +1,4 @@
-"""The built-in mind: an evidence engine without a key or a network. Not a language model."""
+"""The built-in reasoner: an evidence engine without a key or a network. Not a language model."""
 
 from __future__ import annotations
 

@@ -5,31 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 from operator_protocols.domain.action import Action, Outcome, Result
-from operator_protocols.domain.cause import Remedy
+from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.proof import Proof
-from operator_protocols.domain.run import Act, Answer, Ask, Diagnose, Escalate, Finish, Step
-from operator_protocols.domain.target import Target
-from operator_sre.models.reasoner.belief import SURE
+from operator_protocols.domain.run import Act, Answer, Ask, Call, Diagnose, Escalate, Finish, Step
+from operator_sre.models.reasoner.belief import SURE, Belief, Suspect
 from operator_sre.models.reasoner.case import Case, case_from
 from operator_sre.models.reasoner.causes import PATIENCE
-from operator_sre.models.reasoner.diagnose import SCRIPT, arguments_of, choose, diagnose
-from operator_sre.models.reasoner.probes import Probe
-from operator_sre.models.reasoner.table import table_of
+from operator_sre.models.reasoner.diagnosis import SCRIPT, arguments_of, choose, diagnose
 
-__all__ = ["HOLDS_AGAIN", "Reasoner"]
+__all__ = ["HOLDS_AGAIN", "Reasoner", "rank_hypotheses"]
 
 WORTH_ASKING_BITS = 0.05
+ROWS_MAX, SHOWN_MIN, DIGITS = 4, 0.01, 4
+CERTAIN = 0.999  # nothing seen from outside is surer than that
 CHEAP = 1.0  # what costs no more is asked of whoever is about to be blamed
 ACTION_S_MAX = 60.0
 HOLDS_AGAIN = "It holds again by itself; nothing was changed."
 HOLDS_NOW = "It holds again, after what was tried."
 
-Question = tuple[Probe, Target, Action]
-
 
 class Reasoner:
-    """A mind that lists hypotheses, asks what tells them apart, and acts on the clear leader.
+    """Lists hypotheses, asks what tells them apart, and acts on the clear leader.
 
     It keeps nothing between turns: all it knows follows from what it is asked with.
     """
@@ -39,62 +36,73 @@ class Reasoner:
     async def answer(self, ask: Ask) -> Answer:
         """Think about what is known and say what to do next."""
         case = case_from(ask)
-        return _after_a_change(case) or _already_over(case, ask) or _question(case) or _decide(case)
+        if (answer := _judge_change(case)) is not None:
+            return answer
+        if case.briefing.health is Health.HEALTHY:
+            changing = {spec.name for spec in ask.briefing.tools if spec.changes}
+            changed = any(
+                isinstance(step.want, Act)
+                and isinstance(step.result, Result)
+                and step.result.outcome is not Outcome.REFUSED
+                and not step.late
+                and step.want.action.tool in changing
+                for step in ask.steps
+            )
+            claim = HOLDS_NOW if changed else HOLDS_AGAIN
+            return Answer("Every invariant of the ticket holds already.", (Finish(claim),))
+        if (answer := _ask_next(case)) is not None:
+            return answer
+        remedy = choose(case)
+        diagnosis = diagnose(case, remedy)
+        if remedy is None:
+            reason = f"{diagnosis.summary} {diagnosis.why}"
+            return _answer(case, reason, Diagnose(diagnosis), Escalate(reason))
+        if remedy.tool == PATIENCE:
+            claim = f"{diagnosis.summary} It was given time, and nothing was changed."
+            return _answer(case, diagnosis.why, Diagnose(diagnosis), Finish(claim))
+        target = diagnosis.target
+        action = Action(
+            tool=remedy.tool,
+            arguments=arguments_of(remedy, case.briefing, target) or {},
+            target=target,
+            reasoning=diagnosis.summary,
+            expected=f"{target} answers again and its invariants hold",
+            timeout_s=ACTION_S_MAX,
+        )
+        return _answer(case, diagnosis.why, Diagnose(diagnosis), action)
 
 
-def _after_a_change(case: Case) -> Answer | None:
+def _judge_change(case: Case) -> Answer | None:
+    """After a change: a claim to be proven where it was done, a person where it was refused."""
     last = case.last
     if last is None or not isinstance(last.want, Act) or last.want not in case.tried:
         return None
     result, action = last.result, last.want.action
     assert isinstance(result, Result)
+    command, output = action.command, result.stdout.strip()
+    if action.tool == SCRIPT:
+        # A script is told by its length, the ledger has its text; of what it printed, how it ended.
+        lines = len(str(action.arguments.get("text", "")).splitlines())
+        shown = {**action.arguments, "text": f"({lines} lines)"}
+        command = replace(action, arguments=shown).command
+        output = "".join(output.splitlines()[-1:])
     if result.ok:
-        claim = f"{_called(action)} was done: {_said(action, result).rstrip('.')}."
+        claim = f"{command} was done: {output.rstrip('.')}."
         return Answer(f"{claim} Now it has to prove itself.", (Finish(claim),))
-    if result.outcome is Outcome.REFUSED and not _missing(last):
-        reason = f"{_called(action)} was proposed and not permitted. {result.stderr}"
+    if result.outcome is Outcome.REFUSED and not _find_missing(last):
+        reason = f"{command} was proposed and not permitted. {result.stderr}"
         return Answer(reason, (Escalate(reason),))
     return None
 
 
-def _missing(step: Step | None) -> str:
+def _find_missing(step: Step | None) -> str:
     """What is not here that it needs, where nobody refused it: the next best may be tried then."""
     result = step.result if step is not None else None
     missing = isinstance(result, Result) and "unavailable" in result.data
     return result.stderr.strip() if isinstance(result, Result) and missing else ""
 
 
-def _called(action: Action) -> str:
-    """The call in one line: a script is told by its length, the ledger has its text."""
-    if action.tool != SCRIPT:
-        return action.command
-    lines = len(str(action.arguments.get("text", "")).splitlines())
-    return replace(action, arguments={**action.arguments, "text": f"({lines} lines)"}).command
-
-
-def _said(action: Action, result: Result) -> str:
-    """What it said; of a script, which tells first what it found, how it ended."""
-    said = result.stdout.strip()
-    return "".join(said.splitlines()[-1:]) if action.tool == SCRIPT else said
-
-
-def _already_over(case: Case, ask: Ask) -> Answer | None:
-    if case.briefing.health is not Health.HEALTHY:
-        return None
-    changing = {spec.name for spec in ask.briefing.tools if spec.changes}
-    claim = HOLDS_NOW if any(_begun(step, changing) for step in ask.steps) else HOLDS_AGAIN
-    return Answer("Every invariant of the ticket holds already.", (Finish(claim),))
-
-
-def _begun(step: Step, changing: set[str]) -> bool:
-    """Whether it may have changed something, however it ended."""
-    if not isinstance(step.want, Act) or not isinstance(step.result, Result):
-        return False
-    ran = step.result.outcome is not Outcome.REFUSED and not step.late
-    return ran and step.want.action.tool in changing
-
-
-def _question(case: Case) -> Answer | None:
+def _ask_next(case: Case) -> Answer | None:
     """The question worth most for its cost; the leader is asked what is cheap before any blame."""
     leader, chance = case.belief.ranked()[0]
     questions = case.open_questions
@@ -112,42 +120,37 @@ def _question(case: Case) -> Answer | None:
     why = "To be sure, before it is blamed"
     if telling:
         why = f"The question that tells most ({bits:.2f} bits for its cost)"
-    return Answer(_thought(case, f"{why}: {target.name}: {probe.question}"), (action,))
+    return _answer(case, f"{why}: {target.name}: {probe.question}", action)
 
 
-def _decide(case: Case) -> Answer:
-    remedy = choose(case)
-    diagnosis = diagnose(case, remedy)
-    if remedy is None:
-        reason = f"{diagnosis.summary} {diagnosis.why}"
-        return Answer(_thought(case, reason), (Diagnose(diagnosis), Escalate(reason)))
-    told = _thought(case, diagnosis.why)
-    if remedy.tool == PATIENCE:
-        claim = f"{diagnosis.summary} It was given time, and nothing was changed."
-        return Answer(told, (Diagnose(diagnosis), Finish(claim)))
-    return Answer(told, (Diagnose(diagnosis), _action(case, remedy, diagnosis.summary)))
-
-
-def _action(case: Case, remedy: Remedy, why: str) -> Action:
-    target = case.belief.ranked()[0][0].target
-    return Action(
-        tool=remedy.tool,
-        arguments=arguments_of(remedy, case.briefing, target) or {},
-        target=target,
-        reasoning=why,
-        expected=f"{target} answers again and its invariants hold",
-        timeout_s=ACTION_S_MAX,
-    )
-
-
-def _thought(case: Case, then: str) -> str:
-    """What was learned, what is believed now and before, and what follows from it."""
+def _answer(case: Case, then: str, *calls: Call) -> Answer:
+    """A turn: what was learned, what follows from it, and the hypotheses now and before."""
     learned = ""
     if case.before is not None:
         last = case.readings[-1]
         learned = f"{last.target}: {last.sentence}.\n"
     elif case.last is not None and isinstance(case.last.result, Proof):
         learned = f"That did not end it: {case.last.result.detail}\n"
-    elif missing := _missing(case.last):
+    elif missing := _find_missing(case.last):
         learned = f"{missing}\n"
-    return f"{learned}{table_of(case.belief, case.before)}\n{then}"
+    return Answer(f"{learned}{then}", calls, hypotheses=rank_hypotheses(case.belief, case.before))
+
+
+def rank_hypotheses(now: Belief, before: Belief | None) -> tuple[RankedHypothesis, ...]:
+    """The most probable hypotheses, with their probability before the last answer."""
+    rows = [suspect for suspect, weight in now.ranked()[:ROWS_MAX] if weight >= SHOWN_MIN]
+    if before is not None:  # a hypothesis that led and is out of it is the news
+        rows += [suspect for suspect, _ in before.ranked()[:1] if suspect not in rows]
+
+    def probability(belief: Belief, suspect: Suspect) -> float:
+        return round(min(belief.weights.get(suspect, 0.0), CERTAIN), DIGITS)
+
+    return tuple(
+        RankedHypothesis(
+            suspect.cause.name,
+            suspect.target,
+            probability(now, suspect),
+            None if before is None else probability(before, suspect),
+        )
+        for suspect in rows
+    )

@@ -37,20 +37,25 @@ class Endpoint:
     def connect(self) -> Line:
         """A way to speak to it. The libraries are imported here, which takes a while."""
         try:
-            return self._line()
+            import pydantic_ai.direct  # noqa: F401 - so that the first question finds it loaded
+
+            if self.provider == ANTHROPIC:
+                return self._connect_anthropic()
+            if self.provider == COMPATIBLE:
+                return self._connect_compatible()
+            return self._connect_named()
         except ImportError as error:
-            raise _missing(self.provider, error) from None
+            missing = MissingExtraError("agent", needed_for=f"The model provider {self.provider!r}")
+            own = self.provider not in (ANTHROPIC, COMPATIBLE)
+            if own and "pydantic-ai-slim[" in str(error):
+                package = f"pydantic-ai-slim[{self.provider}]"
+                missing.message = (
+                    f"The library of the model provider {self.provider!r} is not installed."
+                )
+                missing.next_step = f"Install it with: pip install '{package}'"
+            raise missing from None
 
-    def _line(self) -> Line:
-        import pydantic_ai.direct  # noqa: F401 - so that the first question finds it loaded
-
-        if self.provider == ANTHROPIC:
-            return self._anthropic()
-        if self.provider == COMPATIBLE:
-            return self._compatible()
-        return self._named()
-
-    def _anthropic(self) -> Line:
+    def _connect_anthropic(self) -> Line:
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
 
@@ -60,13 +65,13 @@ class Endpoint:
                 next_step="Set ANTHROPIC_API_KEY, or key_file of the model in operator.toml.",
                 lasting=True,
             )
-        client = _client()
+        client = _make_client()
         provider = AnthropicProvider(
             api_key=self.key or NO_KEY, base_url=self.base_url or None, http_client=client
         )
         return Line(AnthropicModel(self.model, provider=provider), client)
 
-    def _compatible(self) -> Line:
+    def _connect_compatible(self) -> Line:
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.profiles.openai import OpenAIModelProfile
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
@@ -77,7 +82,7 @@ class Endpoint:
                 next_step="Set base_url of the model in operator.toml.",
                 lasting=True,
             )
-        client = _client()
+        client = _make_client()
         provider = OpenAICompatibleProvider(
             COMPATIBLE,
             base_url=self.base_url,
@@ -88,7 +93,7 @@ class Endpoint:
         )
         return Line(OpenAIChatModel(self.model, provider=provider), client)
 
-    def _named(self) -> Line:
+    def _connect_named(self) -> Line:
         from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import infer_model
         from pydantic_ai.providers import infer_provider_class
@@ -98,27 +103,25 @@ class Endpoint:
         except ValueError:
             raise self._unusable("is not known to pydantic-ai") from None
         taken = inspect.signature(kind).parameters
-        given = self._arguments(frozenset(taken))
-        if "http_client" not in taken:
-            raise self._unusable("brings its own connections, whose answers have no bound")
-        client = _client(_library(taken["http_client"].annotation))
-        given["http_client"] = client
-        try:
-            speaker = infer_model(f"{self.provider}:{self.model}", lambda _: kind(**given))
-        except (UserError, TypeError):
-            raise self._unusable("cannot be used with what is configured") from None
-        return Line(speaker, client)
-
-    def _arguments(self, taken: frozenset[str]) -> dict[str, Any]:
         given: dict[str, Any] = {}
         if self.base_url:
-            address = next((one for one in _ADDRESSES if one in taken), None)
+            address = next((name for name in _ADDRESSES if name in taken), None)
             if address is None:
                 raise self._unusable("takes no base_url")
             given[address] = self.base_url
         if "api_key" in taken and (self.key or self.base_url):
             given["api_key"] = self.key or NO_KEY
-        return given
+        if "http_client" not in taken:
+            raise self._unusable("brings its own connections, whose answers have no bound")
+        # Whose connections a provider takes: few still want those of the elder library.
+        annotation = str(taken["http_client"].annotation)
+        elder = "httpx." in annotation and "httpx2" not in annotation
+        client = given["http_client"] = _make_client("httpx" if elder else "httpx2")
+        try:
+            speaker = infer_model(f"{self.provider}:{self.model}", lambda _: kind(**given))
+        except (UserError, TypeError):
+            raise self._unusable("cannot be used with what is configured") from None
+        return Line(speaker, client)
 
     def _unusable(self, why: str) -> ModelError:
         return ModelError(
@@ -146,21 +149,7 @@ class Line:
         await self.client.aclose()
 
 
-def _missing(provider: str, error: ImportError) -> MissingExtraError:
-    missing = MissingExtraError("agent", needed_for=f"The model provider {provider!r}")
-    if provider not in (ANTHROPIC, COMPATIBLE) and "pydantic-ai-slim[" in str(error):
-        missing.message = f"The library of the model provider {provider!r} is not installed."
-        missing.next_step = f"Install it with: pip install 'pydantic-ai-slim[{provider}]'"
-    return missing
-
-
-def _library(annotation: object) -> str:
-    """Whose connections a provider takes: few still want those of the elder library."""
-    told = str(annotation)
-    return "httpx" if "httpx." in told and "httpx2" not in told else "httpx2"
-
-
-def _client(library: str = "httpx2") -> httpx2.AsyncClient:
+def _make_client(library: str = "httpx2") -> httpx2.AsyncClient:
     """Connections that follow no redirection, because a key would follow too, and end in time."""
     # Both libraries have the same names, and the same methods behind them.
     http: Any = importlib.import_module(library)

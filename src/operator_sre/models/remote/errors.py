@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from operator_protocols.errors import ModelError
-from operator_sre.models.fence import cleaned, searched
+from operator_sre.models.fence import clean, redact_whole
 
 __all__ = ["model_error", "refuses_schema", "refuses_tools"]
 
@@ -34,21 +34,36 @@ def model_error(
     """The error for whatever a library raised. The key is in no message."""
     from pydantic_ai import exceptions as known
 
+    wait_s = getattr(error, "retry_after", None)
+    if not isinstance(wait_s, int | float) or not math.isfinite(wait_s):
+        wait_s = 0.0
+    wait_s = min(max(float(wait_s), 0.0), WAIT_S_MAX)
     if isinstance(error, known.ModelHTTPError):
-        return _status(error, name, _detail(error.body, key, redact))
+        # What the endpoint says itself, where it says it in the usual place.
+        inner = error.body.get("error", error.body) if isinstance(error.body, dict) else error.body
+        message = inner.get("message", "") if isinstance(inner, dict) else inner
+        detail = _clean_detail(message, key, redact) if isinstance(message, str) else ""
+        status = error.status_code
+        quota = isinstance(error, known.ModelQuotaExceededError)
+        return ModelError(
+            f"{name} answered with status {status}{f': {detail}' if detail else '.'}",
+            next_step=_NEXT_STEPS.get(402 if quota else status, ""),
+            wait_s=wait_s,
+            lasting=quota or (status < 500 and status not in _PASSING),
+        )
     if isinstance(error, TimeoutError | known.ModelRequestTimeout | known.ModelTimeoutError):
-        return ModelError(f"{name} did not answer in time.", wait_s=_wait_s(error))
+        return ModelError(f"{name} did not answer in time.", wait_s=wait_s)
     if isinstance(error, known.ModelQuotaExceededError):
         return ModelError(f"{name} says that the quota is used up.", lasting=True)
     if isinstance(error, known.ModelRequestRejectedError):
         return ModelError(f"{name} rejects the request.", lasting=True)
     if isinstance(error, known.ModelConnectionError):
-        return ModelError(f"{name} cannot be reached, or broke off.", wait_s=_wait_s(error))
+        return ModelError(f"{name} cannot be reached, or broke off.", wait_s=wait_s)
     if isinstance(error, known.ModelAPIError):
-        return ModelError(f"{name} gave an answer that is not one.", wait_s=_wait_s(error))
+        return ModelError(f"{name} gave an answer that is not one.", wait_s=wait_s)
     if isinstance(error, known.UserError):
-        told = _said(str(error), key, redact)
-        return ModelError(f"{name} cannot be asked like this: {told}", lasting=True)
+        detail = _clean_detail(str(error), key, redact)
+        return ModelError(f"{name} cannot be asked like this: {detail}", lasting=True)
     return ModelError(f"{name} gave an answer that cannot be read ({type(error).__name__}).")
 
 
@@ -70,35 +85,9 @@ def _refuses(error: BaseException, words: re.Pattern[str]) -> bool:
     return bool(words.search(str(error.body)[:BODY_CHARS_MAX]))
 
 
-def _status(error: BaseException, name: str, detail: str) -> ModelError:
-    from pydantic_ai import exceptions as known
-
-    assert isinstance(error, known.ModelHTTPError)
-    status = error.status_code
-    quota = isinstance(error, known.ModelQuotaExceededError)
-    lasting = quota or (status < 500 and status not in _PASSING)
-    told = f"{name} answered with status {status}{f': {detail}' if detail else '.'}"
-    next_step = _NEXT_STEPS.get(402 if quota else status, "")
-    return ModelError(told, next_step=next_step, wait_s=_wait_s(error), lasting=lasting)
-
-
-def _wait_s(error: BaseException) -> float:
-    wait_s = getattr(error, "retry_after", None)
-    if not isinstance(wait_s, int | float) or not math.isfinite(wait_s):
-        return 0.0
-    return min(max(float(wait_s), 0.0), WAIT_S_MAX)
-
-
-def _detail(body: object, key: str, redact: Callable[[str], str]) -> str:
-    """What the endpoint says itself, where it says it in the usual place."""
-    inner = body.get("error", body) if isinstance(body, dict) else body
-    said = inner.get("message", "") if isinstance(inner, dict) else inner
-    return _said(said, key, redact) if isinstance(said, str) else ""
-
-
-def _said(text: str, key: str, redact: Callable[[str], str]) -> str:
+def _clean_detail(text: str, key: str, redact: Callable[[str], str]) -> str:
     text = text.replace(key, "[the key]") if key else text
-    told = " ".join(cleaned(searched(text, redact)[:BODY_CHARS_MAX]).split())
-    if len(told) > DETAIL_CHARS_MAX:
-        told = told[: DETAIL_CHARS_MAX - 1].rpartition(" ")[0] + "…"
-    return told if not told or told.endswith((".", "…", "!", "?")) else f"{told}."
+    detail = " ".join(clean(redact_whole(text, redact)[:BODY_CHARS_MAX]).split())
+    if len(detail) > DETAIL_CHARS_MAX:
+        detail = detail[: DETAIL_CHARS_MAX - 1].rpartition(" ")[0] + "…"
+    return detail if not detail or detail.endswith((".", "…", "!", "?")) else f"{detail}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from operator_sre.models.actions import ACTION_SCHEMA, actions_text, exchange_texts
+from operator_sre.models.calls import ACTION_SCHEMA, actions_text
 from operator_sre.models.offers import Offer
 from operator_sre.models.prompt import Conversation
 
@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models import ModelRequestParameters
 
-__all__ = ["action_messages", "offered", "plain_messages", "tool_messages", "with_schema"]
+__all__ = [
+    "action_messages",
+    "offer_tools",
+    "plain_messages",
+    "require_schema",
+    "tool_messages",
+]
 
 
 def tool_messages(told: Conversation) -> list[ModelMessage]:
@@ -48,7 +54,7 @@ def action_messages(told: Conversation, given: Sequence[Offer]) -> list[ModelMes
     parts: list[m.ModelRequestPart] = [m.SystemPromptPart(system)]
     text = told.opening
     for exchange in told.exchanges:
-        said, result = exchange_texts(exchange)
+        said, result = exchange.texts()
         found.append(m.ModelRequest([*parts, m.UserPromptPart(text)]))
         found.append(m.ModelResponse([m.TextPart(said)]))
         parts, text = [], result
@@ -63,7 +69,7 @@ def plain_messages(system: str, text: str) -> list[ModelMessage]:
     return [m.ModelRequest([m.SystemPromptPart(system), m.UserPromptPart(text)])]
 
 
-def offered(given: Sequence[Offer]) -> ModelRequestParameters:
+def offer_tools(given: Sequence[Offer]) -> ModelRequestParameters:
     """The tools that may be called."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.tools import ToolDefinition
@@ -80,7 +86,7 @@ def offered(given: Sequence[Offer]) -> ModelRequestParameters:
     return ModelRequestParameters(function_tools=tools)
 
 
-def with_schema() -> ModelRequestParameters:
+def require_schema() -> ModelRequestParameters:
     """An answer by the schema of the action mode."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition

@@ -9,20 +9,25 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from operator_protocols.domain.prices import Prices
-from operator_protocols.domain.run import Answer, Ask, Call, Misuse, Spent
+from operator_protocols.domain.run import Answer, Ask, Misuse, Spent
 from operator_protocols.errors import ModelError
-from operator_sre.models.actions import Written, written
-from operator_sre.models.calls import CALLS_MAX, call_from
-from operator_sre.models.fence import cleaned, shortened
+from operator_sre.models.calls import CALLS_MAX, WrittenCalls, call_from, find_calls
+from operator_sre.models.fence import clean, shorten
 from operator_sre.models.offers import offers
 from operator_sre.models.prompt import CONTEXT_CHARS_MAX, Conversation, conversation
 from operator_sre.models.remote.endpoint import ANTHROPIC, COMPATIBLE, Endpoint, Line
 from operator_sre.models.remote.errors import model_error, refuses_schema, refuses_tools
+from operator_sre.models.remote.messages import (
+    action_messages,
+    offer_tools,
+    plain_messages,
+    require_schema,
+    tool_messages,
+)
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
     from pydantic_ai.models import ModelRequestParameters
-    from pydantic_ai.settings import ModelSettings
 
 __all__ = ["RemoteModel", "ToolMode"]
 
@@ -103,24 +108,22 @@ class RemoteModel:
     async def answer(self, ask: Ask) -> Answer:
         """One turn: what it thinks and what it calls, in order."""
         if self._mode != "json":
-            answer = await self._native(ask)
+            answer = await self._answer_by_tools(ask)
             if answer is not None:
                 return answer
             self._mode = "json"  # remembered: the endpoint is not asked for tools again
-        return await self._by_json(ask)
+        return await self._answer_by_json(ask)
 
     async def complete(self, system: str, text: str, *, tokens_max: int) -> tuple[str, Spent]:
         """Plain text for a plain text; what `operator models test` asks."""
-        from operator_sre.models.remote.messages import plain_messages
-
-        line = await self._connected()
+        line = await self._connect()
         response = await self._request(line, plain_messages(system, text), tokens_max=tokens_max)
         if isinstance(response, _Failure):
             raise response.error
-        said = _texts(response)
-        if not said.strip():
+        text = _join_texts(response)
+        if not text.strip():
             raise ModelError(f"{self.name} said nothing.")
-        return said, self._spent(response)
+        return text, self._price(response)
 
     async def close(self) -> None:
         """Let go of its connections."""
@@ -128,51 +131,52 @@ class RemoteModel:
         if line is not None:
             await line.close()
 
-    async def _native(self, ask: Ask) -> Answer | None:
+    async def _answer_by_tools(self, ask: Ask) -> Answer | None:
         """An answer with tool calls; None when the endpoint has no tools and may be asked else."""
-        line = await self._connected()
-        from operator_sre.models.remote.messages import offered, tool_messages
+        line = await self._connect()
+        from pydantic_ai.messages import ThinkingPart, ToolCallPart
 
         given = offers(ask.briefing)
-        messages = tool_messages(self._told(ask))
-        response = await self._request(line, messages, parameters=offered(given))
+        messages = tool_messages(self._converse(ask))
+        response = await self._request(line, messages, parameters=offer_tools(given))
         if isinstance(response, _Failure):
             if self._mode == "auto" and refuses_tools(response.cause):
                 return None
             raise response.error
-        said, calls = _texts(response), _calls(response)
-        if not calls and self._mode == "auto" and (text := written(said, given)) is not None:
+        text, parts = _join_texts(response), response.parts
+        calls = [(part.tool_name, part.args) for part in parts if isinstance(part, ToolCallPart)]
+        if not calls and self._mode == "auto" and (inside := find_calls(text, given)) is not None:
             self._mode = "json"
-            return self._answer(text.reasoning or said, text.calls, response, ask)
+            return self._answer(inside.reasoning or text, inside.calls, response, ask)
         if calls and self._mode == "auto":
             self._mode = "native"
-        return self._answer(said or _thoughts(response), calls, response, ask)
+        thoughts = (part.content for part in parts if isinstance(part, ThinkingPart))
+        text = text or "\n".join(thought for thought in thoughts if thought)
+        return self._answer(text, calls, response, ask)
 
-    async def _by_json(self, ask: Ask) -> Answer:
+    async def _answer_by_json(self, ask: Ask) -> Answer:
         """An answer with its calls as JSON in a text."""
-        line = await self._connected()
-        from operator_sre.models.remote.messages import action_messages, with_schema
-
+        line = await self._connect()
         given = offers(ask.briefing)
-        messages = action_messages(self._told(ask), given)
-        parameters = with_schema() if self._schema else None
+        messages = action_messages(self._converse(ask), given)
+        parameters = require_schema() if self._schema else None
         response = await self._request(line, messages, parameters=parameters)
         if isinstance(response, _Failure) and self._schema and refuses_schema(response.cause):
             self._schema = False
             response = await self._request(line, messages)
         if isinstance(response, _Failure):
             raise response.error
-        said = _texts(response)
-        text = written(said, given) or Written(said, ())
-        if text.calls or response.finish_reason == "length":
-            return self._answer(text.reasoning or said, text.calls, response, ask)
-        if not said.strip():
+        text = _join_texts(response)
+        inside = find_calls(text, given) or WrittenCalls(text, ())
+        if inside.calls or response.finish_reason == "length":
+            return self._answer(inside.reasoning or text, inside.calls, response, ask)
+        if not text.strip():
             raise ModelError(f"{self.name} said nothing.")
-        told = cleaned(said)
-        misuse = Misuse("answer", shortened(told, SHOWN_CHARS_MAX), _FORM_SENTENCE)
-        return Answer(shortened(told, REASONING_CHARS_MAX), (misuse,), self._spent(response))
+        shown = clean(text)
+        misuse = Misuse("answer", shorten(shown, SHOWN_CHARS_MAX), _FORM_SENTENCE)
+        return Answer(shorten(shown, REASONING_CHARS_MAX), (misuse,), self._price(response))
 
-    def _told(self, ask: Ask) -> Conversation:
+    def _converse(self, ask: Ask) -> Conversation:
         return conversation(
             ask,
             redact=self._redact,
@@ -181,18 +185,22 @@ class RemoteModel:
         )
 
     def _answer(
-        self, said: str, calls: Sequence[tuple[str, Any]], response: ModelResponse, ask: Ask
+        self, text: str, calls: Sequence[tuple[str, Any]], response: ModelResponse, ask: Ask
     ) -> Answer:
         """What was said and called; a call that was cut off is one that makes no sense."""
-        reasoning = shortened(cleaned(said).strip(), REASONING_CHARS_MAX)
-        found = [call_from(name, raw, ask, said=reasoning) for name, raw in calls[:CALLS_MAX]]
+        reasoning = shorten(clean(text).strip(), REASONING_CHARS_MAX)
+        made = [call_from(name, raw, ask, said=reasoning) for name, raw in calls[:CALLS_MAX]]
         if len(calls) > CALLS_MAX:
-            found.append(Misuse(calls[CALLS_MAX][0], "", f"A turn has up to {CALLS_MAX} calls."))
+            made.append(Misuse(calls[CALLS_MAX][0], "", f"A turn has up to {CALLS_MAX} calls."))
         if response.finish_reason == "length":
-            found[-1:] = [Misuse(calls[-1][0] if calls else _CUT, "", _CUT_SENTENCE)]
-        if not reasoning and not found:
+            made[-1:] = [Misuse(calls[-1][0] if calls else _CUT, "", _CUT_SENTENCE)]
+        if not reasoning and not made:
             raise ModelError(f"{self.name} said nothing.")
-        return Answer(reasoning or _reasons(found), tuple(found), self._spent(response))
+        if not reasoning:
+            # What stands for a reasoning that was not given: the reasons of the calls.
+            reasons = (getattr(call, "reasoning", "") for call in made)
+            reasoning = " ".join(dict.fromkeys(filter(None, reasons))) or "It does not say why."
+        return Answer(reasoning, tuple(made), self._price(response))
 
     async def _request(
         self,
@@ -203,36 +211,45 @@ class RemoteModel:
         tokens_max: int | None = None,
     ) -> ModelResponse | _Failure:
         """One question over the wire, within its time. Whatever a library raises is a value."""
+        from pydantic_ai.direct import model_request, model_request_stream
+
         tokens_max = tokens_max or self._tokens_out_max
-        settings = self._settings(tokens_max)
-        ask = _whole if tokens_max <= WHOLE_TOKENS_MAX else _streamed
+        settings: dict[str, Any] = {
+            "max_tokens": tokens_max,
+            "timeout": self._timeout_s,
+            "max_retries": 0,  # whoever is patient tries again; twice would be too much
+        }
+        if self._temperature is not None:
+            settings["temperature"] = self._temperature
+        if self._endpoint.provider == ANTHROPIC:
+            settings["anthropic_cache_instructions"] = True
+            settings["anthropic_cache_tool_definitions"] = True
+            settings["anthropic_cache_messages"] = True
+        options: dict[str, Any] = {
+            "model_settings": settings,
+            "model_request_parameters": parameters,
+            "instrument": False,
+        }
         try:
             async with asyncio.timeout(self._timeout_s):
-                response = await ask(line, messages, settings, parameters)
+                if tokens_max <= WHOLE_TOKENS_MAX:
+                    response = await model_request(line.speaker, messages, **options)
+                else:
+                    # Piece by piece, so that nobody between us takes a long answer for silence.
+                    async with model_request_stream(line.speaker, messages, **options) as stream:
+                        async for _ in stream:
+                            pass
+                        response = stream.get()
         except Exception as error:  # noqa: BLE001  whatever a library raises is no answer
-            told = model_error(error, name=self.name, key=self._endpoint.key, redact=self._redact)
-            return _Failure(told, error)
+            why = model_error(error, name=self.name, key=self._endpoint.key, redact=self._redact)
+            return _Failure(why, error)
         if response.finish_reason == "content_filter":
             raise ModelError(f"{self.name} refuses to answer this.", lasting=True)
         if response.finish_reason == "error":
             raise ModelError(f"{self.name} broke off its answer.")
         return response
 
-    def _settings(self, tokens_max: int) -> ModelSettings:
-        found: dict[str, Any] = {
-            "max_tokens": tokens_max,
-            "timeout": self._timeout_s,
-            "max_retries": 0,  # whoever is patient tries again; twice would be too much
-        }
-        if self._temperature is not None:
-            found["temperature"] = self._temperature
-        if self._endpoint.provider == ANTHROPIC:
-            found["anthropic_cache_instructions"] = True
-            found["anthropic_cache_tool_definitions"] = True
-            found["anthropic_cache_messages"] = True
-        return found  # type: ignore[return-value]
-
-    async def _connected(self) -> Line:
+    async def _connect(self) -> Line:
         """The line, opened in a thread because importing the libraries takes seconds."""
         loop = asyncio.get_running_loop()
         async with self._connecting:
@@ -242,7 +259,7 @@ class RemoteModel:
                 self._line, self._loop = line, loop
             return self._line
 
-    def _spent(self, response: ModelResponse) -> Spent:
+    def _price(self, response: ModelResponse) -> Spent:
         usage = response.usage
         return self._prices.spent(
             usage.input_tokens,
@@ -260,66 +277,8 @@ class _Failure:
     cause: Exception
 
 
-async def _whole(
-    line: Line,
-    messages: Sequence[ModelMessage],
-    settings: ModelSettings,
-    parameters: ModelRequestParameters | None,
-) -> ModelResponse:
-    """The answer in one piece."""
-    from pydantic_ai.direct import model_request
-
-    return await model_request(
-        line.speaker,
-        messages,
-        model_settings=settings,
-        model_request_parameters=parameters,
-        instrument=False,
-    )
-
-
-async def _streamed(
-    line: Line,
-    messages: Sequence[ModelMessage],
-    settings: ModelSettings,
-    parameters: ModelRequestParameters | None,
-) -> ModelResponse:
-    """The answer piece by piece, so that nobody between us takes a long one for silence."""
-    from pydantic_ai.direct import model_request_stream
-
-    async with model_request_stream(
-        line.speaker,
-        messages,
-        model_settings=settings,
-        model_request_parameters=parameters,
-        instrument=False,
-    ) as stream:
-        async for _ in stream:
-            pass
-        return stream.get()
-
-
-def _texts(response: ModelResponse) -> str:
+def _join_texts(response: ModelResponse) -> str:
     from pydantic_ai.messages import TextPart
 
     parts = (part.content for part in response.parts if isinstance(part, TextPart))
     return "\n".join(part for part in parts if part)
-
-
-def _thoughts(response: ModelResponse) -> str:
-    from pydantic_ai.messages import ThinkingPart
-
-    parts = (part.content for part in response.parts if isinstance(part, ThinkingPart))
-    return "\n".join(part for part in parts if part)
-
-
-def _calls(response: ModelResponse) -> list[tuple[str, Any]]:
-    from pydantic_ai.messages import ToolCallPart
-
-    return [(one.tool_name, one.args) for one in response.parts if isinstance(one, ToolCallPart)]
-
-
-def _reasons(calls: Sequence[Call]) -> str:
-    """What stands for a reasoning that was not given: the reasons of the calls."""
-    found = (getattr(call, "reasoning", "") for call in calls)
-    return " ".join(dict.fromkeys(one for one in found if one)) or "It does not say why."

@@ -27,6 +27,7 @@ from operator_protocols.domain.target import Process
 from operator_sre.processes.detaching import adopt_orphans, detach
 from operator_sre.processes.identity import row_of
 from operator_sre.processes.runner.deed import Deed, Orphan
+from operator_sre.processes.runner.keeper import Keeper
 from operator_sre.processes.runner.places import LOCK, LOG, SOCKET, listens, peer_of, reachable
 from operator_sre.processes.runner.records import (
     Claim,
@@ -55,7 +56,7 @@ from operator_sre.processes.runner.wire import (
 )
 from operator_sre.processes.tree import MARK, environment_of
 
-__all__ = ["Runner", "main"]
+__all__ = ["Runner", "listening_socket", "main"]
 
 CLIENTS_MAX = 1024
 DEEDS_MAX = 256
@@ -102,6 +103,7 @@ class Runner:
     def __init__(self, folder: Path, *, idle_s: float) -> None:
         self._idle_s = idle_s
         self._records = Records(folder)
+        self._keeper = Keeper(folder)
         self._deeds: dict[str, Deed] = {}
         self._roots: dict[int, Deed] = {}
         self._orphans: dict[str, Orphan] = {}
@@ -128,6 +130,7 @@ class Runner:
         await self._over.wait()
         server.close()
         idle.cancel()
+        self._keeper.close()
         self._records.close()
 
     def _take_over(self) -> None:
@@ -202,7 +205,14 @@ class Runner:
             client.tell(Done(order.id, None, error=why, refused=True))
             return
         folder = output_folder(self._records.folder, order.id)
-        deed = Deed(order, folder, strays=self._strays, said=self._said, over=self._ended)
+        deed = Deed(
+            order,
+            folder,
+            strays=self._strays,
+            hold=self._keeper.hold,
+            said=self._said,
+            over=self._ended,
+        )
         self._deeds[order.id] = deed
         self._waiting[order.id] = [(client, order.follows)]
         deed.start()
@@ -283,7 +293,12 @@ class Runner:
     def _strays(self, deed: Deed) -> Iterable[Process]:
         """Orphans that came to us out of this deed: by session, mark or pipe, or by nobody else."""
         found: list[Process] = []
-        for pid in own_children() - self._roots.keys():
+        if deed.is_confined:  # it cannot leave its session
+            for pid in own_children() - {deed.pid}:
+                row = row_of(pid) if _session_of(pid) == deed.pid else None
+                found += [row.process] if row is not None and not row.dead else []
+            return found
+        for pid in self._keeper.without_cells(own_children() - self._roots.keys()):
             row = row_of(pid)
             if row is None or row.dead:
                 continue
@@ -338,6 +353,13 @@ class Runner:
         task.add_done_callback(self._tasks.discard)
 
 
+def _session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
 def _is_owner(writer: asyncio.StreamWriter) -> bool:
     """Only the user whose runner this is, and root."""
     # Where the kernel does not tell, the folder keeps others out.
@@ -368,7 +390,8 @@ def _allow_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _listener(folder: Path) -> socket.socket:
+def listening_socket(folder: Path) -> socket.socket:
+    """Where the runner of a folder is asked."""
     (folder / SOCKET).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with reachable(folder) as path:
@@ -399,7 +422,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
     _allow_files()
     adopt_orphans()
-    listener = _listener(folder)
+    listener = listening_socket(folder)
     os.close(options.ready)
     try:
         asyncio.run(_serve(folder, listener, options.idle_s))

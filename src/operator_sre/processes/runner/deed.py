@@ -14,9 +14,11 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import IO
 
 from operator_protocols.domain.target import Process
 from operator_sre.processes.identity import born_now, row_of
+from operator_sre.processes.runner.keeper import ConfinedCommand
 from operator_sre.processes.runner.output import Output
 from operator_sre.processes.runner.records import mark_of, name_of
 from operator_sre.processes.runner.wire import Done, Order, Remains
@@ -32,9 +34,14 @@ UMASK = 0o022
 LIMIT_S_MAX = 24 * 3600.0
 # A tree that forks faster than it is killed is killed for so long, and looked for so often.
 STORM_S_MAX, QUIET_LOOKS = 20.0, 5
+LISTS_MAX = 20
 # How long the pipes may stay open after the command has ended, before they count as left open.
 DRAIN_S_MAX = 0.05
 POLL_S, LOOK_S = 0.2, 0.001
+# How often the memory of a confined command is added up.
+WEIGH_S = 0.1
+# So many of those that were left behind are told.
+LEFT_MAX = 16
 
 log = logging.getLogger(__name__)
 Strays = Callable[["Deed"], Iterable[Process]]
@@ -43,7 +50,7 @@ Strays = Callable[["Deed"], Iterable[Process]]
 class Deed:
     """One job from its start to its end. `over` is called once, with what became of it.
 
-    What it says goes into `folder`.
+    What it says goes into `folder`. `hold` finds a cell for one that is to be confined.
 
     `strays` are the orphans that came to the runner and belong to this deed.
     """
@@ -54,10 +61,13 @@ class Deed:
         folder: Path,
         *,
         strays: Strays,
+        hold: Callable[[Order, Callable[[], Iterable[int]]], ConfinedCommand],
         said: Callable[[Deed], None],
         over: Callable[[Deed, Done], None],
     ) -> None:
         self.order = order
+        self._hold = hold
+        self._confined: ConfinedCommand | None = None
         self.pid: int | None = None
         self._process: Process | None = None
         self._born = self._died = 0.0
@@ -80,27 +90,72 @@ class Deed:
         env = dict(pair.partition(b"=")[::2] for pair in order.env)
         env[MARK.encode()] = mark_of(order.id).encode()
         self._born = born_now()
-        stdin = subprocess.PIPE if order.stdin else subprocess.DEVNULL
         try:
-            popen = subprocess.Popen(
-                order.argv,
-                cwd=order.cwd,
-                env=env,
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                umask=UMASK,
-                bufsize=0,
-            )
+            start = self._start_free if order.bounds is None else self._start_confined
+            self.pid, pipes = start(env)
         except (OSError, ValueError, IndexError, OverflowError) as problem:
             why, number = _not_started(problem, order)
             self._finish(error=why, number=number)
             return
-        popen.returncode = 0  # it is reaped here, not by its own object
-        self.pid = popen.pid
-        self._watch_pipes(popen)
+        self._watch_pipes(*pipes)
         self._alarm = self._loop.call_later(min(order.timeout_s, LIMIT_S_MAX), self._time_out)
+        if self._confined is not None:
+            self._loop.call_later(WEIGH_S, self._weigh)
+
+    def _start_free(self, env: dict[bytes, bytes]) -> tuple[int, tuple[int, int, int]]:
+        """Its pid, and our ends of its stdin, stdout and stderr; -1 for no stdin."""
+        popen = subprocess.Popen(
+            self.order.argv,
+            cwd=self.order.cwd,
+            env=env,
+            stdin=subprocess.PIPE if self.order.stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            umask=UMASK,
+            bufsize=0,
+        )
+        popen.returncode = 0  # it is reaped here, not by its own object
+        pipes = [_detached(each) for each in (popen.stdin, popen.stdout, popen.stderr)]
+        return popen.pid, (pipes[0], pipes[1], pipes[2])
+
+    def _start_confined(self, env: dict[bytes, bytes]) -> tuple[int, tuple[int, int, int]]:
+        """The same, in a cell. What cannot be confined does not start."""
+        opened: list[int] = []
+
+        def pipe() -> tuple[int, int]:
+            opened.extend(os.pipe2(os.O_CLOEXEC))
+            return opened[-2], opened[-1]
+
+        try:
+            if self.order.stdin:
+                stdin, feed = pipe()
+            else:
+                stdin, feed = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), -1
+                opened.append(stdin)
+            (out, stdout), (err, stderr) = pipe(), pipe()
+            confined = self._hold(self.order, lambda: [each.pid for each in self._left()])
+            self._confined = confined
+            confined.start(env, (stdin, stdout, stderr))
+        except BaseException:
+            for fd in opened:
+                os.close(fd)
+            raise
+        for fd in (stdin, stdout, stderr):
+            os.close(fd)
+        for fd in {feed, out, err} - {-1}:
+            os.set_blocking(fd, False)
+        return confined.pid, (feed, out, err)
+
+    def _weigh(self) -> None:
+        """End it when all of it together has more memory than it may."""
+        if self._finished or self._confined is None:
+            return
+        if why := self._confined.excess():
+            self._confined.report(why)
+            self.cancel()
+            return
+        self._loop.call_later(WEIGH_S, self._weigh)
 
     @property
     def process(self) -> Process | None:
@@ -125,6 +180,12 @@ class Deed:
         if self._ending is None and not self._finished:
             self._cancelled = True
             self._ending = self._loop.create_task(self._end())
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether the kernel holds it, and its session is all of it."""
+        bounds = self.order.bounds
+        return bounds is not None and bounds.writable is not None
 
     @property
     def lifetime(self) -> tuple[float, float]:
@@ -184,7 +245,29 @@ class Deed:
         return Tree(self.process, mark=mark_of(self.order.id), known=self._strays(self))
 
     def _left(self) -> tuple[Process, ...]:
-        return tuple(self._strays(self))
+        """What is alive of it.
+
+        A process that is born while the others are listed, and whose parent ends meanwhile, is in
+        no list: they are listed again while the kernel says that its group has somebody.
+        """
+        left: tuple[Process, ...] = ()
+        for _ in range(LISTS_MAX):
+            left = tuple(self._strays(self))
+            if left or not self._has_group():
+                break
+        return left
+
+    def _has_group(self) -> bool:
+        """Whether its group has a member, be it one that has ended and was not reaped."""
+        if self.pid is None:
+            return False
+        try:
+            os.killpg(self.pid, 0)
+        except PermissionError:
+            return True
+        except ProcessLookupError:
+            return False
+        return True
 
     def _finish(self, *, left: tuple[Process, ...] = (), error: str = "", number: int = 0) -> None:
         if self._finished:
@@ -194,7 +277,10 @@ class Deed:
         if self._alarm is not None:
             self._alarm.cancel()
         self._output.close()
-        self._over(self, self._done(left, error, number))
+        done = self._done(left, error, number)
+        if self._confined is not None:
+            self._confined.close()
+        self._over(self, done)
 
     def _done(self, left: tuple[Process, ...], error: str, number: int) -> Done:
         out, err = self._output.streams[1], self._output.streams[2]
@@ -219,20 +305,18 @@ class Deed:
             user_s=usage.ru_utime if usage else 0.0,
             system_s=usage.ru_stime if usage else 0.0,
             memory_bytes=_memory_bytes(usage),
-            left=tuple(Remains(one, name_of(one.pid), ended) for one in left),
+            left=tuple(Remains(one, name_of(one.pid), ended) for one in left[:LEFT_MAX]),
+            blocked=tuple(self._confined.blocked) if self._confined is not None else (),
         )
 
-    def _watch_pipes(self, popen: subprocess.Popen[bytes]) -> None:
-        for stream, pipe in ((1, popen.stdout), (2, popen.stderr)):
-            if pipe is not None:
-                fd = _detached(pipe.fileno(), pipe.close)
-                self._pipes[stream] = fd
-                self._inodes |= {os.fstat(fd).st_ino}
-                self._loop.add_reader(fd, self._readable, stream, fd)
-        if popen.stdin is not None:
-            fd = _detached(popen.stdin.fileno(), popen.stdin.close)
+    def _watch_pipes(self, feed: int, out: int, err: int) -> None:
+        for stream, fd in ((1, out), (2, err)):
+            self._pipes[stream] = fd
+            self._inodes |= {os.fstat(fd).st_ino}
+            self._loop.add_reader(fd, self._readable, stream, fd)
+        if feed >= 0:
             self._feeding = memoryview(self.order.stdin)
-            self._loop.add_writer(fd, self._writable, fd)
+            self._loop.add_writer(feed, self._writable, feed)
 
     def _readable(self, stream: int, fd: int) -> bool:
         """Take what is there; False when there is nothing, or never will be again."""
@@ -314,10 +398,12 @@ async def _until(true: Callable[[], bool]) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-def _detached(fd: int, close: Callable[[], None]) -> int:
-    """A descriptor of our own that does not block."""
-    own = os.dup(fd)
-    close()
+def _detached(pipe: IO[bytes] | None) -> int:
+    """A descriptor of our own that does not block; -1 where there is no pipe."""
+    if pipe is None:
+        return -1
+    own = os.dup(pipe.fileno())
+    pipe.close()
     os.set_blocking(own, False)
     return own
 
@@ -340,13 +426,13 @@ def _memory_bytes(usage: resource.struct_rusage | None) -> int:
 
 def _not_started(problem: Exception, order: Order) -> tuple[str, int]:
     """A command that could not start, told as a shell tells it."""
-    name = os.fsdecode(order.argv[0]) if order.argv else ""
-    cwd = os.fsdecode(order.cwd)
+    name = order.argv[0].decode(errors="replace") if order.argv else ""
+    cwd = order.cwd.decode(errors="replace")
     if not isinstance(problem, OSError):
         return f"{name}: {problem}", errno.EINVAL
     number = problem.errno or errno.EIO
     why, what = os.strerror(number), name
-    if problem.filename is not None and os.fsdecode(problem.filename) == cwd != name:
+    if problem.filename is not None and os.fsencode(problem.filename) == order.cwd != name.encode():
         what = cwd
     elif number == errno.ENOENT:
         why = "command not found"

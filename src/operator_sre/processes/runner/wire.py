@@ -10,6 +10,7 @@ __all__ = [
     "LINE_BYTES_MAX",
     "PROTOCOL",
     "Attach",
+    "Bounds",
     "Done",
     "End",
     "Event",
@@ -26,17 +27,36 @@ __all__ = [
 ]
 
 # Both sides have to mean the same by every field; the tag of an order changes along with it.
-PROTOCOL = "operator-runner-2\n"
+PROTOCOL = "operator-runner-3\n"
 # Arguments and environment of a program have at most 2 MiB on Linux, its input has 1 MiB here.
 LINE_BYTES_MAX = 6 * 1024 * 1024
 
 
-class Order(msgspec.Struct, frozen=True, tag="order-2"):
+class Bounds(msgspec.Struct, frozen=True):
+    """What the kernel holds a program to.
+
+    `hidden` cannot be read, but what is `shown` among it. `reads` are the paths that it is to read,
+    `writable` those that it may write: none, or None for all that is not hidden. `hosts` and
+    `sockets` are whom it may connect to, a None again for all; `programs` are those that may use
+    the sockets. `abilities` are what it needs beyond that.
+    """
+
+    hidden: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    writable: tuple[str, ...] | None = ()
+    hosts: tuple[str, ...] | None = ()
+    sockets: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    abilities: tuple[str, ...] = ()
+
+
+class Order(msgspec.Struct, frozen=True, tag="order-3"):
     """Start a program under the name of its job; known already, it is only attached to.
 
     `env` is all the environment that it gets, each `NAME=value`; nothing of it has to be text.
     `ends_left` ends what it leaves behind, `ends_alone` ends it when nobody waits for it any more.
-    `follows` wants to hear that there is more output.
+    `follows` wants to hear that there is more output. Without `bounds` it is not confined.
     """
 
     id: str
@@ -49,6 +69,7 @@ class Order(msgspec.Struct, frozen=True, tag="order-2"):
     ends_left: bool = False
     ends_alone: bool = False
     follows: bool = False
+    bounds: Bounds | None = None
 
 
 class Attach(msgspec.Struct, frozen=True, tag="attach"):
@@ -101,7 +122,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
     `exit_code` is negative for a signal and None where nobody saw the end; `errno` says why it
     could not be started, `refused` that nothing of it was begun. The hashes are those of the whole
-    outputs, as far as they were kept.
+    outputs, as far as they were kept. `blocked` is what it tried and its bounds forbid.
     """
 
     id: str
@@ -124,6 +145,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     system_s: float = 0.0
     memory_bytes: int = 0
     left: tuple[Remains, ...] = ()
+    blocked: tuple[str, ...] = ()
 
 
 Request = Order | Attach | End | Leave

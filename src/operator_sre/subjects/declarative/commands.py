@@ -12,9 +12,9 @@ from operator_protocols.domain.target import Target
 from operator_protocols.domain.verdict import Level
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Shell, SubjectSettings
-from operator_sre.subjects.declarative.table import Table
+from operator_sre.subjects.declarative.document import Table
 
-__all__ = ["BUILT_IN_BLANKS", "Command", "Placing", "placed", "read_command", "refusal"]
+__all__ = ["BUILT_IN_BLANKS", "Command", "Placing", "locate", "read_command", "refusal"]
 
 WORDS_MAX = 100
 # What every command knows of the target it is for.
@@ -50,7 +50,15 @@ class Command:
             "port": "" if target.port is None else str(target.port),
             **(given or {}),
         }
-        words = tuple(_filled(word, values) for word in self.argv)
+        words = []
+        for word in self.argv:
+            for name, value in values.items():
+                if word == f"{{{name}}}":
+                    word = value
+                    break
+                if name in BUILT_IN_BLANKS:
+                    word = word.replace(f"{{{name}}}", value)
+            words.append(word)
         made = Action.program(words) if words else Action.shell(self.line)
         here = not target.runs_at
         return replace(
@@ -59,15 +67,6 @@ class Command:
             cwd=self.cwd if here else "/",
             passes=self.passes if here else (),
         )
-
-
-def _filled(word: str, values: Mapping[str, str]) -> str:
-    for name, value in values.items():
-        if f"{{{name}}}" == word:
-            return value
-        if name in BUILT_IN_BLANKS:
-            word = word.replace(f"{{{name}}}", value)
-    return word
 
 
 def refusal(action: Action, settings: SubjectSettings, *, reviewed: bool) -> str:
@@ -85,7 +84,7 @@ def refusal(action: Action, settings: SubjectSettings, *, reviewed: bool) -> str
     )
 
 
-async def placed(action: Action, target: Target, shell: Shell) -> Action:
+async def locate(action: Action, target: Target, shell: Shell) -> Action:
     """The action with the place it is meant for, where that is not this machine."""
     if not target.runs_at or not isinstance(shell, Placing):
         return action

@@ -1,23 +1,101 @@
-"""A description: a system as its people wrote it down."""
+"""A description: a system as its people wrote it down, read from a file.
+
+All of the file is understood, or the line that is not is told.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from operator_protocols.domain.target import Target
-from operator_protocols.domain.tool import Parameter
+from operator_protocols.domain.health import Severity
+from operator_protocols.domain.target import Access, Target
+from operator_protocols.domain.tool import Parameter, ParameterType
 from operator_protocols.domain.verdict import Risk
-from operator_sre.subjects.declarative.commands import Command
-from operator_sre.subjects.declarative.invariants import DeclaredInvariant
+from operator_protocols.errors import ConfigError
+from operator_sre.ownership import must_be_trusted
+from operator_sre.subjects.declarative.commands import BUILT_IN_BLANKS, Command, read_command
+from operator_sre.subjects.declarative.document import (
+    FILE_BYTES_MAX,
+    NAME,
+    Node,
+    Table,
+    nearest,
+    parse,
+)
+from operator_sre.subjects.declarative.expression import (
+    ExpressionError,
+    Reference,
+    compile_expression,
+)
+from operator_sre.subjects.declarative.invariants import DeclaredInvariant, blanks
+from operator_sre.subjects.declarative.probes import (
+    command,
+    http,
+    machine,
+    prometheus,
+    redis,
+    sql,
+    tcp,
+)
 from operator_sre.subjects.declarative.probes.place import Probe
 
-__all__ = ["DeclaredProbe", "Description", "Lever", "speaks_of"]
+__all__ = [
+    "ACCESS_KEYS",
+    "INVARIANT_KEYS",
+    "LEVER_KEYS",
+    "PARAMETER_KEYS",
+    "PROBES",
+    "SECTIONS",
+    "TARGET_KEYS",
+    "DeclaredProbe",
+    "Description",
+    "Lever",
+    "describe",
+    "read_description",
+    "speaks_of",
+]
 
-
-def speaks_of(on: frozenset[str], target: Target) -> bool:
-    """True when a list of kinds and names means a target; one without any means all."""
-    return not on or target.kind in on or target.name in on
+SECTIONS = ("name", "targets", "probes", "invariants", "levers", "notes")
+TARGET_KEYS = (
+    *("kind", "host", "port", "endpoints", "depends_on", "log", "data_dir", "pid_file"),
+    *("runs_at", "access"),
+)
+ACCESS_KEYS = tuple(Access.__dataclass_fields__)
+PROBES: Mapping[str, Sequence[str]] = {
+    "http": http.KEYS,
+    "tcp": tcp.KEYS,
+    "prometheus": prometheus.KEYS,
+    "command": command.KEYS,
+    "sql": sql.KEYS,
+    "redis": redis.KEYS,
+    "file": machine.FILE_KEYS,
+    "process": machine.PROCESS_KEYS,
+}
+INVARIANT_KEYS = ("holds", "on", "for", "grace", "severity", "says")
+LEVER_KEYS = (
+    *("command", "on", "says", "risk", "reversible", "idempotent", "undo", "expects", "ends"),
+    *("timeout", "parameters", "tool", "directory", "passes"),
+)
+PARAMETER_KEYS = ("type", "says", "default", "choices", "minimum", "maximum")
+GRACE_S_MAX = 3599.0
+PROBE_TIMEOUT_S_MAX = 60.0
+LEVER_TIMEOUT_S = 60.0
+LEVER_TIMEOUT_S_MAX = 600.0
+NUMBER_MAX = 1e15
+# The monitor's own word for what cannot be seen.
+_OBSERVABLE = "observable"
+# What the built-in reasoner calls levers of these names.
+_TOOLS = {"restart": "restart_node", "resume": "resume_node"}
+_TYPES = ("string", "integer", "number", "boolean")
+_CAUSE = re.compile(r"[a-z][a-z0-9_]{0,59}")
+_TARGET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+# A path is the folder of a socket, as PostgreSQL takes it.
+_HOST = re.compile(r"[A-Za-z0-9_.:-]{1,253}|/[A-Za-z0-9_./-]{1,100}")
+_ENDPOINT = re.compile(r"(?:[A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
+_RUNS_AT = re.compile(r"(?:ssh|docker|kubectl)://\S{1,300}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +138,320 @@ class Description:
     levers: tuple[Lever, ...] = ()
     notes: str = ""
     pid_files: Mapping[str, str] = field(default_factory=dict)
+
+
+def speaks_of(on: frozenset[str], target: Target) -> bool:
+    """True when a list of kinds and names means a target; one without any means all."""
+    return not on or target.kind in on or target.name in on
+
+
+def read_description(path: Path) -> Description:
+    """What a file says; ConfigError with the first thing that makes no sense."""
+    must_be_trusted(path, ConfigError)
+    try:
+        with path.open("rb") as opened:
+            text = opened.read(FILE_BYTES_MAX + 1).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigError(
+            f"{str(path)!r} cannot be read: {why}.",
+            next_step="Write one with: operator subjects init",
+        ) from error
+    return describe(text, str(path), folder=str(path.absolute().parent))
+
+
+def describe(text: str, file: str, *, folder: str = "/") -> Description:
+    """The same for a text; relative paths in it are below `folder`."""
+    root = Table(parse(text, file), file, "the file", SECTIONS)
+    name = root.required("name")
+    if not _TARGET_NAME.fullmatch(name):
+        raise root.wrong(f"{name[:60]!r} is no name for a subject.", "name")
+    targets, pid_files = _read_targets(root, folder)
+    probes = _read_probes(root, targets, folder)
+    invariants = _read_invariants(root, targets, {probe.name: probe for probe in probes})
+    if not invariants:
+        raise root.wrong("there are no invariants: nothing could ever be wrong.")
+    return Description(
+        name=name,
+        targets=targets,
+        probes=probes,
+        invariants=invariants,
+        levers=_read_levers(root, targets, folder),
+        notes=root.text("notes"),
+        pid_files=pid_files,
+    )
+
+
+def _read_targets(root: Table, folder: str) -> tuple[tuple[Target, ...], dict[str, str]]:
+    """All targets, and by name the files in which they write their pid."""
+    section = root.table("targets")
+    if section is None:
+        return (), {}
+    targets: list[Target] = []
+    pid_files: dict[str, str] = {}
+    for name in section:
+        if not _TARGET_NAME.fullmatch(name):
+            raise section.wrong(f"{name[:60]!r} is no name for a target.", name)
+        table = section.table(name, *TARGET_KEYS)
+        if table is None:
+            raise section.wrong(f"the target {name!r} needs a 'kind'.", name)
+        table.place = f"the target {name!r}"
+        kind = table.required("kind")
+        if not _TARGET_NAME.fullmatch(kind):
+            raise table.wrong(f"{kind[:60]!r} is no name for a kind.", "kind")
+        host = table.text("host", "127.0.0.1")
+        if not _HOST.fullmatch(host):
+            raise table.wrong(f"{host[:60]!r} is no host.", "host")
+        endpoints = table.texts("endpoints")
+        for place in endpoints:
+            if not _ENDPOINT.fullmatch(place) or not 0 < int(place.rpartition(":")[2]) < 65536:
+                raise table.wrong(f"{place[:60]!r} is no host:port.", "endpoints")
+        runs_at = table.text("runs_at")
+        if runs_at and not _RUNS_AT.fullmatch(runs_at):
+            hint = "Write ssh://user@host, docker://container or kubectl://context/namespace/pod."
+            raise table.wrong(f"{runs_at[:60]!r} is no place.", "runs_at", next_step=hint)
+        log, data_dir = table.text("log"), table.text("data_dir")
+        target = Target(
+            name=name,
+            kind=kind,
+            host=host,
+            port=table.port(),
+            depends_on=table.texts("depends_on"),
+            log=_below(folder, log) if log and not runs_at else log,
+            data_dir=_below(folder, data_dir) if data_dir and not runs_at else data_dir,
+            runs_at=runs_at,
+            endpoints=endpoints,
+            access=_read_access(table, folder),
+        )
+        targets.append(target)
+        if pid_file := table.text("pid_file"):
+            pid_files[name] = _below(folder, pid_file)
+    names = [target.name for target in targets]
+    for target in targets:
+        for need in target.depends_on:
+            if need not in names or need == target.name:
+                raise section.wrong(
+                    f"{target.name!r} depends on {need[:60]!r}, which is no other target.",
+                    target.name,
+                    next_step=nearest(need, names),
+                )
+    return tuple(targets), pid_files
+
+
+def _read_access(table: Table, folder: str) -> Access | None:
+    """How something wants to be spoken to; secrets are files, never words."""
+    inner = table.table("access", *ACCESS_KEYS)
+    if inner is None:
+        return None
+    words = {
+        key: _below(folder, value) if key.endswith("_file") else value
+        for key in ACCESS_KEYS
+        if key != "tls" and (value := inner.text(key))
+    }
+    return Access(tls=inner.flag("tls"), **words)
+
+
+def _read_on(table: Table, targets: tuple[Target, ...]) -> frozenset[str]:
+    """Kinds or names of targets; those of operator.toml are not known here."""
+    words = table.texts("on")
+    known = {word for target in targets for word in (target.kind, target.name)}
+    for word in words if known else ():
+        if word not in known:
+            raise table.wrong(
+                f"{word[:60]!r} is neither a kind nor a name of a target.",
+                "on",
+                next_step=nearest(word, sorted(known)),
+            )
+    return frozenset(words)
+
+
+def _below(folder: str, path: str) -> str:
+    """A path of a description; a relative one begins where the description lies."""
+    return str(Path(folder, Path(path).expanduser()))
+
+
+def _read_probes(
+    root: Table, targets: tuple[Target, ...], folder: str
+) -> tuple[DeclaredProbe, ...]:
+    """All probes; every target has to be looked at by one."""
+    readers: Mapping[str, Callable[[Table], Probe]] = {
+        "http": lambda table: http.read_http(table, folder),
+        "tcp": tcp.read_tcp,
+        "prometheus": lambda table: prometheus.read_prometheus(table, _read_access(table, folder)),
+        "command": lambda table: command.read_command_probe(table, folder),
+        "sql": sql.read_sql,
+        "redis": redis.read_redis,
+        "file": lambda table: machine.read_file(table, folder),
+        "process": lambda table: machine.read_process(table, folder),
+    }
+    probes = []
+    for name, node in root.tables("probes", "a probe").items():
+        table = Table(node, root.file, f"the probe {name!r}", (*PROBES, "on", "timeout"))
+        kinds = [kind for kind in PROBES if kind in table]
+        if len(kinds) != 1:
+            raise table.wrong(f"{table.place} needs one of: {', '.join(PROBES)}.")
+        (kind,) = kinds
+        # `tcp:` alone asks for nothing special.
+        bare = Table(Node({}, table.line, {}), root.file, f"{kind!r} of {table.place}")
+        probe = DeclaredProbe(
+            name=name,
+            probe=readers[kind](table.table(kind, *PROBES[kind]) or bare),
+            on=_read_on(table, targets),
+            timeout_s=table.seconds("timeout", None, high=PROBE_TIMEOUT_S_MAX),
+        )
+        probes.append(probe)
+    for target in targets:
+        if not any(speaks_of(probe.on, target) for probe in probes):
+            raise root.wrong(
+                f"no probe looks at the target {target.name!r}.",
+                "probes",
+                next_step=f"Add one with 'on: {target.kind}'.",
+            )
+    return tuple(probes)
+
+
+def _read_invariants(
+    root: Table, targets: tuple[Target, ...], probes: Mapping[str, DeclaredProbe]
+) -> tuple[DeclaredInvariant, ...]:
+    invariants = []
+    for name, node in root.tables("invariants", "an invariant").items():
+        table = Table(node, root.file, f"the invariant {name!r}", INVARIANT_KEYS)
+        if name == _OBSERVABLE:
+            raise table.wrong(f"{name!r} is what is said of a target that cannot be seen.")
+        on = _read_on(table, targets)
+
+        def find_problem(reference: Reference, on: frozenset[str] = on) -> str:
+            return _find_problem(reference, on, targets, probes)
+
+        try:
+            expression = compile_expression(table.required("holds"), find_problem)
+        except ExpressionError as error:
+            why = str(error)
+            end = "" if why.endswith("?") else "."
+            problem = f"'holds' of {table.place}: {why.rstrip('.')}{end}"
+            raise table.wrong(problem, "holds") from error
+        if not expression.references:
+            raise table.wrong(f"{table.place} names no value of a probe.", "holds")
+        says = table.text("says")
+        for blank in blanks(says):
+            probe, _, value = blank.partition(".")
+            if blank != "target" and (problem := find_problem(Reference(probe, value))):
+                raise table.wrong(f"'says' of {table.place}: {problem}", "says")
+        if "for" in table and "grace" in table:
+            raise table.wrong("'for' and 'grace' are the same; write one.", "grace")
+        invariant = DeclaredInvariant(
+            name=name,
+            severity=Severity(table.choice("severity", tuple(Severity), Severity.WARNING)),
+            grace_s=table.seconds("grace" if "grace" in table else "for", 0.0, high=GRACE_S_MAX),
+            expression=expression,
+            says=says,
+            on=on,
+            kinds={target.name: target.kind for target in targets},
+        )
+        invariants.append(invariant)
+    return tuple(invariants)
+
+
+def _find_problem(
+    reference: Reference,
+    on: frozenset[str],
+    targets: tuple[Target, ...],
+    probes: Mapping[str, DeclaredProbe],
+) -> str:
+    """What is wrong with a value that is named: what no probe shows would be UNKNOWN for ever."""
+    declared = probes.get(reference.probe)
+    if declared is None:
+        hint = nearest(reference.probe, probes)
+        return f"there is no probe {reference.probe[:40]!r}. {hint}".strip()
+    fields = declared.probe.fields
+    if not reference.field or (fields is not None and reference.field not in fields):
+        hint = nearest(reference.field, sorted(fields or ()))
+        name, value = reference.probe, reference.field[:40]
+        return f"the probe {name!r} has no value {value!r}. {hint}".strip()
+    meant = [target for target in targets if speaks_of(on, target)]
+    if reference.target:
+        meant = [target for target in targets if target.name == reference.target]
+        if not meant:
+            hint = nearest(reference.target, [target.name for target in targets])
+            return f"there is no target {reference.target[:40]!r}. {hint}".strip()
+    for target in meant:
+        if not speaks_of(declared.on, target):
+            return f"the probe {reference.probe!r} does not look at {target.name!r}"
+    return ""
+
+
+def _read_levers(root: Table, targets: tuple[Target, ...], folder: str) -> tuple[Lever, ...]:
+    """All levers, each a tool of its own name."""
+    tables = {
+        name: Table(node, root.file, f"the lever {name!r}", LEVER_KEYS)
+        for name, node in root.tables("levers", "a lever").items()
+    }
+    levers: dict[str, Lever] = {}
+    for name, table in tables.items():
+        parameters = _read_parameters(table)
+        names = [parameter.name for parameter in parameters]
+        line = read_command(table, folder, "command", known=names)
+        for blank in names:
+            if f"{{{blank}}}" not in line.argv:
+                why = f"the parameter {blank!r} is in no word of its command."
+                raise table.wrong(why, "command")
+        tool = table.text("tool", _TOOLS.get(name, name))
+        if not NAME.fullmatch(tool):
+            raise table.wrong(f"{tool[:60]!r} is no name for a tool.", "tool")
+        ends = table.texts("ends")
+        for cause in ends:
+            if not _CAUSE.fullmatch(cause):
+                raise table.wrong(f"{cause[:60]!r} is no name for a cause.", "ends")
+        levers[name] = Lever(
+            name=name,
+            tool=tool,
+            command=line,
+            sentence=table.text("says", f"{name.replace('_', ' ').capitalize()} the target"),
+            risk=Risk(table.choice("risk", tuple(Risk), Risk.MEDIUM)),
+            on=_read_on(table, targets),
+            reversible=table.flag("reversible"),
+            idempotent=table.flag("idempotent"),
+            undo=table.text("undo"),
+            expected=table.text("expects"),
+            ends=ends,
+            timeout_s=max(1.0, table.seconds("timeout", LEVER_TIMEOUT_S, high=LEVER_TIMEOUT_S_MAX)),
+            parameters=parameters,
+        )
+    tools: set[str] = set()
+    for name, lever in levers.items():
+        if lever.tool in tools:
+            raise tables[name].wrong(f"two levers are the tool {lever.tool!r}.", "tool")
+        tools.add(lever.tool)
+        if lever.undo and (lever.undo not in levers or lever.undo == name):
+            hint = nearest(lever.undo, [other for other in levers if other != name])
+            why = f"{lever.undo[:60]!r} is no other lever."
+            raise tables[name].wrong(why, "undo", next_step=hint)
+    return tuple(
+        replace(lever, undo=levers[lever.undo].tool if lever.undo else "")
+        for lever in levers.values()
+    )
+
+
+def _read_parameters(table: Table) -> tuple[Parameter, ...]:
+    parameters = []
+    for name, node in table.tables("parameters", "a parameter").items():
+        inner = Table(node, table.file, f"the parameter {name!r}", PARAMETER_KEYS)
+        if name in BUILT_IN_BLANKS:
+            raise inner.wrong(f"{name!r} is known already; leave it out.")
+        low = inner.number("minimum", None, low=-NUMBER_MAX, high=NUMBER_MAX)
+        high = inner.number("maximum", None, low=-NUMBER_MAX, high=NUMBER_MAX)
+        if low is not None and high is not None and low > high:
+            raise inner.wrong(f"nothing is {low:g} to {high:g}.", "minimum")
+        default = inner.scalar("default")
+        parameter = Parameter(
+            name=name,
+            sentence=inner.text("says", name.replace("_", " ")),
+            type=ParameterType(inner.choice("type", _TYPES, "string")),
+            required=default is None,
+            default=default,
+            choices=inner.texts("choices"),
+            minimum=low,
+            maximum=high,
+        )
+        parameters.append(parameter)
+    return tuple(parameters)

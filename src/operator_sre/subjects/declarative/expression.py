@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from operator_protocols.domain.observation import Value
+from operator_sre.subjects.declarative.document import nearest
 from operator_sre.subjects.declarative.patterns import PatternError, pattern_of
-from operator_sre.subjects.declarative.table import nearest
 
 __all__ = [
     "EXPRESSION_CHARACTERS_MAX",
     "Expression",
     "ExpressionError",
     "Reference",
-    "compiled",
+    "compile_expression",
 ]
 
 EXPRESSION_CHARACTERS_MAX = 1000
@@ -30,6 +30,7 @@ METHODS = ("contains", "endsWith", "matches", "size", "startsWith")
 OTHERS = "targets"
 MIXED = "it compares or computes what is not of one kind"
 _LITERALS = ("true", "false", "in")
+_SYNTAX_ERROR = re.compile(r"ERROR: <input>:\d+:(\d+): (?:Syntax error: )?([^\n]{1,100})")
 _TOKEN = re.compile(
     r"""\s*(?:
     (?P<text>[rR]?"(?:[^"\\\n]|\\.)*"|[rR]?'(?:[^'\\\n]|\\.)*')
@@ -104,27 +105,40 @@ class Expression:
             if both and values[one].__class__ is not values[other].__class__:
                 raise ExpressionError(MIXED)
         try:
-            found = self.program.execute(values)
-        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            raise ExpressionError(_told(error)) from error
-        if found is not True and found is not False:
-            raise ExpressionError(f"it gives {found!r:.60}, which is neither true nor false")
-        return found
+            value = self.program.execute(values)
+        except ArithmeticError as error:
+            why = "it divides by zero, or its numbers are too large"
+            raise ExpressionError(why) from error
+        except TypeError as error:
+            raise ExpressionError(MIXED) from error
+        except (LookupError, RuntimeError, ValueError) as error:
+            why = str(error).splitlines()[0][:80] if str(error) else repr(error)
+            raise ExpressionError(f"it cannot be computed: {why}") from error
+        if value is not True and value is not False:
+            raise ExpressionError(f"it gives {value!r:.60}, which is neither true nor false")
+        return value
 
 
-def compiled(text: str, known: Callable[[Reference], str]) -> Expression:
+def compile_expression(text: str, known: Callable[[Reference], str]) -> Expression:
     """An expression ready to be evaluated. `known` says what is wrong with a reference, or ""."""
     import cel
 
     if len(text) > EXPRESSION_CHARACTERS_MAX:
         raise ExpressionError(f"it is longer than {EXPRESSION_CHARACTERS_MAX} characters")
-    reader = _Reader(_tokens(text), known)
+    reader = _Reader(text, known)
     try:
         cel.compile(text)
     except (ValueError, RuntimeError) as error:
-        raise ExpressionError(_syntax(error)) from error
-    words = reader.rewritten()
-    kinds, alike = _compared(words)
+        # What the parser says, without the expression and its own drawing.
+        match = re.search(
+            r"ERROR: <input>:\d+:(\d+): (?:Syntax error: )?([^\n]{1,100})", str(error)
+        )
+        if match is None:
+            raise ExpressionError("it cannot be read") from error
+        why = f"at character {match[1]}: {match[2].partition(' expecting ')[0]}"
+        raise ExpressionError(why) from error
+    words = reader.rewrite()
+    kinds, alike = _find_comparisons(words)
     tested = set(reader.asked)
     variables = reader.variables.items()
     return Expression(
@@ -138,7 +152,7 @@ def compiled(text: str, known: Callable[[Reference], str]) -> Expression:
     )
 
 
-def _compared(
+def _find_comparisons(
     words: list[str],
 ) -> tuple[tuple[tuple[str, type], ...], tuple[tuple[str, str], ...]]:
     """What is tested for being equal: variables with a kind of literal, and with each other."""
@@ -173,77 +187,70 @@ def _kind(word: str) -> type | None:
     return float if word[:1].isdecimal() else None
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    place, end = 0, len(text.rstrip())
-    while place < end:
-        match = _TOKEN.match(text, place)
-        if match is None:
-            rest = text[place:].lstrip()
-            raise ExpressionError(f"{rest[:12]!r} is not read in it{_hint(rest)}")
-        assert match.lastgroup is not None
-        found.append((match.lastgroup, match[match.lastgroup]))
-        place = match.end()
-    if not found:
-        raise ExpressionError("there is nothing in it")
-    return found
-
-
-def _hint(rest: str) -> str:
-    if rest.startswith("%"):
-        return ": every number is a double, which has no remainder"
-    if rest.startswith(("=", "&", "|")):
-        return ": it is '==', '&&' or '||'"
-    return ""
-
-
 class _Reader:
     """Walks through the tokens of an expression and writes it anew with variables of our own."""
 
-    def __init__(self, tokens: list[tuple[str, str]], known: Callable[[Reference], str]) -> None:
-        self._tokens = tokens
+    def __init__(self, text: str, known: Callable[[Reference], str]) -> None:
         self._known = known
         self._place = 0
+        self._tokens: list[tuple[str, str]] = []
         self.variables: dict[Reference, str] = {}
         self.asked: dict[Reference, str] = {}
+        place, end = 0, len(text.rstrip())
+        while place < end:
+            match = _TOKEN.match(text, place)
+            if match is None:
+                rest, hint = text[place:].lstrip(), ""
+                if rest.startswith("%"):
+                    hint = ": every number is a double, which has no remainder"
+                elif rest.startswith(("=", "&", "|")):
+                    hint = ": it is '==', '&&' or '||'"
+                raise ExpressionError(f"{rest[:12]!r} is not read in it{hint}")
+            assert match.lastgroup is not None
+            self._tokens.append((match.lastgroup, match[match.lastgroup]))
+            place = match.end()
+        if not self._tokens:
+            raise ExpressionError("there is nothing in it")
 
-    def rewritten(self) -> list[str]:
+    def rewrite(self) -> list[str]:
         """The words of the expression as it is compiled."""
         words: list[str] = []
         while self._place < len(self._tokens):
-            words += self._next()
+            kind, text = self._take()
+            if kind == "number":
+                words.append(repr(float(text)))
+            elif kind == "word":
+                words.append(self._rewrite_word(text))
+            elif text == "." and self._peek()[0] == "word":
+                _, name = self._take()
+                if name not in METHODS or self._peek()[1] != "(":
+                    raise ExpressionError(f"{name!r} is not known here. {nearest(name, METHODS)}")
+                if name == "matches":
+                    self._check_pattern()
+                words += [".", name]
+            else:
+                words.append(text)
         return words
 
-    def _next(self) -> list[str]:
-        kind, text = self._take()
-        if kind == "number":
-            return [repr(float(text))]
-        if kind == "word":
-            return [self._word(text)]
-        if text == "." and self._peek()[0] == "word":
-            return [".", self._method()]
-        return [text]
-
-    def _word(self, word: str) -> str:
+    def _rewrite_word(self, word: str) -> str:
         if word in _LITERALS:
             return word
         if word == "has":
-            return self._has()
+            # `has(probe.field)` becomes a variable that is true or false.
+            usage = "has() takes one value, such as has(page.status)"
+            self._expect("(", usage)
+            kind, word = self._take()
+            if kind != "word":
+                raise ExpressionError(usage)
+            reference = self._read_reference(word)
+            self._expect(")", usage)
+            return self.asked.setdefault(reference, f"h{len(self.asked)}")
         if word in FUNCTIONS and self._peek()[1] == "(":
             return word
-        return self._variable(self._reference(word), self.variables, "v")
+        reference = self._read_reference(word)
+        return self.variables.setdefault(reference, f"v{len(self.variables)}")
 
-    def _has(self) -> str:
-        """`has(probe.field)` becomes a variable that is true or false."""
-        self._expect("(", "has() takes one value, such as has(page.status)")
-        kind, word = self._take()
-        if kind != "word":
-            raise ExpressionError("has() takes one value, such as has(page.status)")
-        reference = self._reference(word)
-        self._expect(")", "has() takes one value, such as has(page.status)")
-        return self._variable(reference, self.asked, "h")
-
-    def _reference(self, word: str) -> Reference:
+    def _read_reference(self, word: str) -> Reference:
         target = ""
         if word == OTHERS:
             how = f'another target is named as {OTHERS}["name"].probe.value'
@@ -266,15 +273,7 @@ class _Reader:
             raise ExpressionError(problem)
         return reference
 
-    def _method(self) -> str:
-        _, name = self._take()
-        if name not in METHODS or self._peek()[1] != "(":
-            raise ExpressionError(f"{name!r} is not known here. {nearest(name, METHODS)}")
-        if name == "matches":
-            self._pattern()
-        return name
-
-    def _pattern(self) -> None:
+    def _check_pattern(self) -> None:
         """A pattern stands in the expression itself, so that it is known to be harmless."""
         after = self._tokens[self._place + 1 : self._place + 3]
         if len(after) < 2 or after[0][0] != "text" or after[1][1] != ")":
@@ -286,9 +285,6 @@ class _Reader:
             pattern_of(pattern)
         except PatternError as error:
             raise ExpressionError(f"{pattern[:40]!r} is no pattern: {error}") from error
-
-    def _variable(self, reference: Reference, among: dict[Reference, str], letter: str) -> str:
-        return among.setdefault(reference, f"{letter}{len(among)}")
 
     def _take(self) -> tuple[str, str]:
         token = self._peek()
@@ -302,19 +298,3 @@ class _Reader:
     def _expect(self, sign: str, otherwise: str) -> None:
         if self._take()[1] != sign:
             raise ExpressionError(otherwise)
-
-
-def _syntax(error: Exception) -> str:
-    """What the parser says, without the expression and its own drawing."""
-    found = re.search(r"ERROR: <input>:\d+:(\d+): (?:Syntax error: )?([^\n]{1,100})", str(error))
-    if found is None:
-        return "it cannot be read"
-    return f"at character {found[1]}: {found[2].partition(' expecting ')[0]}"
-
-
-def _told(error: Exception) -> str:
-    if isinstance(error, ArithmeticError):
-        return "it divides by zero, or its numbers are too large"
-    if isinstance(error, TypeError):
-        return MIXED
-    return f"it cannot be computed: {str(error).splitlines()[0][:80] if str(error) else error!r}"

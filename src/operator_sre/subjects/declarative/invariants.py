@@ -47,26 +47,20 @@ class DeclaredInvariant:
 
     def check(self, observation: Observation) -> Iterable[Finding]:
         """Whether it holds at every target that it speaks of."""
-        others = self._others(observation)
-        name, on = self.name, self.on
+        named = {reference.target for reference in self.expression.references} - {""}
+        others = {seen.target: seen.readings for seen in observation.seen if seen.target in named}
+        name, on, kinds = self.name, self.on, self.kinds
         return [
-            Finding(name, seen.target, *self._judged(seen, others))
+            Finding(name, seen.target, *self._judge(seen, others))
             for seen in observation.seen
-            if not on or self._speaks_of(seen)
+            # Of what nobody can tell the kind of, it may be one of ours.
+            if not on
+            or seen.target in on
+            or (kind := seen.readings.get(KIND) or kinds.get(seen.target)) is None
+            or kind in on
         ]
 
-    def _speaks_of(self, seen: Seen) -> bool:
-        if seen.target in self.on:
-            return True
-        kind = seen.readings.get(KIND) or self.kinds.get(seen.target)
-        # Of what nobody can tell the kind of, it may be one of ours.
-        return kind is None or kind in self.on
-
-    def _others(self, observation: Observation) -> Mapping[str, Readings]:
-        named = {reference.target for reference in self.expression.references} - {""}
-        return {seen.target: seen.readings for seen in observation.seen if seen.target in named}
-
-    def _judged(self, seen: Seen, others: Mapping[str, Readings]) -> tuple[Health, str]:
+    def _judge(self, seen: Seen, others: Mapping[str, Readings]) -> tuple[Health, str]:
         expression, readings = self.expression, seen.readings
         values: dict[str, Value] = {}
         missing: Reference | None = None
@@ -76,65 +70,40 @@ class DeclaredInvariant:
                 missing = missing or one
             else:
                 values[variable] = float(value) if value.__class__ is int else value
-        if expression.asked:
-            _add(expression, readings, others, values)
+        # What is asked for by has(), and the values that may be missing because of that.
+        for variable, one in expression.asked:
+            values[variable] = _read_value(one, readings, others) is not None
+        for variable, one in expression.optional:
+            value = _read_value(one, readings, others)
+            if value is not None:
+                values[variable] = float(value) if value.__class__ is int else value
         try:
-            holds = expression.evaluate(values)
+            holds, problem = expression.evaluate(values), ""
         except ExpressionError as error:
-            if missing is not None:
-                return Health.UNKNOWN, _unseen(missing, seen, others)
-            shown = _shown(expression, readings, others)
-            return Health.UNKNOWN, f"{expression.text!r} says nothing: {error} ({shown})"
-        if holds and missing is not None:
-            return Health.UNKNOWN, _unseen(missing, seen, others)
+            holds, problem = False, str(error)
+        if missing is not None and (holds or problem):
+            source = others.get(missing.target, {}) if missing.target else readings
+            why = source.get(f"{missing.probe}.error") or ("" if missing.target else seen.problem)
+            return Health.UNKNOWN, f"{missing} was not seen" + (f": {why}" if why else "")
         if holds:
             return Health.HEALTHY, ""
+        shown = ", ".join(
+            f"{one} is {_text(_read_value(one, readings, others))}" for one in expression.references
+        )
+        shown = shown or "it names no value"
+        if problem:
+            return Health.UNKNOWN, f"{expression.text!r} says nothing: {problem} ({shown})"
         # What is known decides it: `up && status < 500` is broken where nothing is up.
-        return Health.BROKEN, self._detail(seen, others)
-
-    def _detail(self, seen: Seen, others: Mapping[str, Readings]) -> str:
-        if not self.says:
-            shown = _shown(self.expression, seen.readings, others)
-            told = f"{self.expression.text!r} does not hold: {shown}"
-        else:
-            told = _BLANK.sub(lambda blank: _filled(blank[1], seen), self.says)
-        return told[:DETAIL_CHARACTERS_MAX]
+        detail = f"{expression.text!r} does not hold: {shown}"
+        if self.says:
+            texts = {name: _text(readings.get(name)) for name in blanks(self.says)}
+            texts["target"] = seen.target
+            detail = _BLANK.sub(lambda blank: texts[blank[1]], self.says)
+        return Health.BROKEN, detail[:DETAIL_CHARACTERS_MAX]
 
 
-def _add(
-    expression: Expression,
-    readings: Readings,
-    others: Mapping[str, Readings],
-    values: dict[str, Value],
-) -> None:
-    """What is asked for by has(), and the values that may be missing because of that."""
-    for variable, one in expression.asked:
-        found = (others.get(one.target, {}) if one.target else readings).get(one.reading)
-        values[variable] = found is not None
-    for variable, one in expression.optional:
-        found = (others.get(one.target, {}) if one.target else readings).get(one.reading)
-        if found is not None:
-            values[variable] = float(found) if found.__class__ is int else found
-
-
-def _unseen(one: Reference, seen: Seen, others: Mapping[str, Readings]) -> str:
-    readings = others.get(one.target, {}) if one.target else seen.readings
-    why = readings.get(f"{one.probe}.error") or ("" if one.target else seen.problem)
-    return f"{one} was not seen" + (f": {why}" if why else "")
-
-
-def _shown(expression: Expression, readings: Readings, others: Mapping[str, Readings]) -> str:
-    found = []
-    for one in expression.references:
-        value = (others.get(one.target, {}) if one.target else readings).get(one.reading)
-        found.append(f"{one} is {_text(value)}")
-    return ", ".join(found) or "it names no value"
-
-
-def _filled(blank: str, seen: Seen) -> str:
-    if blank == "target":
-        return seen.target
-    return _text(seen.readings.get(blank))
+def _read_value(one: Reference, readings: Readings, others: Mapping[str, Readings]) -> Value:
+    return (others.get(one.target, {}) if one.target else readings).get(one.reading)
 
 
 def _text(value: Value) -> str:

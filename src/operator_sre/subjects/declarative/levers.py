@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from operator_protocols.domain.action import Action, Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, ToolSource, ToolSpec
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Job, SubjectSettings
-from operator_sre.subjects.declarative.commands import UNREACHABLE, placed, refusal
+from operator_sre.subjects.declarative.commands import UNREACHABLE, locate, refusal
 from operator_sre.subjects.declarative.description import Lever, speaks_of
 
 __all__ = ["LeverTool", "spec_of"]
@@ -24,7 +25,7 @@ class _Unfit(Exception):
 
 
 def spec_of(lever: Lever) -> ToolSpec:
-    """What a mind, the gate and people are told of it; the command is a part of that.
+    """What an agent, the gate and people are told of it; the command is a part of that.
 
     So whoever is asked reads what will run, and a permit does not outlive a change of it.
     """
@@ -54,24 +55,25 @@ class LeverTool:
 
     @property
     def spec(self) -> ToolSpec:
-        """What a mind and the gate are told of it."""
+        """What an agent and the gate are told of it."""
         return spec_of(self.lever)
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Run its command at the target. A failure is a Result."""
-        shell = self.settings.shell
+        shell, failed = self.settings.shell, partial(Result, Outcome.RAN, exit_code=WRONG)
         if shell is None:
-            return _failed("No command can be run here.", FailureCategory.RUNTIME)
+            return failed(stderr="No command can be run here.", category=FailureCategory.RUNTIME)
         try:
             action = self._action(arguments)
         except _Unfit as error:
-            return _failed(str(error), FailureCategory.SYNTAX)
+            return failed(stderr=str(error), category=FailureCategory.SYNTAX)
         if why := refusal(action, self.settings, reviewed=True):
             return Result(Outcome.REFUSED, stderr=f"{self.lever.name}: {why}")
-        target = next(one for one in self.settings.targets() if one.name == action.target)
+        targets = {target.name: target for target in self.settings.targets()}
         limited = replace(job, timeout_s=min(job.timeout_s, self.lever.timeout_s))
         try:
-            result = await shell.run(await placed(action, target, shell), limited)
+            action = await locate(action, targets[action.target], shell)
+            result = await shell.run(action, limited)
         except UNREACHABLE as error:
             return Result(Outcome.REFUSED, stderr=f"It cannot be run there: {error}")
         if result.ok and not result.stdout.strip():
@@ -100,14 +102,15 @@ class LeverTool:
 
     def _action(self, arguments: Mapping[str, Argument]) -> Action:
         """The command for these arguments; _Unfit with the first that makes no sense."""
-        known = {one.name: one for one in self.spec.parameters}
+        known = {parameter.name for parameter in self.spec.parameters}
         for name in arguments:
             if name not in known:
-                raise _Unfit(f"{self.lever.tool} takes {', '.join(known)}, not {name[:40]!r}.")
-        given: dict[str, str] = {}
-        for parameter in self.lever.parameters:
-            value = arguments.get(parameter.name, parameter.default)
-            given[parameter.name] = _word(parameter, value)
+                names = ", ".join(parameter.name for parameter in self.spec.parameters)
+                raise _Unfit(f"{self.lever.tool} takes {names}, not {name[:40]!r}.")
+        given = {
+            parameter.name: _write_word(parameter, arguments.get(parameter.name, parameter.default))
+            for parameter in self.lever.parameters
+        }
         wanted = arguments.get("target")
         try:
             targets = [one for one in self.settings.targets() if speaks_of(self.lever.on, one)]
@@ -116,13 +119,13 @@ class LeverTool:
         for target in targets:
             if target.name == wanted:
                 return self.lever.command.action(target, given)
-        names = ", ".join(one.name for one in targets[:10])
+        names = ", ".join(target.name for target in targets[:10])
         raise _Unfit(f"{self.lever.tool} is for {names or 'no target'}, not {wanted!r:.60}.")
 
 
-def _word(parameter: Parameter, value: Argument) -> str:
+def _write_word(parameter: Parameter, value: Argument) -> str:
     """A value as one word of a command. It is never taken for an option, nor split."""
-    what = f"{parameter.name!r}"
+    name = repr(parameter.name)
     match parameter.type:
         case ParameterType.INTEGER if isinstance(value, int) and not isinstance(value, bool):
             word = str(value)
@@ -133,19 +136,15 @@ def _word(parameter: Parameter, value: Argument) -> str:
         case ParameterType.STRING if isinstance(value, str):
             word = value
         case _:
-            raise _Unfit(f"{what} has to be of the type {parameter.type}.")
+            raise _Unfit(f"{name} has to be of the type {parameter.type}.")
     if isinstance(value, int | float):
         low, high = parameter.minimum, parameter.maximum
         if (low is not None and value < low) or (high is not None and value > high):
-            raise _Unfit(f"{what} has to be {low} to {high}.")
+            raise _Unfit(f"{name} has to be {low} to {high}.")
     elif parameter.choices and word not in parameter.choices:
-        raise _Unfit(f"{what} is one of: {', '.join(parameter.choices)}.")
+        raise _Unfit(f"{name} is one of: {', '.join(parameter.choices)}.")
     elif not parameter.choices and (word.startswith("-") or not word.isprintable() or not word):
-        raise _Unfit(f"{what} may not be empty, begin with '-', or hold what is not printable.")
+        raise _Unfit(f"{name} may not be empty, begin with '-', or hold what is not printable.")
     if len(word) > VALUE_CHARACTERS_MAX:
-        raise _Unfit(f"{what} is longer than {VALUE_CHARACTERS_MAX} characters.")
+        raise _Unfit(f"{name} is longer than {VALUE_CHARACTERS_MAX} characters.")
     return word
-
-
-def _failed(why: str, category: FailureCategory) -> Result:
-    return Result(Outcome.RAN, exit_code=WRONG, stderr=why, category=category)

@@ -1,4 +1,4 @@
-"""Looking at a system that a description describes."""
+"""A system that a description describes, as a subject."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ from operator_protocols.domain.observation import Observation, Seen
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ConfigError, ObservationError
 from operator_protocols.ports import Invariant, SubjectSettings, Tool
-from operator_sre.subjects.declarative.description import DeclaredProbe, Description, speaks_of
-from operator_sre.subjects.declarative.expression import compiled
+from operator_sre.subjects.declarative.description import (
+    DeclaredProbe,
+    Description,
+    read_description,
+    speaks_of,
+)
+from operator_sre.subjects.declarative.document import nearest
+from operator_sre.subjects.declarative.expression import compile_expression
 from operator_sre.subjects.declarative.invariants import KIND, DeclaredInvariant
 from operator_sre.subjects.declarative.levers import LeverTool
 from operator_sre.subjects.declarative.probes.http import HttpProbe
-from operator_sre.subjects.declarative.probes.place import Blind, Links, Place, Readings
-from operator_sre.subjects.declarative.probes.process import process_in
-from operator_sre.subjects.declarative.reading import read_description
-from operator_sre.subjects.declarative.table import nearest
+from operator_sre.subjects.declarative.probes.machine import process_in
+from operator_sre.subjects.declarative.probes.place import Blind, Links, Place
+from operator_sre.subjects.declarative.values import Readings
 
 __all__ = ["DeclarativeSubject", "description_of", "targets_of", "tools_of"]
 
@@ -52,41 +57,38 @@ class DeclarativeSubject:
         return self._settings.targets()
 
     async def observe(self) -> Observation:
-        """Look once. ObservationError when there is nothing to look at."""
+        """Check once. ObservationError when there is nothing to check."""
         targets = self.targets()
         if not targets:
             raise ObservationError(f"{self.name!r} has no targets to look at.")
         pace = _Pace()
-        seen = await asyncio.gather(*(self._seen(one, pace) for one in targets))
+        seen = await asyncio.gather(*(self._observe_target(one, pace) for one in targets))
         return Observation(self.name, self._settings.clock.now(), tuple(seen))
 
-    async def _seen(self, target: Target, pace: _Pace) -> Seen:
-        probes = [one for one in self._description.probes if speaks_of(one.on, target)]
+    async def _observe_target(self, target: Target, pace: _Pace) -> Seen:
+        probes = [probe for probe in self._description.probes if speaks_of(probe.on, target)]
         if not probes:
             why = f"no probe looks at its kind {target.kind!r}"
             return Seen(target.name, {KIND: target.kind}, why)
-        places = [self._place(one, target) for one in probes]
-        looks = (self._look(*both, pace) for both in zip(probes, places, strict=True))
-        found = await asyncio.gather(*looks)
+        results = await asyncio.gather(*(self._observe(probe, target, pace) for probe in probes))
         readings: Readings = {KIND: target.kind}
         problems: list[str] = []
-        for declared, (values, problem) in zip(probes, found, strict=True):
+        for declared, (values, problem) in zip(probes, results, strict=True):
             readings |= {f"{declared.name}.{field}": value for field, value in values.items()}
             if problem:
                 problems.append(f"{declared.name}: {problem}")
         return Seen(target.name, readings, "; ".join(problems)[:PROBLEM_CHARACTERS_MAX])
 
-    def _place(self, declared: DeclaredProbe, target: Target) -> Place:
-        timeout_s = min(declared.timeout_s or self._settings.timeout_s, self._settings.timeout_s)
-        return Place(target, self._settings, timeout_s, self._links, declared.name)
-
-    async def _look(
-        self, declared: DeclaredProbe, place: Place, pace: _Pace
+    async def _observe(
+        self, declared: DeclaredProbe, target: Target, pace: _Pace
     ) -> tuple[Readings, str]:
+        limit_s = self._settings.timeout_s
+        timeout_s = min(declared.timeout_s or limit_s, limit_s)
+        place = Place(target, self._settings, timeout_s, self._links, declared.name)
         async with pace.turn():
             try:
-                async with asyncio.timeout(place.timeout_s + ENDING_S):
-                    return await declared.probe.look(place), ""
+                async with asyncio.timeout(timeout_s + ENDING_S):
+                    return await declared.probe.observe(place), ""
             except Blind as blind:
                 return {}, str(blind)
             except TimeoutError:
@@ -96,13 +98,16 @@ class DeclarativeSubject:
 
 
 class _Pace:
-    """Lets many looks be under way, and begins one after the other.
+    """Lets many checks be under way, and begins one after the other.
 
     If all began at once, each would be measured with the work that all others make for us.
     """
 
     def __init__(self) -> None:
-        self._under_way = asyncio.Semaphore(_at_once())
+        # As many as this process may have connections for, and half of those are not ours.
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = AT_ONCE_MAX if soft < 0 else max(16, min(AT_ONCE_MAX, soft // 2))
+        self._under_way = asyncio.Semaphore(most)
         self._beginning = asyncio.Lock()
 
     @asynccontextmanager
@@ -123,7 +128,7 @@ def description_of(options: Mapping[str, Any]) -> Description:
             )
     file = options.get("file")
     if file is None:
-        return _web()
+        return _describe_web()
     if not isinstance(file, str):
         raise ConfigError("The option 'file' of 'declarative' has to be a path.")
     path = Path(file).expanduser()
@@ -151,20 +156,13 @@ def targets_of(options: Mapping[str, Any]) -> Sequence[Target]:
 
 def tools_of(settings: SubjectSettings) -> Sequence[Tool]:
     """The levers of a file."""
-    return tuple(LeverTool(one, settings) for one in description_of(settings.options).levers)
+    return tuple(LeverTool(lever, settings) for lever in description_of(settings.options).levers)
 
 
 @cache
-def _web() -> Description:
+def _describe_web() -> Description:
     """What holds without a file: every target answers GET / without an error of its own."""
-    expression = compiled("page.up && page.status < 500", lambda reference: "")
+    expression = compile_expression("page.up && page.status < 500", lambda reference: "")
     answers = DeclaredInvariant("answers", Severity.CRITICAL, 0.0, expression)
     page = DeclaredProbe("page", HttpProbe())
     return Description("web", probes=(page,), invariants=(answers,))
-
-
-@cache
-def _at_once() -> int:
-    """As many looks as this process may have connections for, and half of those are not ours."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return AT_ONCE_MAX if soft < 0 else max(16, min(AT_ONCE_MAX, soft // 2))

@@ -1,4 +1,4 @@
-"""Values as readings can hold them, picked out of what a probe was told. Pure."""
+"""Values as readings can hold them, extracted from what a probe was told. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,36 @@ import math
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from operator_protocols.domain.observation import Value
+from operator_sre.subjects.declarative.document import NAME, Table
+from operator_sre.subjects.declarative.patterns import pattern_of
 
-__all__ = ["VALUE_CHARACTERS_MAX", "document_of", "number_in", "path_of", "pick", "plain"]
+__all__ = [
+    "VALUE_CHARACTERS_MAX",
+    "Extraction",
+    "Path",
+    "Readings",
+    "document_of",
+    "number_in",
+    "path_of",
+    "pick",
+    "plain",
+    "read_extraction",
+]
+
+Readings = dict[str, Value]
+# `nodes[0].name` as steps.
+Path = tuple[str | int, ...]
 
 VALUE_CHARACTERS_MAX = 200
 STEPS_MAX = 12
+EXTRACTED_MAX = 50
+# What probes say of themselves.
+_OWN = frozenset({"bytes", "certificate_days", "endpoint", "error", "exit_code", "latency_ms"})
+_OWN |= {"matched", "number", "ok", "status", "stdout", "up"}
 _EXACT_MAX = 2**53
 _STEP = re.compile(r'\.?([A-Za-z_$][A-Za-z0-9_$-]*)|\[([0-9]{1,6})\]|\["([^"\\]{1,100})"\]')
 _NUMBER = re.compile(r"[-+]?[0-9]{1,300}(?:\.[0-9]{0,300})?(?:[eE][-+]?[0-9]{1,3})?")
@@ -41,10 +63,10 @@ def plain(value: object) -> Value:
 
 def number_in(text: str) -> Value:
     """The number that a text is; None for one that is something else."""
-    told = text.strip()
-    if not _NUMBER.fullmatch(told):
+    digits = text.strip()
+    if not _NUMBER.fullmatch(digits):
         return None
-    return plain(int(told) if told.lstrip("+-").isdecimal() else float(told))
+    return plain(int(digits) if digits.lstrip("+-").isdecimal() else float(digits))
 
 
 def document_of(body: str | bytes) -> Any:
@@ -55,7 +77,7 @@ def document_of(body: str | bytes) -> Any:
         return None
 
 
-def path_of(text: str) -> tuple[str | int, ...]:
+def path_of(text: str) -> Path:
     """`nodes[0].name` as steps; ValueError says what is wrong with it."""
     steps: list[str | int] = []
     place = 0
@@ -72,7 +94,7 @@ def path_of(text: str) -> tuple[str | int, ...]:
     return tuple(steps)
 
 
-def pick(document: object, path: tuple[str | int, ...]) -> Value:
+def pick(document: object, path: Path) -> Value:
     """The single value at a path; None where there is none."""
     for step in path:
         if isinstance(document, list) and isinstance(step, int):
@@ -82,3 +104,52 @@ def pick(document: object, path: tuple[str | int, ...]) -> Value:
         else:
             return None
     return plain(document)
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """Names with paths into a document, and a pattern whose named groups are values too."""
+
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    pattern: str = ""
+    groups: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """What can be extracted."""
+        return frozenset({*self.paths, *self.groups, *(("matched",) if self.pattern else ())})
+
+    def extract(self, document: object, body: bytes | str) -> Readings:
+        """What is there; what is not is left out."""
+        readings: Readings = {name: pick(document, path) for name, path in self.paths.items()}
+        if self.pattern:
+            text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+            match = pattern_of(self.pattern).search(text)
+            readings["matched"] = match is not None
+            for name in self.groups if match is not None else ():
+                text = match.group(name)
+                if text is not None:
+                    number = number_in(text)
+                    readings[name] = plain(text) if number is None else number
+        return {name: value for name, value in readings.items() if value is not None}
+
+
+def read_extraction(table: Table, expect: Table | None = None, *, body: str = "body") -> Extraction:
+    """What `read` and the pattern under `expect` extract."""
+    paths: dict[str, Path] = {}
+    for name, text in table.pairs("read").items():
+        if not NAME.fullmatch(name) or name in _OWN:
+            raise table.wrong(f"{name[:40]!r} is no name for a value of its own.", "read")
+        try:
+            paths[name] = path_of(str(text))
+        except ValueError as error:
+            raise table.wrong(f"{error}.", "read") from error
+    pattern = expect.regex(body) if expect is not None else ""
+    groups = tuple(pattern_of(pattern).groupindex) if pattern else ()
+    for name in groups:
+        assert expect is not None
+        if not NAME.fullmatch(name) or name in paths or name in _OWN:
+            raise expect.wrong(f"the group {name[:40]!r} is no name of its own.", body)
+    if len(paths) + len(groups) > EXTRACTED_MAX:
+        raise table.wrong(f"no more than {EXTRACTED_MAX} values are read.", "read")
+    return Extraction(paths, pattern, groups)

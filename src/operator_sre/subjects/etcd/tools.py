@@ -2,247 +2,337 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.category import FailureCategory
-from operator_protocols.domain.tool import Parameter, ParameterType, ToolSource, ToolSpec
-from operator_protocols.domain.verdict import Risk
-from operator_protocols.ports import SubjectSettings, Tool
-from operator_sre.subjects.etcd.align import ALIGN_SETTINGS, align_settings
+from operator_protocols.errors import OperatorError
+from operator_protocols.kit.knowledge import read_knowledge
+from operator_protocols.kit.machine import replace_text
+from operator_protocols.kit.tool import Act, Call, Done, RefusedCall, TypedTool, rotate_log_of
+from operator_protocols.ports import Kill, SubjectSettings, Tool
+from operator_sre.subjects.etcd.call import ClusterCall, look_at
+from operator_sre.subjects.etcd.client import Etcd
 from operator_sre.subjects.etcd.cluster import Cluster, agreement
-from operator_sre.subjects.etcd.deed import Deed, Done, EtcdTool, Refusal
-from operator_sre.subjects.etcd.glimpse import Glimpse
-from operator_sre.subjects.etcd.members import alarms_from
+from operator_sre.subjects.etcd.configuration import (
+    Differing,
+    config_file,
+    data_dir,
+    differing,
+    line_of,
+    local_readings,
+    setting,
+    shared_in,
+    with_line,
+    with_setting,
+)
+from operator_sre.subjects.etcd.invariants import options_from
+from operator_sre.subjects.etcd.members import Member, alarms_from, members_from
 from operator_sre.subjects.etcd.probes import hashes_of
-from operator_sre.subjects.etcd.replace import REPLACE_MEMBER, replace_member
-from operator_sre.subjects.etcd.rotate import ROTATE_LOG, rotate_log
 
-__all__ = [
-    "COMPACT",
-    "DEFRAGMENT",
-    "DISARM_ALARM",
-    "FREE_SPACE",
-    "MOVE_LEADER",
-    "etcd_tools",
-]
+__all__ = ["KNOWLEDGE", "etcd_tools"]
 
-KEEP = 100
+KNOWLEDGE = read_knowledge(Path(__file__).parent)
 MB = 1 << 20
-_KEEP = Parameter(
-    "keep",
-    "how many of the last revisions stay readable",
-    ParameterType.INTEGER,
-    required=False,
-    default=KEEP,
-    minimum=0,
-)
-
-DEFRAGMENT = ToolSpec(
-    name="defragment",
-    sentence="Give the space in one member's file that holds nothing back to its disk.",
-    parameters=(Parameter("target", "the member", infers="target"),),
-    source=ToolSource.SUBJECT,
-    risk=Risk.MEDIUM,
-    changes=True,
-    idempotent=True,
-    expected="That its file is as small as what is in use; it answers nobody meanwhile.",
-    verify="Its db_bytes are close to its db_in_use_bytes.",
-    timeout_s=120.0,
-    ends=("space_not_returned",),
-)
-
-COMPACT = ToolSpec(
-    name="compact",
-    sentence="Forget the history of all keys but for the last revisions.",
-    parameters=(_KEEP,),
-    source=ToolSource.SUBJECT,
-    risk=Risk.MEDIUM,
-    changes=True,
-    idempotent=True,
-    expected="That older values cannot be read any more, and watches that are older end.",
-    verify="compact_revision went up, and db_in_use_bytes went down.",
-    timeout_s=120.0,
-    ends=("history_kept",),
-)
-
-DISARM_ALARM = ToolSpec(
-    name="disarm_alarm",
-    sentence="Take back the alarms of one member, or of all, when their reason is gone.",
-    parameters=(
-        Parameter("member", "the member; all when it is not named", required=False, default=""),
-    ),
-    source=ToolSource.SUBJECT,
-    risk=Risk.LOW,
-    changes=True,
-    idempotent=True,
-    expected="That writes are taken again.",
-    verify="alarms is empty everywhere.",
-    timeout_s=60.0,
-    ends=("alarm_left",),
-)
-
-MOVE_LEADER = ToolSpec(
-    name="move_leader",
-    sentence="Let another member lead.",
-    parameters=(
-        Parameter(
-            "to", "the member; the best one when it is not named", required=False, default=""
-        ),
-    ),
-    source=ToolSource.SUBJECT,
-    risk=Risk.LOW,
-    changes=True,
-    reversible=True,
-    idempotent=True,
-    undo="move_leader",
-    expected="That requests wait for a moment and go on.",
-    verify="is_leader holds at that member.",
-    timeout_s=60.0,
-    ends=("leader_distant",),
-)
-
-FREE_SPACE = ToolSpec(
-    name="free_space",
-    sentence="Compact, defragment one member after the other, and take the alarm back.",
-    parameters=(_KEEP,),
-    source=ToolSource.SUBJECT,
-    risk=Risk.MEDIUM,
-    changes=True,
-    idempotent=True,
-    expected="That history is gone, files are small, and writes are taken again.",
-    verify="quota_ratio is below its limit and alarms is empty.",
-    timeout_s=300.0,
-    ends=("quota_used_up", "history_kept", "space_not_returned", "alarm_left"),
-)
 
 
 def etcd_tools(settings: SubjectSettings) -> Sequence[Tool]:
     """All of them, for one cluster."""
-    return (
-        EtcdTool(DEFRAGMENT, settings, defragment),
-        EtcdTool(COMPACT, settings, compact),
-        EtcdTool(DISARM_ALARM, settings, disarm_alarm),
-        EtcdTool(MOVE_LEADER, settings, move_leader),
-        EtcdTool(FREE_SPACE, settings, free_space),
-        EtcdTool(ALIGN_SETTINGS, settings, align_settings),
-        EtcdTool(REPLACE_MEMBER, settings, replace_member),
-        EtcdTool(ROTATE_LOG, settings, rotate_log),
+
+    def bind(act: Callable[[ClusterCall], Awaitable[Done]]) -> Act:
+        async def run(call: Call) -> Done:
+            etcd = Etcd(settings)
+            options = options_from(settings.options)
+            cluster = await look_at(etcd, settings)
+            return await act(
+                ClusterCall(call.arguments, call.job, settings, options, etcd, cluster)
+            )
+
+        return run
+
+    acts = (
+        *(defragment, compact, disarm_alarm, move_leader, free_space),
+        *(align_settings, replace_member, rotate_log),
     )
+    return tuple(TypedTool(KNOWLEDGE.tools[act.__name__], bind(act)) for act in acts)
 
 
-async def defragment(deed: Deed) -> Done:
+async def defragment(call: ClusterCall) -> Done:
     """One member only: it answers nobody while it does."""
-    one = deed.up(deed.text("target"))
-    await deed.need_quorum()
-    if not deed.survives_without(one.target.name):
-        raise Refusal(
-            f"The cluster would have no quorum while {one.target.name} answers nobody.",
-            FailureCategory.RESOURCE,
-        )
+    one = call.up(call.text("target"))
+    why = f"The cluster would have no quorum while {one.target.name} answers nobody."
+    await call.need_quorum(without=one.target.name, why=why)
     before = one.number("dbSize")
-    await deed.ask(one, "maintenance/defragment", {})
-    after = _size(await deed.again(), one)
+    await call.ask(one, "maintenance/defragment", {})
+    again = await call.look_again()
+    after = next((now.number("dbSize") for now in again.up if now.id == one.id), before)
     sentence = f"The file of {one.target.name} went from {_mb(before)} to {_mb(after)}."
     return Done(sentence, {"before_bytes": before, "after_bytes": after})
 
 
-async def compact(deed: Deed) -> Done:
+async def compact(call: ClusterCall) -> Done:
     """Everything older than the last revisions, in the files of all members."""
-    await deed.need_quorum()
-    before = _compacted(deed.cluster)
-    revision = deed.speaker.revision - deed.integer("keep")
+    await call.need_quorum()
+    compacted = [one.metrics.numbers.get("compact_revision", 0) for one in call.cluster.up]
+    before = max(compacted, default=0)
+    revision = call.speaker.revision - call.integer("keep")
     if revision <= max(before, 1):
         told = f"Nothing is older than that: everything before {before} is forgotten already."
         return Done(told, {"changed": False, "compact_revision": before})
     # Physical: it is answered when the pages are free, not when it is agreed on.
-    await deed.ask(deed.speaker, "kv/compaction", {"revision": str(revision), "physical": True})
+    await call.ask(call.speaker, "kv/compaction", {"revision": str(revision), "physical": True})
     told = f"Everything before revision {revision} is forgotten, it was {before}."
     return Done(told, {"changed": True, "compact_revision": revision})
 
 
-async def disarm_alarm(deed: Deed) -> Done:
+async def disarm_alarm(call: ClusterCall) -> Done:
     """Only where the reason is gone; else the next write would raise it again."""
-    await deed.need_quorum()
-    only = deed.glimpse(deed.text("member")).id if deed.text("member") else 0
+    await call.need_quorum()
+    only = call.member(call.text("member")).id if call.text("member") else 0
     alarms = {
         (id_, kind)
-        for one in deed.cluster.up
+        for one in call.cluster.up
         for id_, kind in alarms_from(one.status.body.get("errors"))
         if not only or id_ == only
     }
-    for kind in sorted({kind for _, kind in alarms}):
-        await _need_reason_gone(deed, kind)
+    kinds = {kind for _, kind in alarms}
+    if "CORRUPT" in kinds:
+        agrees = agreement(await hashes_of(call.etcd, call.cluster))
+        if len(agrees) < call.cluster.voters or not all(agrees.values()):
+            raise RefusedCall("The members do not hold the same keys. Replace who differs first.")
+    for one in call.cluster.up if "NOSPACE" in kinds else ():
+        size = one.number("dbSize")
+        quota = one.metrics.numbers.get("quota_bytes", call.options.quota_bytes)
+        if quota and size > quota * call.options.quota_ratio_max:
+            raise RefusedCall(
+                f"The file of {one.target.name} still has {_mb(size)} of {_mb(quota)}, so the"
+                " alarm would come back. Compact and defragment first."
+            )
     for id_, kind in sorted(alarms):
         body = {"action": "DEACTIVATE", "memberID": str(id_), "alarm": kind}
-        await deed.ask(deed.speaker, "maintenance/alarm", body)
-    names = ", ".join(f"{kind} of {deed.cluster.name_of(id_)}" for id_, kind in sorted(alarms))
+        await call.ask(call.speaker, "maintenance/alarm", body)
+    names = ", ".join(f"{kind} of {call.cluster.name_of(id_)}" for id_, kind in sorted(alarms))
     told = f"Taken back: {names}." if names else "There was no alarm to take back."
     return Done(told, {"changed": bool(alarms), "alarms": len(alarms)})
 
 
-async def move_leader(deed: Deed) -> Done:
+async def move_leader(call: ClusterCall) -> Done:
     """To a voter that answers and keeps up; the best of them when none is named."""
-    await deed.need_quorum()
-    leader = deed.cluster.leader
+    await call.need_quorum()
+    leader = call.cluster.leader
     if leader is None:
-        raise Refusal("The leader itself cannot be asked, and only it can hand over.")
-    heir = deed.up(deed.text("to")) if deed.text("to") else deed.cluster.successor
+        raise RefusedCall("The leader itself cannot be asked, and only it can hand over.")
+    heir = call.up(call.text("to")) if call.text("to") else call.cluster.successor
     if heir is None:
-        raise Refusal("There is no other voter that answers and follows the leader.")
+        raise RefusedCall("There is no other voter that answers and follows the leader.")
     was = leader.target.name
     if heir is leader:
         return Done(f"{was} leads already.", {"changed": False, "leader": was})
     lag = leader.number("raftIndex") - heir.number("raftAppliedIndex")
-    if heir.status.body.get("isLearner") or lag > deed.options.lag_max:
-        raise Refusal(f"{heir.target.name} cannot lead: it is {lag} entries behind, or a learner.")
-    await deed.ask(leader, "maintenance/transfer-leadership", {"targetID": str(heir.id)})
+    if heir.status.body.get("isLearner") or lag > call.options.lag_max:
+        raise RefusedCall(
+            f"{heir.target.name} cannot lead: it is {lag} entries behind, or a learner."
+        )
+    await call.ask(leader, "maintenance/transfer-leadership", {"targetID": str(heir.id)})
 
     async def leads(cluster: Cluster) -> bool:
         return cluster.leader is not None and cluster.leader.id == heir.id
 
-    await deed.until(leads)
+    await call.until(leads)
     undo = Action("move_leader", {"to": was}, target=was, reasoning="take the move back")
     told = f"{heir.target.name} leads now, {was} did."
     return Done(told, {"changed": True, "leader": heir.target.name}, undo)
 
 
-async def free_space(deed: Deed) -> Done:
+async def free_space(call: ClusterCall) -> Done:
     """The whole way out of a full database: forget, give back, and take the alarm back."""
-    compacted = await compact(deed)
-    order = sorted(deed.cluster.up, key=lambda one: one.leads)  # the leader last
+    compacted = await compact(call)
+    order = sorted(call.cluster.up, key=lambda one: one.leads)  # the leader last
     for one in order:
-        await deed.ask(one, "maintenance/defragment", {})
-    fresh = Deed(deed.settings, deed.options, deed.etcd, await deed.again(), {}, deed.timeout_s)
+        await call.ask(one, "maintenance/defragment", {})
+    fresh = replace(call, cluster=await call.look_again(), arguments={})
     disarmed = await disarm_alarm(fresh)
     sizes = [one.number("dbSize") for one in fresh.cluster.up]
     told = f"{compacted.sentence} The largest file has {_mb(max(sizes))}. {disarmed.sentence}"
     return Done(told, {**compacted.data, **disarmed.data, "after_bytes": max(sizes)})
 
 
-async def _need_reason_gone(deed: Deed, kind: str) -> None:
-    if kind == "NOSPACE":
-        for one in deed.cluster.up:
-            quota = one.metrics.numbers.get("quota_bytes", deed.options.quota_bytes)
-            if quota and one.number("dbSize") > quota * deed.options.quota_ratio_max:
-                raise Refusal(
-                    f"The file of {one.target.name} still has {_mb(one.number('dbSize'))} of"
-                    f" {_mb(quota)}, so the alarm would come back. Compact and defragment first."
-                )
-    if kind == "CORRUPT":
-        agrees = agreement(await hashes_of(deed.etcd, deed.cluster))
-        if len(agrees) < deed.cluster.voters or not all(agrees.values()):
-            raise Refusal("The members do not hold the same keys. Replace who differs first.")
-
-
-def _size(cluster: Cluster, before: Glimpse) -> int:
-    sizes = [one.number("dbSize") for one in cluster.up if one.id == before.id]
-    return sizes[0] if sizes else before.number("dbSize")
-
-
-def _compacted(cluster: Cluster) -> int:
-    return max((one.metrics.numbers.get("compact_revision", 0) for one in cluster.up), default=0)
-
-
 def _mb(size: int) -> str:
     return f"{size / MB:.1f} MB"
+
+
+async def rotate_log(call: ClusterCall) -> Done:
+    """A copy first, and only then less of it; a log on another machine is not ours to cut."""
+    return await rotate_log_of(call.member(call.text("target")).target)
+
+
+async def align_settings(call: ClusterCall) -> Done:
+    """Only what most others agree on, and only while they are a quorum without it."""
+    name = call.text("target")
+    target = call.up(name).target
+    why = f"Without {name} the cluster would have no quorum, so it is not restarted."
+    await call.need_quorum(without=name, why=why)
+    file, life = config_file(target), call.settings.life
+    if file is None or life is None:
+        raise RefusedCall(
+            f"{name} cannot be set from here: its process and its file have to be within reach.",
+            FailureCategory.PERMISSION,
+        )
+    differs = await asyncio.to_thread(_find_differing, call.cluster, name)
+    if not differs:
+        return Done(f"{name} has the settings of the others.", {"changed": False})
+    await asyncio.to_thread(_write_common, call.cluster, name, file, differs)
+    await life.restart(name)
+
+    async def agrees(cluster: Cluster) -> bool:
+        follows = any(one.target.name == name and one.leader for one in cluster.up)
+        return follows and not await asyncio.to_thread(_find_differing, cluster, name)
+
+    await call.until(agrees)
+    names = ", ".join(differs)
+    sentence = f"{name} runs with the {names} of the others."
+    return Done(sentence, {"changed": True, "settings": names})
+
+
+def _find_differing(cluster: Cluster, name: str) -> Differing:
+    settings = {}
+    for one in cluster.up:
+        quota = one.metrics.numbers.get("quota_bytes")
+        local = local_readings(one.target, down=False)
+        settings[one.target.name] = shared_in({**local, "quota_bytes": quota})
+    return differing(settings).get(name, {})
+
+
+def _write_common(cluster: Cluster, name: str, file: Path, differs: Differing) -> None:
+    """Give a file the values of most others, as one of those that are within reach writes them."""
+    others = [config_file(one.target) for one in cluster.up if one.target.name != name]
+    texts = [other.read_text(encoding="utf-8") for other in others if other is not None]
+    text = file.read_text(encoding="utf-8")
+    for wanted, (_, most) in differs.items():
+        if most is None:
+            raise RefusedCall(f"The members do not agree on {wanted}, so a person has to decide.")
+        # How a value is written matters.
+        lines = [line for each in texts if most and most in (line := line_of(each, wanted))]
+        plain = f"{wanted}: {most}" if most else ""
+        text = with_line(text, wanted, lines[0] if lines else plain)
+    replace_text(file, text)
+
+
+async def replace_member(call: ClusterCall) -> Done:
+    """Restart it first; only when that does not help, remove it, wipe it and add it again.
+
+    Refused unless the others are a quorum without it and it is really broken. Called again after
+    it was cut off half-way, it goes on from there.
+    """
+    name = call.text("target")
+    target = call.member(name).target
+    why = f"Without {name} the cluster would have no quorum, so it is not removed."
+    await call.need_quorum(without=name, why=why)
+    life, config, data = call.settings.life, config_file(target), data_dir(target)
+    if life is None or config is None or data is None:
+        raise RefusedCall(
+            f"{name} cannot be replaced from here: its process, its settings and its data have to"
+            " be within reach. Remove it by `member remove`, wipe it, and add it again by hand.",
+            FailureCategory.PERMISSION,
+        )
+    if healed := await _try_restart(call, name, life):
+        return healed
+    await _hand_over(call, name)
+    with contextlib.suppress(OperatorError):  # it did not run
+        await life.kill(name)
+    text = config.read_text(encoding="utf-8")
+    url = setting(text, "initial-advertise-peer-urls")
+    await _remove(call, name, url)
+    await asyncio.to_thread(shutil.rmtree, data, ignore_errors=True)
+    if data.exists():
+        raise RefusedCall(f"The data of {name} in {str(data)!r} cannot be removed.")
+    known = ",".join(
+        f"{name if url in member.peer_urls else member.name}={peer}"
+        for member in await _add(call, url)
+        for peer in member.peer_urls
+    )
+    # Its settings say that it comes into a cluster that is there.
+    joined = with_setting(
+        with_setting(text, "initial-cluster", known), "initial-cluster-state", "existing"
+    )
+    replace_text(config, joined)
+    await life.restart(name)
+
+    async def caught_up(cluster: Cluster) -> bool:
+        up = any(one.target.name == name and one.leader for one in cluster.up)
+        return up and agreement(await hashes_of(call.etcd, cluster)).get(name) is True
+
+    await call.until(caught_up)
+    return Done(
+        f"{name} was removed, wiped and added again; it holds the same keys as the others.",
+        {"changed": True, "replaced": True},
+    )
+
+
+async def _try_restart(call: ClusterCall, name: str, life: Kill) -> Done | None:
+    """What is broken only because it does not run needs no new data."""
+    was_up = call.member(name).up
+    if not was_up:
+        if call.cluster.member_of(call.member(name).target) is None:
+            return None
+        try:
+            await life.restart(name)
+        except OperatorError:
+            return None
+    agrees = agreement(await hashes_of(call.etcd, await call.look_again()))
+    if agrees.get(name) is False and sum(agrees.values()) >= 2:
+        return None
+    if not agrees.get(name):
+        raise RefusedCall(
+            f"{name} answers, and nobody can tell that its keys are wrong; it is left as it is."
+        )
+    if was_up:
+        raise RefusedCall(
+            f"{name} answers and holds the same keys as the others; it is not broken."
+        )
+    sentence = f"{name} was started again and holds the same keys as the others; it keeps its data."
+    return Done(sentence, {"changed": True, "replaced": False})
+
+
+async def _hand_over(call: ClusterCall, name: str) -> None:
+    """One that leads lets another lead before it goes."""
+    cluster = await call.look_again()
+    leader, heir = cluster.leader, cluster.successor
+    if leader is None or leader.target.name != name or heir is None:
+        return
+    await call.ask(leader, "maintenance/transfer-leadership", {"targetID": str(heir.id)})
+
+    async def follows(now: Cluster) -> bool:
+        return now.leader is not None and now.leader.target.name != name
+
+    await call.until(follows)
+
+
+async def _remove(call: ClusterCall, name: str, url: str) -> None:
+    cluster = await call.look_again()
+    others = [one for one in cluster.up if one.target.name != name and one.leader]
+    entry = next((member for member in cluster.members if url in member.peer_urls), None)
+    if entry is None:
+        return
+    if not others:
+        raise RefusedCall(f"Nobody is left who could remove {name}.", FailureCategory.RESOURCE)
+    await call.ask_settled(others[0], "cluster/member/remove", {"ID": str(entry.id)})
+
+
+async def _add(call: ClusterCall, url: str) -> tuple[Member, ...]:
+    """Add it at its old address; the member list after that."""
+
+    async def has_leader(cluster: Cluster) -> bool:
+        return cluster.speaker is not None
+
+    cluster = await call.until(has_leader)
+    is_listed = any(url in member.peer_urls for member in cluster.members)
+    if is_listed or cluster.speaker is None:
+        return cluster.members
+    answer = await call.ask_settled(cluster.speaker, "cluster/member/add", {"peerURLs": [url]})
+    return members_from(answer.body)

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from operator_sre.subjects.postgres.login import PASSWORDS_FILE
-from operator_sre.subjects.postgres.session import driver
+from operator_protocols.kit.machine import replace_text
+from operator_sre.subjects.postgres.session import PASSWORDS_FILE, driver
 
 __all__ = ["STATE_FILE", "WORK_FILE", "Client", "main"]
 
@@ -46,10 +46,10 @@ class Client:
         """Until cancelled."""
         self._tell()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._steadily())
-            group.create_task(self._follow())
+            group.create_task(self._query_steadily())
+            group.create_task(self._follow_work())
 
-    async def _steadily(self) -> None:
+    async def _query_steadily(self) -> None:
         while True:
             with contextlib.suppress(driver().Error, OSError):
                 async with await self._connect("primary") as connection:
@@ -58,25 +58,24 @@ class Client:
                         await asyncio.sleep(WORK_S)
             await asyncio.sleep(WORK_S)
 
-    async def _follow(self) -> None:
+    async def _follow_work(self) -> None:
         while True:
             work = self._work()
-            for name in [one for one in self._jobs if one not in work]:
-                await _ended(self._jobs.pop(name))
+            for name in [known for known in self._jobs if known not in work]:
+                tasks = self._jobs.pop(name)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
                 self._tell()
-            for name in [one for one in work if one not in self._jobs]:
+            for name in [given for given in work if given not in self._jobs]:
                 self._jobs[name] = []
-                await self._begin(self._jobs[name], work[name])
+                for session in work[name]:  # one after the other
+                    begun = asyncio.Event()
+                    hold = self._hold(session["server"], session.get("statements", ()), begun)
+                    self._jobs[name].append(asyncio.create_task(hold))
+                    await begun.wait()
                 self._tell()
             await asyncio.sleep(LOOK_S)
-
-    async def _begin(self, tasks: list[asyncio.Task[None]], sessions: Any) -> None:
-        """Open the sessions of a job one after the other."""
-        for session in sessions:
-            begun = asyncio.Event()
-            hold = self._hold(session["server"], session.get("statements", ()), begun)
-            tasks.append(asyncio.create_task(hold))
-            await begun.wait()
 
     async def _hold(self, server: str, statements: list[str], begun: asyncio.Event) -> None:
         """One session: the last statement may take as long as it likes."""
@@ -115,37 +114,27 @@ class Client:
         return found if isinstance(found, dict) else {}
 
     def _tell(self) -> None:
-        draft = self._directory / f".{STATE_FILE}"
-        draft.write_text(json.dumps(sorted(self._jobs)), encoding="utf-8")
-        draft.replace(self._directory / STATE_FILE)
-
-
-async def _ended(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+        replace_text(self._directory / STATE_FILE, json.dumps(sorted(self._jobs)))
 
 
 async def _serve(directory: Path, port: int) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Say that it is there to whoever asks, whatever they ask."""
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(CONNECT_S):
+                await reader.read(REQUEST_BYTES_MAX)
+            writer.write(HEALTHY)
+            await writer.drain()
+        writer.close()
+
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, lambda: task.cancel() if task is not None else False)
     (directory / STATE_FILE).unlink(missing_ok=True)
     client = Client(directory)
-    server = await asyncio.start_server(_answer, "127.0.0.1", port)
-    async with server:
+    async with await asyncio.start_server(answer, "127.0.0.1", port):
         await client.run()
-
-
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Say that it is there to whoever asks, whatever they ask."""
-    with contextlib.suppress(OSError, TimeoutError):
-        async with asyncio.timeout(CONNECT_S):
-            await reader.read(REQUEST_BYTES_MAX)
-        writer.write(HEALTHY)
-        await writer.drain()
-    writer.close()
 
 
 def main() -> int:

@@ -8,9 +8,17 @@ from contextlib import AbstractAsyncContextManager
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import SubjectSettings
-from operator_sre.subjects.postgres.login import PASSWORDS_FILE, Login, home_of, password_in
 from operator_sre.subjects.postgres.rig import SHOP
-from operator_sre.subjects.postgres.session import RefusedError, Session, driver, opened
+from operator_sre.subjects.postgres.session import (
+    PASSWORDS_FILE,
+    Login,
+    RefusedError,
+    Session,
+    driver,
+    home_of,
+    open_session,
+    password_in,
+)
 
 __all__ = ["PostgresDepot"]
 
@@ -33,7 +41,7 @@ class PostgresDepot:
         # Who took the last one is asked first; where that is nobody, the order does not matter.
         for target in sorted(self._servers(), key=lambda one: one.name != self._taker):
             try:
-                async with self._opened(target) as session:
+                async with self._open(target) as session:
                     await session.ask("INSERT INTO receipts VALUES (%s)", (mark,))
             except (RefusedError, driver().Error, OperatorError, OSError, TimeoutError):
                 continue
@@ -46,7 +54,7 @@ class PostgresDepot:
         missing: frozenset[str] | None = None
         for target in self._servers():
             try:
-                async with self._opened(target) as session:
+                async with self._open(target) as session:
                     kept = await session.ask(KEPT)
             except driver().errors.UndefinedTable:
                 kept = []
@@ -59,15 +67,10 @@ class PostgresDepot:
     def _servers(self) -> list[Target]:
         return [one for one in self._settings.targets() if one.kind == "server"]
 
-    def _opened(self, target: Target) -> AbstractAsyncContextManager[Session]:
-        login = Login(SHOP, self._password())
-        return opened(target, login, timeout_s=self._settings.timeout_s, read_only=False)
-
-    def _password(self) -> str:
-        """The application's own, which lies in its directory."""
-        for one in self._settings.targets():
-            home = home_of(one)
-            lines = self._settings.secret(str(home / PASSWORDS_FILE)) if home is not None else ""
-            if password := password_in(lines, SHOP):
-                return password
-        return ""
+    def _open(self, target: Target) -> AbstractAsyncContextManager[Session]:
+        # The application's own password lies in its directory.
+        homes = [home for one in self._settings.targets() if (home := home_of(one)) is not None]
+        lines = (self._settings.secret(str(home / PASSWORDS_FILE)) for home in homes)
+        password = next(filter(None, (password_in(text, SHOP) for text in lines)), "")
+        timeout_s = self._settings.timeout_s
+        return open_session(target, Login(SHOP, password), timeout_s=timeout_s, read_only=False)

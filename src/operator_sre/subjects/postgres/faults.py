@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from operator_protocols.domain.target import Target
 from operator_protocols.faults import (
     cut_off,
     filled,
@@ -11,174 +13,377 @@ from operator_protocols.faults import (
     killed,
     limited,
     occupied,
+    only_at,
     paused,
     slowed,
 )
 from operator_protocols.ports import Fault, RightEnd, Scene
-from operator_sre.subjects.postgres import faults_inside as inside
 from operator_sre.subjects.postgres.rig import PRIMARY, REPLICA
-from operator_sre.subjects.postgres.scenes import answer, renew
+from operator_sre.subjects.postgres.scenes import (
+    Sessions,
+    answer,
+    append_setting,
+    has_setting,
+    leave,
+    owner_of,
+    password_of,
+    remove_setting,
+    renew,
+    work,
+)
 
 __all__ = ["FAULTS"]
 
 DELAY_S = 0.15
 LEFT_BYTES = 12 << 20
 FILES_MAX = 6
+MEMORY_BYTES_MAX = 24 << 20
+SESSIONS = 45
 # What breaks when any server is away: if it is the primary, its replica notices as well.
 AWAY = ("server_down", "no_primary", "replica_detached", "replication_lag")
 DETACHED = ("replica_detached", "replication_lag")
-MEMORY_BYTES_MAX = 24 << 20
+WAIT = "SELECT pg_sleep(86400)"
+_SILENT = "it does not answer"
+_IN_RECOVERY = "SELECT pg_is_in_recovery()"
+_RELOAD = "SELECT pg_reload_conf()"
 
 
-def _only(fault: Fault, name: str) -> Fault:
-    """The same fault, at one server only."""
-    before = fault.unavailable
-
-    def unavailable(scene: Scene) -> str:
-        return before(scene) if scene.target.name == name else f"it is done to {name!r} only"
-
-    return replace(fault, unavailable=unavailable)
-
-
-def _primary_killed() -> Fault:
-    """The primary dies. It is over when one server takes writes, whichever that is."""
-    plain = killed("primary_kill", "server", breaks=AWAY)
-
-    async def heal(scene: Scene) -> None:
-        await plain.heal(scene)
-        if await answer(scene.of(REPLICA), "SELECT pg_is_in_recovery()") is False:
-            await renew(scene)  # it was promoted meanwhile
-
-    async def oracle(scene: Scene) -> str:
-        roles = [await answer(one, "SELECT pg_is_in_recovery()") for one in scene.of_kind("server")]
-        primaries = roles.count(False)
-        return "" if primaries == 1 else f"{primaries} servers take writes"
-
-    sentence = "The primary is killed."
-    return _only(replace(plain, sentence=sentence, heal=heal, oracle=oracle), PRIMARY)
+def _explain(count: object, sentence: str) -> str:
+    """What is still wrong by a count; a server that does not answer is not well."""
+    if not isinstance(count, int):
+        return _SILENT
+    return sentence if count else ""
 
 
 def _inside(
     name: str,
     sentence: str,
     breaks: tuple[str, ...],
-    deed: inside.Deed,
     *,
-    at: str = "",
-    end: RightEnd = RightEnd.MITIGATED,
+    at: str,
+    wrong: tuple[str, str],
+    job: str = "",
+    sessions: Sessions = (),
+    inject: tuple[str, ...] = (),
+    inject_at: str = "",
+    heal: tuple[str, ...] = (),
 ) -> Fault:
-    """A fault inside of a server that runs."""
-    fault = Fault(name, sentence, "server", breaks, deed.inject, deed.heal, deed.oracle, end)
-    return _only(fault, at) if at else fault
+    """Sessions of the application for a job of it, and then statements of the owner.
 
+    The job is not named after the fault, for whoever reads what the application does. It is over
+    when the first of `wrong` counts nothing; else the second says what is wrong.
+    """
+
+    async def run(scene: Scene) -> Mapping[str, str]:
+        if job:
+            await work(scene, job, sessions)
+        if inject:
+            await _do(scene.of(inject_at or at), inject)
+        return {}
+
+    async def undo(scene: Scene) -> None:
+        if job:
+            await leave(scene, job)
+        if heal:
+            await _do(scene.target, heal)
+
+    async def oracle(scene: Scene) -> str:
+        return _explain(await answer(scene.target, wrong[0]), wrong[1])
+
+    return only_at(Fault(name, sentence, "server", breaks, run, undo, oracle), at)
+
+
+async def _do(target: Target, statements: tuple[str, ...]) -> None:
+    async with owner_of(target) as session:
+        for statement in statements:
+            await session.do(statement)
+
+
+def _by_setting(
+    name: str, sentence: str, broken: str, line: str, *, loaded: bool = True, stays: bool = False
+) -> Fault:
+    """A line in the file; over when what runs is what the file says, without an error in it.
+
+    One that `stays` is left there once it is in effect.
+    """
+
+    async def inject(scene: Scene) -> Mapping[str, str]:
+        append_setting(scene.target, line)
+        if loaded:
+            await _do(scene.target, (_RELOAD,))
+        return {}
+
+    async def heal(scene: Scene) -> None:
+        if stays and not await oracle(scene):
+            return
+        remove_setting(scene.target, line)
+        await _do(scene.target, (_RELOAD,))
+
+    async def oracle(scene: Scene) -> str:
+        setting = line.partition(" ")[0]
+        errors = await answer(
+            scene.target,
+            "SELECT count(*) FROM pg_file_settings WHERE error IS NOT NULL"
+            " AND name NOT IN (SELECT name FROM pg_settings WHERE pending_restart)",
+        )
+        if errors != 0:
+            return _explain(errors, "its files have an error")
+        running = await answer(scene.target, f"SELECT current_setting('{setting}')")
+        if not has_setting(scene.target, line) or line == f"{setting} = '{running}'":
+            return ""
+        return f"{setting} is {running!r} and not what its file says"
+
+    return Fault(name, sentence, "server", (broken,), inject, heal, oracle)
+
+
+def _role_faults() -> tuple[Fault, Fault, Fault]:
+    """Those that are about who is primary: it dies, there are two, the replica is not let in."""
+    plain = killed("primary_kill", "server", breaks=AWAY)
+
+    async def restart(scene: Scene) -> None:
+        await plain.heal(scene)
+        if await answer(scene.of(REPLICA), _IN_RECOVERY) is False:
+            await renew(scene)  # it was promoted meanwhile
+
+    async def count_primaries(scene: Scene) -> str:
+        roles = [await answer(one, _IN_RECOVERY) for one in scene.of_kind("server")]
+        return "" if roles.count(False) == 1 else f"{roles.count(False)} servers take writes"
+
+    async def promote(scene: Scene) -> Mapping[str, str]:
+        await _do(scene.target, ("SELECT pg_promote(true, 15)",))
+        return {}
+
+    async def rejoin(scene: Scene) -> None:
+        if await answer(scene.target, _IN_RECOVERY) is not True:
+            await renew(scene)
+
+    async def change_password(scene: Scene) -> Mapping[str, str]:
+        statements = (
+            "ALTER ROLE replicator PASSWORD 'rotated'",
+            "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_replication"
+            " WHERE usename = 'replicator'",
+        )
+        await _do(scene.of(PRIMARY), statements)
+        return {}
+
+    async def restore_password(scene: Scene) -> None:
+        password = password_of(scene.target, "replicator")
+        await _do(scene.of(PRIMARY), (f"ALTER ROLE replicator PASSWORD '{password}'",))
+
+    async def count_replicas(scene: Scene) -> str:
+        sql = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
+        return "" if await answer(scene.of(PRIMARY), sql) else "no replica is attached"
+
+    primary_kill = replace(
+        plain, sentence="The primary is killed.", heal=restart, oracle=count_primaries
+    )
+    wrong_promotion = Fault(
+        "wrong_promotion",
+        "The replica is promoted while the primary lives.",
+        "server",
+        ("two_primaries",),
+        promote,
+        rejoin,
+        count_primaries,
+        RightEnd.ESCALATED,
+    )
+    wrong_credential = Fault(
+        "wrong_credential",
+        "The role of the replica has another password than the replica knows.",
+        "server",
+        DETACHED,
+        change_password,
+        restore_password,
+        count_replicas,
+        RightEnd.ESCALATED,
+    )
+    return (
+        only_at(primary_kill, PRIMARY),
+        only_at(wrong_credential, REPLICA),
+        only_at(wrong_promotion, REPLICA),
+    )
+
+
+_PRIMARY_KILL, _WRONG_CREDENTIAL, _WRONG_PROMOTION = _role_faults()
 
 FAULTS: tuple[Fault, ...] = (
     killed("node_kill", "server", breaks=AWAY),
-    _primary_killed(),
-    _only(killed("replica_kill", "server", breaks=AWAY), REPLICA),
+    _PRIMARY_KILL,
+    only_at(killed("replica_kill", "server", breaks=AWAY), REPLICA),
     paused("node_pause", "server", breaks=AWAY),
     slowed("latency", "server", breaks=("high_latency",), delay_s=DELAY_S),
     cut_off("network_partition", "server", breaks=DETACHED, others=("server",)),
     cut_off("network_isolation", "server", breaks=AWAY),
     # What lies on a disk, and what of it may go, is known to people only.
-    replace(
-        filled("disk_pressure", "server", breaks=("disk_space",), left_bytes=LEFT_BYTES),
+    filled(
+        *("disk_pressure", "server"),
+        breaks=("disk_space",),
+        left_bytes=LEFT_BYTES,
         end=RightEnd.ESCALATED,
     ),
     limited("memory_limit", "server", breaks=AWAY, memory_bytes=MEMORY_BYTES_MAX),
     limited("files_limit", "server", breaks=AWAY, files=FILES_MAX),
     # Whose process holds the port, and whether it may go, is known to people only.
-    replace(occupied("port_taken", "server", breaks=AWAY), end=RightEnd.ESCALATED),
+    occupied("port_taken", "server", breaks=AWAY, end=RightEnd.ESCALATED),
     flooded("log_flood", "server", breaks=("log_size",)),
     killed("client_kill", "client", breaks=("client_down",)),
+    _WRONG_CREDENTIAL,
     _inside(
-        "wrong_credential",
-        "The role of the replica has another password than the replica knows.",
-        DETACHED,
-        inside.WRONG_CREDENTIAL,
-        at=REPLICA,
-        end=RightEnd.ESCALATED,
-    ),
-    _inside(
-        "replay_pause",
-        "Replay on the replica is paused.",
-        ("replication_lag",),
-        inside.REPLAY_PAUSE,
+        *("replay_pause", "Replay on the replica is paused.", ("replication_lag",)),
+        inject=("SELECT pg_wal_replay_pause()",),
+        heal=(
+            "DO $$ BEGIN IF pg_is_in_recovery() AND pg_is_wal_replay_paused()"
+            " THEN PERFORM pg_wal_replay_resume(); END IF; END $$",
+        ),
+        wrong=(
+            "SELECT CASE WHEN pg_is_in_recovery() THEN pg_is_wal_replay_paused()::int ELSE 0 END",
+            "replay is paused",
+        ),
         at=REPLICA,
     ),
     _inside(
         "replay_conflict",
         "A long reader on the replica holds what the replay has to change.",
         ("replication_lag", "long_transaction"),
-        inside.REPLAY_CONFLICT,
+        job="report",
+        sessions=(
+            {"server": REPLICA, "statements": ["BEGIN", "SELECT count(*) FROM accounts", WAIT]},
+        ),
+        # A lock like that of a change of the table, which every replica has to take as well.
+        inject=("BEGIN; LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE; COMMIT",),
+        inject_at=PRIMARY,
+        wrong=(
+            "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)"
+            " WHERE backend_type = 'startup' AND NOT granted",
+            "replay waits for a session",
+        ),
         at=REPLICA,
     ),
     _inside(
-        "slot_left",
-        "A replication slot that nobody uses keeps WAL.",
-        ("slot_retains_wal",),
-        inside.SLOT_LEFT,
+        *("slot_left", "A replication slot that nobody uses keeps WAL.", ("slot_retains_wal",)),
+        inject=(
+            "SELECT pg_create_physical_replication_slot('analytics', true)",
+            # Segments of 4 MB, each of them begun and left.
+            "DO $$ BEGIN FOR i IN 1..24 LOOP"
+            " PERFORM pg_logical_emit_message(false, 'daily', 'report');"
+            " PERFORM pg_switch_wal(); END LOOP; END $$",
+        ),
+        heal=(
+            "SELECT count(pg_drop_replication_slot(slot_name)::text) FROM pg_replication_slots"
+            " WHERE slot_name = 'analytics' AND NOT active",
+            "CHECKPOINT",
+        ),
+        wrong=(
+            "SELECT count(*) FROM pg_replication_slots"
+            " WHERE slot_name = 'analytics' AND NOT active",
+            "nobody uses the slot, and it is there",
+        ),
         at=PRIMARY,
     ),
     _inside(
         "lock_contention",
         "An application holds a lock on a table that everybody writes to.",
         ("locks_waiting", "long_transaction"),
-        inside.LOCK_CONTENTION,
+        job="invoices",
+        sessions=(
+            {
+                "server": PRIMARY,
+                "statements": ["BEGIN", "LOCK TABLE accounts IN EXCLUSIVE MODE", WAIT],
+            },
+            {
+                "server": PRIMARY,
+                "statements": ["UPDATE accounts SET balance = balance + 1 WHERE id = 1"],
+            },
+        ),
+        wrong=(
+            "SELECT count(*) FROM pg_locks WHERE relation = 'accounts'::regclass"
+            " AND mode = 'ExclusiveLock' AND granted",
+            "the lock on the table is held",
+        ),
         at=PRIMARY,
     ),
     _inside(
         "idle_in_transaction",
         "An application began a transaction and does nothing in it.",
         ("idle_in_transaction",),
-        inside.IDLE_IN_TRANSACTION,
+        job="reminders",
+        sessions=(
+            {
+                "server": PRIMARY,
+                "statements": ["BEGIN", "SELECT balance FROM accounts WHERE id = 1"],
+            },
+        ),
+        wrong=(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'billing'"
+            " AND state LIKE 'idle in transaction%'",
+            "a session is idle in its transaction",
+        ),
         at=PRIMARY,
     ),
     _inside(
         "connections_exhausted",
         "An application has opened all connections.",
         ("connections_near_limit",),
-        inside.CONNECTIONS_EXHAUSTED,
+        job="export",
+        sessions=tuple({"server": PRIMARY, "statements": ["SELECT 1"]} for _ in range(SESSIONS)),
+        wrong=(
+            "SELECT greatest(count(*) - 20, 0) FROM pg_stat_activity"
+            " WHERE application_name = 'billing'",
+            "the application holds most of the connections",
+        ),
         at=PRIMARY,
     ),
-    _inside(
+    _by_setting(
         "bad_configuration",
         "A setting that makes no sense is written into the file, and the file is loaded.",
-        ("bad_configuration",),
-        inside.BAD_CONFIGURATION,
+        "bad_configuration",
+        "work_mem = '9 parsecs'",
     ),
-    _inside(
+    _by_setting(
         "configuration_drift",
         "A setting is written into the file that is not loaded.",
-        ("settings_not_loaded",),
-        inside.CONFIGURATION_DRIFT,
+        "settings_not_loaded",
+        "work_mem = '9MB'",
+        loaded=False,
     ),
-    _inside(
+    # Who has restarted it has brought the setting into effect, and it may stay.
+    _by_setting(
         "restart_pending",
         "A setting is changed that only a restart brings into effect.",
-        ("settings_pending_restart",),
-        inside.RESTART_PENDING,
+        "settings_pending_restart",
+        "shared_buffers = '20MB'",
+        stays=True,
     ),
     _inside(
-        "missing_index",
-        "The index that every request uses is dropped.",
-        ("missing_index",),
-        inside.MISSING_INDEX,
+        *("missing_index", "The index that every request uses is dropped.", ("missing_index",)),
+        inject=("DROP INDEX IF EXISTS accounts_owner",),
+        heal=("CREATE INDEX IF NOT EXISTS accounts_owner ON accounts (owner)",),
+        wrong=(
+            "SELECT (count(*) = 0)::int FROM pg_index i JOIN pg_attribute a"
+            " ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"
+            " WHERE i.indrelid = 'accounts'::regclass AND a.attname = 'owner' AND i.indisvalid",
+            "no index serves the question for an owner",
+        ),
         at=PRIMARY,
     ),
     _inside(
         "vacuum_off",
         "A table is not vacuumed any more, and many of its rows have died.",
         ("dead_tuples",),
-        inside.VACUUM_OFF,
+        inject=(
+            "ALTER TABLE accounts SET (autovacuum_enabled = false)",
+            "INSERT INTO accounts"
+            " SELECT i, 'owner-' || i, 0 FROM generate_series(100000, 150000) i",
+            "DELETE FROM accounts WHERE id >= 100000",
+        ),
+        heal=("ALTER TABLE accounts RESET (autovacuum_enabled)", "VACUUM ANALYZE accounts"),
+        wrong=(
+            "SELECT count(*) FROM pg_class c JOIN pg_stat_user_tables s ON s.relid = c.oid"
+            " WHERE c.relname = 'accounts'"
+            " AND ('autovacuum_enabled=false' = ANY (c.reloptions) OR s.n_dead_tup > 10000)",
+            "the table is not vacuumed",
+        ),
         at=PRIMARY,
     ),
-    _inside(
-        "wrong_promotion",
-        "The replica is promoted while the primary lives.",
-        ("two_primaries",),
-        inside.WRONG_PROMOTION,
-        at=REPLICA,
-        end=RightEnd.ESCALATED,
-    ),
+    _WRONG_PROMOTION,
 )

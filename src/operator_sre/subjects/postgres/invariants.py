@@ -1,29 +1,150 @@
-"""What must hold of PostgreSQL. Pure."""
+"""What must hold of PostgreSQL: from where on something is too much, and what that shows. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Finding, Observation, Seen
-from operator_protocols.ports import Invariant
-from operator_sre.subjects.postgres.judging import (
-    HOLDS,
-    Judged,
-    amount,
+from operator_protocols.domain.health import Severity
+from operator_protocols.domain.observation import Finding, Observation, Seen, Value
+from operator_protocols.errors import ConfigError
+from operator_protocols.kit.invariant import (
+    WELL,
+    Opinion,
+    PartInvariant,
     broken,
-    is_client,
     megabytes,
-    of_client,
-    of_server,
     unknown,
 )
-from operator_sre.subjects.postgres.thresholds import Thresholds
+from operator_protocols.kit.options import read_options
+from operator_protocols.ports import Invariant
 
-__all__ = ["ClientDown", "NoPrimary", "ServerRule", "TwoPrimaries", "invariants_of"]
+__all__ = [
+    "CLIENT_DOWN",
+    "OTHER_OPTIONS",
+    "SYMPTOMS",
+    "NoPrimary",
+    "ServerRule",
+    "Thresholds",
+    "TwoPrimaries",
+    "amount",
+    "invariants_of",
+    "is_client",
+    "symptoms_of",
+    "thresholds_of",
+    "unseen",
+]
 
-Judge = Callable[[Seen, Thresholds], Judged | None]
+HOARD_RATIO = 0.5
+# What else can be said in the options: who signs in, to which database, and what is not checked.
+OTHER_OPTIONS = (
+    *("acting_password_file", "acting_user", "database", "ignore", "password_file", "user"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """All of them, with what counts when nobody says otherwise."""
+
+    latency_ms_max: float = 250.0
+    connections_ratio_max: float = 0.9
+    transaction_s_max: float = 300.0
+    idle_transaction_s_max: float = 5.0
+    lock_wait_s_max: float = 5.0
+    lag_s_max: float = 5.0
+    lag_bytes_max: float = 256.0 * 2**20
+    slot_retained_bytes_max: float = 64.0 * 2**20
+    disk_free_ratio_min: float = 0.1
+    dead_tuples_min: float = 10_000.0
+    dead_tuples_ratio_max: float = 0.5
+    large_table_rows: float = 10_000.0
+    scanned_rows_per_s_max: float = 50_000.0
+    log_bytes_max: float = 24.0 * 2**20
+
+
+def thresholds_of(options: Mapping[str, Any]) -> Thresholds:
+    """The thresholds that these options say; ConfigError for what does not fit."""
+    ignored = options.get("ignore", [])
+    if not isinstance(ignored, list | tuple) or not all(isinstance(name, str) for name in ignored):
+        raise ConfigError("The option 'ignore' has to be a list of names of invariants.")
+    return read_options(Thresholds, options, subject="a PostgreSQL subject", others=OTHER_OPTIONS)
+
+
+def is_client(seen: Seen) -> bool:
+    """It uses the servers, and is none of them."""
+    return seen.readings.get("kind") == "client"
+
+
+def amount(seen: Seen, reading: str) -> float | None:
+    """A number that was read; None where there is none."""
+    value = seen.readings.get(reading)
+    return value if isinstance(value, int | float) and not seen.problem else None
+
+
+def unseen(seen: Seen, section: str = "") -> Opinion:
+    """Nothing was read, with the reason as far as it is known."""
+    why = seen.problem or seen.readings.get(f"blind_{section}") or seen.readings.get("error")
+    return unknown(str(why or "it was not seen"))
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number of one section of a server's answers, and the threshold beyond which it is too much.
+
+    `symptom` is the name under which causes refer to that. `sentence` says why it is too much, with
+    any readings in it, and as `value` the number itself.
+    """
+
+    symptom: str
+    reading: str
+    section: str
+    threshold: str
+    sentence: str
+
+    def exceeds(self, value: float, limits: Thresholds) -> bool:
+        """Whether it is too much, or too little where the threshold is the least."""
+        limit = float(getattr(limits, self.threshold)) if self.threshold else 0.0
+        return value < limit if self.threshold.endswith("_min") else value > limit
+
+    def __call__(self, seen: Seen, limits: Thresholds) -> Opinion | None:
+        """What it says of one server; None where it does not apply."""
+        readings = seen.readings
+        value = amount(seen, self.reading)
+        match self.reading:
+            case "disk_free_ratio" if "kind" in readings and not readings.get("disk_watched"):
+                return None  # its disk is on another machine
+            case "disk_free_ratio" if value is None:
+                return unknown(seen.problem or "the room on its disk cannot be seen")
+            case "log_bytes" if "kind" in readings and "log_bytes" not in readings:
+                return None  # nobody said where it is
+            case "scanned_rows_per_s" if readings.get("scans_counted") is False:
+                return None  # a rate needs two looks
+        if value is None:
+            return unseen(seen, self.section)
+        few = (amount(seen, "dead_tuples") or 0) < limits.dead_tuples_min
+        if self.exceeds(value, limits) and not (self.reading == "dead_tuples_ratio" and few):
+            return broken(self._explain(readings, value))
+        state = readings.get("slot_state")
+        if self.reading == "slot_retained_bytes" and state in ("unreserved", "lost"):
+            name = readings.get("slot_name")
+            return broken(f"nobody uses the slot {name!r}, and its WAL is {state}")
+        return WELL
+
+    def _explain(self, readings: Mapping[str, Value], value: float) -> str:
+        words: defaultdict[str, object] = defaultdict(lambda: None, readings)
+        for prefix in ("transaction", "idle_transaction", "blocking"):
+            application = words[f"{prefix}_application"]
+            whose = f" ({application})" if application else ""
+            words[prefix] = f"pid {words[f'{prefix}_pid']}{whose}"
+        words |= {"value": value, "value_mb": megabytes(value)}
+        words["dead_tuples"] = words["dead_tuples"] or 0
+        words["disk_free_mb"] = megabytes(float(readings.get("disk_free_bytes") or 0))
+        return self.sentence.format_map(words)
+
+
+Judge = Callable[[Seen, Thresholds], Opinion | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +160,132 @@ class ServerRule:
     def check(self, observation: Observation) -> Iterable[Finding]:
         """What it says of each server."""
         for seen in observation.seen:
-            if not is_client(seen):
-                judged = self.judge(seen, self.thresholds)
-                if judged is not None:
-                    yield Finding(self.name, seen.target, *judged)
+            opinion = None if is_client(seen) else self.judge(seen, self.thresholds)
+            if opinion is not None:
+                yield Finding(self.name, seen.target, *opinion)
+
+
+def _judge_up(seen: Seen, limits: Thresholds) -> Opinion | None:
+    if seen.problem or "up" not in seen.readings:
+        return unseen(seen)
+    why = str(seen.readings.get("error") or "it does not answer")
+    return WELL if seen.readings["up"] else broken(why)
+
+
+def _judge_connections(seen: Seen, limits: Thresholds) -> Opinion | None:
+    used, most = seen.readings.get("connections"), seen.readings.get("connections_max")
+    if seen.readings.get("up") and seen.readings.get("exhausted"):
+        return broken(f"all {most} connections are used" if most else "no connection is left")
+    ratio = amount(seen, "connections_ratio")
+    if ratio is None:
+        return unseen(seen, "activity")
+    too_many = ratio > limits.connections_ratio_max
+    return broken(f"{used} of {most} connections are used") if too_many else WELL
+
+
+def _judge_attached(seen: Seen, limits: Thresholds) -> Opinion | None:
+    role, attached = seen.readings.get("role"), seen.readings.get("attached")
+    if role is not None and role != "replica":
+        return None
+    if role is None or attached is None:
+        return unseen(seen, "replication" if role else "")
+    return WELL if attached else broken("it receives nothing from a primary")
+
+
+def _judge_lag(seen: Seen, limits: Thresholds) -> Opinion | None:
+    role = seen.readings.get("role")
+    behind, seconds = amount(seen, "lag_bytes"), amount(seen, "lag_s")
+    if role is not None and role != "replica":
+        return None
+    if role is None or behind is None:
+        return unseen(seen, "replication" if role else "")
+    why = ", replay is paused" if seen.readings.get("replay_paused") else ""
+    if pid := seen.readings.get("replay_blocked_by"):
+        why = f", replay waits for pid {pid}"
+    if seconds is not None and seconds > limits.lag_s_max:
+        return broken(f"it is {seconds:.0f} s ({megabytes(behind)}) behind{why}")
+    if behind > limits.lag_bytes_max:
+        return broken(f"it is {megabytes(behind)} behind{why}")
+    return WELL
+
+
+_DISK = Measure(
+    *("disk_short", "disk_free_ratio", "", "disk_free_ratio_min"),
+    "only {disk_free_mb} ({value:.0%}) are left on its disk",
+)
+_SLOT = Measure(
+    *("slot_unused", "slot_retained_bytes", "slots", "slot_retained_bytes_max"),
+    "nobody uses the slot {slot_name!r}, which keeps {value_mb} of WAL",
+)
+_LOCKS = Measure(
+    *("locks_block", "lock_wait_s", "locks", "lock_wait_s_max"),
+    "{locks_waiting} wait for locks, pid {waiting_pid} for {value:.0f} s, blocked by {blocking}",
+)
+_IDLE = Measure(
+    *("transaction_idles", "idle_transaction_s", "activity", "idle_transaction_s_max"),
+    "{idle_transaction} has been idle in a transaction for {value:.0f} s",
+)
+_LONG = Measure(
+    *("transaction_lasts", "transaction_s", "activity", "transaction_s_max"),
+    "{transaction} has a transaction of {value:.0f} s",
+)
+_LATENCY = Measure(
+    *("answers_late", "latency_ms", "", "latency_ms_max"),
+    "its simplest answer takes {value:.0f} ms",
+)
+_SCANS = Measure(
+    *("rows_scanned", "scanned_rows_per_s", "tables", "scanned_rows_per_s_max"),
+    "{value:.0f} rows/s of {scanned_table} ({scanned_table_rows} rows) are read without an index",
+)
+_DEAD = Measure(
+    *("rows_dead", "dead_tuples_ratio", "tables", "dead_tuples_ratio_max"),
+    "{dead_tuples:.0f} rows ({value:.0%}) of {dead_tuples_table} are dead",
+)
+_ERRORS = Measure("files_wrong", "configuration_errors", "files", "", "{configuration_error}")
+_UNLOADED = Measure(
+    *("files_differ", "settings_unloaded", "files", ""),
+    "its files say something else of {settings_unloaded_names} than what runs",
+)
+_PENDING = Measure(
+    *("restart_awaited", "pending_restart", "settings", ""),
+    "it has to be restarted for {pending_restart_names}",
+)
+_LOG = Measure(*("log_grown", "log_bytes", "", "log_bytes_max"), "its log has grown to {value_mb}")
+
+_RULES: tuple[tuple[str, Severity, float, Judge], ...] = (
+    ("server_down", Severity.CRITICAL, 0.0, _judge_up),
+    ("disk_space", Severity.CRITICAL, 0.0, _DISK),
+    ("connections_near_limit", Severity.CRITICAL, 5.0, _judge_connections),
+    ("replica_detached", Severity.WARNING, 10.0, _judge_attached),
+    ("replication_lag", Severity.WARNING, 15.0, _judge_lag),
+    ("slot_retains_wal", Severity.WARNING, 15.0, _SLOT),
+    ("locks_waiting", Severity.WARNING, 10.0, _LOCKS),
+    ("idle_in_transaction", Severity.WARNING, 20.0, _IDLE),
+    ("long_transaction", Severity.WARNING, 0.0, _LONG),
+    ("high_latency", Severity.WARNING, 15.0, _LATENCY),
+    ("missing_index", Severity.WARNING, 15.0, _SCANS),
+    ("dead_tuples", Severity.WARNING, 30.0, _DEAD),
+    ("bad_configuration", Severity.WARNING, 10.0, _ERRORS),
+    ("settings_not_loaded", Severity.INFO, 30.0, _UNLOADED),
+    ("settings_pending_restart", Severity.INFO, 30.0, _PENDING),
+    ("log_size", Severity.INFO, 0.0, _LOG),
+)
+SYMPTOMS: Mapping[str, Measure] = {
+    judge.symptom: judge for *_, judge in _RULES if isinstance(judge, Measure)
+}
+
+
+def symptoms_of(readings: Mapping[str, Value], limits: Thresholds) -> dict[str, Value]:
+    """What readings amount to, as yes or no, so that a cause can say which of it it shows."""
+    found: dict[str, Value] = {}
+    for name, measure in SYMPTOMS.items():
+        value = readings.get(measure.reading)
+        if isinstance(value, int | float):
+            found[name] = measure.exceeds(value, limits)
+    held, most = readings.get("hoarder_connections"), readings.get("connections_max")
+    if isinstance(held, int) and isinstance(most, int):
+        found["connections_hoarded"] = held > HOARD_RATIO * most
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +307,16 @@ class NoPrimary:
             if seen.problem
             or (seen.readings.get("up") is not False and "role" not in seen.readings)
         ]
-        for seen in servers:
-            role = seen.readings.get("role")
+        for seen, role in zip(servers, roles, strict=True):
             if role is None:
-                yield Finding(self.name, seen.target, *unknown(seen))
+                opinion = unseen(seen)
             elif "primary" in roles:
-                yield Finding(self.name, seen.target, *HOLDS)
+                opinion = WELL
             elif hidden:
-                why = f"{hidden[0].target} could not be asked for its role"
-                yield Finding(self.name, seen.target, Health.UNKNOWN, why)
+                opinion = unknown(f"{hidden[0].target} could not be asked for its role")
             else:
-                yield Finding(self.name, seen.target, *broken("no server is a primary"))
+                opinion = broken("no server is a primary")
+            yield Finding(self.name, seen.target, *opinion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,241 +330,34 @@ class TwoPrimaries:
     def check(self, observation: Observation) -> Iterable[Finding]:
         """Broken at every primary when there is another."""
         servers = [seen for seen in observation.seen if not is_client(seen)]
-        primaries = [one.target for one in servers if one.readings.get("role") == "primary"]
+        primaries = [seen.target for seen in servers if seen.readings.get("role") == "primary"]
         for seen in servers:
+            opinion = WELL
             if "role" not in seen.readings:
-                yield Finding(self.name, seen.target, *unknown(seen))
+                opinion = unseen(seen)
             elif seen.target in primaries and len(primaries) > 1:
                 others = ", ".join(name for name in primaries if name != seen.target)
-                yield Finding(self.name, seen.target, *broken(f"{others} is a primary as well"))
-            else:
-                yield Finding(self.name, seen.target, *HOLDS)
+                opinion = broken(f"{others} is a primary as well")
+            yield Finding(self.name, seen.target, *opinion)
 
 
-@dataclass(frozen=True, slots=True)
-class ClientDown:
-    """Every client runs."""
-
-    name: str = "client_down"
-    severity: Severity = Severity.WARNING
-    grace_s: float = 0.0
-
-    def check(self, observation: Observation) -> Iterable[Finding]:
-        """Broken at a client whose process is gone."""
-        for seen in observation.seen:
-            if is_client(seen):
-                yield Finding(self.name, seen.target, *of_client(seen))
+def _judge_client(seen: Seen) -> Opinion:
+    running = seen.readings.get("running")
+    if running is None:
+        return unseen(seen)
+    return WELL if running else broken("its process is gone")
 
 
-def _down(seen: Seen, limits: Thresholds) -> Judged | None:
-    if seen.problem or "up" not in seen.readings:
-        return unknown(seen)
-    why = str(seen.readings.get("error") or "it does not answer")
-    return HOLDS if seen.readings["up"] else broken(why)
-
-
-def _detached(seen: Seen, limits: Thresholds) -> Judged | None:
-    def judge() -> Judged | None:
-        attached = seen.readings.get("attached")
-        if attached is None:
-            return unknown(seen, "replication")
-        return HOLDS if attached else broken("it receives nothing from a primary")
-
-    return _of_replica(seen, judge)
-
-
-def _lag(seen: Seen, limits: Thresholds) -> Judged | None:
-    def judge() -> Judged | None:
-        behind, seconds = amount(seen, "lag_bytes"), amount(seen, "lag_s")
-        if behind is None:
-            return unknown(seen, "replication")
-        why = ", replay is paused" if seen.readings.get("replay_paused") else ""
-        if pid := seen.readings.get("replay_blocked_by"):
-            why = f", replay waits for pid {pid}"
-        if seconds is not None and seconds > limits.lag_s_max:
-            return broken(f"it is {seconds:.0f} s ({megabytes(behind)}) behind{why}")
-        if behind > limits.lag_bytes_max:
-            return broken(f"it is {megabytes(behind)} behind{why}")
-        return HOLDS
-
-    return _of_replica(seen, judge)
-
-
-def _of_replica(seen: Seen, judge: Callable[[], Judged | None]) -> Judged | None:
-    if "role" not in seen.readings:
-        return unknown(seen)
-    return judge() if seen.readings["role"] == "replica" else None
-
-
-def _slot(seen: Seen, limits: Thresholds) -> Judged | None:
-    def judge(retained: float) -> Judged:
-        name, state = seen.readings.get("slot_name"), seen.readings.get("slot_state")
-        if retained > limits.slot_retained_bytes_max:
-            return broken(
-                f"nobody uses the slot {name!r}, which keeps {megabytes(retained)} of WAL"
-            )
-        if state in ("unreserved", "lost"):
-            return broken(f"nobody uses the slot {name!r}, and its WAL is {state}")
-        return HOLDS
-
-    return of_server(seen, "slot_retained_bytes", "slots", judge)
-
-
-def _connections(seen: Seen, limits: Thresholds) -> Judged | None:
-    if seen.readings.get("up") and seen.readings.get("exhausted"):
-        most = seen.readings.get("connections_max")
-        return broken(f"all {most} connections are used" if most else "no connection is left")
-
-    def judge(ratio: float) -> Judged:
-        used, most = seen.readings.get("connections"), seen.readings.get("connections_max")
-        if ratio > limits.connections_ratio_max:
-            return broken(f"{used} of {most} connections are used")
-        return HOLDS
-
-    return of_server(seen, "connections_ratio", "activity", judge)
-
-
-def _long(seen: Seen, limits: Thresholds) -> Judged | None:
-    def judge(seconds: float) -> Judged:
-        if seconds > limits.transaction_s_max:
-            return broken(f"{_whose(seen, 'transaction')} has a transaction of {seconds:.0f} s")
-        return HOLDS
-
-    return of_server(seen, "transaction_s", "activity", judge)
-
-
-def _idle(seen: Seen, limits: Thresholds) -> Judged | None:
-    def judge(seconds: float) -> Judged:
-        if seconds > limits.idle_transaction_s_max:
-            whose = _whose(seen, "idle_transaction")
-            return broken(f"{whose} has been idle in a transaction for {seconds:.0f} s")
-        return HOLDS
-
-    return of_server(seen, "idle_transaction_s", "activity", judge)
-
-
-def _locks(seen: Seen, limits: Thresholds) -> Judged | None:
-    def judge(seconds: float) -> Judged:
-        if seconds > limits.lock_wait_s_max:
-            count, pid = seen.readings.get("locks_waiting"), seen.readings.get("waiting_pid")
-            whose = _whose(seen, "blocking")
-            return broken(
-                f"{count} wait for locks, pid {pid} for {seconds:.0f} s, blocked by {whose}"
-            )
-        return HOLDS
-
-    return of_server(seen, "lock_wait_s", "locks", judge)
-
-
-def _disk(seen: Seen, limits: Thresholds) -> Judged | None:
-    if "kind" in seen.readings and not seen.readings.get("disk_watched"):
-        return None  # its disk is on another machine
-    ratio = amount(seen, "disk_free_ratio")
-    if ratio is None:
-        return Health.UNKNOWN, seen.problem or "the room on its disk cannot be seen"
-    if ratio < limits.disk_free_ratio_min:
-        left = amount(seen, "disk_free_bytes") or 0.0
-        return broken(f"only {megabytes(left)} ({ratio:.0%}) are left on its disk")
-    return HOLDS
-
-
-def _dead(seen: Seen, limits: Thresholds) -> Judged | None:
-    def judge(ratio: float) -> Judged:
-        rows, table = amount(seen, "dead_tuples") or 0, seen.readings.get("dead_tuples_table")
-        if rows >= limits.dead_tuples_min and ratio > limits.dead_tuples_ratio_max:
-            return broken(f"{rows:.0f} rows ({ratio:.0%}) of {table} are dead")
-        return HOLDS
-
-    return of_server(seen, "dead_tuples_ratio", "tables", judge)
-
-
-def _pending(seen: Seen, limits: Thresholds) -> Judged | None:
-    def judge(count: float) -> Judged:
-        names = seen.readings.get("pending_restart_names")
-        return broken(f"it has to be restarted for {names}") if count else HOLDS
-
-    return of_server(seen, "pending_restart", "settings", judge)
-
-
-def _unloaded(seen: Seen, limits: Thresholds) -> Judged | None:
-    def judge(count: float) -> Judged:
-        names = seen.readings.get("settings_unloaded_names")
-        return broken(f"its files say something else of {names} than what runs") if count else HOLDS
-
-    return of_server(seen, "settings_unloaded", "files", judge)
-
-
-def _configuration(seen: Seen, limits: Thresholds) -> Judged | None:
-    def judge(count: float) -> Judged:
-        return broken(str(seen.readings.get("configuration_error"))) if count else HOLDS
-
-    return of_server(seen, "configuration_errors", "files", judge)
-
-
-def _scans(seen: Seen, limits: Thresholds) -> Judged | None:
-    if seen.readings.get("scans_counted") is False:
-        return None  # a rate needs two looks
-
-    def judge(rate: float) -> Judged:
-        if rate > limits.scanned_rows_per_s_max:
-            table, rows = (seen.readings.get(f"scanned_table{end}") for end in ("", "_rows"))
-            return broken(f"{rate:.0f} rows/s of {table} ({rows} rows) are read without an index")
-        return HOLDS
-
-    return of_server(seen, "scanned_rows_per_s", "tables", judge)
-
-
-def _latency(seen: Seen, limits: Thresholds) -> Judged | None:
-    def judge(took_ms: float) -> Judged:
-        if took_ms > limits.latency_ms_max:
-            return broken(f"its simplest answer takes {took_ms:.0f} ms")
-        return HOLDS
-
-    return of_server(seen, "latency_ms", "", judge)
-
-
-def _log(seen: Seen, limits: Thresholds) -> Judged | None:
-    if "kind" in seen.readings and "log_bytes" not in seen.readings:
-        return None  # nobody said where it is
-    size = amount(seen, "log_bytes")
-    if size is None:
-        return unknown(seen)
-    long = size > limits.log_bytes_max
-    return broken(f"its log has grown to {megabytes(size)}") if long else HOLDS
-
-
-def _whose(seen: Seen, prefix: str) -> str:
-    pid = seen.readings.get(f"{prefix}_pid")
-    application = seen.readings.get(f"{prefix}_application")
-    return f"pid {pid}" + (f" ({application})" if application else "")
-
-
-_RULES: tuple[tuple[str, Severity, float, Judge], ...] = (
-    ("server_down", Severity.CRITICAL, 0.0, _down),
-    ("disk_space", Severity.CRITICAL, 0.0, _disk),
-    ("connections_near_limit", Severity.CRITICAL, 5.0, _connections),
-    ("replica_detached", Severity.WARNING, 10.0, _detached),
-    ("replication_lag", Severity.WARNING, 15.0, _lag),
-    ("slot_retains_wal", Severity.WARNING, 15.0, _slot),
-    ("locks_waiting", Severity.WARNING, 10.0, _locks),
-    ("idle_in_transaction", Severity.WARNING, 20.0, _idle),
-    ("long_transaction", Severity.WARNING, 0.0, _long),
-    ("high_latency", Severity.WARNING, 15.0, _latency),
-    ("missing_index", Severity.WARNING, 15.0, _scans),
-    ("dead_tuples", Severity.WARNING, 30.0, _dead),
-    ("bad_configuration", Severity.WARNING, 10.0, _configuration),
-    ("settings_not_loaded", Severity.INFO, 30.0, _unloaded),
-    ("settings_pending_restart", Severity.INFO, 30.0, _pending),
-    ("log_size", Severity.INFO, 0.0, _log),
+CLIENT_DOWN = PartInvariant(
+    *("client_down", "Every client runs.", Severity.WARNING, 0.0, ("client",), _judge_client)
 )
 
 
 def invariants_of(thresholds: Thresholds, *, ignored: Iterable[str] = ()) -> tuple[Invariant, ...]:
     """All that must hold, without what is ignored."""
-    rules = tuple(
-        ServerRule(name, severity, grace_s, judge, thresholds)
-        for name, severity, grace_s, judge in _RULES
-    )
     left_out = frozenset(ignored)
-    every: tuple[Invariant, ...] = (*rules, NoPrimary(), TwoPrimaries(), ClientDown())
-    return tuple(one for one in every if one.name not in left_out)
+    every: tuple[Invariant, ...] = (
+        *(ServerRule(*rule, thresholds) for rule in _RULES),
+        *(NoPrimary(), TwoPrimaries(), CLIENT_DOWN),
+    )
+    return tuple(invariant for invariant in every if invariant.name not in left_out)

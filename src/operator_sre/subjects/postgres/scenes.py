@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import RigError
+from operator_protocols.kit.machine import replace_text
 from operator_protocols.ports import Scene
 from operator_sre.subjects.postgres.client import STATE_FILE, WORK_FILE
-from operator_sre.subjects.postgres.login import Login, home_of, password_in
 from operator_sre.subjects.postgres.rig import (
     BILLING,
     CONFIG_FILE,
@@ -23,7 +23,15 @@ from operator_sre.subjects.postgres.rig import (
     REPLICA,
     SUPERUSER,
 )
-from operator_sre.subjects.postgres.session import RefusedError, Session, driver, opened
+from operator_sre.subjects.postgres.session import (
+    Login,
+    RefusedError,
+    Session,
+    driver,
+    home_of,
+    open_session,
+    password_in,
+)
 
 __all__ = [
     "answer",
@@ -42,6 +50,7 @@ WORK_S_MAX = 15.0
 POLL_S = 0.05
 
 Sessions = Sequence[Mapping[str, object]]
+T = TypeVar("T", dict[str, Any], list[str])
 
 
 @contextlib.asynccontextmanager
@@ -49,7 +58,7 @@ async def owner_of(target: Target) -> AsyncIterator[Session]:
     """A session of the superuser; RigError when the server cannot be reached."""
     login = Login(SUPERUSER, password_of(target, SUPERUSER))
     try:
-        async with opened(target, login, timeout_s=OWNER_S_MAX, read_only=False) as session:
+        async with open_session(target, login, timeout_s=OWNER_S_MAX, read_only=False) as session:
             yield session
     except RefusedError as refused:
         raise RigError(f"{target.name} cannot be asked: {refused.sentence}.") from None
@@ -74,43 +83,37 @@ def password_of(target: Target, user: str) -> str:
 
 async def work(scene: Scene, job: str, sessions: Sessions) -> None:
     """Let the application open these sessions, and wait until it has."""
-    home = _home(scene.of(BILLING), "servers.json")
-    _order(home, {**_ordered(home), job: list(sessions)})
-    await _until(home, lambda done: job in done)
+    await _order(_home(scene.of(BILLING), "servers.json"), job, sessions)
 
 
 async def leave(scene: Scene, job: str) -> None:
     """Let the application close the sessions of a job, if need be by starting it anew."""
     home = _home(scene.of(BILLING), "servers.json")
-    _order(home, {name: one for name, one in _ordered(home).items() if name != job})
     try:
-        await _until(home, lambda done: job not in done)
+        await _order(home, job, ())
     except RigError:
         await scene.rig.restart(BILLING)
 
 
-async def _until(home: Path, holds: Callable[[list[str]], bool]) -> None:
+async def _order(home: Path, job: str, sessions: Sessions) -> None:
+    """Write down what the application has to do, and wait until it does; without any, no more."""
+    jobs = {name: one for name, one in _read_json(home / WORK_FILE, {}).items() if name != job}
+    if sessions:
+        jobs[job] = list(sessions)
+    replace_text(home / WORK_FILE, json.dumps(jobs))
     ends = time.monotonic() + WORK_S_MAX
-    while not holds(_done(home)):
+    while (job in _read_json(home / STATE_FILE, [])) is not bool(sessions):
         if time.monotonic() > ends:
             raise RigError(f"{BILLING} does not do what it was told.", next_step="Is it running?")
         await asyncio.sleep(POLL_S)
 
 
-def _order(home: Path, jobs: Mapping[str, object]) -> None:
-    draft = home / f".{WORK_FILE}"
-    draft.write_text(json.dumps(jobs), encoding="utf-8")
-    draft.replace(home / WORK_FILE)
-
-
-def _ordered(home: Path) -> dict[str, object]:
-    found = _json(home / WORK_FILE)
-    return found if isinstance(found, dict) else {}
-
-
-def _done(home: Path) -> list[str]:
-    found = _json(home / STATE_FILE)
-    return found if isinstance(found, list) else []
+def _read_json(file: Path, empty: T) -> T:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return empty
+    return found if isinstance(found, type(empty)) else empty
 
 
 def append_setting(target: Target, line: str) -> None:
@@ -147,10 +150,3 @@ def _home(target: Target, file: str) -> Path:
     if found is None:
         raise RigError(f"{target.name} has no directory in which {file!r} lies.")
     return found
-
-
-def _json(file: Path) -> Any:
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None

@@ -1,4 +1,4 @@
-"""One short connection to a server, bounded in all it does, and what a refusal means."""
+"""One short connection to a server: who we are there, how it is bounded, what a refusal means."""
 
 from __future__ import annotations
 
@@ -11,19 +11,40 @@ import socket
 import struct
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.target import Access, Target
-from operator_protocols.errors import MissingExtraError
-from operator_sre.subjects.postgres.login import Login
+from operator_protocols.errors import ConfigError, MissingExtraError
+from operator_protocols.kit.access import addresses_of
+from operator_protocols.ports import SubjectSettings
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-__all__ = ["Refusal", "RefusedError", "Session", "driver", "opened", "places_of"]
+__all__ = [
+    "ACTING",
+    "PASSWORDS_FILE",
+    "WATCHING",
+    "Login",
+    "Refusal",
+    "RefusedError",
+    "Session",
+    "connection_words",
+    "driver",
+    "home_of",
+    "login_of",
+    "open_session",
+    "password_in",
+]
 
+WATCHING = "operator"
+ACTING = "operator_acting"
+# Lines as libpq has them in its own file: host:port:database:user:password.
+PASSWORDS_FILE = "pgpass"
+DATABASE = "postgres"
 APPLICATION = "operator"
 MESSAGE_CHARACTERS_MAX = 200
 ANSWER_BYTES_MAX = 4096
@@ -41,6 +62,56 @@ _DENIED = (
     "certificate",
     "ssl",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a connection is opened with. The password shows nowhere."""
+
+    user: str
+    password: str = field(default="", repr=False)
+    database: str = DATABASE
+    access: Access = field(default_factory=Access)
+
+
+def login_of(settings: SubjectSettings, target: Target, *, acting: bool = False) -> Login:
+    """How to sign in at a target: to look, or to act where a role of its own is there for that."""
+    access = target.access or Access()
+
+    def option(name: str) -> str:
+        value = settings.options.get(name, "")
+        if not isinstance(value, str):
+            raise ConfigError(f"The option {name!r} of a PostgreSQL subject has to be a text.")
+        return value
+
+    user = access.user or option("user") or WATCHING
+    password_file = access.password_file or option("password_file")
+    if acting and option("acting_user"):
+        user, password_file = option("acting_user"), option("acting_password_file")
+    database = option("database") or DATABASE
+    if password_file:
+        return Login(user, settings.secret(password_file), database, access)
+    home = home_of(target)
+    left = settings.secret(str(home / PASSWORDS_FILE)) if home is not None else ""
+    if acting and not option("acting_user") and password_in(left, ACTING):
+        user = ACTING
+    return Login(user, password_in(left, user), database, access)
+
+
+def home_of(target: Target, file: str = PASSWORDS_FILE) -> Path | None:
+    """The directory that a rig gave to this target, by a file in it; None where it has none."""
+    data, log = Path(target.data_dir or "/"), Path(target.log or "/")
+    places = (data, data.parent, log.parent) if target.data_dir or target.log else ()
+    return next((place for place in places if (place / file).is_file()), None)
+
+
+def password_in(lines: str, user: str) -> str:
+    """The password of a user in the lines of a password file, or ""."""
+    for line in lines.splitlines():
+        parts = line.split(":", 4)
+        if len(parts) == 5 and parts[3] == user:
+            return parts[4]
+    return ""
 
 
 class Refusal(StrEnum):
@@ -93,71 +164,50 @@ class Session:
 
 
 @contextlib.asynccontextmanager
-async def opened(
+async def open_session(
     target: Target, login: Login, *, timeout_s: float, read_only: bool = True
 ) -> AsyncIterator[Session]:
     """A connection to the first of a target's addresses that answers; RefusedError says why not."""
     driver()  # loading it may take longer than a server is given to answer
     ends = time.monotonic() + timeout_s
-    places = places_of(target)
+    places = addresses_of(target)
     refused = RefusedError(Refusal.GONE, "it has no port to connect to")
     for number, (host, port) in enumerate(places):
-        left_s = (ends - time.monotonic()) / (len(places) - number)
+        left_s = max((ends - time.monotonic()) / (len(places) - number), 0.01)
+        where = f"{host}:{port}"
         try:
-            connection = await _connected(host, port, login, left_s, timeout_s, read_only=read_only)
-        except RefusedError as one:
+            async with asyncio.timeout(left_s):
+                connection: AsyncConnection[Any] = await driver().AsyncConnection.connect(
+                    **await connection_words(host, port, login, timeout_s, read_only=read_only),
+                    autocommit=True,
+                    prepare_threshold=None,
+                )
+        except (TimeoutError, OSError, driver().Error) as error:
+            if isinstance(error, TimeoutError):
+                problem = RefusedError(Refusal.GONE, f"{where}: it does not answer in time")
+            elif isinstance(error, OSError):
+                problem = RefusedError(Refusal.GONE, f"{where}: {error.strerror or error}")
+            else:
+                code = await _ask_code(host, port, login, left_s)
+                problem = _interpret(where, code, str(error))
             # What a server says counts for more than the silence of its other address.
-            refused = one if refused.kind is Refusal.GONE else refused
+            refused = problem if refused.kind is Refusal.GONE else refused
             continue
         try:
-            yield Session(connection, ends, f"{host}:{port}")
+            yield Session(connection, ends, where)
         finally:
             await connection.close()
         return
     raise refused
 
 
-def places_of(target: Target) -> list[tuple[str, int]]:
-    """Where a target answers, in the order in which it is tried."""
-    places = [(target.host, target.port)] if target.port is not None else []
-    for endpoint in target.endpoints:
-        host, _, port = endpoint.rpartition(":")
-        if host and port.isascii() and port.isdigit():
-            places.append((host.strip("[]"), int(port)))
-    return places
-
-
-async def _connected(
-    host: str, port: int, login: Login, left_s: float, timeout_s: float, *, read_only: bool
-) -> AsyncConnection[Any]:
-    where = f"{host}:{port}"
-    try:
-        async with asyncio.timeout(max(left_s, 0.01)):
-            found: AsyncConnection[Any] = await driver().AsyncConnection.connect(
-                **await _words(host, port, login, timeout_s, read_only=read_only),
-                autocommit=True,
-                prepare_threshold=None,
-            )
-            return found
-    except TimeoutError:
-        raise RefusedError(Refusal.GONE, f"{where}: it does not answer in time") from None
-    except OSError as error:
-        raise RefusedError(Refusal.GONE, f"{where}: {error.strerror or error}") from None
-    except driver().Error as error:
-        code = await _code(host, port, login, max(left_s, 0.01))
-        raise _refused(where, code, str(error)) from None
-
-
-async def _words(
+async def connection_words(
     host: str, port: int, login: Login, timeout_s: float, *, read_only: bool
 ) -> dict[str, str | int]:
     """The parameters of libpq. Encryption is asked for by name, so that none is tried in vain."""
     milliseconds = max(1, int(timeout_s * 1000))
-    options = [
-        f"-c statement_timeout={milliseconds}",
-        f"-c lock_timeout={milliseconds}",
-        f"-c idle_in_transaction_session_timeout={milliseconds}",
-    ]
+    limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+    options = [f"-c {limit}={milliseconds}" for limit in limits]
     if read_only:
         options.append("-c default_transaction_read_only=on")
     words: dict[str, str | int] = {
@@ -169,58 +219,47 @@ async def _words(
         "connect_timeout": max(2, int(timeout_s) + 1),
         "gssencmode": "disable",
         "options": " ".join(options),
-        **await _encryption(host, port, login.access),
+        "sslmode": "verify-full" if login.access.tls else "disable",
     }
     if login.password:
         words["password"] = login.password
+    access = login.access
+    if access.tls:
+        words["sslrootcert"] = access.ca_file or "system"
+        if access.certificate_file:
+            words["sslcert"] = access.certificate_file
+        if access.key_file:
+            words["sslkey"] = access.key_file
+        if access.server_name:
+            # libpq compares the certificate with `host`, and connects to `hostaddr`.
+            try:
+                address = str(ipaddress.ip_address(host))
+            except ValueError:
+                loop = asyncio.get_running_loop()
+                found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                address = str(found[0][4][0])
+            words |= {"host": access.server_name, "hostaddr": address}
     return words
 
 
-async def _encryption(host: str, port: int, access: Access) -> dict[str, str]:
-    if not access.tls:
-        return {"sslmode": "disable"}
-    words = {"sslmode": "verify-full", "sslrootcert": access.ca_file or "system"}
-    if access.certificate_file:
-        words["sslcert"] = access.certificate_file
-    if access.key_file:
-        words["sslkey"] = access.key_file
-    if access.server_name:
-        # libpq compares the certificate with `host`, and connects to `hostaddr`.
-        words |= {"host": access.server_name, "hostaddr": await _address(host, port)}
-    return words
-
-
-async def _address(host: str, port: int) -> str:
-    with contextlib.suppress(ValueError):
-        return str(ipaddress.ip_address(host))
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return str(found[0][4][0])
-
-
-def _refused(where: str, code: str, said: str) -> RefusedError:
+def _interpret(where: str, code: str, said: str) -> RefusedError:
     """What a failed connection means: by the server's code, or else by its words."""
     words = said.lower()
-    sentence = f"{where}: {_message(said)}"
+    # One bounded line without the address.
+    line = re.sub(r"^(?:.*failed: +)?(?:FATAL: +|ERROR: +)?", "", " ".join(said.split()))
+    sentence = f"{where}: {line[:MESSAGE_CHARACTERS_MAX] or 'the connection was lost'}"
     if "refused" in words and not code:
         return RefusedError(Refusal.GONE, f"{where}: connection refused")
-    if code == TOO_MANY or any(one in words for one in _TOO_MANY):
+    if code == TOO_MANY or any(sign in words for sign in _TOO_MANY):
         return RefusedError(Refusal.FULL, f"{where}: no connection is left")
-    if code in NOT_NOW or any(one in words for one in _NOT_NOW):
+    if code in NOT_NOW or any(sign in words for sign in _NOT_NOW):
         return RefusedError(Refusal.NOT_NOW, sentence)
-    if code.startswith(DENIED) or any(one in words for one in _DENIED):
+    if code.startswith(DENIED) or any(sign in words for sign in _DENIED):
         return RefusedError(Refusal.DENIED, sentence)
     return RefusedError(Refusal.GONE, sentence)
 
 
-def _message(said: str) -> str:
-    """What the server or libpq says, in one bounded line without the address."""
-    line = " ".join(said.split())
-    line = re.sub(r"^(?:.*failed: +)?(?:FATAL: +|ERROR: +)?", "", line)
-    return line[:MESSAGE_CHARACTERS_MAX] or "the connection was lost"
-
-
-async def _code(host: str, port: int, login: Login, timeout_s: float) -> str:
+async def _ask_code(host: str, port: int, login: Login, timeout_s: float) -> str:
     """The code with which a server refuses; "" where it gives none, or wants a password first.
 
     libpq has no code for a connection that failed, and its words depend on the server's language.

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from operator_protocols.domain.observation import Observation, Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import MissingExtraError, ObservationError
-from operator_protocols.ports import Invariant, SubjectSettings
-from operator_sre.subjects.postgres.comparing import compared
-from operator_sre.subjects.postgres.invariants import invariants_of
-from operator_sre.subjects.postgres.login import login_of
-from operator_sre.subjects.postgres.places import runs, seen_here
-from operator_sre.subjects.postgres.readings import Scans, rates, readings_of, scans_of
+from operator_protocols.kit.machine import data_dir_of, disk_room, is_running, log_bytes
+from operator_protocols.kit.subject import BaseSubject, see_stranger
+from operator_protocols.ports import SubjectSettings
+from operator_sre.subjects.postgres.invariants import invariants_of, symptoms_of, thresholds_of
+from operator_sre.subjects.postgres.readings import Scans, compare, rates, readings_of, scans_of
 from operator_sre.subjects.postgres.sections import OF_OTHERS, VERSION_MIN, question, sections
 from operator_sre.subjects.postgres.session import (
     Refusal,
     RefusedError,
     Session,
     driver,
-    opened,
+    login_of,
+    open_session,
 )
-from operator_sre.subjects.postgres.symptoms import symptoms_of
-from operator_sre.subjects.postgres.thresholds import thresholds_of
 
-__all__ = ["CLIENT", "SERVER", "Postgres"]
+__all__ = ["CLIENT", "SERVER", "Postgres", "local_readings"]
 
 SERVER = "server"
 CLIENT = "client"
@@ -39,92 +37,89 @@ NO_MEMORY = ("out of memory", "cannot allocate memory", "could not fork")
 NOT_A_MONITOR = "our role may not see what others do: GRANT pg_monitor to it"
 
 
-class Postgres:
+class Postgres(BaseSubject):
     """Servers of kind `server`, of which one is the primary, and clients of kind `client`."""
 
     def __init__(self, settings: SubjectSettings) -> None:
-        self._settings = settings
         self._thresholds = thresholds_of(settings.options)
-        self.name = settings.name
-        self.invariants: Sequence[Invariant] = invariants_of(
-            self._thresholds, ignored=tuple(settings.options.get("ignore", ()))
-        )
+        ignored = tuple(settings.options.get("ignore", ()))
+        super().__init__(settings, invariants_of(self._thresholds, ignored=ignored))
         # When each server was counted last, and what was counted: a rate needs two looks.
         self._counted: dict[str, list[tuple[float, Scans]]] = {}
 
-    def targets(self) -> Sequence[Target]:
-        """Its parts as they are now."""
-        return self._settings.targets()
-
     async def observe(self) -> Observation:
         """Look once. ObservationError when there is nothing to look at."""
-        targets = self.targets()
-        if not targets:
-            raise ObservationError(f"{self.name!r} has no targets to look at.")
-        seen = await asyncio.gather(*(self._seen(target) for target in targets))
-        return Observation(self.name, self._settings.clock.now(), tuple(compared(seen)))
+        seen = await asyncio.gather(*map(self._look_at, self.present_targets()))
+        return self.observation(compare(seen))
 
-    async def _seen(self, target: Target) -> Seen:
+    async def _look_at(self, target: Target) -> Seen:
+        readings: dict[str, Value] = {"kind": target.kind}
         if target.kind == CLIENT:
-            return _client(target)
+            # A client is not asked anything: either its process runs, or nobody can tell.
+            if target.process is None:
+                return Seen(target.name, readings, "it has no process that could be looked at")
+            return Seen(target.name, {**readings, "running": is_running(target.process)})
         if target.kind != SERVER:
-            return Seen(target.name, problem=f"its kind {target.kind!r} is not known")
-        here = await asyncio.to_thread(seen_here, target)
-        readings: dict[str, Value] = {"kind": SERVER, **here}
+            return see_stranger(target)
+        readings |= await asyncio.to_thread(local_readings, target)
         try:
-            login = login_of(self._settings, target)
-            timeout_s = self._settings.timeout_s
-            async with opened(target, login, timeout_s=timeout_s) as session:
-                return await self._asked(target, session, readings)
-        except RefusedError as refused:
-            return self._refused(target, refused, readings)
-        except TimeoutError:
+            login = login_of(self.settings, target)
+            opening = open_session(target, login, timeout_s=self.settings.timeout_s)
+            async with opening as session:
+                version = session.connection.info.server_version
+                if version < VERSION_MIN:
+                    why = f"it is older than PostgreSQL {VERSION_MIN // 10000}"
+                    return Seen(target.name, readings, why)
+                readings |= await self._ask(target.name, session)
+        except (RefusedError, TimeoutError) as error:
             late = RefusedError(Refusal.GONE, "it does not answer in time")
-            return self._refused(target, late, readings)
+            refused = error if isinstance(error, RefusedError) else late
+            # A server that lets nobody in is there; one that nobody hears from is not.
+            if refused.kind is Refusal.DENIED:
+                return Seen(target.name, readings, f"it does not let us in: {refused.sentence}")
+            readings["error"] = refused.sentence
+            if refused.kind is Refusal.FULL:
+                readings |= {"reachable": True, "up": True, "exhausted": True}
+            else:
+                short = any(sign in refused.sentence.lower() for sign in NO_MEMORY)
+                readings |= {"reachable": refused.kind is Refusal.NOT_NOW, "up": False}
+                readings["memory_short"] = short
         except (MissingExtraError, ObservationError) as problem:
             return Seen(target.name, readings, str(problem))
         except driver().Error as error:
             why = " ".join(str(error).split())[:WHY_CHARACTERS_MAX]
             return Seen(target.name, readings, f"it cannot be asked: {why}")
-
-    def _refused(self, target: Target, refused: RefusedError, readings: dict[str, Value]) -> Seen:
-        """A server that lets nobody in is there; one that nobody hears from is not."""
-        if refused.kind is Refusal.DENIED:
-            return Seen(target.name, readings, f"it does not let us in: {refused.sentence}")
-        readings["error"] = refused.sentence
-        if refused.kind is Refusal.FULL:
-            readings |= {"reachable": True, "up": True, "exhausted": True}
-        else:
-            readings |= {"reachable": refused.kind is Refusal.NOT_NOW, "up": False}
-            readings["memory_short"] = any(one in refused.sentence.lower() for one in NO_MEMORY)
         return Seen(target.name, {**readings, **symptoms_of(readings, self._thresholds)})
 
-    async def _asked(self, target: Target, session: Session, readings: dict[str, Value]) -> Seen:
-        version = session.connection.info.server_version
-        if version < VERSION_MIN:
-            why = f"it is older than PostgreSQL {VERSION_MIN // 10000}"
-            return Seen(target.name, readings, why)
+    async def _ask(self, name: str, session: Session) -> dict[str, Value]:
+        """All that a server says of itself."""
         begun = time.perf_counter()
         await session.ask("SELECT 1")
         latency_ms = (time.perf_counter() - begun) * 1000
+        version = session.connection.info.server_version
         asked = sections(version, large_rows=int(self._thresholds.large_table_rows))
-        said, blind = _admitted(*await _answers(session, asked))
-        readings |= {
+        said, blind = await _answers(session, asked)
+        state = said.get("state")
+        if isinstance(state, Mapping) and state.get("sees_all") is not True:
+            # To others a server shows less than there is, and does not say so.
+            said = {section: part for section, part in said.items() if section not in OF_OTHERS}
+            blind |= {f"blind_{section}": NOT_A_MONITOR for section in OF_OTHERS}
+        readings: dict[str, Value] = {
             "reachable": True,
             "up": True,
             "exhausted": False,
             "latency_ms": round(latency_ms, 1),
             **readings_of(said),
             **blind,
-            **await self._scanned(target.name, said, asked, session),
+            **await self._count_scans(name, said, asked, session),
         }
         connections, most = readings.get("connections"), readings.get("connections_max")
         if isinstance(connections, int) and isinstance(most, int):
             readings["connections_ratio"] = round(connections / most, 3)
             readings["exhausted"] = connections >= most
-        return Seen(target.name, {**readings, **symptoms_of(readings, self._thresholds)})
+        return readings
 
-    async def _scanned(
+    async def _count_scans(
         self, name: str, said: Mapping[str, Any], asked: Mapping[str, str], session: Session
     ) -> dict[str, Value]:
         """How many rows of large tables are read one by one, per second since an earlier look.
@@ -132,14 +127,14 @@ class Postgres:
         Whoever looks for the first time counts twice within this look. A server counts once in a
         second, so that of two looks within one the second would see nothing.
         """
-        clock, scans = self._settings.clock, scans_of(said)
+        clock, scans = self.settings.clock, scans_of(said)
         counts = self._counted.setdefault(name, [])
         while len(counts) > 1 and clock.monotonic() - counts[1][0] >= COUNTED_S_MIN:
             del counts[0]
         before = counts[0] if counts else None
         if before is None and "tables" in said:
             before = (clock.monotonic(), scans)
-            await clock.sleep(min(COUNT_S, self._settings.timeout_s / 3))
+            await clock.sleep(min(COUNT_S, self.settings.timeout_s / 3))
             try:
                 scans = scans_of((await _answers(session, {"tables": asked["tables"]}))[0])
             except (TimeoutError, driver().Error):
@@ -160,34 +155,32 @@ async def _answers(
     is asked for itself, so that one forbidden view hides nothing but itself.
     """
     errors = driver().errors
+    refusals = (errors.InsufficientPrivilege, errors.QueryCanceled, errors.UndefinedTable)
     try:
         return await session.ask(question(asked)), {}
-    except (errors.InsufficientPrivilege, errors.QueryCanceled, errors.UndefinedTable):
+    except refusals:
         pass
     said: dict[str, Any] = {}
     blind: dict[str, Value] = {}
     for name, text in asked.items():
         try:
             said[name] = await session.ask(text)
-        except (errors.InsufficientPrivilege, errors.QueryCanceled, errors.UndefinedTable) as why:
+        except refusals as why:
             blind[f"blind_{name}"] = " ".join(str(why).split())[:WHY_CHARACTERS_MAX]
     return said, blind
 
 
-def _admitted(
-    said: dict[str, Any], blind: dict[str, Value]
-) -> tuple[dict[str, Any], dict[str, Value]]:
-    """Only what our role may really see: to others a server shows less, and does not say so."""
-    state = said.get("state")
-    if isinstance(state, Mapping) and state.get("sees_all") is not True:
-        said = {name: part for name, part in said.items() if name not in OF_OTHERS}
-        blind |= {f"blind_{name}": NOT_A_MONITOR for name in OF_OTHERS}
-    return said, blind
-
-
-def _client(target: Target) -> Seen:
-    """A client is not asked anything: either its process runs, or nobody can tell."""
-    readings: dict[str, Value] = {"kind": CLIENT}
-    if target.process is None:
-        return Seen(target.name, readings, "it has no process that could be looked at")
-    return Seen(target.name, {**readings, "running": runs(target.process)})
+def local_readings(target: Target) -> dict[str, Value]:
+    """Room on its disk and the length of its log; nothing of what is not on this machine."""
+    if target.runs_at:
+        return {}
+    readings: dict[str, Value] = {}
+    if target.data_dir:
+        readings["disk_watched"] = True
+        free, total = disk_room(data_dir_of(target)) or (0, 0)
+        if total:
+            readings |= {"disk_total_bytes": total, "disk_free_bytes": free}
+            readings["disk_free_ratio"] = round(free / total, 4)
+    if target.log:
+        readings["log_bytes"] = log_bytes(target) or 0
+    return readings

@@ -2,37 +2,65 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from operator_protocols.domain.action import Argument, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
-from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Target
-from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
-from operator_protocols.errors import OperatorError
-from operator_protocols.ports import Job, SubjectSettings, Tool
-from operator_sre.subjects.postgres import specs
-from operator_sre.subjects.postgres.calls import FILE_ERRORS, Call, RefusedCall
-from operator_sre.subjects.postgres.login import login_of
-from operator_sre.subjects.postgres.session import Refusal, RefusedError, Session, driver, opened
-from operator_sre.subjects.postgres.tools_inside import (
-    create_index,
-    disable_setting,
-    rotate_log,
-    vacuum_table,
+from operator_protocols.kit.knowledge import read_knowledge
+from operator_protocols.kit.tool import (
+    Act,
+    Call,
+    Done,
+    RefusedCall,
+    TypedTool,
+    find_target,
+    rotate_log_of,
+)
+from operator_protocols.ports import SubjectSettings, Tool
+from operator_sre.subjects.postgres.session import (
+    Refusal,
+    RefusedError,
+    Session,
+    driver,
+    home_of,
+    login_of,
+    open_session,
 )
 
-__all__ = ["postgres_tools"]
+__all__ = [
+    "FILE_ERRORS",
+    "KNOWLEDGE",
+    "ServerCall",
+    "create_index",
+    "disable_setting",
+    "postgres_tools",
+    "vacuum_table",
+]
 
+KNOWLEDGE = read_knowledge(Path(__file__).parent)
 ACT_S_MAX = 45.0
 ENDED_MS_MAX = 5_000
 PROMOTED_S_MAX = 30
 SESSIONS_MAX = 500
-WRONG = 2  # the exit code of a call that makes no sense, as programs have it
 WHY_CHARACTERS_MAX = 200
+SYSTEM_FILE = "postgresql.auto.conf"
+CONFIG_BYTES_MAX = 1 << 20
+LOCK_MS_MAX = 5_000
+DISTINCT_MIN = 0.5  # of its rows: from there on a column tells them apart
 
+FILE_ERRORS = """
+SELECT string_agg(file || ' line ' || line || ': ' || error, '; ') FROM (
+    SELECT regexp_replace(sourcefile, '.*/', '') AS file, sourceline AS line, error
+    FROM pg_file_settings WHERE error IS NOT NULL
+        AND coalesce(name, '') NOT IN (SELECT name FROM pg_settings WHERE pending_restart)
+    UNION ALL
+    SELECT 'pg_hba.conf', line_number, error FROM pg_hba_file_rules WHERE error IS NOT NULL
+    LIMIT 5) wrong
+"""
 _SESSION = """
 SELECT jsonb_build_object('application', application_name, 'state', state)
 FROM pg_stat_activity
@@ -57,115 +85,145 @@ SELECT count(*) FILTER (WHERE pg_terminate_backend(pid, %s)) FROM (
 _SLOT = "SELECT jsonb_build_object('active', active) FROM pg_replication_slots WHERE slot_name = %s"
 _USED_SLOT = "SELECT current_setting('primary_slot_name')"
 _RECEIVES = "SELECT count(*) FROM pg_stat_wal_receiver WHERE status = 'streaming'"
-
-
-Act = Callable[[Call, Session], Awaitable[tuple[str, dict[str, Value]]]]
+# The line that makes no sense, as the server itself reads its files.
+_WRONG_LINE = """
+SELECT jsonb_build_object('file', regexp_replace(sourcefile, '.*/', ''), 'line', sourceline)
+FROM pg_file_settings WHERE error IS NOT NULL AND lower(name) = lower(%s)
+    AND lower(name) NOT IN (SELECT lower(name) FROM pg_settings WHERE pending_restart)
+ORDER BY seqno DESC LIMIT 1
+"""
+_TABLE = """
+SELECT jsonb_build_object('oid', relid::bigint, 'name', format('%%I.%%I', schemaname, relname))
+FROM pg_stat_user_tables WHERE schemaname || '.' || relname = %s
+"""
+# Columns that no index begins with, and by how many values each tells rows apart.
+_COLUMNS = """
+SELECT jsonb_object_agg(a.attname, coalesce(
+    CASE WHEN s.n_distinct < 0 THEN -s.n_distinct
+        ELSE s.n_distinct / greatest(c.reltuples, 1) END, 0))
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n
+    ON n.oid = c.relnamespace LEFT JOIN pg_stats s
+    ON s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND NOT EXISTS (
+    SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indkey[0] = a.attnum
+        AND i.indisvalid AND i.indpred IS NULL)
+"""
+_UNFINISHED = """
+SELECT string_agg(indexrelid::regclass::text, ', ') FROM pg_index
+WHERE indrelid = %s AND NOT indisvalid
+"""
+_SWITCHED_OFF = """
+SELECT 'autovacuum_enabled=false' = ANY (coalesce(reloptions, '{}')) OR
+    'autovacuum_enabled=off' = ANY (coalesce(reloptions, '{}')) FROM pg_class WHERE oid = %s
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class _ServerTool:
-    """One verb of a server as a Tool."""
+class ServerCall(Call):
+    """A call about one server."""
 
-    spec: ToolSpec
-    act: Act
     settings: SubjectSettings
+    target: Target
 
-    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
-        """Do it at the named target. A failure is a Result."""
-        begun = time.monotonic()
-        result = await self._result(arguments, job)
-        return replace(result, duration_s=round(time.monotonic() - begun, 4))
+    @property
+    def pid(self) -> int:
+        """The session that is meant."""
+        return self.integer("pid")
 
-    async def _result(self, arguments: Mapping[str, Argument], job: Job) -> Result:
-        wrong = _wrong(self.spec, arguments)
-        if wrong:
-            return _failed(f"{self.spec.name}: {wrong}", FailureCategory.SYNTAX, exit_code=WRONG)
-        servers = {one.name: one for one in self.settings.targets() if one.kind == "server"}
-        target = servers.get(str(arguments["target"]))
-        if target is None:
-            known = ", ".join(servers) or "none"
-            why = f"{self.spec.name} is for servers, and those are {known}."
-            return _failed(why, FailureCategory.NOT_FOUND)
-        given = {one.name: one.default for one in self.spec.parameters if not one.required}
-        timeout_s = min(job.timeout_s, ACT_S_MAX)
-        call = Call(self.settings, target, {**given, **arguments}, timeout_s)
+    def others(self) -> list[Target]:
+        """Every other server of the subject."""
+        every = self.settings.targets()
+        return [one for one in every if one.kind == "server" and one.name != self.target.name]
+
+    async def ask_other(self, other: Target, sql: str) -> object:
+        """What another server answers; RefusedError when it cannot be asked."""
+        timeout_s = self.settings.timeout_s
+        login = login_of(self.settings, other)
         try:
-            login = login_of(self.settings, target, acting=True)
-            async with opened(target, login, timeout_s=timeout_s, read_only=False) as session:
-                said, data = await self.act(call, session)
-        except RefusedCall as refused:
-            return _failed(str(refused), refused.category)
-        except RefusedError as refused:
-            why = f"{target.name} cannot be asked: {refused.sentence}."
-            return _failed(why, FailureCategory.NETWORK)
+            async with open_session(other, login, timeout_s=timeout_s) as session:
+                return await session.ask(sql)
         except TimeoutError:
-            return _failed(f"{target.name} did not answer in time.", FailureCategory.TIMEOUT)
-        except OperatorError as problem:
-            return _failed(str(problem), FailureCategory.RUNTIME)
-        except driver().Error as error:
-            return _failed(_sentence(error), _category(error))
-        return Result(Outcome.RAN, exit_code=0, stdout=said, data=data)
+            raise RefusedError(Refusal.GONE, "it does not answer in time") from None
 
 
 def postgres_tools(settings: SubjectSettings) -> Sequence[Tool]:
     """All tools of one subject."""
-    acts: tuple[tuple[ToolSpec, Act], ...] = (
-        (specs.TERMINATE_BACKEND, _terminate),
-        (specs.CANCEL_QUERY, _cancel),
-        (specs.TERMINATE_IDLE, _terminate_idle),
-        (specs.DROP_SLOT, _drop_slot),
-        (specs.RELOAD, _reload),
-        (specs.RESUME_REPLAY, _resume_replay),
-        (specs.PROMOTE, _promote),
-        (specs.DISABLE_SETTING, disable_setting),
-        (specs.CREATE_INDEX, create_index),
-        (specs.VACUUM_TABLE, vacuum_table),
-        (specs.ROTATE_LOG, rotate_log),
+
+    def bind(act: Callable[[ServerCall, Session], Awaitable[Done]]) -> Act:
+        async def run(call: Call) -> Done:
+            target = find_target(settings.targets(), call.text("target"), "server")
+            timeout_s = min(call.job.timeout_s, ACT_S_MAX)
+            job = replace(call.job, timeout_s=timeout_s)
+            try:
+                login = login_of(settings, target, acting=True)
+                opening = open_session(target, login, timeout_s=timeout_s, read_only=False)
+                async with opening as session:
+                    return await act(ServerCall(call.arguments, job, settings, target), session)
+            except RefusedError as refused:
+                why = f"{target.name} cannot be asked: {refused.sentence}."
+                raise RefusedCall(why, FailureCategory.NETWORK) from None
+            except TimeoutError:
+                why = f"{target.name} did not answer in time."
+                raise RefusedCall(why, FailureCategory.TIMEOUT) from None
+            except driver().Error as error:
+                errors = driver().errors
+                category = FailureCategory.RUNTIME
+                if isinstance(error, errors.InsufficientPrivilege):
+                    category = FailureCategory.PERMISSION
+                elif isinstance(error, errors.QueryCanceled):
+                    category = FailureCategory.TIMEOUT
+                words = " ".join(str(error).split())[:WHY_CHARACTERS_MAX]
+                raise RefusedCall(words or "The connection was lost.", category) from None
+
+        return run
+
+    acts = (
+        *(terminate_backend, cancel_query, terminate_idle, drop_slot, reload, resume_replay),
+        *(promote, disable_setting, create_index, vacuum_table, rotate_log),
     )
-    return tuple(_ServerTool(spec, act, settings) for spec, act in acts)
+    return tuple(
+        TypedTool(KNOWLEDGE.tools[act.__name__], bind(act), ends_itself=True) for act in acts
+    )
 
 
-async def _terminate(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
-    found = await _client_session(call, session)
-    ended = await session.ask(_END, (ENDED_MS_MAX, call.pid()))
-    if not ended:
-        raise RefusedCall(f"The session {call.pid()} was told to end, and has not ended yet.")
-    application = found.get("application") or "a client"
-    said = f"The session {call.pid()} of {application} on {call.target.name} is ended."
-    return said, {"pid": call.pid(), "application": str(application)}
-
-
-async def _cancel(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
-    found = await _client_session(call, session)
-    if found.get("state") != "active":
-        raise RefusedCall(f"The session {call.pid()} runs nothing: it is {found.get('state')}.")
-    if not await session.ask(_CANCEL, (call.pid(),)):
-        raise RefusedCall(f"The session {call.pid()} runs nothing any more.")
-    return f"What the session {call.pid()} runs is cancelled.", {"pid": call.pid()}
-
-
-async def _terminate_idle(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
-    application = call.text("application")
-    idle_s = call.arguments["idle_s"]
-    values = (ENDED_MS_MAX, application, idle_s, SESSIONS_MAX)
-    ended = await session.ask(_END_IDLE, values)
-    if not ended:
-        why = f"No session of {application!r} has been idle for {idle_s} s."
-        raise RefusedCall(why, FailureCategory.NOT_FOUND)
-    return f"{ended} idle sessions of {application} are ended.", {"ended": int(ended)}
-
-
-async def _client_session(call: Call, session: Session) -> Mapping[str, object]:
-    found = await session.ask(_SESSION, (call.pid(),))
+async def _find_session(call: ServerCall, session: Session) -> Mapping[str, object]:
+    found = await session.ask(_SESSION, (call.pid,))
     if not isinstance(found, Mapping):
         raise RefusedCall(
-            f"{call.pid()} is not a session of a client on {call.target.name}; nothing was done.",
+            f"{call.pid} is not a session of a client on {call.target.name}; nothing was done.",
             FailureCategory.NOT_FOUND,
         )
     return found
 
 
-async def _drop_slot(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
+async def terminate_backend(call: ServerCall, session: Session) -> Done:
+    found = await _find_session(call, session)
+    if not await session.ask(_END, (ENDED_MS_MAX, call.pid)):
+        raise RefusedCall(f"The session {call.pid} was told to end, and has not ended yet.")
+    application = found.get("application") or "a client"
+    sentence = f"The session {call.pid} of {application} on {call.target.name} is ended."
+    return Done(sentence, {"pid": call.pid, "application": str(application)})
+
+
+async def cancel_query(call: ServerCall, session: Session) -> Done:
+    found = await _find_session(call, session)
+    if found.get("state") != "active":
+        raise RefusedCall(f"The session {call.pid} runs nothing: it is {found.get('state')}.")
+    if not await session.ask(_CANCEL, (call.pid,)):
+        raise RefusedCall(f"The session {call.pid} runs nothing any more.")
+    return Done(f"What the session {call.pid} runs is cancelled.", {"pid": call.pid})
+
+
+async def terminate_idle(call: ServerCall, session: Session) -> Done:
+    application, idle_s = call.text("application"), call.arguments["idle_s"]
+    ended = await session.ask(_END_IDLE, (ENDED_MS_MAX, application, idle_s, SESSIONS_MAX))
+    if not ended:
+        why = f"No session of {application!r} has been idle for {idle_s} s."
+        raise RefusedCall(why, FailureCategory.NOT_FOUND)
+    return Done(f"{ended} idle sessions of {application} are ended.", {"ended": int(ended)})
+
+
+async def drop_slot(call: ServerCall, session: Session) -> Done:
     name = call.text("name")
     found = await session.ask(_SLOT, (name,))
     if not isinstance(found, Mapping):
@@ -174,21 +232,18 @@ async def _drop_slot(call: Call, session: Session) -> tuple[str, dict[str, Value
     if found.get("active"):
         raise RefusedCall(f"The slot {name!r} is in use, and is not dropped.")
     for other in call.others():
-        if await _needs(call, other, name):
+        try:
+            needed = await call.ask_other(other, _USED_SLOT) == name
+        except (RefusedError, driver().Error):
+            # Who cannot be asked has the slot of its own name.
+            needed = other.name.replace("-", "_") == name
+        if needed:
             raise RefusedCall(f"The slot {name!r} belongs to {other.name}, and is not dropped.")
     await session.ask("SELECT pg_drop_replication_slot(%s)", (name,))
-    return f"The slot {name} of {call.target.name} is dropped.", {"slot": name}
+    return Done(f"The slot {name} of {call.target.name} is dropped.", {"slot": name})
 
 
-async def _needs(call: Call, other: Target, slot: str) -> bool:
-    """Whether another server receives by this slot; by its name where it cannot be asked."""
-    try:
-        return await call.ask_other(other, _USED_SLOT) == slot
-    except (RefusedError, driver().Error):
-        return other.name.replace("-", "_") == slot
-
-
-async def _reload(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
+async def reload(call: ServerCall, session: Session) -> Done:
     errors = await session.ask(FILE_ERRORS)
     if errors:
         raise RefusedCall(
@@ -197,85 +252,138 @@ async def _reload(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
         )
     if not await session.ask("SELECT pg_reload_conf()"):
         raise RefusedCall(f"{call.target.name} could not be told to read its files.")
-    return f"{call.target.name} reads its files again.", {}
+    return Done(f"{call.target.name} reads its files again.")
 
 
-async def _resume_replay(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
+async def resume_replay(call: ServerCall, session: Session) -> Done:
     if not await session.ask("SELECT pg_is_in_recovery()"):
         raise RefusedCall(f"{call.target.name} is not a replica.")
     if not await session.ask("SELECT pg_is_wal_replay_paused()"):
         raise RefusedCall(f"Replay of {call.target.name} is not paused.")
     await session.do("SELECT pg_wal_replay_resume()")
-    return f"{call.target.name} replays again.", {}
+    return Done(f"{call.target.name} replays again.")
 
 
-async def _promote(call: Call, session: Session) -> tuple[str, dict[str, Value]]:
+async def promote(call: ServerCall, session: Session) -> Done:
     name = call.target.name
     if not await session.ask("SELECT pg_is_in_recovery()"):
         raise RefusedCall(f"{name} is a primary already.")
     if await session.ask(_RECEIVES):
         raise RefusedCall(f"{name} still receives from a primary, so that there is one.")
     for other in call.others():
-        await _must_not_be_primary(call, other)
+        try:
+            in_recovery = await call.ask_other(other, "SELECT pg_is_in_recovery()")
+        except RefusedError as refused:
+            if refused.kind is Refusal.GONE:
+                continue
+            raise RefusedCall(
+                f"{other.name} answers without saying what it is ({refused.sentence}), so that it"
+                " may be the primary."
+            ) from None
+        if not in_recovery:
+            raise RefusedCall(f"{other.name} is the primary and answers.")
     if not await session.ask("SELECT pg_promote(true, %s)", (PROMOTED_S_MAX,)):
         raise RefusedCall(f"{name} is not a primary after {PROMOTED_S_MAX} s.")
-    return f"{name} is the primary now.", {"role": "primary"}
+    return Done(f"{name} is the primary now.", {"role": "primary"})
 
 
-async def _must_not_be_primary(call: Call, other: Target) -> None:
-    try:
-        in_recovery = await call.ask_other(other, "SELECT pg_is_in_recovery()")
-    except RefusedError as refused:
-        if refused.kind is Refusal.GONE:
-            return
-        raise RefusedCall(
-            f"{other.name} answers without saying what it is ({refused.sentence}), so that it may"
-            " be the primary."
-        ) from None
-    if not in_recovery:
-        raise RefusedCall(f"{other.name} is the primary and answers.")
+async def disable_setting(call: ServerCall, session: Session) -> Done:
+    """The line becomes a comment where its file is within reach, or is reset by ALTER SYSTEM."""
+    name, target = call.text("name"), call.target
+    found = await session.ask(_WRONG_LINE, (name,))
+    if not found:
+        why = f"No line of {name!r} in the files of {target.name} makes no sense."
+        raise RefusedCall(why, FailureCategory.NOT_FOUND)
+    where, line = str(found["file"]), int(found["line"])
 
+    def comment_out() -> None:
+        home = home_of(target, where)
+        if home is None or target.runs_at or "/" in where:
+            raise RefusedCall(
+                f"{where} of {target.name} is not within reach; correct its line {line} by hand.",
+                FailureCategory.PERMISSION,
+            )
+        file = home / where
+        if file.stat().st_size > CONFIG_BYTES_MAX:
+            raise RefusedCall(f"{where} of {target.name} is too long to be a file of settings.")
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        pattern = re.compile(rf"\s*{re.escape(name)}\s*[=\s]", re.IGNORECASE)
+        if not 0 < line <= len(lines) or pattern.match(lines[line - 1]) is None:
+            raise RefusedCall(f"Line {line} of {where} is not what {target.name} has read there.")
+        lines[line - 1] = f"# {lines[line - 1]}"
+        # Whose file it is does not change.
+        file.write_text("".join(lines), encoding="utf-8")
 
-def _wrong(spec: ToolSpec, arguments: Mapping[str, Argument]) -> str:
-    """The first thing that is wrong with the arguments of a call, or ""."""
-    for name in arguments:
-        if spec.parameter(name) is None:
-            takes = ", ".join(one.name for one in spec.parameters)
-            return f"{name[:60]!r} is not a parameter; it takes {takes}."
-    for one in spec.parameters:
-        value = arguments.get(one.name)
-        if value is None:
-            if one.required:
-                return f"{one.name!r} is missing: {one.sentence}."
-        elif not _fits(one, value):
-            return f"{one.name!r} does not fit: {one.sentence}."
-    return ""
-
-
-def _fits(parameter: Parameter, value: Argument) -> bool:
-    if parameter.type is ParameterType.STRING:
-        size: float = len(value) if isinstance(value, str) else -1
+    if where == SYSTEM_FILE:
+        await session.do(f"ALTER SYSTEM RESET {_quote(name)}")
     else:
-        kinds = int if parameter.type is ParameterType.INTEGER else int | float
-        if isinstance(value, bool) or not isinstance(value, kinds):
-            return False
-        size = float(value)
-    low = parameter.minimum if parameter.minimum is not None else 0
-    return low <= size and (parameter.maximum is None or size <= parameter.maximum)
+        await asyncio.to_thread(comment_out)
+    left = await session.ask(FILE_ERRORS)
+    if left:
+        raise RefusedCall(
+            f"{name} is taken out of {where}, and its files have more errors:"
+            f" {str(left)[:WHY_CHARACTERS_MAX]}."
+        )
+    await session.ask("SELECT pg_reload_conf()")
+    sentence = f"The line {line} of {where} with {name} is taken out, and the files are loaded."
+    return Done(sentence, {"file": where, "line": line})
 
 
-def _failed(why: str, category: FailureCategory, *, exit_code: int = 1) -> Result:
-    return Result(Outcome.RAN, exit_code=exit_code, stderr=why, category=category)
+async def create_index(call: ServerCall, session: Session) -> Done:
+    """Concurrently, so that nobody waits for it; what is left of one that failed is removed."""
+    oid, table = await _find_table(call, session)
+    columns: Mapping[str, float] = await session.ask(_COLUMNS, (oid,)) or {}
+    column = call.text("column")
+    if not column:
+        telling = sorted(name for name, share in columns.items() if share >= DISTINCT_MIN)
+        if len(telling) != 1:
+            raise RefusedCall(
+                f"Which column of {table} is asked for cannot be told from here: those that tell"
+                f" rows apart and have no index are {', '.join(telling) or 'none'}."
+                " Name the column."
+            )
+        column = telling[0]
+    if column not in columns:
+        why = f"{table} has no column {column!r} that no index begins with."
+        raise RefusedCall(why, FailureCategory.NOT_FOUND)
+    await session.do(f"SET lock_timeout = {LOCK_MS_MAX}")
+    try:
+        await session.do(f"CREATE INDEX CONCURRENTLY ON {table} ({_quote(column)})")
+    except driver().Error:
+        if unfinished := await session.ask(_UNFINISHED, (oid,)):
+            await session.do(f"DROP INDEX CONCURRENTLY {unfinished}")
+        raise
+    return Done(f"{table} has an index on {column}.", {"table": table, "column": column})
 
 
-def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split())[:WHY_CHARACTERS_MAX] or "The connection was lost."
+async def vacuum_table(call: ServerCall, session: Session) -> Done:
+    """Autovacuum is switched on again where it was off, and what is dead is removed now."""
+    oid, table = await _find_table(call, session)
+    off = bool(await session.ask(_SWITCHED_OFF, (oid,)))
+    await session.do(f"SET lock_timeout = {LOCK_MS_MAX}")
+    if off:
+        await session.do(f"ALTER TABLE {table} RESET (autovacuum_enabled)")
+    await session.do(f"VACUUM (ANALYZE) {table}")
+    before = ", and autovacuum was off for it and is not any more" if off else ""
+    return Done(f"{table} is vacuumed{before}.", {"table": table, "was_off": off})
 
 
-def _category(error: Exception) -> FailureCategory:
-    errors = driver().errors
-    if isinstance(error, errors.InsufficientPrivilege):
-        return FailureCategory.PERMISSION
-    if isinstance(error, errors.QueryCanceled):
-        return FailureCategory.TIMEOUT
-    return FailureCategory.RUNTIME
+async def rotate_log(call: ServerCall, session: Session) -> Done:
+    """A copy first, and only then less of it; a log on another machine is not ours to cut."""
+    return await rotate_log_of(call.target)
+
+
+async def _find_table(call: ServerCall, session: Session) -> tuple[int, str]:
+    """The number of a table at a primary, and its name as it is written in a statement."""
+    if await session.ask("SELECT pg_is_in_recovery()"):
+        raise RefusedCall(f"{call.target.name} is a replica; do it at its primary.")
+    found = await session.ask(_TABLE, (call.text("table"),))
+    if not found:
+        why = f"{call.target.name} has no table {call.text('table')!r}."
+        raise RefusedCall(why, FailureCategory.NOT_FOUND)
+    return int(found["oid"]), str(found["name"])
+
+
+def _quote(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from operator_protocols.ports import Plugin
-from operator_sre.subjects.ratelimiter.causes import CAUSES
 from operator_sre.subjects.ratelimiter.faults import FAULTS
-from operator_sre.subjects.ratelimiter.notes import NOTES
-from operator_sre.subjects.ratelimiter.rig import rig
-from operator_sre.subjects.ratelimiter.stack import stack
+from operator_sre.subjects.ratelimiter.rig import rig, stack
 from operator_sre.subjects.ratelimiter.subject import RateLimiter
-from operator_sre.subjects.ratelimiter.tools import tools
-from operator_sre.subjects.ratelimiter.truths import TRUTHS
+from operator_sre.subjects.ratelimiter.tools import KNOWLEDGE, tools
 
 __all__ = ["plugin"]
 
@@ -18,11 +14,11 @@ plugin = Plugin(
     name="ratelimiter",
     sentence="Rate limiter nodes that count in one shared Valkey or Redis.",
     subject=RateLimiter,
-    causes=CAUSES,
+    causes=KNOWLEDGE.causes,
     rig=rig,
     faults=FAULTS,
-    truths=TRUTHS,
-    notes=NOTES,
+    truths=KNOWLEDGE.truths,
+    notes=KNOWLEDGE.notes,
     tools=tools,
     stack=stack,
 )

@@ -1,46 +1,50 @@
-"""Looking at a node: its health, its configuration and its own tally, over HTTP."""
+"""A node, over HTTP: looking at its health, configuration and tally, and asking it for more."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import ssl
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
-
-import httpx2
+from urllib.parse import quote
 
 from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Access, Target
-from operator_protocols.errors import OperatorError
-from operator_sre.subjects.ratelimiter.resp import addresses_of
-from operator_sre.transport import ClosingTransport
+from operator_protocols.errors import ObservationError, OperatorError
+from operator_protocols.kit.access import (
+    Address,
+    addresses_of,
+    authorize,
+    sentence_of,
+    trust_for,
+)
+from operator_protocols.kit.http import Answer, Request, UnaskableError, exchange
 
-__all__ = [
-    "KeyTally",
-    "NodeLook",
-    "client_for",
-    "headers_of",
-    "look_at_node",
-    "sentence",
-    "unreachable",
-    "url_of",
-]
+__all__ = ["KeyTally", "NodeLook", "TalkError", "api", "in_path", "look_at_node", "unreachable"]
 
 BODY_BYTES_MAX = 256 * 1024
+ANSWER_S_MAX = 5.0
+DETAIL_CHARS_MAX = 300
 TALLY_KEYS_MAX = 200
-# Nodes speak plain HTTP unless they are said to use TLS. Loading the machine's certificate
-# authorities, which a client does for itself, would cost more than the whole look.
-NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 TEXT_CHARS_MAX = 300
 READINGS = (
     *("status", "store_connected", "store_error", "store_address", "store_moves", "degraded"),
     *("draining", "p99_check_ms", "p99_sustained_ms", "uptime_s", "process", "version"),
     *("default_limit", "window_s", "key_prefix", "on_store_loss"),
 )
+# What a node says of its trouble with its store, and what kind of trouble that is.
+STORE_PROBLEMS = (
+    ("authentication", ("authentication", "wrongpass", "noauth", "password")),
+    ("silence", ("no answer within", "timeout", "timed out")),
+    ("refusal", ("connection", "refused", "reset")),
+)
+
+Secret = Callable[[str], str]
+
+
+class TalkError(OperatorError):
+    """A node or a store did not do what it was asked; the message says who and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,31 +77,69 @@ class NodeLook:
         return self.seen.readings.get(name)
 
 
-async def look_at_node(
-    client: httpx2.AsyncClient, target: Target, *, timeout_s: float, secret: Callable[[str], str]
-) -> NodeLook:
+async def look_at_node(target: Target, *, timeout_s: float, secret: Secret) -> NodeLook:
     """Ask one node; whatever it does is a NodeLook."""
+    places = addresses_of(target)
     try:
-        headers = headers_of(target, secret)
-        # The client limits each read only; an answer that drips would never end.
+        if not places:
+            raise UnaskableError("it has no port to ask at")
+        # One limit for all of it: an answer that drips would never end.
         async with asyncio.timeout(timeout_s):
-            url, status, body = await _first(client, target, headers, timeout_s)
-            said = json.loads(body) if status == 200 else None
-            tally = await _tally(client, f"{url}/tally?limit={TALLY_KEYS_MAX}", headers)
-    except (TimeoutError, httpx2.TimeoutException):
-        return NodeLook(unreachable("node", target, "it does not answer in time"))
-    except httpx2.TransportError as error:
-        return NodeLook(unreachable("node", target, sentence(error)))
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            for at, address in enumerate(places):
+                try:
+                    async with asyncio.timeout(timeout_s / len(places)):
+                        answer = await _ask_node(target, address, "/health", secret=secret)
+                    break
+                except OSError:
+                    if at == len(places) - 1:
+                        raise
+            health = json.loads(answer.body) if answer.status == 200 else None
+            tally = await _ask_tally(target, address, secret)
+    except OSError as error:
+        return NodeLook(unreachable("node", target, sentence_of(error)))
+    except (OperatorError, UnaskableError) as error:
         return NodeLook(Seen(target.name, {"kind": "node"}, f"it cannot be asked: {error}"))
     except (RecursionError, ValueError):
         return NodeLook(Seen(target.name, {"kind": "node"}, "its health is not JSON"))
-    except (OperatorError, OSError) as error:
-        return NodeLook(Seen(target.name, {"kind": "node"}, f"it cannot be asked: {error}"))
-    return _look(target, status, said, tally)
+    return _read_health(target, answer.status, health, tally)
 
 
-def _look(target: Target, status: int, said: object, tally: object) -> NodeLook:
+async def _ask_tally(target: Target, address: Address, secret: Secret) -> Any:
+    """What a node says it did; None when it does not say, which is no reason to call it down."""
+    try:
+        path = f"/tally?limit={TALLY_KEYS_MAX}"
+        answer = await _ask_node(target, address, path, secret=secret)
+        return json.loads(answer.body) if answer.status == 200 else None
+    except TimeoutError:
+        raise
+    except (OSError, RecursionError, ValueError):
+        return None
+
+
+async def _ask_node(
+    target: Target,
+    address: Address,
+    path: str,
+    *,
+    secret: Secret,
+    method: str = "GET",
+    body: Mapping[str, Any] | None = None,
+) -> Answer:
+    """One request; OSError, UnaskableError, or OperatorError where a file cannot be used."""
+    access = target.access or Access()
+    headers = authorize(access, secret)
+    if body is not None:
+        headers["content-type"] = "application/json"
+    try:
+        trust = trust_for(access) if access.tls else None
+    except OSError as error:
+        raise ObservationError(f"its certificates cannot be read: {error}") from error
+    content = b"" if body is None else json.dumps(body).encode()
+    request = Request(method, path, headers, content, BODY_BYTES_MAX)
+    return await exchange(address, request, trust=trust, server_name=access.server_name)
+
+
+def _read_health(target: Target, status: int, said: object, tally: object) -> NodeLook:
     if status == 404:
         # Every node has this page: whoever does not is somebody else.
         return NodeLook(unreachable("node", target, "something that is no node answers there"))
@@ -111,9 +153,11 @@ def _look(target: Target, status: int, said: object, tally: object) -> NodeLook:
         value = said.get(name)
         if name in said and isinstance(value, bool | int | float | str | None):
             readings[name] = value[:TEXT_CHARS_MAX] if isinstance(value, str) else value
-    readings["store_problem"] = _store_problem(str(readings.get("store_error") or ""))
+    error = str(readings.get("store_error") or "").lower()
+    kinds = (kind for kind, signs in STORE_PROBLEMS if any(sign in error for sign in signs))
+    readings["store_problem"] = next(kinds, "other" if error else "")
     seen = Seen(target.name, readings)
-    keys = _keys(tally)
+    keys = _read_tally(tally)
     name = str(said.get("name", target.name))[:TEXT_CHARS_MAX]
     if keys is None or not isinstance(tally, dict):
         return NodeLook(seen, name)
@@ -122,20 +166,7 @@ def _look(target: Target, status: int, said: object, tally: object) -> NodeLook:
     return NodeLook(seen, name, keys, asked if isinstance(asked, int) else 0, complete)
 
 
-def _store_problem(error: str) -> str:
-    """What kind of trouble a node has with its store, in one word."""
-    text = error.lower()
-    for word, signs in (
-        ("authentication", ("authentication", "wrongpass", "noauth", "password")),
-        ("silence", ("no answer within", "timeout", "timed out")),
-        ("refusal", ("connection", "refused", "reset")),
-    ):
-        if any(sign in text for sign in signs):
-            return word
-    return "other" if text else ""
-
-
-def _keys(tally: object) -> dict[str, KeyTally] | None:
+def _read_tally(tally: object) -> dict[str, KeyTally] | None:
     rows = tally.get("keys") if isinstance(tally, dict) else None
     if not isinstance(rows, list):
         return None
@@ -153,93 +184,44 @@ def _keys(tally: object) -> dict[str, KeyTally] | None:
     return found
 
 
-async def _tally(client: httpx2.AsyncClient, url: str, headers: Mapping[str, str]) -> Any:
-    """What a node says it did; None when it does not say, which is no reason to call it down."""
-    try:
-        status, body = await _get(client, url, headers)
-        return json.loads(body) if status == 200 else None
-    except (httpx2.HTTPError, RecursionError, ValueError):
-        return None
-
-
-async def _first(
-    client: httpx2.AsyncClient, target: Target, headers: Mapping[str, str], timeout_s: float
-) -> tuple[str, int, bytes]:
-    """The health by the first of its addresses that answers at all, and which one that is."""
-    places = addresses_of(target)
-    for at, (host, port) in enumerate(places):
-        url = url_of(target, host, port)
-        try:
-            async with asyncio.timeout(timeout_s / len(places)):
-                status, body = await _get(client, f"{url}/health", headers)
-        except (TimeoutError, httpx2.TransportError):
-            if at == len(places) - 1:
-                raise
-        else:
-            return url, status, body
-    raise ValueError("no address")
-
-
-async def _get(
-    client: httpx2.AsyncClient, url: str, headers: Mapping[str, str]
-) -> tuple[int, bytes]:
-    """The status and the body, of which no more is read than an answer can be long."""
-    body = b""
-    async with (
-        client.stream("GET", url, headers=dict(headers)) as answer,
-        aclosing(answer.aiter_bytes()) as parts,
-    ):
-        async for part in parts:
-            body += part
-            if len(body) > BODY_BYTES_MAX:
-                break
-    return answer.status_code, body[:BODY_BYTES_MAX]
-
-
-def client_for(targets: tuple[Target, ...], timeout_s: float) -> httpx2.AsyncClient:
-    """A client that trusts whom the targets say; nobody at all where none uses TLS."""
-    access = next((one.access for one in targets if one.access and one.access.tls), None)
-    context = NO_AUTHORITIES
-    if access is not None:
-        context = ssl.create_default_context(cafile=access.ca_file or None)
-        if access.certificate_file:
-            context.load_cert_chain(access.certificate_file, access.key_file or None)
-    limits = httpx2.Limits(max_connections=100)
-    # One target with several addresses gets its time for all of them together.
-    return httpx2.AsyncClient(
-        timeout=httpx2.Timeout(timeout_s, connect=timeout_s / 2),
-        trust_env=False,
-        transport=ClosingTransport(trust_env=False, verify=context, limits=limits),
-    )
-
-
-def url_of(target: Target, host: str, port: int | None) -> str:
-    """Where its API is."""
-    scheme = "https" if target.access and target.access.tls else "http"
-    place = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{place}:{port}"
-
-
-def headers_of(target: Target, secret: Callable[[str], str]) -> dict[str, str]:
-    """What it wants to hear about who asks."""
-    access = target.access or Access()
-    if access.user:
-        password = secret(access.password_file) if access.password_file else ""
-        pair = base64.b64encode(f"{access.user}:{password}".encode()).decode()
-        return {"Authorization": f"Basic {pair}"}
-    if access.token_file:
-        return {"Authorization": f"Bearer {secret(access.token_file)}"}
-    return {}
-
-
 def unreachable(kind: str, target: Target, error: str) -> Seen:
     """A target that does not answer, and why."""
     where = f"{target.host}:{target.port}"
     return Seen(target.name, {"kind": kind, "reachable": False, "error": f"{where}: {error}"})
 
 
-def sentence(error: Exception) -> str:
-    """What went wrong with a connection, in few words."""
-    text = str(error).lower()
-    refused = isinstance(error, ConnectionRefusedError) or "all connection attempts" in text
-    return "connection refused" if refused or "refused" in text else (text or "connection lost")
+async def api(
+    target: Target,
+    method: str,
+    path: str,
+    *,
+    secret: Secret,
+    body: Mapping[str, Any] | None = None,
+    timeout_s: float = ANSWER_S_MAX,
+) -> dict[str, Any]:
+    """The JSON answer of a node to one request; TalkError when there is none."""
+    places = addresses_of(target)
+    if not places:
+        raise TalkError(f"{target.name} has no port to ask at.")
+    try:
+        async with asyncio.timeout(timeout_s):
+            answer = await _ask_node(
+                target, places[0], path, secret=secret, method=method, body=body
+            )
+        said = json.loads(answer.body)
+    except TimeoutError as error:
+        raise TalkError(f"{target.name} does not answer within {timeout_s:g} s.") from error
+    except (OSError, UnaskableError) as error:
+        raise TalkError(f"{target.name} does not answer: {sentence_of(error)}.") from error
+    except (RecursionError, ValueError) as error:
+        raise TalkError(f"{target.name} answered nonsense to {method} {path}.") from error
+    if answer.status != 200 or not isinstance(said, dict):
+        detail = said.get("detail", said) if isinstance(said, dict) else said
+        text = detail if isinstance(detail, str) else json.dumps(detail)
+        raise TalkError(f"{target.name} answered {answer.status}: {text[:DETAIL_CHARS_MAX]}")
+    return said
+
+
+def in_path(key: str) -> str:
+    """A key as part of a path."""
+    return quote(key, safe="")

@@ -1,19 +1,35 @@
-"""Looking at a store, a replica or a sentinel by its own protocol; bounded, and without KEYS."""
+"""A store, a replica or a sentinel, by its own protocol; bounded, and without KEYS."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import OperatorError
-from operator_sre.subjects.ratelimiter.info import store_readings
-from operator_sre.subjects.ratelimiter.nodes import sentence, unreachable
-from operator_sre.subjects.ratelimiter.resp import NonsenseError, Refusal, Reply, Wire, connected
+from operator_protocols.kit.access import sentence_of
+from operator_protocols.kit.resp import ErrorReply, ProtocolError, Reply, Wire, open_wire
+from operator_sre.subjects.ratelimiter.nodes import (
+    ANSWER_S_MAX,
+    DETAIL_CHARS_MAX,
+    Secret,
+    TalkError,
+    unreachable,
+)
 
-__all__ = ["SETTINGS", "Asking", "StoreLook", "look_at_store", "password_of"]
+__all__ = [
+    "DRIFT_MAX",
+    "SETTINGS",
+    "Asking",
+    "StoreLook",
+    "command",
+    "look_at_store",
+    "password_of",
+    "role_of",
+    "store_readings",
+]
 
 # What two stores of one limiter have in common, and what a remedy may put back.
 SETTINGS = (
@@ -27,6 +43,8 @@ LIMITS_MAX = 500
 SUSPECTS_MAX = 20
 MEMBERS_MAX = 1000
 DRIFT_MAX = 5
+TEXT_CHARS_MAX = 300
+ROLES = {"master": "primary", "slave": "replica"}
 # Whoever says one of these is there, and of the last ones more can be asked.
 _SHUT = ("NOAUTH", "WRONGPASS", "NOPERM", "LOADING")
 _WELL = ("PONG", *_SHUT, "BUSY", "MASTERDOWN", "MISCONF", "OOM")
@@ -67,77 +85,71 @@ class StoreLook:
 
 
 async def look_at_store(
-    target: Target, asking: Asking, *, timeout_s: float, secret: Callable[[str], str]
+    target: Target, asking: Asking, *, timeout_s: float, secret: Secret
 ) -> StoreLook:
     """Ask one store or sentinel; whatever it does is a StoreLook."""
-    kind = target.kind
     found: list[StoreLook] = []
+    why = ""
     try:
         async with asyncio.timeout(timeout_s):
             password = password_of(target, secret)
-            async with connected(target, password=password, connect_s=timeout_s) as (wire, _, auth):
-                look = _answered(target, await wire.ask("PING"), auth)
-                found.append(look)
-                refusal = str(look.reading("refusal") or "")
-                if look.seen.problem or refusal.startswith(_SHUT):
-                    return look
-                await _details(wire, target, asking, found)
-    except TimeoutError:
-        return found[-1] if found else StoreLook(_away(target, "it does not answer in time"))
+            async with open_wire(target, password=password, connect_s=timeout_s) as (wire, _, auth):
+                await _look(wire, target, asking, auth, found)
     except OSError as error:
-        return found[-1] if found else StoreLook(_away(target, sentence(error)))
-    except NonsenseError as error:
-        if not found:
-            return StoreLook(Seen(target.name, {"kind": kind}, f"{error} to PING"))
+        late = isinstance(error, TimeoutError)
+        away = "it does not answer in time" if late else sentence_of(error)
+        return found[-1] if found else StoreLook(unreachable(target.kind, target, away))
+    except ProtocolError as error:
+        why = f"{error} to PING"
     except (asyncio.IncompleteReadError, OperatorError, ValueError) as error:
-        if not found:
-            return StoreLook(Seen(target.name, {"kind": kind}, f"it cannot be asked: {error}"))
-    return found[-1]
+        why = f"it cannot be asked: {error}"
+    return found[-1] if found else StoreLook(Seen(target.name, {"kind": target.kind}, why))
 
 
-def password_of(target: Target, secret: Callable[[str], str]) -> str:
+def password_of(target: Target, secret: Secret) -> str:
     """Its password, or "" where it needs none."""
     path = target.access.password_file if target.access is not None else ""
     return secret(path) if path else ""
 
 
-def _answered(target: Target, said: Reply, auth: Reply) -> StoreLook:
-    """What the first answer tells; whoever says anything of these is there."""
-    word = said.text if isinstance(said, Refusal) else str(said)
+async def _look(
+    wire: Wire, target: Target, asking: Asking, auth: Reply, found: list[StoreLook]
+) -> None:
+    """More and more of it, each step kept in `found`, so that a slow one does not hide the rest."""
+    pong = await wire.ask("PING")
+    word = pong.text if isinstance(pong, ErrorReply) else str(pong)
     if not word.startswith(_WELL):
-        return StoreLook(Seen(target.name, {"kind": target.kind}, f"it answered {word!r} to PING"))
+        problem = f"it answered {word!r} to PING"
+        found.append(StoreLook(Seen(target.name, {"kind": target.kind}, problem)))
+        return
     readings: dict[str, Value] = {"kind": target.kind, "reachable": True}
     # One that cannot write to its disk refuses a PING and answers everything else.
-    if isinstance(said, Refusal) and not word.startswith("MISCONF"):
-        readings["refusal"] = said.text[:200]
-        if isinstance(auth, Refusal):
-            readings["refusal"] = auth.text[:200]
-    return StoreLook(Seen(target.name, readings))
-
-
-def _away(target: Target, why: str) -> Seen:
-    return unreachable(target.kind, target, why)
-
-
-async def _details(wire: Wire, target: Target, asking: Asking, found: list[StoreLook]) -> None:
-    """More and more of it, each step kept in `found`, so that a slow one does not hide the rest."""
+    if isinstance(pong, ErrorReply) and not word.startswith("MISCONF"):
+        refusal = auth if isinstance(auth, ErrorReply) else pong
+        readings["refusal"] = refusal.text[:200]
+    found.append(StoreLook(Seen(target.name, readings)))
+    if str(readings.get("refusal", "")).startswith(_SHUT):
+        return
     if target.kind == "sentinel":
-        found.append(await _sentinel(wire, found[-1]))
+        more = await _ask_sentinel(wire)
+        found.append(StoreLook(Seen(target.name, {**readings, **more})))
         return
     info, role, config, time = await wire.ask_all(
         [("INFO",), ("ROLE",), ("CONFIG", "GET", *SETTINGS), ("TIME",)]
     )
-    readings = store_readings(info, role, config)
-    seen = Seen(target.name, {**found[-1].seen.readings, **readings})
-    look = replace(found[-1], seen=seen, now_us=_microseconds(time))
+    readings = {**readings, **store_readings(info, role, config)}
+    if not isinstance(time, list) or len(time) != 2:
+        raise ValueError("it does not say what time it is")
+    now_us = int(str(time[0])) * 1_000_000 + int(str(time[1]))
+    look = StoreLook(Seen(target.name, readings), now_us)
     found.append(look)
     if readings.get("role") == "primary":
-        found.append(await _counted(wire, look, asking))
+        found.append(await _count(wire, look, asking))
 
 
-async def _sentinel(wire: Wire, look: StoreLook) -> StoreLook:
-    said = await wire.ask("SENTINEL", "MASTERS")
-    rows = said if isinstance(said, list) else []
+async def _ask_sentinel(wire: Wire) -> dict[str, Value]:
+    told = await wire.ask("SENTINEL", "MASTERS")
+    rows = told if isinstance(told, list) else []
     readings: dict[str, Value] = {"primaries_watched": len(rows)}
     if rows and isinstance(rows[0], list):
         row = _pairs(rows[0])
@@ -146,17 +158,16 @@ async def _sentinel(wire: Wire, look: StoreLook) -> StoreLook:
             "primary": f"{row.get('ip', '')}:{row.get('port', '')}",
             "primary_name": name,
             "primary_flags": row.get("flags", ""),
-            "replicas_known": _whole(row.get("num-slaves")),
-            "sentinels_known": _whole(row.get("num-other-sentinels")),
+            "replicas_known": _number(row, "num-slaves"),
+            "sentinels_known": _number(row, "num-other-sentinels"),
         }
         quorum = await wire.ask("SENTINEL", "CKQUORUM", name)
-        readings["quorum_error"] = quorum.text[:200] if isinstance(quorum, Refusal) else ""
-    seen = replace(look.seen, readings={**look.seen.readings, **readings})
-    return replace(look, seen=seen)
+        readings["quorum_error"] = quorum.text[:200] if isinstance(quorum, ErrorReply) else ""
+    return readings
 
 
-async def _counted(wire: Wire, look: StoreLook, asking: Asking) -> StoreLook:
-    keys = await _sample(wire, asking)
+async def _count(wire: Wire, look: StoreLook, asking: Asking) -> StoreLook:
+    keys = await _sample_keys(wire, asking)
     window = f"{asking.prefix}:window:"
     since = look.now_us - round(asking.window_s * 1_000_000)
     asked: list[tuple[str | int, ...]] = [
@@ -174,9 +185,9 @@ async def _counted(wire: Wire, look: StoreLook, asking: Asking) -> StoreLook:
         look,
         counts=counts,
         endless=endless,
-        limits=_fields(limits),
-        declared=_fields(declared),
-        registered=frozenset(_fields(nodes)),
+        limits=_scanned(limits),
+        declared=_scanned(declared),
+        registered=frozenset(_scanned(nodes)),
         counted=True,
     )
     odd = [key for key, n in counts.items() if abs(n - asking.counted.get(key, 0)) > DRIFT_MAX]
@@ -184,11 +195,14 @@ async def _counted(wire: Wire, look: StoreLook, asking: Asking) -> StoreLook:
     answers = await wire.ask_all(
         [("ZRANGE", window + key, f"({since}", "+inf", *options) for key in odd[:SUSPECTS_MAX]]
     )
-    members = {key: _scored(said) for key, said in zip(odd, answers, strict=False)}
+    members = {}
+    for key, answer in zip(odd, answers, strict=False):
+        scores = _flat_pairs(answer)
+        members[key] = tuple((member, int(float(score))) for member, score in scores)
     return replace(look, members=members)
 
 
-async def _sample(wire: Wire, asking: Asking) -> list[str]:
+async def _sample_keys(wire: Wire, asking: Asking) -> list[str]:
     """Some of the windows that exist, those that nodes speak of first; never all of a big store."""
     prefix = f"{asking.prefix}:window:"
     # The busiest keys are asked for by name; the scan finds what nobody asks for any more.
@@ -206,29 +220,118 @@ async def _sample(wire: Wire, asking: Asking) -> list[str]:
     return list(keys)[:SAMPLE_KEYS_MAX]
 
 
-def _fields(said: Reply) -> dict[str, str]:
+def _flat_pairs(flat: Reply) -> list[tuple[str, str]]:
+    items = flat if isinstance(flat, list) else []
+    return [(str(name), str(value)) for name, value in zip(items[::2], items[1::2], strict=False)]
+
+
+def _pairs(flat: Reply) -> dict[str, str]:
+    return dict(_flat_pairs(flat))
+
+
+def _scanned(told: Reply) -> dict[str, str]:
     """The pairs of an HSCAN."""
-    inner = said[1] if isinstance(said, list) and len(said) == 2 else None
-    return _pairs(inner) if isinstance(inner, list) else {}
+    return _pairs(told[1]) if isinstance(told, list) and len(told) == 2 else {}
 
 
-def _pairs(flat: Sequence[Reply]) -> dict[str, str]:
-    return {str(name): str(value) for name, value in zip(flat[::2], flat[1::2], strict=False)}
+def _number(told: Mapping[str, str], name: str) -> int | None:
+    text = told.get(name, "")
+    return int(text) if text.isdigit() else None
 
 
-def _scored(said: Reply) -> tuple[tuple[str, int], ...]:
-    flat = said if isinstance(said, list) else []
-    return tuple(
-        (str(member), int(float(str(score))))
-        for member, score in zip(flat[::2], flat[1::2], strict=False)
-    )
+def store_readings(info: Reply, role: Reply, config: Reply) -> dict[str, Value]:
+    """Flat readings of one store; what it did not say is left out."""
+    lines = info.splitlines() if isinstance(info, str) else []
+    pairs = (line.partition(":") for line in lines if not line.startswith("#"))
+    said = {name: value.strip() for name, colon, value in pairs if colon}
+    settings = _pairs(config)
+    if not said:
+        return {}
+    used, most = _number(said, "used_memory"), _number(said, "maxmemory")
+    readings: dict[str, Value] = {
+        "role": ROLES.get(said.get("role", ""), "unknown"),
+        "connected_replicas": _number(said, "connected_slaves"),
+        "connected_clients": _number(said, "connected_clients"),
+        "blocked_clients": _number(said, "blocked_clients"),
+        "used_memory_bytes": used,
+        "maxmemory_bytes": most,
+        "memory_share": round(used / most, 3) if used is not None and most else 0.0,
+        "uptime_s": _number(said, "uptime_in_seconds"),
+        "writes_paused": any(
+            word in said.get("paused_actions", "none") for word in ("write", "all")
+        ),
+        "disk_ok": said.get("aof_last_write_status", "ok") == "ok",
+    }
+    if readings["role"] == "replica":
+        readings["replica_link"] = said.get("master_link_status", "unknown")
+        readings["primary"] = f"{said.get('master_host', '')}:{said.get('master_port', '')}"
+    if isinstance(role, list) and role and role[0] not in ("master", "slave"):
+        readings["role"] = "unknown"
+    for name, value in settings.items():
+        readings[f"setting_{name.replace('-', '_')}"] = value[:TEXT_CHARS_MAX]
+    kind, why = _explain_refusal(said, settings, readings)
+    readings |= {"refuses_writes": bool(kind), "refuses_kind": kind, "refuses_because": why}
+    return {name: value for name, value in readings.items() if value is not None}
 
 
-def _microseconds(said: Reply) -> int:
-    if isinstance(said, list) and len(said) == 2:
-        return int(str(said[0])) * 1_000_000 + int(str(said[1]))
-    raise ValueError("it does not say what time it is")
+def _explain_refusal(
+    said: Mapping[str, str], settings: Mapping[str, str], readings: Mapping[str, Value]
+) -> tuple[str, str]:
+    """Why it takes no writes, in a word and in a sentence; empty when it does.
+
+    A replica never does, and is not asked to.
+    """
+    if readings["role"] != "primary":
+        return "", ""
+    used = (_number(said, "used_memory") or 0) - (_number(said, "mem_not_counted_for_evict") or 0)
+    most = _number(said, "maxmemory") or 0
+    policy = settings.get("maxmemory-policy", said.get("maxmemory_policy", ""))
+    if most and used > most and policy == "noeviction":
+        return "memory", f"out of memory: it uses {used} bytes and may use {most}"
+    if readings["writes_paused"]:
+        return "paused", "writes are paused"
+    wanted = _number(settings, "min-replicas-to-write") or 0
+    good = _number(said, "min_slaves_good_slaves")
+    if wanted and good is not None and good < wanted:
+        return "replicas", f"it wants {wanted} replicas in step before it writes and has {good}"
+    if not readings["disk_ok"]:
+        return "disk", "it cannot write to its disk"
+    stops = settings.get("stop-writes-on-bgsave-error", "no") == "yes"
+    if stops and said.get("rdb_last_bgsave_status", "ok") != "ok":
+        return "disk", "it could not save its data"
+    return "", ""
 
 
-def _whole(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None
+async def command(
+    target: Target,
+    commands: Sequence[Sequence[str | int]],
+    *,
+    secret: Secret,
+    timeout_s: float = ANSWER_S_MAX,
+) -> list[Reply]:
+    """The answers of a store to some commands; TalkError when it refuses one of them."""
+    try:
+        password = password_of(target, secret)
+        opening = open_wire(target, password=password, connect_s=timeout_s)
+        async with asyncio.timeout(timeout_s), opening as (wire, _, _):
+            answers = await wire.ask_all(commands)
+    except TimeoutError as error:
+        raise TalkError(f"{target.name} does not answer within {timeout_s:g} s.") from error
+    except OSError as error:
+        raise TalkError(f"{target.name} does not answer: {sentence_of(error)}.") from error
+    except (asyncio.IncompleteReadError, ProtocolError, ValueError) as error:
+        raise TalkError(f"{target.name} answered nonsense: {error}.") from error
+    for asked, answer in zip(commands, answers, strict=True):
+        if isinstance(answer, ErrorReply):
+            raise TalkError(f"{target.name} refused {asked[0]}: {answer.text[:DETAIL_CHARS_MAX]}")
+    return answers
+
+
+async def role_of(target: Target, *, secret: Secret) -> str:
+    """`primary`, `replica`, or "" when it does not say."""
+    try:
+        (said,) = await command(target, [("ROLE",)], secret=secret)
+    except TalkError:
+        return ""
+    word = said[0] if isinstance(said, list) and said else ""
+    return ROLES.get(str(word), "")

@@ -186,7 +186,8 @@ def ghosts_of(
     speaking = [node for node in nodes if node.answers and node.tally is not None]
     if not speaking or not isinstance(default, int):
         return {}, frozenset()
-    worst, culprits = _no_ghost(), frozenset[str]()
+    worst: Readings = {"ghost_allowed": 0, "ghost_key": "", "ghost_limit": 0}
+    culprits = frozenset[str]()
     for key in {key for node in speaking for key in node.tally or {}}:
         rows = {
             node.seen.target: node.tally[key]
@@ -210,7 +211,7 @@ def ghosts_of(
                 node.seen.target
                 for node in speaking
                 if (row := rows.get(node.seen.target)) is not None
-                and (row.uncounted or _elsewhere(node, common))
+                and (row.uncounted or node.reading("key_prefix") != common.get("key_prefix"))
             )
     return worst, culprits
 
@@ -272,11 +273,3 @@ def primary_among(
 def _limit(look: StoreLook | None, key: str, default: int) -> int:
     own = look.limits.get(key, "") if look is not None else ""
     return int(own) if own.isascii() and own.isdigit() else default
-
-
-def _elsewhere(node: NodeLook, common: Mapping[str, Value]) -> bool:
-    return node.reading("key_prefix") != common.get("key_prefix")
-
-
-def _no_ghost() -> Readings:
-    return {"ghost_allowed": 0, "ghost_key": "", "ghost_limit": 0}

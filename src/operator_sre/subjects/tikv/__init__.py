@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from operator_protocols.ports import Plugin
-from operator_sre.subjects.tikv.causes import CAUSES
 from operator_sre.subjects.tikv.faults import FAULTS
-from operator_sre.subjects.tikv.notes import NOTES
+from operator_sre.subjects.tikv.knowledge import KNOWLEDGE
 from operator_sre.subjects.tikv.rig import rig
 from operator_sre.subjects.tikv.stack import stack
 from operator_sre.subjects.tikv.subject import TikvCluster
 from operator_sre.subjects.tikv.tools import tikv_tools
-from operator_sre.subjects.tikv.truths import TRUTHS
 
 __all__ = ["plugin"]
 
@@ -18,11 +16,11 @@ plugin = Plugin(
     name="tikv",
     sentence="TiKV clusters: stores, PD, regions, leaders, copies, schedulers, space.",
     subject=TikvCluster,
-    causes=CAUSES,
+    causes=KNOWLEDGE.causes,
     rig=rig,
     faults=FAULTS,
-    truths=TRUTHS,
-    notes=NOTES,
+    truths=KNOWLEDGE.truths,
+    notes=KNOWLEDGE.notes,
     tools=tikv_tools,
     stack=stack,
 )

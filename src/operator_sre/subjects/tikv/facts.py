@@ -1,13 +1,18 @@
-"""What the leader of PD said, now or a few looks ago, by the question it was asked. Pure."""
+"""What the leader of PD said, now or a few checks ago, and which questions it is asked next. Pure.
+
+One request for its metrics tells what would otherwise take one for each kind of unwell region, and
+each of those lists may be as long as there are regions. PD counts anew every ten seconds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from operator_sre.subjects.tikv.client import Answer
-from operator_sre.subjects.tikv.heat import Hot, hottest_from
-from operator_sre.subjects.tikv.screening import CHECKS, Screen
+from operator_protocols.kit.prometheus import samples_of
+from operator_sre.subjects.tikv.client import Answer, Reading
 from operator_sre.subjects.tikv.state import (
     EVICT_LEADER,
     Members,
@@ -17,11 +22,189 @@ from operator_sre.subjects.tikv.state import (
     members_from,
     operators_from,
     regions_from,
+    scheduled_stores,
     schedulers_from,
+    whole_from,
 )
-from operator_sre.subjects.tikv.turns import HOT, Question
 
-__all__ = ["Facts"]
+__all__ = [
+    "CHECKS",
+    "COUNT",
+    "HOT",
+    "PROMETHEUS_UP",
+    "Facts",
+    "Hot",
+    "Question",
+    "Screen",
+    "Turns",
+    "choose_questions",
+    "hottest_from",
+    "screen_from",
+]
+
+# The kinds of unwell regions that matter here, as PD's list of each is called.
+CHECKS = ("miss-peer", "down-peer", "pending-peer")
+PROMETHEUS_UP = "prometheus"
+STORES_MAX = 10_000
+REGIONS_MAX = 10_000
+PEERS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request. It may wait `every` times as long as those that cannot wait."""
+
+    name: str
+    path: str
+    reading: Reading = "json"
+    every: int = 1
+
+
+OPERATORS = Question("operators", "operators")
+COUNT = Question("count", "regions/count", "head")
+MEMBERS = Question("members", "members", every=3)
+SCHEDULERS = Question("schedulers", "schedulers")
+PAUSED = Question("paused", "schedulers?status=paused", every=2)
+EVICTING = Question("evicting", f"scheduler-config/{EVICT_LEADER}/list")
+UP = Question(PROMETHEUS_UP, "", every=2)
+CHECKED = {kind: Question(kind, f"regions/check/{kind}", "head", 2) for kind in CHECKS}
+HOT = {
+    kind: Question(f"hot-{kind}", f"hotspot/regions/{kind}", every=2) for kind in ("write", "read")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """The hottest region of one kind (`write` or `read`), and its share of all hot ones' bytes.
+
+    `ratio` is of what all stores do of that kind, as far as PD tells it; `stores` have a copy.
+    """
+
+    kind: str
+    region: int
+    store: int
+    bytes_per_s: float
+    ratio: float
+    degree: int
+    stores: tuple[int, ...] = ()
+
+    def beyond(self, *, ratio_max: float, bytes_min: float) -> bool:
+        """It takes more than its share, and more than is worth a word."""
+        return self.ratio > ratio_max and self.bytes_per_s > bytes_min
+
+
+def hottest_from(body: Any, kind: str) -> Hot | None:
+    """The hottest region of an answer to `hotspot/regions/KIND`; None where nothing is hot."""
+    leaders = body.get("as_leader") if isinstance(body, dict) else None
+    if not isinstance(leaders, dict):
+        return None
+    regions: list[tuple[int, dict[str, Any]]] = []
+    total = 0.0
+    for id_, stats in list(leaders.items())[:STORES_MAX]:
+        total += _rate(stats, "store_bytes")
+        listed = stats.get("statistics") if isinstance(stats, dict) else None
+        store = int(id_) if str(id_).isdecimal() else 0
+        entries = (listed if isinstance(listed, list) else [])[:REGIONS_MAX]
+        regions += ((store, region) for region in entries if isinstance(region, dict))
+    if not regions:
+        return None
+    store, hottest = max(regions, key=lambda pair: _rate(pair[1], "flow_bytes"))
+    flow, stores = _rate(hottest, "flow_bytes"), hottest.get("stores")
+    flows = sum(_rate(region, "flow_bytes") for _, region in regions)
+    return Hot(
+        kind=kind,
+        region=whole_from(hottest.get("region_id")),
+        store=store,
+        bytes_per_s=round(flow, 1),
+        ratio=round(flow / max(total, flows, flow, 1e-9), 3),
+        degree=whole_from(hottest.get("hot_degree")),
+        stores=tuple(map(whole_from, stores[:PEERS_MAX])) if isinstance(stores, list) else (),
+    )
+
+
+def _rate(entry: Any, name: str) -> float:
+    value = entry.get(name) if isinstance(entry, dict) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return 0.0
+    return max(0.0, float(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """The metrics of PD's leader: numbers of regions by kind, schedulers, and what is hot.
+
+    A kind that PD does not tell of is not there, and a scheduler that is paused may not schedule.
+    """
+
+    regions: Mapping[str, int] = field(default_factory=dict)
+    schedulers: Mapping[str, bool] = field(default_factory=dict)
+    hot: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """It is what the leader of PD shows; who follows shows the same names, and zeros."""
+        return bool(self.schedulers) and all(kind in self.regions for kind in CHECKS)
+
+
+def screen_from(content: bytes) -> Screen:
+    """Read what is wanted of the metrics of a leader."""
+    regions = {
+        labels.get("type", "").removesuffix("-region-count"): int(value)
+        for labels, value in samples_of(content, "pd_regions_status")
+        if 0 <= value < 2**53
+    }
+    schedulers = {
+        labels["kind"]: value > 0
+        for labels, value in samples_of(content, "pd_scheduler_status")
+        if labels.get("type") == "allow" and "kind" in labels
+    }
+    hot = dict.fromkeys(HOT, 0)
+    for labels, value in samples_of(content, "pd_hotspot_status"):
+        for kind in hot:
+            if labels.get("type") == f"hot_{kind}_region_as_leader" and 0 <= value < 2**53:
+                hot[kind] += int(value)
+    return Screen(regions, schedulers, hot)
+
+
+def choose_questions(
+    screen: Screen, schedulers: Sequence[str], *, prometheus: bool
+) -> list[Question]:
+    """What is worth asking, the most urgent first.
+
+    Where PD's metrics say that there is nothing, nobody needs to be asked for a list of it.
+    """
+    evicting = [EVICTING] if any(name.startswith(EVICT_LEADER) for name in schedulers) else []
+    unwell = [CHECKED[kind] for kind in CHECKS if screen.regions.get(kind, 1)]
+    return [
+        *evicting,
+        # Who has begun to lead a moment ago shows no numbers yet, and may lack copies.
+        *([OPERATORS, COUNT, *unwell] if screen.complete else [*unwell, OPERATORS, COUNT]),
+        *([] if screen.schedulers else [SCHEDULERS, PAUSED]),
+        *(HOT[kind] for kind in HOT if not screen.complete or screen.hot.get(kind, 0)),
+        *([UP] if prometheus else []),
+        MEMBERS,
+    ]
+
+
+@dataclass(slots=True)
+class Turns:
+    """Whose turn it is: who has waited longest, measured by how long it may wait."""
+
+    _check: int = 0
+    _asked: dict[str, int] = field(default_factory=dict)
+
+    def take(self, questions: Sequence[Question], slots: int) -> list[Question]:
+        """The next questions, no more than there are slots; they count as asked."""
+        self._check += 1
+        never = float("inf")
+
+        def measure_wait(question: Question) -> float:
+            last = self._asked.get(question.name)
+            return never if last is None else (self._check - last) / question.every
+
+        chosen = sorted(questions, key=measure_wait, reverse=True)[: max(0, slots)]
+        self._asked |= {question.name: self._check for question in chosen}
+        return chosen
 
 
 @dataclass(slots=True)
@@ -44,10 +227,10 @@ class Facts:
     _paused: tuple[str, ...] | None = None
     _evicting: frozenset[int] | None = None
 
-    def screened(self, screen: Screen) -> None:
+    def learn_screen(self, screen: Screen) -> None:
         """Take what the metrics of the leader say, which is newer than what was asked before."""
-        self.screen = screen if screen.told else Screen()
-        if not screen.told:
+        self.screen = screen if screen.complete else Screen()
+        if not screen.complete:
             return
         for kind in CHECKS:
             self.checks[kind] = screen.regions[kind]
@@ -60,10 +243,11 @@ class Facts:
     def learn(self, question: Question, answer: Answer) -> None:
         """Take one answer. What could not be told is not known any more."""
         name, body = question.name, answer.body if answer.ok else _NOTHING
+        count = count_from(answer.content) if answer.ok else None
         if name == "operators":
             self.operators = operators_from(body)
         elif name == "count":
-            self.count = count_from(answer.content) if answer.ok else None
+            self.count = count
         elif name == "members":
             self.members = members_from(body)
         elif name == "schedulers":
@@ -72,10 +256,18 @@ class Facts:
             self._paused = schedulers_from(body)
         elif name == "evicting":
             self._evicting = evicting_from(body)
-        elif name in CHECKS:
-            self._checked(name, answer)
+        elif name in CHECKS and count is None:
+            self.checks.pop(name, None)
+            self.samples.pop(name, None)
+        elif name in CHECKS and count is not None:
+            self.checks[name] = count
+            self.samples[name] = regions_from(answer.content)
         elif name.startswith("hot-"):
-            self._warmed(name.removeprefix("hot-"), answer)
+            kind = name.removeprefix("hot-")
+            if isinstance(body, dict):
+                self.hot[kind] = hottest_from(body, kind)
+            else:
+                self.hot.pop(kind, None)
 
     def compare(self, leaders: int) -> None:
         """Take how many regions are led, at the same moment at which they were counted."""
@@ -95,33 +287,16 @@ class Facts:
         """The stores from which leaders are driven away; older PDs have a scheduler for each."""
         if self.schedulers is None:
             return None
-        named = [one for one in self.schedulers if one.startswith(EVICT_LEADER)]
-        ids = [one.removeprefix(f"{EVICT_LEADER}-") for one in named]
-        apart = frozenset(int(one) for one in ids if one.isdecimal())
-        if EVICT_LEADER not in named:
+        apart = scheduled_stores(EVICT_LEADER, self.schedulers)
+        if EVICT_LEADER not in self.schedulers:
             return apart
         return None if self._evicting is None else apart | self._evicting
 
     @property
     def hottest(self) -> Hot | None:
         """The hottest region of all, written or read."""
-        found = [one for one in self.hot.values() if one is not None]
-        return max(found, key=lambda one: one.ratio, default=None)
-
-    def _checked(self, kind: str, answer: Answer) -> None:
-        count = count_from(answer.content) if answer.ok else None
-        if count is None:
-            self.checks.pop(kind, None)
-            self.samples.pop(kind, None)
-        else:
-            self.checks[kind] = count
-            self.samples[kind] = regions_from(answer.content)
-
-    def _warmed(self, kind: str, answer: Answer) -> None:
-        if answer.ok and isinstance(answer.body, dict):
-            self.hot[kind] = hottest_from(answer.body, kind)
-        else:
-            self.hot.pop(kind, None)
+        regions = [hot for hot in self.hot.values() if hot is not None]
+        return max(regions, key=lambda hot: hot.ratio, default=None)
 
 
 _NOTHING = object()

@@ -1,10 +1,14 @@
-"""Ways to hurt a TiKV cluster, each with how to mend it and who can tell that it is over."""
+"""Ways to hurt a TiKV cluster, each with how to repair it and who can tell that it is over."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
+from operator_protocols.domain.target import Target
+from operator_protocols.errors import RigError
 from operator_protocols.faults import (
     cut_off,
     filled,
@@ -15,21 +19,33 @@ from operator_protocols.faults import (
     paused,
     slowed,
 )
-from operator_protocols.ports import Fault, RightEnd, Scene
-from operator_sre.subjects.tikv.faults_planned import (
-    LEADER_IMBALANCE,
-    SCHEDULER_LEFT,
-    SPLIT_IGNORED,
+from operator_protocols.ports import Fault, RightEnd, Scene, SubjectSettings
+from operator_sre.clock import SystemClock
+from operator_sre.subjects.tikv.client import Pd
+from operator_sre.subjects.tikv.kinds import PD, STORE, addresses_of
+from operator_sre.subjects.tikv.state import (
+    EVICT_LEADER,
+    Store,
+    evicting_from,
+    members_from,
+    stores_from,
 )
-from operator_sre.subjects.tikv.kinds import PD, STORE
-from operator_sre.subjects.tikv.witness import witness
 
 __all__ = ["FAULTS"]
 
+ANSWER_S_MAX = 5.0
+SETTLE_S_MAX = 20.0
+POLL_S = 0.2
 # There and back it is more than the rig allows a request to take.
 SLOW_S = 1.2
 # Fewer than it has open already, so that it can open no more.
 FILES_MAX = 4
+BALANCE_LEADER = "balance-leader-scheduler"
+YEAR_S = 365 * 24 * 3600
+# PD itself leaves counts alone that differ by ten.
+SPREAD_MAX = 14
+AT_ONCE = 8
+SPLIT = "admin-split-region"
 # What a cluster is without while a store is away; PD may just have asked it for something.
 AWAY = (
     "store_down",
@@ -42,34 +58,242 @@ AWAY = (
 )
 
 
-def _leading(fault: Fault, *, leads: bool, sentence: str) -> Fault:
+class _ScenePd:
+    """Asks PD about one scene, independently of the subject."""
+
+    def __init__(self, scene: Scene) -> None:
+        settings = SubjectSettings(
+            "tikv", lambda: scene.targets, SystemClock(), ANSWER_S_MAX, {}, life=scene.rig
+        )
+        self._scene, self._pd = scene, Pd(settings)
+
+    async def leader(self) -> Target | None:
+        """The member of PD that leads, by the word of PD."""
+        members = members_from((await self._pd.ask("members")).body)
+        name = members.leader if members is not None else ""
+        return next((member for member in self._scene.of_kind(PD) if member.name == name), None)
+
+    async def hand_over(self, heir: Target) -> None:
+        """Let this member of PD lead; nothing happens when it does."""
+        now = await self.leader()
+        if now is None:
+            raise RigError("Nobody leads PD, so nobody can hand over.")
+        if now.name == heir.name:
+            return
+        await self.do("POST", f"leader/transfer/{heir.name}")
+
+        async def leads() -> bool:
+            leader = await self.leader()
+            return leader is not None and leader.name == heir.name
+
+        await self.wait_until(leads, f"{heir.name} does not come to lead PD")
+
+    async def stores(self) -> dict[str, Store]:
+        """The stores of the scene as PD has them, by the names of their targets."""
+        listed = stores_from((await self._pd.ask("stores")).body) or ()
+        names = {
+            address: target.name
+            for target in self._scene.of_kind(STORE)
+            for address in addresses_of(target)
+        }
+        return {names[store.address]: store for store in listed if store.address in names}
+
+    async def target_id(self) -> int:
+        """The number of the scene's store; RigError when PD does not tell."""
+        store = (await self.stores()).get(self._scene.target.name)
+        if store is None:
+            raise RigError(f"PD does not know of {self._scene.target.name}.")
+        return store.id
+
+    async def spread(self) -> int:
+        """By how many leaders the stores differ; -1 where PD does not tell."""
+        counts = [store.leader_count for store in (await self.stores()).values()]
+        return max(counts) - min(counts) if counts else -1
+
+    async def get(self, path: str) -> Any:
+        """What PD says; None when it does not."""
+        answer = await self._pd.ask(path)
+        return answer.body if answer.ok else None
+
+    async def regions(self, path: str) -> list[Any]:
+        """The regions in an answer of PD."""
+        listed = await self.get(path)
+        return listed.get("regions", []) if isinstance(listed, dict) else []
+
+    async def do(self, method: str, path: str, body: Mapping[str, object] | None = None) -> None:
+        """Have it done, or RigError with what PD said."""
+        answer = await self._pd.ask(path, method=method, body=body)
+        if not answer.ok:
+            raise RigError(f"PD did not do {path!r}: {answer.error}.")
+
+    async def wait_until(self, holds: Callable[[], Awaitable[bool]], problem: str) -> None:
+        """Wait until it holds; RigError with the problem when it does not."""
+        for _ in range(int(SETTLE_S_MAX / POLL_S)):
+            if await holds():
+                return
+            await asyncio.sleep(POLL_S)
+        raise RigError(f"{problem}.")
+
+    async def find_balance_problem(self) -> str:
+        """Why nobody balances leaders; "" where somebody does."""
+        there, paused_ = await self.get("schedulers"), await self.get("schedulers?status=paused")
+        if not isinstance(there, list) or not isinstance(paused_, list | None):
+            return "PD does not tell its schedulers"
+        if BALANCE_LEADER not in there:
+            return f"{BALANCE_LEADER} is gone"
+        return f"{BALANCE_LEADER} is paused" if BALANCE_LEADER in (paused_ or ()) else ""
+
+
+def _aim_at_pd(fault: Fault, *, leads: bool, sentence: str) -> Fault:
     """The same fault at a member of PD that leads, or does not, whoever led before."""
 
     async def inject(scene: Scene) -> Mapping[str, str]:
-        async with witness(scene) as sees:
-            leader = await sees.leader()
-            if leads:
-                await sees.lead(scene.target)
-            elif leader is not None and leader.name == scene.target.name:
-                others = [one for one in scene.of_kind(PD) if one.name != leader.name]
-                await sees.lead(others[0])
+        pd = _ScenePd(scene)
+        leader = await pd.leader()
+        if leads:
+            await pd.hand_over(scene.target)
+        elif leader is not None and leader.name == scene.target.name:
+            others = [member for member in scene.of_kind(PD) if member.name != leader.name]
+            await pd.hand_over(others[0])
         return await fault.inject(scene)
 
     return replace(fault, inject=inject, sentence=sentence)
 
 
+def _scheduler_left() -> Fault:
+    async def inject(scene: Scene) -> Mapping[str, str]:
+        """As somebody does before they work on a store, who then forgets that they did."""
+        pd = _ScenePd(scene)
+        id_ = await pd.target_id()
+        await pd.do("POST", "schedulers", {"name": EVICT_LEADER, "store_id": id_})
+        return {"store": str(id_)}
+
+    async def heal(scene: Scene) -> None:
+        if await oracle(scene):
+            path = f"schedulers/{EVICT_LEADER}-{scene.notes['store']}"
+            await _ScenePd(scene).do("DELETE", path)
+
+    async def oracle(scene: Scene) -> str:
+        """The store may lead again, by PD's own list."""
+        pd = _ScenePd(scene)
+        names = await pd.get("schedulers")
+        evicted: frozenset[int] | None = frozenset()
+        if not isinstance(names, list):
+            evicted = None
+        elif EVICT_LEADER in names:
+            evicted = evicting_from(await pd.get(f"scheduler-config/{EVICT_LEADER}/list"))
+        if evicted is None:
+            return "PD does not tell its schedulers"
+        kept = int(scene.notes["store"]) in evicted
+        return f"leaders are kept away from {scene.target.name}" if kept else ""
+
+    return Fault(
+        name="scheduler_left",
+        sentence="Leaders are kept away from one store that is well.",
+        kind=STORE,
+        breaks=("scheduler_left",),
+        inject=inject,
+        heal=heal,
+        oracle=oracle,
+    )
+
+
+def _leader_imbalance() -> Fault:
+    async def inject(scene: Scene) -> Mapping[str, str]:
+        """Nobody balances leaders, and one store leads everything."""
+        pd = _ScenePd(scene)
+        await pd.do("POST", f"schedulers/{BALANCE_LEADER}", {"delay": YEAR_S})
+        store = await pd.target_id()
+        regions = await pd.regions("regions")
+        elsewhere = [one["id"] for one in regions if one["leader"].get("store_id") != store]
+        moves = [
+            {"name": "transfer-leader", "region_id": region, "to_store_id": store}
+            for region in elsewhere
+        ]
+        for start in range(0, len(moves), AT_ONCE):
+            batch = moves[start : start + AT_ONCE]
+            await asyncio.gather(*(pd.do("POST", "operators", move) for move in batch))
+
+        async def is_piled_up() -> bool:
+            return await pd.spread() > len(regions) // 2
+
+        await pd.wait_until(is_piled_up, f"The leaders do not come to {scene.target.name}")
+        return {}
+
+    async def heal(scene: Scene) -> None:
+        pd = _ScenePd(scene)
+        if await pd.find_balance_problem():
+            await pd.do("POST", f"schedulers/{BALANCE_LEADER}", {"delay": 0})
+
+    async def oracle(scene: Scene) -> str:
+        """Somebody balances again, and it shows."""
+        pd = _ScenePd(scene)
+        if problem := await pd.find_balance_problem():
+            return problem
+        spread = await pd.spread()
+        if spread < 0:
+            return "PD does not tell its stores"
+        return f"the stores differ by {spread} leaders" if spread > SPREAD_MAX else ""
+
+    return Fault(
+        name="leader_imbalance",
+        sentence="One store leads nearly everything, and the scheduler that balances is paused.",
+        kind=STORE,
+        breaks=("leader_imbalance", "schedulers_idle"),
+        inject=inject,
+        heal=heal,
+        oracle=oracle,
+    )
+
+
+def _split_ignored() -> Fault:
+    async def inject(scene: Scene) -> Mapping[str, str]:
+        """A split without a key, which stores ignore; the larger the region, the longer it is."""
+        pd = _ScenePd(scene)
+        regions = await pd.regions("regions/size?limit=1")
+        if not regions:
+            raise RigError("PD tells of no region.")
+        region = int(regions[0]["id"])
+        wish = {"name": "split-region", "region_id": region, "policy": "usekey", "keys": []}
+        await pd.do("POST", "operators", wish)
+        return {"region": str(region)}
+
+    async def heal(scene: Scene) -> None:
+        if await oracle(scene):
+            await _ScenePd(scene).do("DELETE", f"operators/{scene.notes['region']}")
+
+    async def oracle(scene: Scene) -> str:
+        """Nobody waits for that split any more, by PD's own list."""
+        listed = await _ScenePd(scene).get("operators")
+        if not isinstance(listed, list):
+            return "PD does not tell its operators"
+        region = f"region:{scene.notes['region']}("
+        still = any(text.startswith(SPLIT) and region in text for text in map(str, listed))
+        return f"region {scene.notes['region']} is still to be split" if still else ""
+
+    return Fault(
+        name="split_ignored",
+        sentence="PD waits for a split of a region that no store will do.",
+        kind=PD,
+        breaks=("operator_stuck",),
+        inject=inject,
+        heal=heal,
+        oracle=oracle,
+    )
+
+
 PD_FAULTS: tuple[Fault, ...] = (
-    _leading(
+    _aim_at_pd(
         killed("pd_leader_kill", PD, breaks=("pd_member_down", "pd_no_leader")),
         leads=True,
         sentence="The member of PD that leads is killed.",
     ),
-    _leading(
+    _aim_at_pd(
         paused("pd_leader_pause", PD, breaks=("pd_member_down", "pd_no_leader")),
         leads=True,
         sentence="The member of PD that leads is frozen.",
     ),
-    _leading(
+    _aim_at_pd(
         killed("pd_member_kill", PD, breaks=("pd_member_down",)),
         leads=False,
         sentence="A member of PD that does not lead is killed.",
@@ -106,7 +330,7 @@ FAULTS: tuple[Fault, ...] = (
     replace(occupied("port_taken", STORE, breaks=AWAY), end=RightEnd.ESCALATED),
     flooded("log_flood", STORE, breaks=("log_oversized",)),
     *PD_FAULTS,
-    SCHEDULER_LEFT,
-    LEADER_IMBALANCE,
-    SPLIT_IGNORED,
+    _scheduler_left(),
+    _leader_imbalance(),
+    _split_ignored(),
 )

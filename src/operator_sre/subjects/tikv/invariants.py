@@ -1,15 +1,13 @@
-"""What must hold of a TiKV cluster: of its stores and of its PDs. Pure."""
+"""What must hold of a TiKV cluster: of its stores, of its PDs, and of all of it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.observation import Seen
-from operator_protocols.ports import Invariant
-from operator_sre.subjects.tikv.invariants_cluster import cluster_invariants
-from operator_sre.subjects.tikv.judging import (
+from operator_protocols.kit.invariant import (
     WELL,
     Opinion,
     PartInvariant,
@@ -17,7 +15,8 @@ from operator_sre.subjects.tikv.judging import (
     number_of,
     unknown,
 )
-from operator_sre.subjects.tikv.kinds import PD, STORE
+from operator_protocols.ports import Invariant
+from operator_sre.subjects.tikv.kinds import CLUSTER, PD, PROMETHEUS, STORE
 from operator_sre.subjects.tikv.options import Options
 from operator_sre.subjects.tikv.state import UNHEARD
 
@@ -29,147 +28,41 @@ NOT_HEARD = unknown("PD cannot be asked about it")
 NOT_YET = unknown("PD has not heard of it yet")
 NEW_LEADER = unknown("the leader of PD is new and has yet to hear of it")
 NOT_LOOKED_AT = unknown("it was not looked at yet")
+CRITICAL, WARNING = Severity.CRITICAL, Severity.WARNING
+
+Judge = Callable[[Seen, Options], Opinion | None]
+# An invariant, once the thresholds and the patience of its subject are known.
+Rule = Callable[[Options], PartInvariant]
+
+
+def _rule(
+    name: str, sentence: str, severity: Severity, grace_s: float, *kinds: str
+) -> Callable[[Judge], Rule]:
+    """The decorated function judges every part of these kinds."""
+
+    def bind(judge: Judge, options: Options) -> PartInvariant:
+        scaled_s = min(GRACE_S_MAX, grace_s * options.grace_ratio)
+        return PartInvariant(
+            name, sentence, severity, scaled_s, kinds, lambda seen: judge(seen, options)
+        )
+
+    return lambda judge: partial(bind, judge)
 
 
 def invariants_of(options: Options) -> Sequence[Invariant]:
     """All of them, with the thresholds and the patience of one subject."""
-    found = (
-        *_presence(),
-        *_doing(options),
-        *_keeping(),
-        *_alike(options),
-        *cluster_invariants(),
+    rules = (
+        *(_store_down, _store_disconnected, _store_unreachable, _pd_down),
+        *(_high_latency, _apply_lag, _peers_unreachable),
+        *(_low_disk_space, _log_oversized, _scheduler_left, _target_missing),
+        *(_clock_skew, _versions_differ),
+        *(_no_leader, _under_replicated, _leaderless_regions, _leader_imbalance),
+        *(_operator_stuck, _hot_region, _schedulers_idle, _prometheus_down),
     )
-    return tuple(
-        replace(one, grace_s=min(GRACE_S_MAX, one.grace_s * options.grace_ratio)) for one in found
-    )
+    return tuple(rule(options) for rule in rules)
 
 
-def _presence() -> Sequence[PartInvariant]:
-    return (
-        PartInvariant(
-            name="store_down",
-            sentence="No store that should serve is gone.",
-            severity=Severity.CRITICAL,
-            grace_s=0.0,
-            kinds=(STORE,),
-            judge=_down,
-        ),
-        PartInvariant(
-            name="store_disconnected",
-            sentence="PD hears every store that should serve.",
-            severity=Severity.CRITICAL,
-            grace_s=0.0,
-            kinds=(STORE,),
-            judge=_disconnected,
-        ),
-        PartInvariant(
-            name="store_unreachable",
-            sentence="Every store that PD hears answers at its status address.",
-            severity=Severity.WARNING,
-            grace_s=30.0,
-            kinds=(STORE,),
-            judge=_unreachable,
-        ),
-        PartInvariant(
-            name="pd_member_down",
-            sentence="Every PD answers.",
-            severity=Severity.CRITICAL,
-            grace_s=5.0,
-            kinds=(PD,),
-            judge=_pd_down,
-        ),
-    )
-
-
-def _doing(options: Options) -> Sequence[PartInvariant]:
-    return (
-        PartInvariant(
-            name="high_latency",
-            sentence="Requests to a store are answered soon.",
-            severity=Severity.WARNING,
-            grace_s=30.0,
-            kinds=(STORE,),
-            judge=lambda seen: _latency(seen, options),
-        ),
-        PartInvariant(
-            name="apply_lag",
-            sentence="A store applies soon what was agreed on.",
-            severity=Severity.WARNING,
-            grace_s=60.0,
-            kinds=(STORE,),
-            judge=lambda seen: _applying(seen, options),
-        ),
-        PartInvariant(
-            name="peers_unreachable",
-            sentence="Every store reaches all others that are up.",
-            severity=Severity.CRITICAL,
-            grace_s=30.0,
-            kinds=(STORE,),
-            judge=_peers,
-        ),
-    )
-
-
-def _keeping() -> Sequence[PartInvariant]:
-    return (
-        PartInvariant(
-            name="low_disk_space",
-            sentence="There is room on every disk.",
-            severity=Severity.CRITICAL,
-            grace_s=60.0,
-            kinds=(STORE, PD),
-            judge=lambda seen: _pd_space(seen) if seen.readings["kind"] == PD else _space(seen),
-        ),
-        PartInvariant(
-            name="log_oversized",
-            sentence="No log is huge.",
-            severity=Severity.WARNING,
-            grace_s=0.0,
-            kinds=(STORE, PD),
-            judge=_log,
-        ),
-        PartInvariant(
-            name="scheduler_left",
-            sentence="Leaders are not driven from a store for longer than it takes to mend it.",
-            severity=Severity.WARNING,
-            grace_s=1_800.0,
-            kinds=(STORE,),
-            judge=_evicting,
-        ),
-        PartInvariant(
-            name="prometheus_target_missing",
-            sentence="Prometheus scrapes every store.",
-            severity=Severity.WARNING,
-            grace_s=120.0,
-            kinds=(STORE,),
-            judge=_scraped,
-        ),
-    )
-
-
-def _alike(options: Options) -> Sequence[PartInvariant]:
-    return (
-        PartInvariant(
-            name="clock_skew",
-            sentence="All clocks of a cluster agree.",
-            severity=Severity.WARNING,
-            grace_s=60.0,
-            kinds=(PD, STORE),
-            judge=lambda seen: _clock(seen, options),
-        ),
-        PartInvariant(
-            name="versions_differ",
-            sentence="All stores, and all PDs, are of one version.",
-            severity=Severity.WARNING,
-            grace_s=900.0,
-            kinds=(PD, STORE),
-            judge=_version,
-        ),
-    )
-
-
-def _serving(seen: Seen) -> Opinion | None:
+def _require_serving(seen: Seen) -> Opinion | None:
     """Why there is nothing to say of a store; None for one that PD expects to serve."""
     if "known" not in seen.readings:
         return NOT_HEARD
@@ -180,8 +73,31 @@ def _serving(seen: Seen) -> Opinion | None:
     return WELL if seen.readings.get("planned") else None
 
 
-def _down(seen: Seen) -> Opinion:
-    if (opinion := _serving(seen)) is not None:
+def _require_answer(seen: Seen) -> Opinion | None:
+    """Why its pace is not known; None where it can be."""
+    if seen.readings.get("planned"):
+        return WELL
+    if seen.readings.get("reachable") is False:
+        return unknown(str(seen.readings.get("error") or "it does not answer"))
+    if seen.readings.get("reachable") is None and seen.readings.get("prometheus_up") is not True:
+        return NOT_HEARD if "known" not in seen.readings else unknown("nobody shows its metrics")
+    return None
+
+
+def _require_pace(seen: Seen) -> Opinion | None:
+    """Why nothing is known of how long requests take; None where it is."""
+    if (opinion := _require_answer(seen)) is not None:
+        return opinion
+    if "qps" not in seen.readings:
+        return unknown("its pace is known after the second look")
+    if seen.readings["qps"] is None:
+        return unknown("it does not show how long requests take")
+    return None
+
+
+@_rule("store_down", "No store that should serve is gone.", CRITICAL, 0.0, STORE)
+def _store_down(seen: Seen, options: Options) -> Opinion:
+    if (opinion := _require_serving(seen)) is not None:
         return opinion
     state, age = seen.readings.get("state"), number_of(seen, "heartbeat_age_s")
     if state not in ("Down", "Disconnected"):
@@ -198,8 +114,9 @@ def _down(seen: Seen) -> Opinion:
     return WELL if reachable else broken(f"{heard}, and {seen.readings.get('error')}")
 
 
-def _disconnected(seen: Seen) -> Opinion:
-    if (opinion := _serving(seen)) is not None:
+@_rule("store_disconnected", "PD hears every store that should serve.", CRITICAL, 0.0, STORE)
+def _store_disconnected(seen: Seen, options: Options) -> Opinion:
+    if (opinion := _require_serving(seen)) is not None:
         return opinion
     state, age = seen.readings.get("state"), number_of(seen, "heartbeat_age_s")
     if state not in ("Disconnected", "Down"):
@@ -210,8 +127,15 @@ def _disconnected(seen: Seen) -> Opinion:
     return broken(f"its last heartbeat was {age:.0f} s ago{answers}")
 
 
-def _unreachable(seen: Seen) -> Opinion | None:
-    if (opinion := _serving(seen)) is not None:
+@_rule(
+    "store_unreachable",
+    "Every store that PD hears answers at its status address.",
+    WARNING,
+    30.0,
+    STORE,
+)
+def _store_unreachable(seen: Seen, options: Options) -> Opinion | None:
+    if (opinion := _require_serving(seen)) is not None:
         return opinion
     if seen.readings.get("state") != "Up":
         return unknown("PD does not hear it either")
@@ -221,17 +145,17 @@ def _unreachable(seen: Seen) -> Opinion | None:
     return WELL if reachable else broken(f"PD hears it, but {seen.readings.get('error')}")
 
 
-def _pd_down(seen: Seen) -> Opinion:
+@_rule("pd_member_down", "Every PD answers.", CRITICAL, 5.0, PD)
+def _pd_down(seen: Seen, options: Options) -> Opinion:
     reachable = seen.readings.get("reachable")
     if reachable is None:
         return NOT_LOOKED_AT
     return WELL if reachable else broken(str(seen.readings.get("error") or "it does not answer"))
 
 
-def _latency(seen: Seen, options: Options) -> Opinion:
-    if (opinion := _answering(seen)) is not None:
-        return opinion
-    if (opinion := _paced(seen)) is not None:
+@_rule("high_latency", "Requests to a store are answered soon.", WARNING, 30.0, STORE)
+def _high_latency(seen: Seen, options: Options) -> Opinion:
+    if (opinion := _require_pace(seen)) is not None:
         return opinion
     p99 = number_of(seen, "p99_ms")
     if p99 is None or p99 <= options.p99_ms_max:
@@ -239,19 +163,9 @@ def _latency(seen: Seen, options: Options) -> Opinion:
     return broken(f"99 of 100 requests take up to {p99:.0f} ms")
 
 
-def _paced(seen: Seen) -> Opinion | None:
-    """Why nothing is known of how long requests take; None where it is."""
-    if "qps" not in seen.readings:
-        return unknown("its pace is known after the second look")
-    if seen.readings["qps"] is None:
-        return unknown("it does not show how long requests take")
-    return None
-
-
-def _applying(seen: Seen, options: Options) -> Opinion:
-    if (opinion := _answering(seen)) is not None:
-        return opinion
-    if (opinion := _paced(seen)) is not None:
+@_rule("apply_lag", "A store applies soon what was agreed on.", WARNING, 60.0, STORE)
+def _apply_lag(seen: Seen, options: Options) -> Opinion:
+    if (opinion := _require_pace(seen)) is not None:
         return opinion
     wait = number_of(seen, "apply_wait_p99_ms")
     if wait is None or wait <= options.apply_wait_ms_max:
@@ -259,10 +173,11 @@ def _applying(seen: Seen, options: Options) -> Opinion:
     return broken(f"what was agreed on waits up to {wait:.0f} ms to be applied")
 
 
-def _peers(seen: Seen) -> Opinion | None:
+@_rule("peers_unreachable", "Every store reaches all others that are up.", CRITICAL, 30.0, STORE)
+def _peers_unreachable(seen: Seen, options: Options) -> Opinion | None:
     if seen.readings.get("prometheus_up") is not None and "reachable" not in seen.readings:
         return None  # only the store itself tells it
-    if (opinion := _answering(seen)) is not None:
+    if (opinion := _require_answer(seen)) is not None:
         return opinion
     if "unreachable_peers" not in seen.readings:
         return unknown("whom it reaches is known after the second look")
@@ -270,50 +185,40 @@ def _peers(seen: Seen) -> Opinion | None:
     return broken(f"it is cut off from {lost}") if lost else WELL
 
 
-def _answering(seen: Seen) -> Opinion | None:
-    """Why its pace is not known; None where it can be."""
-    if seen.readings.get("planned"):
-        return WELL
-    if seen.readings.get("reachable") is False:
-        return unknown(str(seen.readings.get("error") or "it does not answer"))
-    if seen.readings.get("reachable") is None and seen.readings.get("prometheus_up") is not True:
-        return NOT_HEARD if "known" not in seen.readings else unknown("nobody shows its metrics")
-    return None
-
-
-def _space(seen: Seen) -> Opinion:
-    if (opinion := _serving(seen)) is not None:
+@_rule("low_disk_space", "There is room on every disk.", CRITICAL, 60.0, STORE, PD)
+def _low_disk_space(seen: Seen, options: Options) -> Opinion | None:
+    full, free_ratio = seen.readings.get("disk_is_full"), number_of(seen, "free_ratio")
+    if seen.readings["kind"] == PD and full is None:
+        return None  # its disk is not on this machine
+    if seen.readings["kind"] == STORE and (opinion := _require_serving(seen)) is not None:
         return opinion
-    if seen.readings.get("disk_is_full"):
-        return broken(_room(seen))
-    if number_of(seen, "free_ratio") is None:
+    if full:
+        used, left = number_of(seen, "disk_ratio"), number_of(seen, "disk_free_bytes")
+        if used is None or left is None:
+            used, left = 1 - (free_ratio or 0.0), number_of(seen, "available_bytes")
+        return broken(f"it is {used:.0%} full, {(left or 0) / GB:.1f} GiB are left")
+    if seen.readings["kind"] == STORE and free_ratio is None:
         return unknown("PD does not know how large its disk is")
     return WELL
 
 
-def _pd_space(seen: Seen) -> Opinion | None:
-    full = seen.readings.get("disk_is_full")
-    if full is None:
-        return None  # its disk is not on this machine
-    return broken(_room(seen)) if full else WELL
-
-
-def _room(seen: Seen) -> str:
-    used, left = number_of(seen, "disk_ratio"), number_of(seen, "disk_free_bytes")
-    if used is None or left is None:
-        used, left = 1 - (number_of(seen, "free_ratio") or 0.0), number_of(seen, "available_bytes")
-    return f"it is {used:.0%} full, {(left or 0) / GB:.1f} GiB are left"
-
-
-def _log(seen: Seen) -> Opinion | None:
+@_rule("log_oversized", "No log is huge.", WARNING, 0.0, STORE, PD)
+def _log_oversized(seen: Seen, options: Options) -> Opinion | None:
     size = number_of(seen, "log_bytes")
     if size is None:
         return None  # it is not on this machine
     return broken(f"it has {size / MB:.0f} MiB") if seen.readings.get("log_grown") else WELL
 
 
-def _evicting(seen: Seen) -> Opinion:
-    if (opinion := _serving(seen)) is not None:
+@_rule(
+    "scheduler_left",
+    "Leaders are not driven from a store for longer than it takes to mend it.",
+    WARNING,
+    1_800.0,
+    STORE,
+)
+def _scheduler_left(seen: Seen, options: Options) -> Opinion:
+    if (opinion := _require_serving(seen)) is not None:
         return opinion
     evicting = seen.readings.get("evicting")
     if evicting is None:
@@ -325,17 +230,17 @@ def _evicting(seen: Seen) -> Opinion:
     return broken("an evict-leader scheduler keeps every leader away from it")
 
 
-def _scraped(seen: Seen) -> Opinion | None:
+@_rule("prometheus_target_missing", "Prometheus scrapes every store.", WARNING, 120.0, STORE)
+def _target_missing(seen: Seen, options: Options) -> Opinion | None:
     if "prometheus_up" not in seen.readings:
         return None  # there is no Prometheus, or it was not asked yet
-    if seen.readings.get("planned"):
-        return WELL
-    if seen.readings["prometheus_up"]:
+    if seen.readings.get("planned") or seen.readings["prometheus_up"]:
         return WELL
     return broken(str(seen.readings.get("prometheus_problem")))
 
 
-def _clock(seen: Seen, options: Options) -> Opinion | None:
+@_rule("clock_skew", "All clocks of a cluster agree.", WARNING, 60.0, PD, STORE)
+def _clock_skew(seen: Seen, options: Options) -> Opinion | None:
     skew = number_of(seen, "clock_skew_s")
     if skew is None:
         if seen.readings.get("planned") or "prometheus_up" in seen.readings:
@@ -346,7 +251,8 @@ def _clock(seen: Seen, options: Options) -> Opinion | None:
     return broken(f"its clock is {abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}")
 
 
-def _version(seen: Seen) -> Opinion:
+@_rule("versions_differ", "All stores, and all PDs, are of one version.", WARNING, 900.0, PD, STORE)
+def _versions_differ(seen: Seen, options: Options) -> Opinion:
     if seen.readings.get("planned"):
         return WELL
     differs = seen.readings.get("version_differs")
@@ -357,3 +263,98 @@ def _version(seen: Seen) -> Opinion:
     most = seen.readings.get("version_most")
     rest = f"and most others of {most}" if most else "and there is no version that most are of"
     return broken(f"it is of version {seen.readings.get('version')}, {rest}")
+
+
+@_rule("pd_no_leader", "PD has a leader.", CRITICAL, 10.0, CLUSTER)
+def _no_leader(seen: Seen, options: Options) -> Opinion:
+    if seen.readings.get("has_leader"):
+        return WELL
+    if not seen.readings.get("pds_up"):
+        return unknown("no PD answers")
+    up, all_ = seen.readings.get("pds_up"), seen.readings.get("pds")
+    return broken(f"{up} of {all_} PDs answer, and none of them knows of a leader")
+
+
+@_rule("under_replicated", "Every region has all of its copies.", CRITICAL, 600.0, CLUSTER)
+def _under_replicated(seen: Seen, options: Options) -> Opinion:
+    missing = number_of(seen, "under_replicated")
+    if missing is None:
+        return unknown("PD has not told yet how many copies are missing")
+    if not missing:
+        return WELL
+    parts = [
+        f"{number_of(seen, 'miss_peer') or 0:g} miss a copy",
+        f"{number_of(seen, 'down_peer') or 0:g} have one that is down",
+        f"{number_of(seen, 'peers_silent') or 0:g} copies are on stores that PD does not hear",
+    ]
+    return broken(f"of the regions {', '.join(parts)}")
+
+
+@_rule(
+    "regions_without_leader", "Every region has a leader that PD hears.", CRITICAL, 60.0, CLUSTER
+)
+def _leaderless_regions(seen: Seen, options: Options) -> Opinion:
+    count = number_of(seen, "regions_without_leader")
+    if count is None:
+        return unknown("the regions were not counted yet")
+    silent = seen.readings.get("stores_silent")
+    where = f"; PD does not hear {silent}" if silent else ""
+    return broken(f"{count:g} regions have no leader that PD hears{where}") if count else WELL
+
+
+@_rule("leader_imbalance", "Leaders lie evenly on the stores.", WARNING, 600.0, CLUSTER)
+def _leader_imbalance(seen: Seen, options: Options) -> Opinion:
+    uneven = seen.readings.get("leaders_uneven")
+    if uneven is None:
+        return unknown("PD has not told yet who could lead")
+    if not uneven:
+        return WELL
+    most, least = seen.readings.get("leader_most"), seen.readings.get("leader_least")
+    return broken(f"{most} and {least} have {seen.readings.get('leaders_told')}")
+
+
+@_rule("operator_stuck", "What PD has regions do is done soon.", WARNING, 0.0, CLUSTER)
+def _operator_stuck(seen: Seen, options: Options) -> Opinion:
+    stuck = number_of(seen, "operators_stuck")
+    if stuck is None:
+        return unknown("PD was not asked yet what it has regions do")
+    if not stuck:
+        return WELL
+    age, oldest = number_of(seen, "operator_oldest_s"), seen.readings.get("operator_oldest")
+    region = seen.readings.get("operator_region")
+    return broken(f"{stuck:g} take too long; {oldest} of region {region} for {age or 0:.0f} s")
+
+
+@_rule("hot_region", "No region does most of the work.", WARNING, 300.0, CLUSTER)
+def _hot_region(seen: Seen, options: Options) -> Opinion:
+    hot = seen.readings.get("hot")
+    if hot is None:
+        return unknown("PD was not asked yet which regions are hot")
+    if not hot:
+        return WELL
+    ratio, rate = number_of(seen, "hot_ratio") or 0.0, number_of(seen, "hot_bytes") or 0.0
+    region, where = seen.readings.get("hot_region"), seen.readings.get("hot_store")
+    done = "written" if seen.readings.get("hot_kind") == "write" else "read"
+    share = f"{ratio:.0%} of all that is {done}, {rate / MB:.1f} MiB in a second"
+    return broken(f"region {region} on {where} takes {share}")
+
+
+@_rule("schedulers_idle", "PD is let to balance.", WARNING, 600.0, CLUSTER)
+def _schedulers_idle(seen: Seen, options: Options) -> Opinion:
+    if "schedulers" not in seen.readings:
+        return unknown("PD was not asked yet who schedules")
+    problems = {
+        "is paused": seen.readings.get("balance_paused"),
+        "is not there": seen.readings.get("balance_missing"),
+        "is left over": seen.readings.get("scheduler_stray"),
+    }
+    idle = [f"{name} {problem}" for problem, name in problems.items() if name]
+    return broken(", ".join(idle)) if idle else WELL
+
+
+@_rule("prometheus_down", "Prometheus answers.", WARNING, 60.0, PROMETHEUS)
+def _prometheus_down(seen: Seen, options: Options) -> Opinion:
+    reachable = seen.readings.get("reachable")
+    if reachable is None:
+        return unknown("it was not asked yet")
+    return WELL if reachable else broken(str(seen.readings.get("error")))

@@ -8,6 +8,7 @@ from itertools import count
 from urllib.parse import urlsplit
 
 from operator_protocols.domain.target import Access, Target
+from operator_protocols.kit.access import authority
 
 __all__ = [
     "CLUSTER",
@@ -16,7 +17,7 @@ __all__ = [
     "STORE",
     "address_of",
     "addresses_of",
-    "found_at",
+    "discovered_target",
     "host_of",
     "shared_access",
     "target_at",
@@ -32,7 +33,7 @@ KINDS = (PD, STORE, PROMETHEUS)
 
 def addresses_of(target: Target) -> list[str]:
     """Where a target answers, its own address first."""
-    own = [f"{_bracketed(target.host)}:{target.port}"] if target.port is not None else []
+    own = [authority((target.host, target.port))] if target.port is not None else []
     return [*own, *target.endpoints]
 
 
@@ -43,7 +44,7 @@ def address_of(url: str) -> str:
         host, port = parts.hostname, parts.port
     except ValueError:
         return ""
-    return f"{_bracketed(host)}:{port}" if host and port else ""
+    return authority((host, port)) if host and port else ""
 
 
 def host_of(address: str) -> str:
@@ -67,15 +68,13 @@ def target_at(targets: Iterable[Target], names: Iterable[str], places: Sequence[
     return named[0] if len(named) == 1 else ""
 
 
-def found_at(
+def discovered_target(
     name: str, kind: str, address: str, taken: Iterable[str], access: Access | None
 ) -> Target:
     """A part that nobody listed and the cluster told of, by a name that nobody has."""
-    host, port = host_of(address), address.rpartition(":")[2]
-    return Target(
-        _free(name, taken), kind, host=host, port=int(port) if port.isdecimal() else None,
-        access=access,
-    )  # fmt: skip
+    digits = address.rpartition(":")[2]
+    port = int(digits) if digits.isdecimal() else None
+    return Target(_free_name(name, taken), kind, host=host_of(address), port=port, access=access)
 
 
 def shared_access(targets: Iterable[Target]) -> Access | None:
@@ -96,14 +95,10 @@ def with_cluster(targets: Sequence[Target], needs: Iterable[str] = ()) -> tuple[
         return tuple(targets)
     names = {target.name for target in targets}
     wanted = tuple(sorted(names & set(needs)))
-    return (*targets, Target(_free(CLUSTER, names), CLUSTER, depends_on=wanted))
+    return (*targets, Target(_free_name(CLUSTER, names), CLUSTER, depends_on=wanted))
 
 
-def _free(name: str, taken: Iterable[str]) -> str:
+def _free_name(name: str, taken: Iterable[str]) -> str:
     used = set(taken)
     names = (name if turn == 1 else f"{name}-{turn}" for turn in count(1))
-    return next(one for one in names if one not in used)
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return next(free for free in names if free not in used)

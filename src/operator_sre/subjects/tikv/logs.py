@@ -1,4 +1,6 @@
-"""The log of PD and TiKV in their unified format, and what it tells since the last look.
+"""The log and the disk of a part on this machine, and what its log tells since the last check.
+
+PD and TiKV write their logs in one format:
 
     [2026/01/02 03:04:05.678 +00:00] [INFO] [server.go:1776] ["PD leader is ready"] [name=pd-1]
 
@@ -8,15 +10,17 @@ Whatever holds a blank, a bracket, a quote or an equals sign is quoted as in JSO
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from operator_protocols.domain.observation import Value
+from operator_protocols.domain.target import Target
 
-__all__ = ["LogLine", "LogTail", "line_from"]
+__all__ = ["LogLine", "LogTail", "line_from", "local_readings"]
 
 LINE_MAX = 8_192
 READ_BYTES_MAX = 256 << 10
@@ -61,10 +65,10 @@ class LogLine:
         """It is about something that went wrong."""
         return self.level in _ERRORS
 
-    def tells_of(self, what: str) -> bool:
+    def tells_of(self, topic: str) -> bool:
         """Whether it speaks of elections, snapshots or what is slow, by the name of a reading."""
-        said = self.message.lower()
-        return any(words in said for words in _WORDS[what])
+        message = self.message.lower()
+        return any(words in message for words in _WORDS[topic])
 
 
 def line_from(text: str) -> LogLine | None:
@@ -88,48 +92,57 @@ def line_from(text: str) -> LogLine | None:
 
 
 class LogTail:
-    """What was added to logs on this machine between two looks, counted."""
+    """What was added to logs on this machine between two checks, counted."""
 
     def __init__(self) -> None:
         self._ends: dict[str, tuple[int, int]] = {}
 
     def readings(self, path: str) -> dict[str, Value]:
-        """Counts of what its new lines tell; the first look begins at its end. Never raises."""
+        """Counts of what its new lines tell; the first check begins at its end. Never raises."""
+        log = Path(path)
         try:
-            return self._counted(Path(path))
+            state = log.stat()
+            inode, begins = self._ends.get(path, (state.st_ino, state.st_size))
+            if inode != state.st_ino or begins > state.st_size:
+                begins = 0  # it was begun anew
+            begins = max(begins, state.st_size - READ_BYTES_MAX)
+            with log.open("rb") as content:
+                content.seek(begins)
+                added = content.read(READ_BYTES_MAX)
         except (OSError, ValueError):
             return {}
-
-    def _counted(self, log: Path) -> dict[str, Value]:
-        state = log.stat()
-        inode, begins = self._ends.get(str(log), (state.st_ino, state.st_size))
-        if inode != state.st_ino or begins > state.st_size:
-            begins = 0  # it was begun anew
-        # A line that is still being written is left for the next look.
-        begins = max(begins, state.st_size - READ_BYTES_MAX)
-        with log.open("rb") as content:
-            content.seek(begins)
-            added = content.read(READ_BYTES_MAX)
+        # A line that is still being written is left for the next check.
         whole = added[: added.rfind(b"\n") + 1]
-        self._ends[str(log)] = (state.st_ino, begins + len(whole))
-        lines = list(_lines(whole))
-        errors = [one for one in lines if one.is_error]
-        found: dict[str, Value] = {
-            what: sum(one.tells_of(what) for one in lines) for what in _WORDS
-        }
+        self._ends[path] = (state.st_ino, begins + len(whole))
+        texts = whole.decode("utf-8", "replace").splitlines()
+        lines = [line for text in texts if (line := line_from(text)) is not None]
+        errors = [line for line in lines if line.is_error]
         return {
-            **found,
+            **{topic: sum(line.tells_of(topic) for line in lines) for topic in _WORDS},
             "log_errors": len(errors),
-            "log_warnings": sum(one.level == "WARN" for one in lines),
+            "log_warnings": sum(line.level == "WARN" for line in lines),
             "log_last_error": errors[-1].message[:DETAIL_MAX] if errors else "",
         }
 
 
-def _lines(content: bytes) -> Iterator[LogLine]:
-    for text in content.decode("utf-8", "replace").splitlines():
-        found = line_from(text)
-        if found is not None:
-            yield found
+def local_readings(target: Target, tail: LogTail) -> dict[str, Value]:
+    """Room on its disk, and what its log tells since the last check.
+
+    Nothing is read where it does not run on this machine. Never raises.
+    """
+    readings: dict[str, Value] = {}
+    if target.runs_at:
+        return readings
+    try:
+        if target.data_dir:
+            disk = os.statvfs(target.data_dir)
+            readings["disk_free_bytes"] = disk.f_bavail * disk.f_frsize
+            readings["disk_ratio"] = round(1 - disk.f_bavail / max(1, disk.f_blocks), 4)
+        if target.log:
+            readings["log_bytes"] = Path(target.log).stat().st_size
+    except (OSError, ValueError):
+        pass
+    return readings | tail.readings(target.log) if target.log else readings
 
 
 def _plain(text: str) -> str:

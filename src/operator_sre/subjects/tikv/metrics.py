@@ -1,13 +1,16 @@
-"""What a store tells of itself in its metrics, and what that means since the last look. Pure."""
+"""What a store shows in its metrics, to us or to a Prometheus, compared with the last check."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
 
 from operator_protocols.domain.observation import Value
-from operator_sre.subjects.tikv.exposition import (
+from operator_protocols.kit.prometheus import (
     Buckets,
     blocks_of,
     buckets_of,
@@ -15,8 +18,22 @@ from operator_sre.subjects.tikv.exposition import (
     samples_of,
     since,
 )
+from operator_sre.subjects.tikv.client import Answer
+from operator_sre.subjects.tikv.state import Store
 
-__all__ = ["GRPC", "NOT_ASKED_OF_USERS", "Pace", "StoreMetrics", "store_metrics_from"]
+__all__ = [
+    "GRPC",
+    "NOT_ASKED_OF_USERS",
+    "Pace",
+    "Scraped",
+    "StoreHistory",
+    "StoreMetrics",
+    "find_cut_off",
+    "readings_at",
+    "scrape_path",
+    "scraped_from",
+    "store_metrics_from",
+]
 
 GRPC = "tikv_grpc_msg_duration_seconds"
 APPLY_WAIT = "tikv_raftstore_apply_wait_time_duration_secs"
@@ -29,6 +46,7 @@ WANTED = (GRPC, APPLY_WAIT, APPEND_LOG, LOG_LAG, UNREACHABLE, SIZE, CPU)
 # Collecting garbage takes long and nobody waits; who waits for a lock waits for another user.
 NOT_ASKED_OF_USERS = frozenset({b"kv_gc", b"kv_pessimistic_lock", b"kv_unsafe_destroy_range"})
 AT = 0.99
+STRANGER = "what answers there shows no metrics of a store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,33 +97,35 @@ def store_metrics_from(content: bytes) -> StoreMetrics:
 
 
 class Pace:
-    """What a store did between two looks. Nothing is known of that before the second one."""
+    """What a store did between two checks. Nothing is known of that before the second one."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, StoreMetrics]] = {}
 
-    def readings(self, name: str, now: StoreMetrics, at_s: float) -> dict[str, Value]:
-        """Rates and quantiles since the last look at this store."""
-        before = self._last.get(name)
-        self._last[name] = (at_s, now)
-        found: dict[str, Value] = {"store_bytes": now.size_bytes}
+    def readings(self, store: str, now: StoreMetrics, at_s: float) -> dict[str, Value]:
+        """Rates and quantiles since the last check of this store."""
+        before = self._last.get(store)
+        self._last[store] = (at_s, now)
+        readings: dict[str, Value] = {"store_bytes": now.size_bytes}
         if before is None or at_s <= before[0]:
-            return found
+            return readings
         span_s, last = at_s - before[0], before[1]
         asked = since(now.grpc, last.grpc)
-        found |= {
-            "qps": round(max(asked.values(), default=0.0) / span_s, 1) if now.grpc else None,
-            "p99_ms": _ms(asked),
-            "apply_wait_p99_ms": _ms(since(now.apply_wait, last.apply_wait)),
-            "append_log_p99_ms": _ms(since(now.append_log, last.append_log)),
-            "raft_log_lag_p99": _rounded(quantile_of(since(now.log_lag, last.log_lag), AT)),
-        }
+        readings["qps"] = round(max(asked.values(), default=0.0) / span_s, 1) if now.grpc else None
+        for name, buckets, factor in (
+            ("p99_ms", asked, 1000),
+            ("apply_wait_p99_ms", since(now.apply_wait, last.apply_wait), 1000),
+            ("append_log_p99_ms", since(now.append_log, last.append_log), 1000),
+            ("raft_log_lag_p99", since(now.log_lag, last.log_lag), 1),
+        ):
+            p99 = quantile_of(buckets, AT)
+            readings[name] = None if p99 is None else round(p99 * factor, 1)
         if now.cpu_s is not None and last.cpu_s is not None and now.cpu_s >= last.cpu_s:
-            found["cpu_cores"] = round((now.cpu_s - last.cpu_s) / span_s, 2)
-        return found
+            readings["cpu_cores"] = round((now.cpu_s - last.cpu_s) / span_s, 2)
+        return readings
 
     def unreached(self, name: str, now: StoreMetrics) -> frozenset[int] | None:
-        """The ids of the stores to which it could not send something since the last look.
+        """The ids of the stores to which it could not send something since the last check.
 
         To be asked before `readings`, which forgets what was before.
         """
@@ -120,10 +140,135 @@ class Pace:
         self._last.pop(name, None)
 
 
-def _ms(buckets: Buckets) -> float | None:
-    found = quantile_of(buckets, AT)
-    return None if found is None else round(found * 1000, 1)
+class StoreHistory:
+    """Keeps what every store showed last, because most of it are sums since it was started."""
+
+    def __init__(self) -> None:
+        self._pace = Pace()
+
+    def readings(
+        self, stores: Mapping[str, Store], shown: Mapping[str, Answer], at_s: float
+    ) -> dict[str, dict[str, Value]]:
+        """By the name of the target: that it answers, what it did, and whom it does not reach."""
+        metrics: dict[str, StoreMetrics] = {}
+        for name, answer in shown.items():
+            if name in stores and answer.ok:
+                shows = store_metrics_from(answer.content)
+                if not shows.strange:
+                    metrics[name] = shows
+        there = {stores[name].id for name in metrics if stores[name].state == "Up"}
+        # Who could not send to whom since the last check, of those that are there.
+        missed = {
+            stores[name].id: ids & there
+            for name, shows in metrics.items()
+            if (ids := self._pace.unreached(name, shows)) is not None
+        }
+        names = {store.id: name for name, store in stores.items()}
+        cut = find_cut_off({id_: ids for id_, ids in missed.items() if ids})
+        found: dict[str, dict[str, Value]] = {}
+        for name in (name for name in shown if name in stores):
+            if name not in metrics:
+                self._pace.forget(name)
+                found[name] = {"reachable": False, "error": shown[name].error or STRANGER}
+                continue
+            found[name] = {"reachable": True, "error": ""}
+            id_ = stores[name].id
+            if id_ in missed:
+                found[name] |= {
+                    "unreachable_peers": _list_names(names, missed[id_]),
+                    "cut_from": _list_names(names, cut.get(id_, ())),
+                    "cut_from_peers": id_ in cut,
+                }
+            found[name] |= self._pace.readings(name, metrics[name], at_s)
+        return found
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 1)
+def _list_names(names: Mapping[int, str], ids: Iterable[int]) -> str:
+    return ", ".join(sorted(names[id_] for id_ in ids if id_ in names))
+
+
+def find_cut_off(missed: Mapping[int, frozenset[int]]) -> dict[int, frozenset[int]]:
+    """Who is cut off, and from whom, by who could not send something to whom.
+
+    Where one store is cut off, all others complain about it: it is the one in most of what is told,
+    and the others are well. Of two that only complain about each other, both are.
+    """
+    pairs = {frozenset((one, other)) for one, others in missed.items() for other in others}
+    pairs = {pair for pair in pairs if len(pair) == 2}
+    found: dict[int, frozenset[int]] = {}
+    while pairs:
+        counts = Counter(id_ for pair in pairs for id_ in pair)
+        most = max(counts.values())
+        for id_ in sorted(id_ for id_, count in counts.items() if count == most):
+            found[id_] = frozenset().union(*(pair for pair in pairs if id_ in pair)) - {id_}
+        pairs = {pair for pair in pairs if not pair & found.keys()}
+    return found
+
+
+# What is known by the address that was scraped: numbers by the name of the reading.
+Scraped = Mapping[str, Mapping[str, float]]
+SERIES_MAX = 100_000
+SPAN = "1m"
+_MARK = "operator_reading"
+_WITHOUT = "|".join(sorted(one.decode() for one in NOT_ASKED_OF_USERS))
+_OF_USERS = f'{{type!~"{_WITHOUT}"}}'
+
+
+def _p99(name: str, chosen: str = "", factor: float = 1.0) -> str:
+    summed = f"sum by (le, instance) (rate({name}_bucket{chosen}[{SPAN}]))"
+    return f"histogram_quantile(0.99, {summed}) * {factor:g}"
+
+
+QUERIES = {
+    "qps": f"sum by (instance) (rate({GRPC}_count{_OF_USERS}[{SPAN}]))",
+    "p99_ms": _p99(GRPC, _OF_USERS, 1000),
+    "apply_wait_p99_ms": _p99(APPLY_WAIT, factor=1000),
+    "append_log_p99_ms": _p99(APPEND_LOG, factor=1000),
+    "raft_log_lag_p99": _p99(LOG_LAG),
+    "cpu_cores": f"sum by (instance) (rate(process_cpu_seconds_total[{SPAN}]))",
+    "store_bytes": 'sum by (instance) (tikv_store_size_bytes{type="used"})',
+}
+
+
+def scrape_path(*, metrics: bool) -> str:
+    """Where to ask for all of it at once; without `metrics` only for what is scraped at all."""
+    asked = {"up": "max by (instance) (up)", **(QUERIES if metrics else {})}
+    marked = (
+        f'label_replace({query}, "{_MARK}", "{name}", "", "")' for name, query in asked.items()
+    )
+    return f"/api/v1/query?query={quote(' or '.join(marked))}"
+
+
+def scraped_from(body: Any) -> Scraped | None:
+    """An answer, by the address that was scraped; None where that is no such answer."""
+    data = body.get("data") if isinstance(body, dict) else None
+    result = data.get("result") if isinstance(data, dict) else None
+    if (
+        not isinstance(result, list)
+        or not isinstance(body, dict)
+        or body.get("status") != "success"
+    ):
+        return None
+    found: dict[str, dict[str, float]] = {}
+    for series in result[:SERIES_MAX]:
+        try:
+            labels, value = series["metric"], float(series["value"][1])
+            instance, name = str(labels["instance"]), str(labels[_MARK])
+        except (KeyError, IndexError, TypeError, ValueError):
+            continue
+        if math.isfinite(value):
+            found.setdefault(instance, {})[name] = value
+    return found
+
+
+def readings_at(scraped: Scraped | None, address: str) -> dict[str, Value]:
+    """What is known of the store with this status address."""
+    if scraped is None or not address:
+        return {}
+    told = scraped.get(address)
+    if told is None or "up" not in told:
+        return {"prometheus_up": False, "prometheus_problem": f"it does not scrape {address}"}
+    up = told["up"] > 0
+    problem = "" if up else f"it scrapes {address} and gets no answer"
+    numbers = {name: round(value, 1) for name, value in told.items() if name != "up"}
+    return {"prometheus_up": up, "prometheus_problem": problem, **numbers}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-from operator_protocols.errors import ConfigError
+from operator_protocols.kit.options import read_options
 
 __all__ = ["METRICS_FROM", "Options", "options_from"]
 
@@ -55,39 +55,5 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {"metrics_from": METRICS_FROM, "restar
 
 
 def options_from(given: Mapping[str, Any]) -> Options:
-    """The options of a subject; ConfigError for a name or a value that makes no sense."""
-    known = {one.name: getattr(Options(), one.name) for one in fields(Options)}
-    chosen: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in known:
-            raise ConfigError(
-                f"{name!r} is not an option of a tikv subject.",
-                next_step=f"There are: {', '.join(sorted(known))}.",
-            )
-        chosen[name] = _checked(name, value, known[name])
-    return Options(**chosen)
-
-
-def _checked(name: str, value: Any, default: object) -> object:
-    if isinstance(default, bool):
-        if isinstance(value, bool):
-            return value
-        raise ConfigError(f"{name!r} has to be true or false.")
-    if isinstance(default, str):
-        return _text(name, value)
-    whole = isinstance(default, int)
-    fits = isinstance(value, int) if whole else isinstance(value, int | float)
-    if isinstance(value, bool) or not fits or not 0 <= value < float("inf"):
-        kind = "a whole number" if whole else "a number"
-        raise ConfigError(f"{name!r} has to be {kind} of 0 or more.")
-    return value if whole else float(value)
-
-
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or len(value) > 200 or not value.isprintable():
-        raise ConfigError(f"{name!r} has to be a text.")
-    choices = _CHOICES.get(name)
-    if choices is not None and value not in choices:
-        listed = ", ".join(repr(one) for one in choices if one)
-        raise ConfigError(f"{name!r} is {value!r}.", next_step=f"It can be: {listed}.")
-    return value
+    """The options of a subject; ConfigError for a name or a value that does not fit."""
+    return read_options(Options, given, subject="a tikv subject", choices=_CHOICES)

@@ -1,39 +1,146 @@
-"""What is seen of PDs and of a Prometheus, and of every part compared with the others. Pure."""
+"""What is seen of each part: of stores, of PDs, and of both compared with the others. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from statistics import median
 
 from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Target
-from operator_sre.subjects.tikv.clocks import differing, skews
-from operator_sre.subjects.tikv.kinds import PD, STORE, target_at
-from operator_sre.subjects.tikv.look import Leading, PdGlimpse
-from operator_sre.subjects.tikv.state import Members
+from operator_protocols.kit.invariant import number_of
+from operator_sre.subjects.tikv.kinds import (
+    PD,
+    STORE,
+    address_of,
+    addresses_of,
+    host_of,
+    target_at,
+)
+from operator_sre.subjects.tikv.leader import Leadership, PdReport
+from operator_sre.subjects.tikv.options import Options
+from operator_sre.subjects.tikv.state import SILENT, UNHEARD, Members, Store
 
-__all__ = ["compared", "leads", "needed", "pd_readings", "pds_together", "with_quorum"]
+__all__ = [
+    "compare_parts",
+    "find_differing",
+    "find_needed",
+    "flag_readings",
+    "measure_skews",
+    "metrics_addresses",
+    "names_of",
+    "pd_readings",
+    "pds_readings",
+    "store_readings",
+    "with_quorum",
+]
+
+HEARD_S_MAX = 20.0  # after so long a silence PD calls a store disconnected
+FRESH_S = 3.0
 
 
-def leads(found: Leading) -> bool:
-    """There is a leader, and it was reached, or somebody who follows it."""
-    if found.leader is None:
-        return False
-    glimpse = found.glimpses.get(found.leader.name)
-    return found.stores is not None or (glimpse is not None and glimpse.up)
+def names_of(stores: Sequence[Store], targets: Sequence[Target]) -> dict[int, str]:
+    """The target of each store, by the store's id; one that nobody listed has none.
+
+    Addresses count more than names: inside of a network of containers a host is the name of the
+    target. Where several stores had the same address, the one that has not left counts.
+    """
+    listed = [one for one in targets if one.kind == STORE]
+    by_place = {place: one.name for one in listed for place in addresses_of(one)}
+    by_host = {one.name.lower(): one.name for one in listed}
+    found: dict[int, str] = {}
+    taken: set[str] = set()
+    for store in sorted(stores, key=lambda one: (one.state == "Tombstone", -one.id)):
+        places = [address_of(store.address), address_of(store.status_address)]
+        names = [by_place.get(one) for one in places]
+        names += [by_host.get(host_of(one)) for one in places]
+        name = next((one for one in names if one is not None and one not in taken), None)
+        if name is not None:
+            found[store.id] = name
+            taken.add(name)
+    return found
+
+
+def metrics_addresses(target: Target, store: Store) -> list[str]:
+    """Where its metrics are: where the user says so, else where PD does."""
+    status = address_of(store.status_address)
+    own = [one for one in target.endpoints if one != address_of(store.address)]
+    return [*own, *([status] if status and status not in own else [])]
+
+
+def store_readings(
+    store: Store, now: datetime, evicting: frozenset[int] | None
+) -> dict[str, Value]:
+    """What PD says of it."""
+    age_s = None if store.heartbeat is None else (now - store.heartbeat).total_seconds()
+    found: dict[str, Value] = {
+        "known": True,
+        "id": store.id,
+        "state": store.state,
+        "planned": store.planned,
+        "address": store.address,
+        "status_address": store.status_address,
+        "version": store.version,
+        "capacity_bytes": store.capacity_bytes,
+        "available_bytes": store.available_bytes,
+        "leader_count": store.leader_count,
+        "region_count": store.region_count,
+        "slow_score": store.slow_score,
+        "busy": store.busy,
+        "heartbeat_age_s": None if age_s is None else round(max(0.0, age_s), 1),
+    }
+    if store.capacity_bytes:
+        found["free_ratio"] = round(store.available_bytes / store.capacity_bytes, 4)
+    if evicting is not None:
+        found["evicting"] = store.id in evicting
+    return found
+
+
+def flag_readings(readings: Mapping[str, Value], options: Options) -> dict[str, Value]:
+    """The same as yes or no, for whoever compares causes."""
+    seen = Seen("", readings)
+    flags: dict[str, Value] = {}
+    state, age_s = readings.get("state"), number_of(seen, "heartbeat_age_s")
+    # Who does not answer us may have fallen silent for PD as well, which takes a while to say so.
+    unsure = readings.get("reachable") is False and age_s is not None and age_s > FRESH_S
+    if state in SILENT or (state not in (None, UNHEARD) and (age_s or 0.0) > HEARD_S_MAX):
+        flags["heard"] = False
+    elif state not in (None, UNHEARD) and not unsure:
+        flags["heard"] = True
+    p99, append = number_of(seen, "p99_ms"), number_of(seen, "append_log_p99_ms")
+    if readings.get("qps") is not None:
+        flags["late"] = p99 is not None and p99 > options.p99_ms_max
+    score = number_of(seen, "slow_score")
+    if append is not None or score is not None:
+        slow = append is not None and append > options.append_log_ms_max
+        flags["disk_slow"] = slow or (score is not None and score >= options.slow_score_max)
+    free, used = number_of(seen, "free_ratio"), number_of(seen, "disk_ratio")
+    if free is not None or used is not None:
+        scarce = free is not None and free < options.free_ratio_min
+        flags["disk_is_full"] = scarce or (used is not None and used > options.disk_ratio_max)
+    size = number_of(seen, "log_bytes")
+    if size is not None:
+        flags["log_grown"] = size > options.log_bytes_max
+    if readings.get("evicting") is not None:
+        # Whoever was emptied because its disk is slow has not been forgotten.
+        well = state == "Up" and not flags.get("disk_slow")
+        flags["eviction_left"] = bool(readings["evicting"]) and well
+    return flags
 
 
 def pd_readings(
-    part: Target, glimpse: PdGlimpse | None, leader: str, members: Members | None
+    part: Target, report: PdReport | None, leader: str, members: Members | None
 ) -> dict[str, Value]:
     """What one PD said, and what the others say of it."""
-    if glimpse is None or glimpse.answer.unasked:
+    if report is None or report.answer.unasked:
         return {}
-    readings: dict[str, Value] = {"reachable": glimpse.up, "error": glimpse.answer.error}
-    if glimpse.answer.strange:
-        readings["error"] = f"what answers there is not PD: {glimpse.answer.error}"
-    if glimpse.up:
-        follows = glimpse.leader.name if glimpse.leader is not None else ""
+    readings: dict[str, Value] = {"reachable": report.up, "error": report.answer.error}
+    if report.answer.strange:
+        readings["error"] = f"what answers there is not PD: {report.answer.error}"
+    if report.up:
+        follows = report.leader.name if report.leader is not None else ""
         readings |= {
             "leads": bool(follows) and part.name == leader,
             "follows": follows,
@@ -45,18 +152,18 @@ def pd_readings(
     return readings
 
 
-def pds_together(seen: Sequence[Seen], found: Leading, leader: str) -> dict[str, Value]:
+def pds_readings(seen: Sequence[Seen], leadership: Leadership, leader: str) -> dict[str, Value]:
     """What all PDs are together: how many answer, whether they are enough, who leads."""
-    pds = [one for one in seen if one.readings.get("kind") == PD]
-    asked = [one for one in pds if "reachable" in one.readings]
-    up = [one for one in asked if one.readings["reachable"]]
+    pds = [part for part in seen if part.readings.get("kind") == PD]
+    asked = [part for part in pds if "reachable" in part.readings]
+    up = [part for part in asked if part.readings["reachable"]]
     readings: dict[str, Value] = {
         "pds": len(pds),
         "pds_up": len(up),
-        "pd_leader": leader if leads(found) else "",
+        "pd_leader": leader if leadership.leads else "",
     }
     if up:
-        readings["has_leader"] = leads(found) or any(one.readings["has_leader"] for one in up)
+        readings["has_leader"] = leadership.leads or any(part.readings["has_leader"] for part in up)
     if asked and len(asked) == len(pds):
         readings["quorum"] = len(up) * 2 > len(pds)
     return readings
@@ -65,43 +172,64 @@ def pds_together(seen: Sequence[Seen], found: Leading, leader: str) -> dict[str,
 def with_quorum(seen: Sequence[Seen], quorum: Value) -> list[Seen]:
     """The same, and of each PD whether enough of them are there."""
     return [
-        replace(one, readings={**one.readings, "quorum": quorum})
-        if one.readings.get("kind") == PD
-        else one
-        for one in seen
+        replace(part, readings={**part.readings, "quorum": quorum})
+        if part.readings.get("kind") == PD
+        else part
+        for part in seen
     ]
 
 
-def compared(seen: Sequence[Seen], offsets: Mapping[str, float], skew_s_max: float) -> list[Seen]:
+def compare_parts(
+    seen: Sequence[Seen], offsets: Mapping[str, float], skew_s_max: float
+) -> list[Seen]:
     """The same, and of each whether its clock and its version are those of the others."""
-    off = skews(offsets)
+    off = measure_skews(offsets)
     versions: dict[str, dict[str, str]] = {PD: {}, STORE: {}}
-    for one in seen:
-        kind, version = one.readings.get("kind"), one.readings.get("version")
-        left = one.readings.get("state") == "Tombstone"
+    for part in seen:
+        kind, version = part.readings.get("kind"), part.readings.get("version")
+        left = part.readings.get("state") == "Tombstone"
         if isinstance(version, str) and version and kind in versions and not left:
-            versions[str(kind)][one.target] = version
-    other = {**differing(versions[PD]), **differing(versions[STORE])}
+            versions[str(kind)][part.target] = version
+    other = {**find_differing(versions[PD]), **find_differing(versions[STORE])}
     found = []
-    for one in seen:
+    for part in seen:
         added: dict[str, Value] = {}
-        if one.target in off:
-            added["clock_skew_s"] = off[one.target]
-            added["clock_skewed"] = abs(off[one.target]) > skew_s_max
-        if one.readings.get("version"):
-            added["version_differs"] = one.target in other
-            added["version_most"] = other.get(one.target) or ""
-        found.append(replace(one, readings={**one.readings, **added}))
+        if part.target in off:
+            added["clock_skew_s"] = off[part.target]
+            added["clock_skewed"] = abs(off[part.target]) > skew_s_max
+        if part.readings.get("version"):
+            added["version_differs"] = part.target in other
+            added["version_most"] = other.get(part.target) or ""
+        found.append(replace(part, readings={**part.readings, **added}))
     return found
 
 
-def needed(seen: Sequence[Seen]) -> frozenset[str]:
+def find_needed(seen: Sequence[Seen]) -> frozenset[str]:
     """Parts without which the cluster is not what it should be: gone, emptied, or cut off."""
     found = set()
-    for one in seen:
-        kind, state = one.readings.get("kind"), one.readings.get("state")
-        gone = kind in (PD, STORE) and one.readings.get("reachable") is False
+    for part in seen:
+        kind, state = part.readings.get("kind"), part.readings.get("state")
+        gone = kind in (PD, STORE) and part.readings.get("reachable") is False
         silent = kind == STORE and state in ("Disconnected", "Down")
-        if gone or silent or one.readings.get("evicting") or one.readings.get("cut_from_peers"):
-            found.add(one.target)
+        if gone or silent or part.readings.get("evicting") or part.readings.get("cut_from_peers"):
+            found.add(part.target)
     return frozenset(found)
+
+
+def measure_skews(offsets: Mapping[str, float]) -> dict[str, float]:
+    """How far each clock is from the middle of all of them, ours among them.
+
+    Each offset is how far a clock is ahead of ours; if ours were wrong, all others would agree.
+    """
+    middle = median([0.0, *offsets.values()])
+    return {name: round(offset - middle, 1) for name, offset in offsets.items()}
+
+
+def find_differing(versions: Mapping[str, str]) -> dict[str, str | None]:
+    """For each whose version is not that of most, the one of most; None where there is no most."""
+    known = {name: version for name, version in versions.items() if version}
+    if not known:
+        return {}
+    value, count = Counter(known.values()).most_common(1)[0]
+    most = value if count * 2 > len(known) else None
+    return {name: most for name, version in known.items() if version != most}

@@ -79,83 +79,75 @@ OPTIONS: Mapping[str, str | int | float | bool] = {
 def rig() -> RigSpec:
     """Members and stores that know each other. MissingProgramError without their programs."""
     pd, tikv = servers()
-    members = tuple(_member(name, pd) for name in MEMBERS)
-    stores = tuple(_store(name, tikv) for name in STORES)
+    initial = ",".join(f"{each}=http://127.0.0.1:{{{each}.port:peer}}" for each in MEMBERS)
+    members = tuple(
+        ProcessSpec(
+            name=name,
+            kind=PD,
+            argv=(
+                pd,
+                *("--name", name),
+                *("--client-urls", "http://127.0.0.1:{port}"),
+                *("--advertise-client-urls", f"http://127.0.0.1:{{{name}.port}}"),
+                *("--peer-urls", "http://127.0.0.1:{port:peer}"),
+                *("--advertise-peer-urls", f"http://127.0.0.1:{{{name}.port:peer}}"),
+                *("--initial-cluster", initial),
+                *("--data-dir", "{volume}/data"),
+                *("--config", f"{{dir}}/{PD_FILE}"),
+            ),
+            files={PD_FILE: PD_CONFIG},
+            ports=("peer",),
+            linked=True,
+            volume_mb=PD_VOLUME_MB,
+            ready_path=READY,
+            ready_s_max=READY_S_MAX,
+        )
+        for name in MEMBERS
+    )
+    stores = tuple(
+        ProcessSpec(
+            name=name,
+            kind=STORE,
+            argv=(
+                tikv,
+                *("--addr", "127.0.0.1:{port}"),
+                *("--advertise-addr", f"127.0.0.1:{{{name}.port}}"),
+                *("--status-addr", "127.0.0.1:{port:status}"),
+                *("--advertise-status-addr", f"127.0.0.1:{{{name}.port:status}}"),
+                *("--pd-endpoints", ",".join(f"127.0.0.1:{{{each}.port}}" for each in MEMBERS)),
+                *("--data-dir", "{volume}/data"),
+                *("--config", f"{{dir}}/{STORE_FILE}"),
+            ),
+            files={STORE_FILE: STORE_CONFIG},
+            ports=("status",),
+            linked=True,
+            volume_mb=STORE_VOLUME_MB,
+            ready_s_max=READY_S_MAX,
+        )
+        for name in STORES
+    )
     return RigSpec("tikv", (*members, *stores), options=OPTIONS)
 
 
 def servers() -> tuple[str, str]:
     """`pd-server` and `tikv-server`: those on PATH, else the newest that tiup has fetched."""
-    found = {part: shutil.which(name) or _of_tiup(part) for part, name in PROGRAMS.items()}
-    missing = [PROGRAMS[part] for part, place in found.items() if not place]
+    home = Path(os.environ.get("TIUP_HOME") or Path.home() / ".tiup")
+    paths = {}
+    for part, name in PROGRAMS.items():
+        fetched = (home / "components" / part).glob(f"v*/{name}")
+        able = [path for path in fetched if os.access(path, os.X_OK)]
+        paths[name] = shutil.which(name) or str(max(able, key=_version, default=""))
+    missing = [name for name, path in paths.items() if not path]
     if missing:
         raise MissingProgramError(
             " and ".join(missing),
             needed_for="The rig of 'tikv'",
             next_step="Put them on PATH, or fetch them with: tiup install pd tikv",
         )
-    return found["pd"], found["tikv"]
+    return paths[PROGRAMS["pd"]], paths[PROGRAMS["tikv"]]
 
 
-def _of_tiup(part: str) -> str:
-    home = Path(os.environ.get("TIUP_HOME") or Path.home() / ".tiup")
-    places = [*(home / "components" / part).glob(f"v*/{PROGRAMS[part]}")]
-    able = [place for place in places if os.access(place, os.X_OK)]
-    return str(max(able, key=_version)) if able else ""
-
-
-def _version(place: Path) -> tuple[tuple[int, ...], bool]:
+def _version(program: Path) -> tuple[tuple[int, ...], bool]:
     """The order of folders such as `v8.5.5` and `v8.5.0-rc.1`, which comes before `v8.5.0`."""
-    number, _, early = place.parent.name.partition("-")
-    return tuple(int(one) for one in re.findall(r"\d+", number)), not early
-
-
-def _member(name: str, program: str) -> ProcessSpec:
-    cluster = ",".join(f"{each}=http://127.0.0.1:{{{each}.port:peer}}" for each in MEMBERS)
-    words = {
-        "name": name,
-        "client-urls": "http://127.0.0.1:{port}",
-        "advertise-client-urls": f"http://127.0.0.1:{{{name}.port}}",
-        "peer-urls": "http://127.0.0.1:{port:peer}",
-        "advertise-peer-urls": f"http://127.0.0.1:{{{name}.port:peer}}",
-        "initial-cluster": cluster,
-        "data-dir": "{volume}/data",
-        "config": f"{{dir}}/{PD_FILE}",
-    }
-    return ProcessSpec(
-        name=name,
-        kind=PD,
-        argv=(program, *_flags(words)),
-        files={PD_FILE: PD_CONFIG},
-        ports=("peer",),
-        linked=True,
-        volume_mb=PD_VOLUME_MB,
-        ready_path=READY,
-        ready_s_max=READY_S_MAX,
-    )
-
-
-def _store(name: str, program: str) -> ProcessSpec:
-    words = {
-        "addr": "127.0.0.1:{port}",
-        "advertise-addr": f"127.0.0.1:{{{name}.port}}",
-        "status-addr": "127.0.0.1:{port:status}",
-        "advertise-status-addr": f"127.0.0.1:{{{name}.port:status}}",
-        "pd-endpoints": ",".join(f"127.0.0.1:{{{each}.port}}" for each in MEMBERS),
-        "data-dir": "{volume}/data",
-        "config": f"{{dir}}/{STORE_FILE}",
-    }
-    return ProcessSpec(
-        name=name,
-        kind=STORE,
-        argv=(program, *_flags(words)),
-        files={STORE_FILE: STORE_CONFIG},
-        ports=("status",),
-        linked=True,
-        volume_mb=STORE_VOLUME_MB,
-        ready_s_max=READY_S_MAX,
-    )
-
-
-def _flags(words: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(word for name, value in words.items() for word in (f"--{name}", value))
+    number, _, early = program.parent.name.partition("-")
+    return tuple(int(digits) for digits in re.findall(r"\d+", number)), not early

@@ -1,4 +1,4 @@
-"""Looking at a TiKV cluster: what PD says, what every store says itself, and what follows."""
+"""A TiKV cluster as a subject: what PD says, what every store says itself, and what follows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from operator_protocols.domain.target import Target
 from operator_protocols.errors import ObservationError
 from operator_protocols.ports import Invariant, SubjectSettings
 from operator_sre.subjects.tikv.client import Answer, Pd
-from operator_sre.subjects.tikv.facts import Facts
+from operator_sre.subjects.tikv.cluster import cluster_readings
+from operator_sre.subjects.tikv.facts import Facts, Turns
 from operator_sre.subjects.tikv.invariants import invariants_of
 from operator_sre.subjects.tikv.kinds import (
     CLUSTER,
@@ -20,35 +21,33 @@ from operator_sre.subjects.tikv.kinds import (
     PD,
     PROMETHEUS,
     STORE,
-    found_at,
+    discovered_target,
     shared_access,
     target_at,
     with_cluster,
 )
-from operator_sre.subjects.tikv.logs import LogTail
-from operator_sre.subjects.tikv.look import (
-    Leading,
-    PdGlimpse,
+from operator_sre.subjects.tikv.leader import (
+    Leadership,
+    PdReport,
     ask_leader,
     find_leader,
     scrape,
 )
+from operator_sre.subjects.tikv.logs import LogTail, local_readings
+from operator_sre.subjects.tikv.metrics import Scraped, StoreHistory, readings_at
 from operator_sre.subjects.tikv.options import options_from
 from operator_sre.subjects.tikv.parts import (
-    compared,
-    leads,
-    needed,
+    compare_parts,
+    find_needed,
+    flag_readings,
+    metrics_addresses,
+    names_of,
     pd_readings,
-    pds_together,
+    pds_readings,
+    store_readings,
     with_quorum,
 )
-from operator_sre.subjects.tikv.place import local_readings
-from operator_sre.subjects.tikv.prometheus import Scraped, readings_at
-from operator_sre.subjects.tikv.showing import Showing
 from operator_sre.subjects.tikv.state import UNHEARD, Store
-from operator_sre.subjects.tikv.stores import heard_readings, judged, names_of, places_of
-from operator_sre.subjects.tikv.turns import Turns
-from operator_sre.subjects.tikv.whole import Whole
 
 __all__ = ["TikvCluster"]
 
@@ -56,7 +55,7 @@ __all__ = ["TikvCluster"]
 class TikvCluster:
     """PDs of kind `pd`, stores of kind `store`, perhaps a `prometheus`.
 
-    Parts that PD knows of and nobody listed are looked at as well. What they are together is one
+    Parts that PD knows of and nobody listed are checked as well. What they are together is one
     more target, the cluster.
     """
 
@@ -67,15 +66,15 @@ class TikvCluster:
         self.invariants: Sequence[Invariant] = invariants_of(self._options)
         self._facts = Facts()
         self._turns = Turns()
-        self._showing = Showing()
+        self._history = StoreHistory()
         self._tail = LogTail()
-        self._looks = 0
+        self._checks = 0
         self._leader = self._trusted = ""
         self._led_since: float | None = None
         self._unheard_since: dict[tuple[str, int], float] = {}
         self._stores: tuple[Store, ...] = ()
-        self._found: tuple[Target, ...] = ()
-        self._glimpses: dict[str, PdGlimpse] = {}
+        self._discovered: tuple[Target, ...] = ()
+        self._reports: dict[str, PdReport] = {}
         self._scraped: Scraped | None = None
         self._needs: frozenset[str] = frozenset()
 
@@ -84,205 +83,181 @@ class TikvCluster:
         return with_cluster(self._parts(), self._needs)
 
     async def observe(self) -> Observation:
-        """Look once. ObservationError when there is nothing to look at."""
+        """Check once. ObservationError when there is nothing to check."""
         parts = self._parts()
         if not parts:
             raise ObservationError(f"{self.name!r} has no targets to look at.")
         timeout_s = self._settings.timeout_s
         by_prometheus = self._options.metrics_from == PROMETHEUS
-        async with Pd(self._settings, self._trusted) as pd:
-            found = await find_leader(
-                pd, parts, last=self._trusted, turn=self._looks, timeout_s=timeout_s
-            )
-            await ask_leader(
-                pd,
-                found,
-                self._facts,
-                self._turns,
-                prometheus=next((one for one in parts if one.kind == PROMETHEUS), None),
-                metrics=by_prometheus,
-            )
-            parts, names = self._learn(found)
-            places = {} if by_prometheus else self._places(parts, names)
-            shown = await scrape(pd, places, timeout_s)
-            requests = pd.requests
-        self._looks += 1
-        beside = await asyncio.to_thread(self._beside, parts)
-        seen = self._seen(parts, names, found, shown, beside)
-        whole = self._whole(found, names, seen, requests)
+        pd = Pd(self._settings, self._trusted)
+        found = await find_leader(
+            pd, parts, last=self._trusted, turn=self._checks, timeout_s=timeout_s
+        )
+        await ask_leader(
+            pd,
+            found,
+            self._facts,
+            self._turns,
+            prometheus=next((part for part in parts if part.kind == PROMETHEUS), None),
+            metrics=by_prometheus,
+        )
+        names = self._learn(found)
+        parts = self._parts()
+        self._reports |= found.reports
+        here = {part.name: part for part in parts}
+        self._reports = {name: report for name, report in self._reports.items() if name in here}
+        places = {
+            target.name: (target, metrics_addresses(target, store))
+            for store in self._stores
+            if (target := here.get(names.get(store.id, ""))) is not None
+            and store.leads
+            and store.state != "Tombstone"
+        }
+        shown = await scrape(pd, {} if by_prometheus else places, timeout_s)
+        requests = pd.requests
+        self._checks += 1
+        beside = await asyncio.to_thread(
+            lambda: {part.name: local_readings(part, self._tail) for part in parts}
+        )
+        seen = self._see_parts(parts, names, found, shown, beside)
+        whole = self._see_cluster(found, names, seen, requests)
         seen = with_quorum(seen, whole.get("quorum"))
-        self._needs = needed(seen)
-        cluster = [Seen(one.name, whole) for one in with_cluster(parts) if one.kind == CLUSTER]
+        self._needs = find_needed(seen)
+        cluster = [Seen(part.name, whole) for part in with_cluster(parts) if part.kind == CLUSTER]
         return Observation(self.name, self._settings.clock.now(), (*seen, *cluster))
 
     def _parts(self) -> tuple[Target, ...]:
         given = tuple(self._settings.targets())
-        taken = {one.name for one in given}
-        return (*given, *(one for one in self._found if one.name not in taken))
+        taken = {part.name for part in given}
+        return (*given, *(part for part in self._discovered if part.name not in taken))
 
-    def _learn(self, found: Leading) -> tuple[tuple[Target, ...], dict[int, str]]:
-        """Keep what this look told of who there is: all parts, and the names of the stores."""
-        leader = found.leader.name if found.leader is not None and leads(found) else ""
+    def _learn(self, found: Leadership) -> dict[int, str]:
+        """Keep what this check told of who there is; the names of the stores, by their id."""
+        now = self._settings.clock.monotonic()
+        leader = found.leader.name if found.leader is not None and found.leads else ""
         if leader and self._leader and leader != self._leader:
-            self._led_since = self._settings.clock.monotonic()
+            self._led_since = now
         self._leader = leader or self._leader
         # Where the leader did not answer us, everybody is asked again who leads.
         self._trusted = leader if found.via is None else ""
         if found.stores is not None:
-            self._stores = self._heard(found.stores)
+            # Whom a leader of PD has not heard of in `settle_s` it will not hear of soon.
+            unheard = [(self._leader, one.id) for one in found.stores if one.state == UNHEARD]
+            self._unheard_since = {key: self._unheard_since.get(key, now) for key in unheard}
+            over = {
+                id_
+                for (_, id_), since in self._unheard_since.items()
+                if now - since >= self._options.settle_s
+            }
+            self._stores = tuple(
+                replace(store, state=store.hearsay) if store.id in over else store
+                for store in found.stores
+            )
         if found.prometheus is not None or found.prometheus_error:
             self._scraped = found.prometheus
         given = tuple(self._settings.targets())
         names = names_of(self._stores, given)
-        fresh: list[Target] = []
-        if self._options.discover and any(one.kind == PD for one in given):
-            fresh = self._discovered(given, names, found)
-        self._found = tuple(fresh)
-        parts = self._parts()
-        self._glimpses |= found.glimpses
-        here = {one.name for one in parts}
-        self._glimpses = {name: one for name, one in self._glimpses.items() if name in here}
-        return parts, names
+        self._discovered = ()
+        if self._options.discover and any(part.kind == PD for part in given):
+            self._discovered = tuple(self._discover(given, names, found))
+        return names
 
-    def _heard(self, stores: Sequence[Store]) -> tuple[Store, ...]:
-        """The same; whom a leader of PD has not heard of in `settle_s` it will not hear of soon."""
-        now, known = self._settings.clock.monotonic(), self._unheard_since
-        unheard = {(self._leader, one.id) for one in stores if one.state == UNHEARD}
-        self._unheard_since = {one: known.get(one, now) for one in unheard}
-        over = {
-            id_
-            for (_, id_), since in self._unheard_since.items()
-            if now - since >= self._options.settle_s
-        }
-        return tuple(replace(one, state=one.hearsay) if one.id in over else one for one in stores)
-
-    def _discovered(
-        self, given: Sequence[Target], names: dict[int, str], found: Leading
+    def _discover(
+        self, given: Sequence[Target], names: dict[int, str], found: Leadership
     ) -> list[Target]:
         """Parts that nobody listed; their names are added to `names`."""
         fresh: list[Target] = []
-        taken = [one.name for one in given]
+        taken = [part.name for part in given]
         access = shared_access(given)
-        pds = [one for one in given if one.kind == PD]
-        members = self._facts.members.members if self._facts.members else ()
-        for member in members:
+        pds = [part for part in given if part.kind == PD]
+        for member in self._facts.members.members if self._facts.members else ():
             if member.addresses and not target_at(pds, [member.name], member.addresses):
-                fresh.append(found_at(member.name, PD, member.addresses[0], taken, access))
+                address = member.addresses[0]
+                fresh.append(discovered_target(member.name, PD, address, taken, access))
                 taken.append(fresh[-1].name)
         if found.leader is not None and found.leader.name not in taken:
             fresh.append(found.leader)
             taken.append(found.leader.name)
         for store in self._stores:
             if store.id not in names and store.state != "Tombstone":
-                part = found_at(f"{STORE}-{store.id}", STORE, store.address, taken, access)
-                names[store.id] = part.name
-                fresh.append(part)
-                taken.append(part.name)
+                name = f"{STORE}-{store.id}"
+                fresh.append(discovered_target(name, STORE, store.address, taken, access))
+                names[store.id] = fresh[-1].name
+                taken.append(fresh[-1].name)
         return fresh
 
-    def _places(
-        self, parts: Sequence[Target], names: Mapping[int, str]
-    ) -> dict[str, tuple[Target, Sequence[str]]]:
-        """Where the metrics of each store are, which has some."""
-        by_name = {one.name: one for one in parts}
-        found: dict[str, tuple[Target, Sequence[str]]] = {}
-        for store in self._stores:
-            target = by_name.get(names.get(store.id, ""))
-            if target is not None and store.leads and store.state != "Tombstone":
-                found[target.name] = (target, places_of(target, store))
-        return found
-
-    def _beside(self, parts: Sequence[Target]) -> dict[str, dict[str, Value]]:
-        return {one.name: local_readings(one, self._tail) for one in parts}
-
-    def _seen(
+    def _see_parts(
         self,
         parts: Sequence[Target],
         names: Mapping[int, str],
-        found: Leading,
+        found: Leadership,
         shown: Mapping[str, Answer],
         beside: Mapping[str, dict[str, Value]],
     ) -> list[Seen]:
-        stores = {names[one.id]: one for one in self._stores if one.id in names}
-        now = self._pd_time()
-        told = self._showing.readings(stores, shown, self._settings.clock.monotonic())
+        stores = {names[store.id]: store for store in self._stores if store.id in names}
+        now, hottest = self._pd_time(), self._facts.hottest
+        history = self._history.readings(stores, shown, self._settings.clock.monotonic())
         seen = []
         for part in parts:
             readings: dict[str, Value] = {"kind": part.kind, **beside.get(part.name, {})}
+            report, store = self._reports.get(part.name), stores.get(part.name)
             if part.kind == PD:
-                glimpse = self._glimpses.get(part.name)
-                readings |= pd_readings(part, glimpse, self._leader, self._facts.members)
-                readings |= judged(readings, self._options)
+                readings |= pd_readings(part, report, self._leader, self._facts.members)
+                readings |= flag_readings(readings, self._options)
             elif part.kind == STORE:
-                store = stores.get(part.name)
-                readings |= self._of_store(found, store, now)
-                readings |= told.get(part.name, {})
-                readings |= judged(readings, self._options)
+                if found.stores is not None and store is None:
+                    readings["known"] = False
+                elif found.stores is not None and store is not None:
+                    readings |= store_readings(store, now, self._facts.evicting)
+                    readings["is_hot"] = hottest is not None and hottest.store == store.id
+                    readings |= readings_at(self._scraped, store.status_address)
+                readings |= history.get(part.name, {})
+                readings |= flag_readings(readings, self._options)
             elif part.kind == PROMETHEUS:
-                readings |= self._of_prometheus(found)
-            problem = self._problem(part, shown.get(part.name))
+                if found.prometheus_error:
+                    readings |= {"reachable": False, "error": found.prometheus_error}
+                elif self._scraped is not None:
+                    readings |= {"reachable": True, "error": ""}
+            # Why it could not even be checked.
+            answer = shown.get(part.name) or (report.answer if report is not None else None)
+            problem = answer.error if answer is not None and answer.unasked else ""
+            if part.kind not in KINDS:
+                problem = f"its kind {part.kind!r} is not known"
             seen.append(Seen(part.name, readings, problem))
-        return compared(seen, self._offsets(shown), self._options.clock_skew_s_max)
+        # How far every clock is ahead of ours.
+        answers = {name: report.answer for name, report in self._reports.items()} | dict(shown)
+        offsets = {
+            name: answer.offset_s
+            for name, answer in answers.items()
+            if answer.ok and answer.offset_s is not None
+        }
+        return compare_parts(seen, offsets, self._options.clock_skew_s_max)
 
-    def _problem(self, part: Target, answer: Answer | None) -> str:
-        """Why it could not even be looked at."""
-        if part.kind not in KINDS:
-            return f"its kind {part.kind!r} is not known"
-        glimpse = self._glimpses.get(part.name)
-        said = answer or (glimpse.answer if glimpse is not None else None)
-        return said.error if said is not None and said.unasked else ""
-
-    def _of_store(self, found: Leading, store: Store | None, now: datetime) -> dict[str, Value]:
-        """What PD says of it, in this look."""
-        if found.stores is None:
-            return {}
-        if store is None:
-            return {"known": False}
-        readings = heard_readings(store, now, self._facts.evicting)
-        hottest = self._facts.hottest
-        readings["is_hot"] = hottest is not None and hottest.store == store.id
-        return readings | readings_at(self._scraped, store.status_address)
-
-    def _of_prometheus(self, found: Leading) -> dict[str, Value]:
-        if found.prometheus_error:
-            return {"reachable": False, "error": found.prometheus_error}
-        return {"reachable": True, "error": ""} if self._scraped is not None else {}
-
-    def _offsets(self, shown: Mapping[str, Answer]) -> dict[str, float]:
-        """How far every clock is ahead of ours."""
-        said = {name: one.answer for name, one in self._glimpses.items()} | dict(shown)
-        told = ((name, one.offset_s) for name, one in said.items() if one.ok)
-        return {name: offset for name, offset in told if offset is not None}
-
-    def _whole(
-        self, found: Leading, names: Mapping[int, str], seen: Sequence[Seen], requests: int
+    def _see_cluster(
+        self, found: Leadership, names: Mapping[int, str], seen: Sequence[Seen], requests: int
     ) -> dict[str, Value]:
         readings: dict[str, Value] = {"kind": CLUSTER, "requests": requests}
-        readings |= pds_together(seen, found, self._leader)
+        readings |= pds_readings(seen, found, self._leader)
         if found.stores is None:
             readings["settled"] = False
             return {**readings, "error": found.error} if found.error else readings
-        deaf = {one.target for one in seen if one.readings.get("reachable") is False}
+        deaf = {part.target for part in seen if part.readings.get("reachable") is False}
         away = frozenset(id_ for id_, name in names.items() if name in deaf)
-        whole = Whole(
+        # The leader of PD is not new, by what we saw and by whom it has heard of.
+        since, now = self._led_since, self._settings.clock.monotonic()
+        waits = any(store.state == UNHEARD and store.id not in away for store in self._stores)
+        return readings | cluster_readings(
             self._stores,
             names,
             self._facts,
             self._options,
             self._pd_time(),
-            self._settled(away),
-            away,
+            settled=not waits and (since is None or now - since >= self._options.settle_s),
+            away=away,
         )
-        return readings | whole.readings()
-
-    def _settled(self, away: frozenset[int]) -> bool:
-        """The leader of PD is not new, by what we saw and by whom it has heard of."""
-        since, now = self._led_since, self._settings.clock.monotonic()
-        waits = any(one.state == UNHEARD and one.id not in away for one in self._stores)
-        return not waits and (since is None or now - since >= self._options.settle_s)
 
     def _pd_time(self) -> datetime:
         """What time it is for the leader of PD, who says when it heard of whom."""
-        leader = self._glimpses.get(self._leader)
+        leader = self._reports.get(self._leader)
         offset_s = leader.answer.offset_s if leader is not None else None
         return self._settings.clock.now() + timedelta(seconds=offset_s or 0.0)

@@ -1,15 +1,23 @@
-"""What can be done to a TiKV cluster: through PD, beside a store, or by starting a part again."""
+"""What can be done to a TiKV cluster: to schedulers of PD, to regions, to its parts."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
-from operator_protocols.domain.tool import ToolSpec
+from operator_protocols.domain.action import Action
+from operator_protocols.domain.category import FailureCategory
+from operator_protocols.kit.tool import Done, RefusedCall, find_target, rotate_log_of
 from operator_protocols.ports import SubjectSettings, Tool
-from operator_sre.subjects.tikv import specs
-from operator_sre.subjects.tikv.deed import Deed, Done, TikvTool
-from operator_sre.subjects.tikv.tools_logs import rotate_log
-from operator_sre.subjects.tikv.tools_pd import restart_pd
+from operator_sre.subjects.tikv.call import DEFAULTS, Live, PdCall, tool_for
+from operator_sre.subjects.tikv.kinds import PD, STORE
+from operator_sre.subjects.tikv.state import EVICT_LEADER
+from operator_sre.subjects.tikv.tools_parts import (
+    compact_store,
+    drain_store,
+    restart_pd,
+    restart_store,
+    undrain_store,
+)
 from operator_sre.subjects.tikv.tools_regions import (
     cancel_operator,
     merge_region,
@@ -17,40 +25,122 @@ from operator_sre.subjects.tikv.tools_regions import (
     transfer_leader,
     transfer_peer,
 )
-from operator_sre.subjects.tikv.tools_schedulers import (
-    add_scheduler,
-    pause_scheduler,
-    remove_scheduler,
-    resume_scheduler,
-)
-from operator_sre.subjects.tikv.tools_stores import (
-    compact_store,
-    drain_store,
-    restart_store,
-    undrain_store,
+
+__all__ = [
+    "STRAY",
+    "add_scheduler",
+    "pause_scheduler",
+    "remove_scheduler",
+    "resume_scheduler",
+    "rotate_log",
+    "tikv_tools",
+]
+
+# Schedulers that people add for a while, to drain a store or to try something out.
+STRAY = (
+    EVICT_LEADER,
+    "grant-hot-region-scheduler",
+    "grant-leader-scheduler",
+    "random-merge-scheduler",
+    "scatter-range-scheduler",
+    "shuffle-hot-region-scheduler",
+    "shuffle-leader-scheduler",
+    "shuffle-region-scheduler",
 )
 
-__all__ = ["tikv_tools"]
 
-_ACTS: tuple[tuple[ToolSpec, Callable[[Deed], Awaitable[Done]]], ...] = (
-    (specs.TRANSFER_LEADER, transfer_leader),
-    (specs.TRANSFER_PEER, transfer_peer),
-    (specs.DRAIN_STORE, drain_store),
-    (specs.UNDRAIN_STORE, undrain_store),
-    (specs.SPLIT_REGION, split_region),
-    (specs.MERGE_REGION, merge_region),
-    (specs.COMPACT_STORE, compact_store),
-    (specs.PAUSE_SCHEDULER, pause_scheduler),
-    (specs.RESUME_SCHEDULER, resume_scheduler),
-    (specs.ADD_SCHEDULER, add_scheduler),
-    (specs.REMOVE_SCHEDULER, remove_scheduler),
-    (specs.CANCEL_OPERATOR, cancel_operator),
-    (specs.RESTART_STORE, restart_store),
-    (specs.RESTART_PD, restart_pd),
-    (specs.ROTATE_LOG, rotate_log),
-)
+async def pause_scheduler(call: PdCall) -> Done:
+    """For a time that is known: it goes on by itself."""
+    live = await call.read_live()
+    name, seconds = _require_scheduler(live, call.text("name")), call.integer("seconds")
+    if name.startswith(EVICT_LEADER):
+        raise RefusedCall(f"{name} drains a store; undrain_store is what ends that.")
+    await call.ask(f"schedulers/{name}", method="POST", body={"delay": seconds})
+    await _wait_until(call, lambda now: name in now.paused, f"{name} is not paused")
+    return Done(
+        f"{name} rests for {seconds} s.",
+        {"changed": True, "name": name, "seconds": seconds},
+        Action("resume_scheduler", {"name": name}),
+    )
+
+
+async def resume_scheduler(call: PdCall) -> Done:
+    """At once, however long it was to rest."""
+    live = await call.read_live()
+    name = _require_scheduler(live, call.text("name"))
+    if name not in live.paused:
+        return Done(f"{name} is not paused.", {"changed": False, "name": name})
+    await call.ask(f"schedulers/{name}", method="POST", body={"delay": 0})
+    await _wait_until(call, lambda now: name not in now.paused, f"{name} is still paused")
+    return Done(
+        f"{name} works again.",
+        {"changed": True, "name": name},
+        Action("pause_scheduler", {"name": name}),
+    )
+
+
+async def add_scheduler(call: PdCall) -> Done:
+    """One of those that every PD has from its first day on."""
+    live = await call.read_live()
+    name = call.text("name")
+    if name in live.schedulers:
+        return Done(f"PD has {name} already.", {"changed": False, "name": name})
+    await call.ask("schedulers", method="POST", body={"name": name})
+    await _wait_until(call, lambda now: name in now.schedulers, f"PD does not list {name}")
+    return Done(f"PD has {name} again.", {"changed": True, "name": name})
+
+
+async def remove_scheduler(call: PdCall) -> Done:
+    """Never one that keeps the cluster in balance: that one may rest, and not go."""
+    live = await call.read_live()
+    name = call.text("name")
+    if name in DEFAULTS:
+        raise RefusedCall(f"No cluster should be without {name}; pause_scheduler has it rest.")
+    if not any(name == one or name.startswith(f"{one}-") for one in STRAY):
+        raise RefusedCall(
+            f"{name[:60]!r} is not of those that people leave behind.", FailureCategory.SYNTAX
+        )
+    if not _has_scheduler(live, name):
+        return Done(f"PD has no {name}.", {"changed": False, "name": name})
+    await call.ask(f"schedulers/{name}", method="DELETE")
+    await _wait_until(call, lambda now: not _has_scheduler(now, name), f"PD still lists {name}")
+    return Done(f"{name} is removed.", {"changed": True, "name": name})
+
+
+def _has_scheduler(live: Live, name: str) -> bool:
+    """Whether PD has it; of the one that drains stores, whether it drains that store."""
+    store = name.removeprefix(f"{EVICT_LEADER}-")
+    return name in live.schedulers or (store.isdecimal() and int(store) in live.evicting)
+
+
+def _require_scheduler(live: Live, name: str) -> str:
+    if name not in live.schedulers:
+        known = ", ".join(live.schedulers) or "none"
+        why = f"PD has no scheduler {name[:60]!r}; there are: {known}."
+        raise RefusedCall(why, FailureCategory.NOT_FOUND)
+    return name
+
+
+async def _wait_until(call: PdCall, holds: Callable[[Live], bool], otherwise: str) -> None:
+    while await call.wait():
+        if holds(await call.read_live()):
+            return
+    raise RefusedCall(f"{otherwise} after {call.job.timeout_s:g} s.", FailureCategory.TIMEOUT)
+
+
+async def rotate_log(call: PdCall) -> Done:
+    """A copy first, and only then less of it; a log on another machine is not ours to cut."""
+    target = find_target(call.settings.targets(), call.text("target"), STORE, PD)
+    if target.log and not target.runs_at:
+        call.begin()
+    return await rotate_log_of(target)
 
 
 def tikv_tools(settings: SubjectSettings) -> Sequence[Tool]:
     """All of them, for one cluster."""
-    return tuple(TikvTool(spec, settings, act) for spec, act in _ACTS)
+    acts = (
+        *(transfer_leader, transfer_peer, drain_store, undrain_store, split_region),
+        *(merge_region, compact_store, pause_scheduler, resume_scheduler, add_scheduler),
+        *(remove_scheduler, cancel_operator, restart_store, restart_pd, rotate_log),
+    )
+    return tuple(tool_for(settings, act) for act in acts)

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from operator_lab.app.rigs import TargetView
+from operator_lab.demo import Begun, Ending, Event, Look, Part, Picture, Said, Told
+from operator_lab.load_stats import LoadStats, Sample
+from operator_lab.tui.app import Cues, DemoApp, Script
+from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_protocols.domain.health import Severity
 from operator_protocols.domain.ticket import Ticket, TicketState
-from operator_sre.app.demo import Begun, Ending, Event, Look, Part, Picture, Said, Told
-from operator_sre.app.lab import TargetView
 from operator_sre.app.story import Line
-from operator_sre.faces.tui.demo.app import Cues, DemoApp, Script
-from operator_sre.lab.load_stats import LoadStats, Sample
+from operator_sre.codec import to_json
 
 __all__ = ["HOSTILE", "Play", "approval", "ending", "entry", "picture", "said", "story", "verdict"]
 
@@ -156,10 +158,9 @@ def ending(*, proven: bool = True) -> Ending:
 
 def story() -> list[Told]:
     """From the fault to the proof."""
-    table = (
-        "node-2: there is no such process any more.\nHypotheses, before and now:\n"
-        "  process_dead at node-2    42.2% ->  89.9%\n  port_occupied at node-2    2.2% ->   4.8%\n"
-    )
+    learned = "node-2: there is no such process any more."
+    rows = (("process_dead", 0.899, 0.422), ("port_occupied", 0.048, 0.022))
+    ranked = [RankedHypothesis(cause, "node-2", now, was) for cause, now, was in rows]
     return [
         picture(Look.INJECTING, down=("node-2",)),
         Event(Line("fault", "node_kill: node-2 was hit just now", "bad")),
@@ -167,7 +168,7 @@ def story() -> list[Told]:
         entry("ticket_opened", "ticket opened: node-2: node_down", step="file"),
         entry("ticket_claimed", "the agent takes it"),
         Begun(5),
-        entry("reasoning", reasoning=table),
+        entry("reasoning", reasoning=learned, hypotheses=to_json(ranked)),
         verdict("safe", "check_port", "low"),
         entry("tool_result", step="act", result={"outcome": "ran", "exit_code": 0}),
         entry("diagnosis", "diagnosis, 99.1% sure: its process is gone."),

@@ -9,9 +9,9 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Digits
 
-from operator_sre.app.demo import Begun, Count, Ending, Look, Part
-from operator_sre.faces.tui.demo.app import DemoApp
-from operator_sre.faces.tui.demo.screens import AskScreen, HelpScreen, ReportScreen
+from operator_lab.demo import Begun, Count, Ending, Look, Part
+from operator_lab.tui.app import DemoApp
+from operator_lab.tui.screens import AskScreen, HelpScreen, ReportScreen
 from operator_sre.faces.tui.lines import Lines
 from tests.faces.tui.demo.scenes import (
     HOSTILE,
@@ -275,7 +275,7 @@ async def test_q_before_the_end_leaves_without_one_and_ctrl_c_stops_us() -> None
 @pytest.mark.asyncio
 async def test_left_alone_it_turns_its_pages_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PAGE_S", "REPORT_S"):
-        monkeypatch.setattr(f"operator_sre.faces.tui.demo.app.{name}", 0.01)
+        monkeypatch.setattr(f"operator_lab.tui.app.{name}", 0.01)
     play = Play(auto=True)
     app = play.app()
     async with app.run_test(size=SIZE) as pilot:
@@ -330,7 +330,11 @@ async def test_hostile_names_and_reasons_stay_text_in_every_panel() -> None:
     async with app.run_test(size=SMALL) as pilot:
         play.tell(
             picture(broken={"node-1": (hostile,)}),
-            entry("reasoning", reasoning=f"Hypotheses:\n [/x] at {hostile} 42.0%\n"),
+            entry(
+                "reasoning",
+                reasoning=hostile,
+                hypotheses=[{"cause": "[/x]", "target": hostile, "probability": 0.42}],
+            ),
             entry("verdict", level="review", risk=hostile, action=action),
             entry("diagnosis", hostile),
             Begun(5),

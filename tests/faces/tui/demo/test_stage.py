@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from operator_protocols.errors import UsageError
-from operator_sre.app.demo import CHAPTERS, Begun, Count, Look
-from operator_sre.faces.tui.demo.painting import (
+from operator_lab.demo import CHAPTERS, Begun, Count, Look
+from operator_lab.tui.panels import (
+    Alarm,
+    Asked,
+    Judged,
+    Stage,
+    Traffic,
     bars,
     cluster_text,
     folded,
@@ -19,8 +23,9 @@ from operator_sre.faces.tui.demo.painting import (
     traffic_text,
     verdicts_text,
 )
-from operator_sre.faces.tui.demo.recording import Recorder
-from operator_sre.faces.tui.demo.stage import Alarm, Asked, Hypothesis, Judged, Stage, Traffic
+from operator_lab.tui.recording import Recorder
+from operator_protocols.domain.diagnosis import RankedHypothesis
+from operator_protocols.errors import UsageError
 from tests.faces.tui.demo.scenes import HOSTILE, approval, ending, entry, picture, story, verdict
 
 
@@ -35,7 +40,7 @@ def test_the_whole_story_ends_where_it_should() -> None:
     stage = _stage_after(Begun(1, ready=True), Count(3), Count(0), *story(), ending())
     assert (stage.look, stage.alarm) == (Look.NORMAL, Alarm.CALM)
     assert stage.action == "restart_node(target=node-2)"
-    assert stage.hypotheses[0] == Hypothesis("process_dead", "node-2", 89.9)
+    assert stage.hypotheses[0] == RankedHypothesis("process_dead", "node-2", 0.899, 0.422)
     assert [one.outcome for one in stage.verdicts] == ["exit 0", "exit 0"]
     assert stage.verdicts[-1] == Judged("REVIEW", "medium", "restart_node(target=node-2)", "exit 0")
     assert stage.reached == 6
@@ -123,7 +128,7 @@ def test_rows_are_cut_and_say_how_it_ended() -> None:
     (row,) = verdicts_text([long], 40, 5).plain.splitlines()
     assert len(row) == 40
     assert row.endswith("… -> exit 0")
-    rows = [Hypothesis(f"cause_{at}", "a", float(at)) for at in range(9)]
+    rows = [RankedHypothesis(f"cause_{at}", "a", at / 100) for at in range(9)]
     text = hypotheses_text(rows, "diagnosis", 60, 2).plain.splitlines()
     assert [line.split()[0] for line in text] == ["8.0", "7.0", "diagnosis"]
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operator_sre.gate.grammar.languages.jq import jq
-from operator_sre.gate.grammar.languages.jq_functions import JQ, JQ_REFUSED, YQ, YQ_REFUSED
+from operator_sre.gate.grammar.languages.jq import JQ, JQ_REFUSED, YQ, YQ_REFUSED, jq
 from tests.every import every
 from tests.gate.grammar.languages.real import leaves_everything_as_it_was, tool
 

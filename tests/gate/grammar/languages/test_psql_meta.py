@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator_sre.gate.grammar.languages.psql_meta import psql, psql_meta
+from operator_sre.gate.grammar.languages.sql import psql, psql_meta
 from tests.every import every
 
 LISTS = r"""

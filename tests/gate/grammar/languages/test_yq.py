@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator_sre.gate.grammar.languages.yq import yq
+from operator_sre.gate.grammar.languages.jq import yq
 from tests.every import every
 
 COMPUTES = [

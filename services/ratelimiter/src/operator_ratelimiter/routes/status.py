@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from operator_ratelimiter import __version__
-from operator_ratelimiter.node import CurrentNode, Node
+from operator_ratelimiter.node import CurrentNode
 from operator_ratelimiter.store import StoreError
 from operator_ratelimiter.tally import KeyTally
 
@@ -103,7 +103,10 @@ async def tally(
 @router.get("/metrics")
 async def metrics(node: CurrentNode) -> Response:
     """This node's metrics in the Prometheus text format."""
-    active_counters = await _count_counters(node)
+    try:
+        active_counters = await node.counters.count()
+    except StoreError:
+        active_counters = None
     text = node.metrics.render(
         node_up=node.store.connected,
         active_counters=active_counters,
@@ -116,10 +119,3 @@ async def metrics(node: CurrentNode) -> Response:
 
 def _milliseconds(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds * 1000, 3)
-
-
-async def _count_counters(node: Node) -> int | None:
-    try:
-        return await node.counters.count()
-    except StoreError:
-        return None

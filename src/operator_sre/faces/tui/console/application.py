@@ -191,7 +191,7 @@ class Console(TextualApp[int]):
 def _standing(app: App, home: str) -> Standing:
     from operator_sre.app import confirmations
     from operator_sre.app.approvals import list_approvals
-    from operator_sre.app.switch import switch_state
+    from operator_sre.app.restraints import switch_state
 
     asked = len(list_approvals(app, pending_only=True))
     confirming = len(confirmations.find(app, pending_only=True))

@@ -59,7 +59,7 @@ class MoveQuestion(Question):
         more = self.query_one("#more", Input).value.strip()
 
         async def move(app: App) -> Ticket:
-            from operator_sre.app.ticket_moves import move_ticket, resolve_ticket
+            from operator_sre.app.tickets import move_ticket, resolve_ticket
 
             if kind == RESOLVE:
                 return await resolve_ticket(app, number, reason=reason)

@@ -10,7 +10,7 @@ from operator_sre.faces.tui.lines import Lines
 
 if TYPE_CHECKING:
     from operator_protocols.domain.command import Command
-    from operator_sre.app.outputs import RunningOutput
+    from operator_sre.app.history import RunningOutput
     from operator_sre.app.wiring import App
     from operator_sre.faces.tui.console.application import Console
 
@@ -94,7 +94,7 @@ class Shown:
             said = Decoded(self._lines)
 
             def begin(app: App) -> RunningOutput | None:
-                from operator_sre.app.outputs import running_output
+                from operator_sre.app.history import running_output
 
                 return running_output(app, seq, said.feed)
 

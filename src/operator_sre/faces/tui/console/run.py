@@ -19,7 +19,7 @@ from operator_sre.faces.tui.lines import Lines
 
 if TYPE_CHECKING:
     from operator_protocols.domain.permit import Approval
-    from operator_sre.app.executing import Executed, Wanted
+    from operator_sre.app.commands import Executed, Wanted
     from operator_sre.app.outlook import Outlook
     from operator_sre.app.wiring import App
 
@@ -117,7 +117,7 @@ class RunPage(Page):
         self._judge()
 
     def _wanted(self, command: str) -> Wanted:
-        from operator_sre.app.executing import Wanted
+        from operator_sre.app.commands import Wanted
 
         place = self._place
         return Wanted(
@@ -152,7 +152,7 @@ class RunPage(Page):
         wanted = self._wanted(command)
 
         def foresee(app: App) -> Outlook:
-            from operator_sre.app.executing import foresee_command
+            from operator_sre.app.commands import foresee_command
 
             return foresee_command(app, wanted)
 
@@ -175,7 +175,7 @@ class RunPage(Page):
         panel.show(text)
 
     async def _run(self, command: str) -> None:
-        from operator_sre.app.endings import ending_of
+        from operator_sre.app.commands import ending_of
 
         lines = self.query_one(Lines)
         said, wanted = Decoded(lines), self._wanted(command)
@@ -211,7 +211,7 @@ class RunPage(Page):
             lines.feed(f"— it waits for approval {approval.id}: press Esc, then 3\n")
 
         async def execute(app: App) -> Executed:
-            from operator_sre.app.executing import execute_command
+            from operator_sre.app.commands import execute_command
 
             return await execute_command(app, wanted, asked=asked, watch=said.feed)
 

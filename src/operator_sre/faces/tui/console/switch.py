@@ -12,7 +12,7 @@ from operator_sre.faces.tui.console.asking import Question
 
 if TYPE_CHECKING:
     from operator_protocols.domain.confirmation import Confirmation
-    from operator_sre.app.switch import Stopped
+    from operator_sre.app.restraints import Stopped
     from operator_sre.app.wiring import App
 
 __all__ = ["SwitchQuestion"]
@@ -55,7 +55,7 @@ class SwitchQuestion(Question):
         return await (self._off() if self._is_on else self._on())
 
     async def _on(self) -> bool:
-        from operator_sre.app.switch import switch_on
+        from operator_sre.app.restraints import switch_on
 
         if self.query_one("#word", Input).value.strip().lower() != WORD:
             self.console_app.say(f"Nothing was stopped: type {WORD!r} first.", bad=True)
@@ -72,8 +72,7 @@ class SwitchQuestion(Question):
 
         async def off(app: App) -> Confirmation | None:
             from operator_sre.app.confirmations import cross
-            from operator_sre.app.loosening import switch_asked
-            from operator_sre.app.switch import switch_off
+            from operator_sre.app.restraints import switch_asked, switch_off
 
             asked = switch_asked(app, reason=reason)
             if asked is not None:

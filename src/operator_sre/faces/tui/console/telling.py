@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,7 +11,7 @@ from rich.text import Text
 from operator_protocols.domain.command import Command
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.ticket import Ticket
-from operator_sre.app.story import lines_of
+from operator_sre.app.story import hypotheses_of, lines_of
 from operator_sre.faces.cleaning import clean
 from operator_sre.faces.tui.console.table import Cell
 
@@ -61,10 +60,6 @@ _LEVEL = {
     "review": ("? REVIEW", "yellow"),
     "blocked": ("✗ BLOCKED", "bold red"),
 }
-# A row of the table that a mind which weighs hypotheses writes before each of its steps.
-_HYPOTHESIS = re.compile(
-    r"^ +(\S.{0,200}?) +(?:([0-9]{1,3}\.[0-9])% -> +)?([0-9]{1,3}\.[0-9])%$", re.MULTILINE
-)
 
 
 def ago(at: datetime, now: datetime) -> str:
@@ -158,19 +153,19 @@ def diagnosis(entries: Sequence[Entry], width: int) -> Text:
     """What was thought: the newest table of hypotheses, and the diagnosis with its grounds."""
     text = Text()
     found = [one for one in entries if one.kind is Kind.DIAGNOSIS]
-    thought = [str(one.payload["reasoning"]) for one in entries if one.kind is Kind.REASONING]
-    tables = (_HYPOTHESIS.findall(one) for one in reversed(thought))
-    if rows := next(filter(None, tables), ()):
+    turns = [one for one in entries if one.kind is Kind.REASONING]
+    if rows := next(filter(None, map(hypotheses_of, reversed(turns))), ()):
         text.append("Hypotheses", "bold")
-        text.append(f"  (thought {len(thought)} times)\n", "dim")
-        for name, before, now in rows:
-            bar = "█" * round(float(now) / 5)
-            was = f"  was {float(before):.1f} %" if before else ""
-            text.append(f"  {float(now):5.1f} %  {bar:·<20}  {clean(name)}")
+        text.append(f"  (thought {len(turns)} times)\n", "dim")
+        for one in rows:
+            bar = "█" * round(one.probability * 20)
+            was = f"  was {one.before * 100:.1f} %" if one.before is not None else ""
+            name = clean(f"{one.cause} at {one.target}"[:TEXT_CHARS_MAX])
+            text.append(f"  {one.probability * 100:5.1f} %  {bar:·<20}  {name}")
             text.append(f"{was}\n", "dim")
         text.append("\n")
-    for one in found[-1:]:
-        _diagnosed(text, one.payload, width)
+    for entry in found[-1:]:
+        _diagnosed(text, entry.payload, width)
     if not text:
         return Text("Nobody has thought about it yet.", "dim")
     if not found:

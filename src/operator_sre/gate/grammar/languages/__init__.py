@@ -45,11 +45,11 @@ LANGUAGES: Mapping[str, Callable[[str], str | None]] = _Late(
         "inspect_template": "operator_sre.gate.grammar.languages.go_template:inspect_template",
         "jq": "operator_sre.gate.grammar.languages.jq:jq",
         "mongo": "operator_sre.gate.grammar.languages.mongo:mongo",
-        "psql": "operator_sre.gate.grammar.languages.psql_meta:psql",
-        "psql_meta": "operator_sre.gate.grammar.languages.psql_meta:psql_meta",
+        "psql": "operator_sre.gate.grammar.languages.sql:psql",
+        "psql_meta": "operator_sre.gate.grammar.languages.sql:psql_meta",
         "sed": "operator_sre.gate.grammar.languages.sed:sed",
         "sql": "operator_sre.gate.grammar.languages.sql:sql",
-        "yq": "operator_sre.gate.grammar.languages.yq:yq",
+        "yq": "operator_sre.gate.grammar.languages.jq:yq",
     }
 )
 WORD_LANGUAGES: Mapping[str, Callable[[Sequence[str]], str | None]] = _Late(

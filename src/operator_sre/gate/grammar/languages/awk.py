@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, shown
+from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, quote_word
 from operator_sre.gate.grammar.patterns import re
 
 __all__ = ["awk"]
@@ -90,43 +90,43 @@ class _Scan:
         while True:
             found = _TOKEN.match(text, self._place)
             if found is None:
-                return self._odd()
+                rest = text[self._place :].lstrip(" \t")
+                return _ODD.get(
+                    rest[:1], f"What begins at {quote_word(rest[:12])} is not understood."
+                )
             kind, token = found.lastgroup, text[found.start(found.lastgroup or 0) : found.end()]
             self._place = found.end()
             if kind == "end":
                 return None
-            reason: str | None = None
             if kind == "word":
-                reason = self._word(token)
+                if token in _REASONS:
+                    return _REASONS[token]
+                following = text[self._place : self._place + 8].lstrip(" \t")[:1]
+                is_known = token in _FUNCTIONS or token in self._defined
+                if token in ("print", "printf"):
+                    self._print = len(self._open)
+                elif token not in _KEYWORDS and following == "(" and not is_known:
+                    return f"The function {quote_word(token)} is not known."
+                self._last, self._operand = token, token not in _KEYWORDS
             elif kind == "mark":
                 reason = self._mark(token)
+                if reason is not None:
+                    return reason
+            elif kind == "slash" and self._last in _SLASH_UNCLEAR:
+                return "Not every awk reads this slash in the same way."
+            elif kind == "slash" and self._operand:
+                self._last, self._operand = "/", False
             elif kind == "slash":
-                reason = self._slash()
+                regex = _REGEX.match(text, self._place)
+                if regex is None:
+                    return "A regular expression does not end."
+                whole: Sequence[re.Pattern[str]] = (_BRACKETS, _BRACKETS_RAW)
+                if "[" in regex[0] and any(one.fullmatch(regex[0]) is None for one in whole):
+                    return "A slash in brackets is not read in the same way by every awk."
+                self._place = regex.end()
+                self._last, self._operand = "regex", True
             elif kind != "comment":
                 self._last, self._operand = token, True
-            if reason is not None:
-                return reason
-
-    def _odd(self) -> str:
-        rest = self._text[self._place :].lstrip(" \t")
-        return _ODD.get(rest[:1], f"What begins at {shown(rest[:12])} is not understood.")
-
-    def _word(self, word: str) -> str | None:
-        if word in _REASONS:
-            return _REASONS[word]
-        called = self._text.startswith("(", self._place) or (
-            self._text[self._place : self._place + 8].lstrip(" \t")[:1] == "("
-        )
-        if word in _KEYWORDS:
-            if word in ("print", "printf"):
-                self._print = len(self._open)
-            self._operand = False
-        else:
-            if called and word not in _FUNCTIONS and word not in self._defined:
-                return f"The function {shown(word)} is not known."
-            self._operand = True
-        self._last = word
-        return None
 
     def _mark(self, mark: str) -> str | None:
         last, self._last = self._last, mark
@@ -142,28 +142,8 @@ class _Scan:
         elif mark in ";}":
             self._print = -1
         elif mark == ">>" or (mark == ">" and self._print == len(self._open)):
-            return self._redirect(mark)
-        return None
-
-    def _redirect(self, mark: str) -> str | None:
-        found = _STREAMS.match(self._text, self._place - 1) if mark == ">" else None
-        if found is None or self._print < 0:
-            return "!It prints into a file."
-        self._place, self._operand = found.end(), True
-        return None
-
-    def _slash(self) -> str | None:
-        if self._last in _SLASH_UNCLEAR:
-            return "Not every awk reads this slash in the same way."
-        if self._operand:
-            self._last, self._operand = "/", False
-            return None
-        found = _REGEX.match(self._text, self._place)
-        if found is None:
-            return "A regular expression does not end."
-        whole: Sequence[re.Pattern[str]] = (_BRACKETS, _BRACKETS_RAW) if "[" in found[0] else ()
-        if any(pattern.fullmatch(found[0]) is None for pattern in whole):
-            return "A slash in brackets is not read in the same way by every awk."
-        self._place = found.end()
-        self._last, self._operand = "regex", True
+            found = _STREAMS.match(self._text, self._place - 1) if mark == ">" else None
+            if found is None or self._print < 0:
+                return "!It prints into a file."
+            self._place, self._operand = found.end(), True
         return None

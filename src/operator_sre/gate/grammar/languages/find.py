@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, shown
+from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, quote_word
 
 __all__ = ["find", "find_commands"]
 
@@ -59,7 +59,7 @@ def find(words: Sequence[str]) -> str | None:
             place += 1
         elif word in _WITH_VALUE or _NEWER.fullmatch(word):
             if place + 1 == len(words):
-                return f"The test {shown(word)} needs a value."
+                return f"The test {quote_word(word)} needs a value."
             if word in _NAMING and _SECRET.search(words[place + 1]):
                 return "?It looks for files that hold secrets."
             place += 2
@@ -71,7 +71,7 @@ def find(words: Sequence[str]) -> str | None:
                 return f"The command behind {word} is empty or does not end."
             place = end + 1
         else:
-            return _REASONS.get(word, f"The word {shown(word)} is not known to only look.")
+            return _REASONS.get(word, f"The word {quote_word(word)} is not known to only look.")
     return None
 
 

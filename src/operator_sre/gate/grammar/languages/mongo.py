@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, shown
+from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, quote_word
 from operator_sre.gate.grammar.patterns import re
 
 __all__ = ["mongo"]
@@ -111,23 +111,6 @@ def mongo(text: str) -> str | None:
     whole = _WHOLE.match(text)
     end = whole.end() if whole else 0
     tokens: list[str] = _TOKEN.findall(text[:end])
-    reason = _operators(tokens)
-    if reason is not None:
-        return reason
-    if end < len(text):
-        return f"What begins at {shown(text[end : end + 12])} is not understood."
-    statements = _statements(tokens)
-    for statement in statements:
-        reason = _statement(statement)
-        if reason is not None:
-            return reason
-    if not statements:
-        return "There is no expression."
-    told = text + "".join(tokens)  # without the blanks between names
-    return "?What it reads may be secret." if _SECRET.search(told) else None
-
-
-def _operators(tokens: Sequence[str]) -> str | None:
     for token in tokens:
         if "$" in token:
             name = token.strip("\"'")
@@ -137,25 +120,25 @@ def _operators(tokens: Sequence[str]) -> str | None:
                 return "An escape hides an operator."
         if token[0] in "\"'" and _HIDING.search(token):
             return "An escape hides a letter."
-    return None
-
-
-def _statements(tokens: Sequence[str]) -> list[list[str]]:
-    """The statements, for a semicolon or a new line ends one where no bracket is open."""
+    if end < len(text):
+        return f"What begins at {quote_word(text[end : end + 12])} is not understood."
+    # A semicolon or a new line ends a statement where no bracket is open.
     statements: list[list[str]] = [[]]
     depth = 0
     for token in tokens:
-        if token in ("(", "[", "{"):
-            depth += 1
-        elif token in _CLOSES:
-            depth -= 1
-        if token == "\n" and depth:
-            continue
+        depth += (token in ("(", "[", "{")) - (token in _CLOSES)
         if token in (";", "\n") and not depth:
             statements.append([])
-        else:
+        elif token != "\n":
             statements[-1].append(token)
-    return [statement for statement in statements if statement]
+    for statement in filter(None, statements):
+        reason = _statement(statement)
+        if reason is not None:
+            return reason
+    if not any(statements):
+        return "There is no expression."
+    told = text + "".join(tokens)  # without the blanks between names
+    return "?What it reads may be secret." if _SECRET.search(told) else None
 
 
 def _statement(tokens: list[str]) -> str | None:
@@ -174,11 +157,10 @@ def _statement(tokens: list[str]) -> str | None:
         place, open_wrappers = place + len(wrapper), open_wrappers + 1
     chain = _Chain(tokens, place)
     reason = chain.reason()
-    return reason if reason is not None else _closed(tokens, chain.place, open_wrappers)
-
-
-def _closed(tokens: Sequence[str], place: int, open_wrappers: int) -> str | None:
-    """Whether only the other arguments and the brackets of the wrappers follow a chain."""
+    if reason is not None:
+        return reason
+    # Only the other arguments and the brackets of the wrappers may follow a chain.
+    place = chain.place
     while open_wrappers and place < len(tokens):
         if tokens[place] == ")":
             open_wrappers -= 1
@@ -199,7 +181,7 @@ class _Chain:
     def reason(self) -> str | None:
         """The first step that is more than reading."""
         if self._on not in ("db", "rs", "sh"):
-            return f"What begins with {shown(self._on)} is not understood."
+            return f"What begins with {quote_word(self._on)} is not understood."
         self.place += 1
         names: list[str] = []
         while self.place < len(self._tokens):
@@ -230,25 +212,33 @@ class _Chain:
         arguments = self._tokens[start : self.place - 1]
         if self._on == "db" and len(names) == 1 and verb in ("adminCommand", "runCommand"):
             self._on = "cursor"
-            return _command(arguments)
+            # The first key of a command names it.
+            is_object = len(arguments) > 2 and arguments[0] == "{"
+            name = arguments[1] if is_object else "".join(arguments[:1])
+            name = name.strip("\"'")
+            if name in _COMMANDS:
+                return None
+            if name in ("getCmdLineOpts", "usersInfo"):
+                return f"?What the command '{name}' shows may be secret."
+            return f"The command {quote_word(name)} is not known to only read."
         if self._on == "db" and len(names) == 1 and verb in ("getSiblingDB", "getCollection"):
             self._on = "db" if verb == "getSiblingDB" else "collection"
             return None
-        if verb not in self._verbs(names):
+        match self._on:
+            case "db":
+                verbs = _DATABASE if len(names) == 1 else _COLLECTION
+            case "collection":
+                verbs = _COLLECTION
+            case "cursor":
+                verbs = _CURSOR
+            case other:
+                verbs = _OTHERS[other] if len(names) == 1 else frozenset()
+        if verb not in verbs:
             if verb.startswith(_DESTROYS):
-                return f"!The call {shown(verb)} removes or changes what is stored."
-            return f"The call {shown(verb)} is not known to only read."
+                return f"!The call {quote_word(verb)} removes or changes what is stored."
+            return f"The call {quote_word(verb)} is not known to only read."
         self._on = "cursor"
         return None
-
-    def _verbs(self, names: Sequence[str]) -> frozenset[str]:
-        if self._on == "db":
-            return _DATABASE if len(names) == 1 else _COLLECTION
-        if self._on == "collection":
-            return _COLLECTION
-        if self._on == "cursor":
-            return _CURSOR
-        return _OTHERS[self._on] if len(names) == 1 else frozenset()
 
     def _arguments(self) -> str | None:
         """Step over literal arguments; anything that computes is refused."""
@@ -257,9 +247,18 @@ class _Chain:
         while self.place < len(self._tokens):
             token = self._tokens[self.place]
             self.place += 1
-            reason = _literal(token, last, self._tokens[self.place : self.place + 1])
-            if reason is not None:
-                return reason
+            # Whether it may follow the last one inside of literal arguments.
+            after_value = last not in ("", "(", "[", "{", ",", ":", "new")
+            if token == "(":
+                if last != "" and last not in _BUILDERS:
+                    return _NOT_PLAIN
+            elif token not in _CLOSES and token not in (",", ":"):
+                if after_value or token in (".", ";"):
+                    return _NOT_PLAIN
+                is_key = list(self._tokens[self.place : self.place + 1]) == [":"]
+                known = token in _CONSTANTS or token in _BUILDERS or token == "new"
+                if (token[0].isalpha() or token[0] in "_$") and not (is_key or known):
+                    return f"The name {quote_word(token)} is not a literal."
             if token in ("(", "[", "{"):
                 opened.append(token)
             elif token in _CLOSES:
@@ -269,30 +268,3 @@ class _Chain:
                     return None
             last = token
         return "A bracket does not end."
-
-
-def _literal(token: str, last: str, following: Sequence[str]) -> str | None:
-    """Whether a token may follow another inside of literal arguments."""
-    after_value = last not in ("", "(", "[", "{", ",", ":", "new")
-    if token in _CLOSES or token in (",", ":"):
-        return None
-    if token == "(":
-        return None if last == "" or last in _BUILDERS else _NOT_PLAIN
-    if after_value or token in (".", ";"):
-        return _NOT_PLAIN
-    if token[0].isalpha() or token[0] in "_$":
-        key = list(following) == [":"]
-        known = token in _CONSTANTS or token in _BUILDERS or token == "new"
-        return None if key or known else f"The name {shown(token)} is not a literal."
-    return None
-
-
-def _command(arguments: Sequence[str]) -> str | None:
-    """Whether the first key of a command names one that only reads."""
-    name = arguments[1] if len(arguments) > 2 and arguments[0] == "{" else "".join(arguments[:1])
-    name = name.strip("\"'")
-    if name in _COMMANDS:
-        return None
-    if name in ("getCmdLineOpts", "usersInfo"):
-        return f"?What the command '{name}' shows may be secret."
-    return f"The command {shown(name)} is not known to only read."

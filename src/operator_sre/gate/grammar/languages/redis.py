@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
-from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, shown
+from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, quote_word
 
 __all__ = ["redis"]
 
@@ -118,52 +119,25 @@ def redis(words: Sequence[str]) -> str | None:
         return None
     part = words[1].lower() if len(words) > 1 else ""
     if verb in _PARTS:
-        return _part(verb, part, words)
+        if part == "is-master-down-by-addr" and words[5:] != ["*"]:
+            return "With the name of a leader, the sentinel votes for it."
+        if part in _PARTS[verb] or (verb == "command" and not part):
+            return None
+        if verb == "acl" and part in _ACL_SECRET:
+            return "?The rights of a user are shown with the hash of the password."
+        if verb == "acl" and part == "log" and all(word.isdigit() for word in words[2:]):
+            return None
+        named = f"{verb.upper()} {part.upper()}"
+        return _REASONS.get(verb, f"The command {quote_word(named)} is not known to only read.")
     if verb == "config" and part in ("get", "help"):
-        return _settings(words[2:])
+        for pattern in map(str.lower, words[2:]):
+            if not _PATTERN.fullmatch(pattern):
+                return "?This pattern of settings is not understood and may match a password."
+            for setting in _SETTINGS_SECRET:
+                if fnmatchcase(setting, pattern):  # it has stars and question marks only
+                    return f"?The setting '{setting}' is a password."
+        return None
     if verb == "xread":
-        return "XREAD with BLOCK waits." if _holds(words, "block") else None
-    return _REASONS.get(verb, f"The command {shown(words[0])} is not known to only read.")
-
-
-def _part(verb: str, part: str, words: Sequence[str]) -> str | None:
-    if part == "is-master-down-by-addr" and words[5:] != ["*"]:
-        return "With the name of a leader, the sentinel votes for it."
-    if part in _PARTS[verb] or (verb == "command" and not part):
-        return None
-    if verb == "acl" and part in _ACL_SECRET:
-        return "?The rights of a user are shown with the hash of the password."
-    if verb == "acl" and part == "log" and all(word.isdigit() for word in words[2:]):
-        return None
-    named = f"{verb.upper()} {part.upper()}"
-    return _REASONS.get(verb, f"The command {shown(named)} is not known to only read.")
-
-
-def _holds(words: Sequence[str], wanted: str) -> bool:
-    return any(word.lower() == wanted for word in words)
-
-
-def _settings(patterns: Sequence[str]) -> str | None:
-    for pattern in map(str.lower, patterns):
-        if not _PATTERN.fullmatch(pattern):
-            return "?This pattern of settings is not understood and may match a password."
-        for setting in _SETTINGS_SECRET:
-            if _matches(pattern, setting):
-                return f"?The setting '{setting}' is a password."
-    return None
-
-
-def _matches(pattern: str, name: str) -> bool:
-    """Whether a pattern of stars and question marks matches a name; never backtracks far."""
-    at, where, star, mark = 0, 0, -1, 0
-    while where < len(name):
-        if at < len(pattern) and pattern[at] == "*":
-            star, mark, at = at, where, at + 1
-        elif at < len(pattern) and pattern[at] in ("?", name[where]):
-            at, where = at + 1, where + 1
-        elif star >= 0:
-            at, mark = star + 1, mark + 1
-            where = mark
-        else:
-            return False
-    return not pattern[at:].strip("*")
+        waits = any(word.lower() == "block" for word in words)
+        return "XREAD with BLOCK waits." if waits else None
+    return _REASONS.get(verb, f"The command {quote_word(words[0])} is not known to only read.")

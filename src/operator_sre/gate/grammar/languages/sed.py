@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, shown
+from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, quote_word
 from operator_sre.gate.grammar.patterns import re
 
 __all__ = ["sed"]
@@ -95,29 +95,18 @@ def sed(text: str) -> str | None:
         return "The script ends in the middle of an escape."
     place = 0
     while place < len(text):
-        found = _COMMAND.match(text, place) or _bracketed(text, place)
+        found = _COMMAND.match(text, place)
+        if found is None and (bracketed := _BRACKETED.match(text, place)):
+            # A substitution that new seds accept, and that every other sed calls an error.
+            flags = _FLAGS.match(text, text.index("s", place))
+            after = text[flags.end() : flags.end() + 1] if flags else "?"
+            found = bracketed if after and after not in " \t\n;}#ew" else None
         if found is None:
-            return _why(text, place)
+            before = _BEFORE.match(text, place)
+            start = before.end() if before else place
+            flags = _FLAGS.match(text, start)
+            flag = text[flags.end() : flags.end() + 1] if flags else ""
+            why = f"The command {quote_word(text[start : start + 12])} is not understood."
+            return _FLAG_REASONS.get(flag) or _REASONS.get(text[start : start + 1], why)
         place = found.end()
     return None
-
-
-def _bracketed(text: str, place: int) -> re.Match[str] | None:
-    """A substitution that new seds accept, and that every other sed calls an error."""
-    found = _BRACKETED.match(text, place)
-    if found is None:
-        return None
-    flags = _FLAGS.match(text, text.index("s", place))
-    after = text[flags.end() : flags.end() + 1] if flags else "?"
-    return found if after and after not in " \t\n;}#ew" else None
-
-
-def _why(text: str, place: int) -> str:
-    before = _BEFORE.match(text, place)
-    start = before.end() if before else place
-    name = text[start : start + 1]
-    flags = _FLAGS.match(text, start)
-    flag = text[flags.end() : flags.end() + 1] if flags else ""
-    if flag in _FLAG_REASONS:
-        return _FLAG_REASONS[flag]
-    return _REASONS.get(name, f"The command {shown(text[start : start + 12])} is not understood.")

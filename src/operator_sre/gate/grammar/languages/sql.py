@@ -1,14 +1,14 @@
-"""SQL that only reads, in what PostgreSQL, MySQL and SQLite agree on; the rest has a reason."""
+"""SQL that only reads, in what PostgreSQL, MySQL and SQLite agree on, and what psql lists."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, shown
+from operator_sre.gate.grammar.languages.reason import TEXT_CHARACTERS_MAX, TOO_LONG, quote_word
 from operator_sre.gate.grammar.languages.sql_functions import FUNCTIONS, REFUSED
 from operator_sre.gate.grammar.patterns import re
 
-__all__ = ["sql"]
+__all__ = ["psql", "psql_meta", "sql"]
 
 # The dialects disagree about where a string or a comment ends. A token is here only when all of
 # them end it at the same character: a backslash before a quote, `--x`, `/*!` and `$$` are not.
@@ -155,42 +155,30 @@ def sql(text: str) -> str | None:
     text = text.lower().rstrip(" \t\n")
     if "delimiter" in text:  # mysql obeys it in the middle of a line, outside of its statements
         return "!DELIMITER changes where a statement ends."
-    reason = _strange(text)
-    if reason is not None:
-        return reason
-    tokens: list[str] = _TOKEN.findall(text)
-    statements = _statements(tokens)
-    for statement in statements:
-        reason = _statement(statement)
-        if reason is not None:
-            return reason
-    if not statements:
-        return "There is no statement."
-    return _secrets(tokens) if any(hint in text for hint in _HINTS) else None
-
-
-def _strange(text: str) -> str | None:
-    """What is not read in the same way by every server."""
     whole = _WHOLE.match(text)
     end = whole.end() if whole else 0
-    if end == len(text):
-        if _UNICODE_NAME.search(text):
-            return "A name in Unicode escapes is not understood."
-        # To MySQL this begins a comment, which ends with the line.
-        return "A '#' is a comment for some servers." if "#" in text and "\n" in text else None
-    if text.startswith(("--", "/*", "#"), end):
+    if end < len(text) and text.startswith(("--", "/*", "#"), end):
         return "This comment does not end at the same place for every server."
-    return f"What begins at {shown(text[end : end + 12])} is not understood."
-
-
-def _statements(tokens: Sequence[str]) -> list[list[str]]:
+    if end < len(text):
+        return f"What begins at {quote_word(text[end : end + 12])} is not understood."
+    if _UNICODE_NAME.search(text):
+        return "A name in Unicode escapes is not understood."
+    if "#" in text and "\n" in text:  # to MySQL it begins a comment, which ends with the line
+        return "A '#' is a comment for some servers."
+    tokens: list[str] = _TOKEN.findall(text)
     statements: list[list[str]] = [[]]
     for token in tokens:
         if token in (";", "\\g"):
             statements.append([])
         elif not token.startswith(("--", "/*")):
             statements[-1].append(token)
-    return [statement for statement in statements if statement]
+    for statement in filter(None, statements):
+        reason = _statement(statement)
+        if reason is not None:
+            return reason
+    if not any(statements):
+        return "There is no statement."
+    return _secrets(tokens) if any(hint in text for hint in _HINTS) else None
 
 
 def _statement(tokens: list[str]) -> str | None:
@@ -203,74 +191,30 @@ def _statement(tokens: list[str]) -> str | None:
     if start:
         return "A parenthesis holds something other than a query."
     if first == "show":
-        return _show(tokens)
-    if first in ("explain", "describe", "desc"):
-        return _explain(tokens)
+        second = tokens[1] if len(tokens) > 1 else ""
+        if not _is_name(second):
+            return "SHOW needs to say what."
+        if second == "grants" or (second == "create" and "user" in tokens[2:3]):
+            return "?The rights of a user may be shown with the password."
+        if second == "all" and tokens[2:] == []:
+            return "?All settings are shown, and some may be secret; SHOW with a name shows one."
+        if second == "access":
+            return "?The rights of all users may be shown with their passwords."
+        if second in ("backup", "backups"):
+            return "SHOW BACKUP reads from any address."
+        made = second == "create" and len(tokens) > 3 and tokens[2] in _MADE
+        return _query(tokens[2:] if made else tokens[1:])
     if first == "use" and len(tokens) == 2 and _is_name(tokens[1]):
         return None
     if first == "pragma":
-        return _pragma(tokens[1:])
-    known = _CHANGES.get(first) or _STATEMENTS.get(first)
-    return known or f"A statement that begins with {shown(first)} is not known to only read."
-
-
-def _query(tokens: Sequence[str]) -> str | None:
-    before, last = "", ""
-    for place, token in enumerate(tokens):
-        if token == "(":
-            if last and (last[0] in _WORD or last[0] in '"`]'):
-                reason = _call(last, before, tokens, place)
-                if reason is not None:
-                    return reason
-        elif token in _CHANGES:
-            return _CHANGES[token]
-        elif token == "replace" and tokens[place + 1 : place + 2] != ["("]:
-            return _STATEMENTS["replace"]
-        before, last = last, token
-    return None
-
-
-def _call(name: str, before: str, tokens: Sequence[str], place: int) -> str | None:
-    """Whether `before name (` calls a function that is not known to only look."""
-    if before == ".":
-        if place < 3 or tokens[place - 3] not in ("pg_catalog", '"pg_catalog"'):
-            return f"The function {shown(name)} belongs to a schema and is not known to only read."
-    elif name in _NO_CALL or _names_columns(before, tokens, place):
-        return None
-    if name in FUNCTIONS:
-        return None
-    return REFUSED.get(name, f"The function {shown(name)} is not known to only read.")
-
-
-def _names_columns(before: str, tokens: Sequence[str], place: int) -> bool:
-    """Whether the parenthesis belongs to `AS name (columns)` or `WITH name (columns) AS (`."""
-    if before not in ("as", "with", "recursive"):
-        return False
-    end = place + 1
-    while end < len(tokens) and (tokens[end] == "," or _is_name(tokens[end])):
-        end += 1
-    if tokens[end : end + 1] != [")"]:
-        return False
-    return before == "as" or tokens[end + 1 : end + 3] == ["as", "("]
-
-
-def _show(tokens: Sequence[str]) -> str | None:
-    second = tokens[1] if len(tokens) > 1 else ""
-    if not _is_name(second):
-        return "SHOW needs to say what."
-    if second == "grants" or (second == "create" and "user" in tokens[2:3]):
-        return "?The rights of a user may be shown with the password."
-    if second == "all" and tokens[2:] == []:
-        return "?All settings are shown, and some may be secret; SHOW with a name shows one."
-    if second == "access":
-        return "?The rights of all users may be shown with their passwords."
-    if second in ("backup", "backups"):
-        return "SHOW BACKUP reads from any address."
-    made = second == "create" and len(tokens) > 3 and tokens[2] in _MADE
-    return _query(tokens[2:] if made else tokens[1:])
-
-
-def _explain(tokens: Sequence[str]) -> str | None:
+        plain = len(tokens) == 2 and tokens[1] in _PRAGMAS
+        shape = len(tokens) == 5 and tokens[1] in _SHAPES and tokens[2::2] == ["(", ")"]
+        return None if plain or shape else "This PRAGMA is not known to only read."
+    if first not in ("explain", "describe", "desc"):
+        known = _CHANGES.get(first) or _STATEMENTS.get(first)
+        return (
+            known or f"A statement that begins with {quote_word(first)} is not known to only read."
+        )
     place = 1
     if tokens[1:2] == ["("] and len(tokens) > 2 and tokens[2] in _OPTIONS:
         end = tokens.index(")") if ")" in tokens else len(tokens)
@@ -297,12 +241,40 @@ def _explain(tokens: Sequence[str]) -> str | None:
     return "EXPLAIN is understood only for a query, DESCRIBE only for a table."
 
 
-def _pragma(tokens: Sequence[str]) -> str | None:
-    if len(tokens) == 1 and tokens[0] in _PRAGMAS:
-        return None
-    if len(tokens) == 4 and tokens[0] in _SHAPES and tokens[1] == "(" and tokens[3] == ")":
-        return None
-    return "This PRAGMA is not known to only read."
+def _query(tokens: Sequence[str]) -> str | None:
+    before, last = "", ""
+    for place, token in enumerate(tokens):
+        if token == "(":
+            if last and (last[0] in _WORD or last[0] in '"`]'):
+                # Whether `before last (` calls a function that is not known to only look.
+                of_schema = before == "."
+                if of_schema and (
+                    place < 3 or tokens[place - 3] not in ("pg_catalog", '"pg_catalog"')
+                ):
+                    why = f"The function {quote_word(last)} belongs to a schema"
+                    return f"{why} and is not known to only read."
+                calls = of_schema or not (last in _NO_CALL or _names_columns(before, tokens, place))
+                if calls and last not in FUNCTIONS:
+                    unknown = f"The function {quote_word(last)} is not known to only read."
+                    return REFUSED.get(last, unknown)
+        elif token in _CHANGES:
+            return _CHANGES[token]
+        elif token == "replace" and tokens[place + 1 : place + 2] != ["("]:
+            return _STATEMENTS["replace"]
+        before, last = last, token
+    return None
+
+
+def _names_columns(before: str, tokens: Sequence[str], place: int) -> bool:
+    """Whether the parenthesis belongs to `AS name (columns)` or `WITH name (columns) AS (`."""
+    if before not in ("as", "with", "recursive"):
+        return False
+    end = place + 1
+    while end < len(tokens) and (tokens[end] == "," or _is_name(tokens[end])):
+        end += 1
+    if tokens[end : end + 1] != [")"]:
+        return False
+    return before == "as" or tokens[end + 1 : end + 3] == ["as", "("]
 
 
 def _is_name(token: str) -> bool:
@@ -318,7 +290,7 @@ def _secrets(tokens: Sequence[str]) -> str | None:
         elif _is_name(token) and last not in ("like", "rlike", "regexp", "ilike"):
             name = token.strip('"`')
             if name in _SECRET_RELATIONS or _SECRET_COLUMN.search(name):
-                return f"?What {shown(name)} holds may be secret."
+                return f"?What {quote_word(name)} holds may be secret."
             if name in ("pg_settings", "pg_show_all_settings") and not _names_settings(tokens):
                 return "?Settings may be secret; a condition on their name shows some of them."
             if (
@@ -328,7 +300,7 @@ def _secrets(tokens: Sequence[str]) -> str | None:
             ):
                 return "?The table of users may hold passwords."
             if last == "use" and name in _OWN_DATABASES:
-                return f"?What the database {shown(name)} holds may be secret."
+                return f"?What the database {quote_word(name)} holds may be secret."
             owner = tokens[place - 2].strip('"`') if last == "." and place > 1 else ""
             if (owner == "mysql" and name not in _MYSQL_OPEN) or name.startswith("mysql."):
                 return "?What the schema 'mysql' holds may be secret."
@@ -350,3 +322,76 @@ def _names_settings(tokens: Sequence[str]) -> bool:
                     len(core) < 3 or "|" in core or core in _SECRET_SETTINGS for core in cores
                 )
     return any(one in ("category", "pending_restart", "source", "sourcefile") for one in tokens)
+
+
+# No backtick, which runs a command, no colon, which puts a variable in, no quote but for names.
+_ONE = re.compile(r"\\([A-Za-z_]++[+]?+|\?)((?:[ \t]++[A-Za-z0-9_.*?\"$(),+\[\]-]++)*+)[ \t]*+")
+_LISTS = re.compile(
+    r"""(?:
+      d[a-zA-Z]?
+    | d[tivmsE]++
+    | dA[cfop] | ddp | de[stw] | df[anptw]++ | dF[dpt]? | drds | drg | dRp | dconfig
+    | l | list | z | sf | sv | conninfo | lo_list | dx | dX | dy | dP[int]*
+    )S?[+]?""",
+    re.VERBOSE,
+)
+_SETTINGS = frozenset({"a", "t", "timing", "x"})
+_ALONE = frozenset({"copyright", "encoding", "errverbose", "q", "?"})
+_REASONS: dict[str, str] = {
+    "c": "The command \\c opens another connection.",
+    "connect": "The command \\connect opens another connection.",
+    "copy": "!The command \\copy moves rows between tables, files and programs.",
+    "deu": "?Mappings of users may hold passwords.",
+    "deu+": "?Mappings of users may hold passwords.",
+    "dRs": "?Subscriptions may hold passwords.",
+    "dRs+": "?Subscriptions may hold passwords.",
+    "e": "!The command \\e starts an editor.",
+    "edit": "!The command \\edit starts an editor.",
+    "g": "The command \\g can write a file or run a command.",
+    "gexec": "!The command \\gexec runs what a query returns.",
+    "getenv": "?The command \\getenv reads the environment.",
+    "i": "!The command \\i runs a file.",
+    "include": "!The command \\include runs a file.",
+    "ir": "!The command \\ir runs a file.",
+    "o": "!The command \\o writes a file or runs a command.",
+    "out": "!The command \\out writes a file or runs a command.",
+    "password": "!The command \\password changes a password.",
+    "set": "The command \\set changes a variable.",
+    "w": "!The command \\w writes a file.",
+    "write": "!The command \\write writes a file.",
+}
+
+
+def psql_meta(text: str) -> str | None:
+    """Why these backslash commands are not proven to only list; None when they are."""
+    if len(text) > TEXT_CHARACTERS_MAX:
+        return TOO_LONG
+    text = text.strip(" \t\n")
+    if not text:
+        return "There is no command."
+    place = 0
+    while place < len(text):
+        if text.startswith("\\!", place):
+            return "!The command \\! runs a shell command."
+        found = _ONE.match(text, place)
+        if found is None:
+            return f"What begins at {quote_word(text[place : place + 12])} is not understood."
+        name, arguments = found[1], found[2].split()
+        if name in _REASONS:
+            return _REASONS[name]
+        if name.startswith("dconfig") and any("conn" in word for word in arguments):
+            return "?The connection string of a standby may hold a password."
+        is_setting = name in _SETTINGS and arguments[:1] in ([], ["auto"], ["off"], ["on"])
+        if is_setting and len(arguments) > 1:
+            return "There are too many words."
+        lists = _LISTS.fullmatch(name) or is_setting or (name in _ALONE and not arguments)
+        helps = name in ("h", "help") and all(word.isalpha() for word in arguments)
+        if not (lists or helps):
+            return f"The command {quote_word(name)} is not known to only list."
+        place = found.end()
+    return None
+
+
+def psql(text: str) -> str | None:
+    """What psql takes as one command: a backslash command, or else SQL."""
+    return psql_meta(text) if text.lstrip(" \t\n").startswith("\\") else sql(text)

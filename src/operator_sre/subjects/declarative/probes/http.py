@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-import base64
 import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path as FilePath
 
 from operator_protocols.domain.observation import Value
-from operator_sre.subjects.declarative.probes.exchange import (
+from operator_protocols.kit.access import Address, authorize
+from operator_protocols.kit.http import (
     Answer,
     Request,
     UnaskableError,
     exchange,
 )
+from operator_sre.subjects.declarative.document import Table
 from operator_sre.subjects.declarative.probes.place import (
-    Address,
     Blind,
     Place,
-    Readings,
-    addresses_of,
-    checked,
     down,
     first_answer,
+    places_of,
+    up,
 )
-from operator_sre.subjects.declarative.table import Table
-from operator_sre.subjects.declarative.taking import Taken, taken_in
-from operator_sre.subjects.declarative.values import document_of, path_of, pick, plain
+from operator_sre.subjects.declarative.values import (
+    Extraction,
+    Path,
+    Readings,
+    document_of,
+    path_of,
+    pick,
+    plain,
+    read_extraction,
+)
 
-__all__ = ["KEYS", "HttpProbe", "authorization", "read_http"]
+__all__ = ["KEYS", "HttpProbe", "read_http"]
 
 BODY_BYTES_MAX = 256 * 1024
 STATUSES = ("2xx", "3xx")
@@ -51,67 +58,66 @@ class HttpProbe:
     header_files: Mapping[str, str] = field(default_factory=dict)
     body: str = ""
     statuses: tuple[str, ...] = STATUSES
-    json: Mapping[str, tuple[tuple[str | int, ...], Value]] = field(default_factory=dict)
+    json: Mapping[str, tuple[Path, Value]] = field(default_factory=dict)
     latency_ms_max: float | None = None
-    taken: Taken = field(default_factory=Taken)
+    extraction: Extraction = field(default_factory=Extraction)
 
     @property
     def fields(self) -> frozenset[str]:
         """The values that it can give."""
         own = {"up", "ok", "error", "status", "latency_ms", "bytes", "certificate_days"}
-        return frozenset(own | {"endpoint"}) | self.taken.fields
+        return frozenset(own | {"endpoint"}) | self.extraction.fields
 
-    async def look(self, place: Place) -> Readings:
+    async def observe(self, place: Place) -> Readings:
         """Ask the first address that answers."""
-        headers, access = self._headers(place), place.access
-        trust = place.links.trust(access) if access.tls else None
+        headers = {
+            "user-agent": "operator",
+            **self.headers,
+            **authorize(place.access, place.secret),
+            **{name: place.secret(file) for name, file in self.header_files.items()},
+        }
+        body = self.body.encode()
+        request = Request(self.method, self.path, headers, body, BODY_BYTES_MAX)
+        trust, name = place.trust, place.access.server_name
 
         async def ask(address: Address) -> tuple[Answer, float]:
-            return await self._ask(address, headers, trust, access.server_name)
+            begun = time.perf_counter()
+            try:
+                answer = await exchange(address, request, trust=trust, server_name=name)
+            except UnaskableError as error:
+                raise Blind(f"it cannot be asked: {error}") from error
+            return answer, (time.perf_counter() - begun) * 1000
 
-        addresses = addresses_of(place.target, self.port)
-        found, problem, address = await first_answer(addresses, place.timeout_s, ask)
-        if found is None:
+        addresses = places_of(place.target, self.port)
+        result, problem, address = await first_answer(addresses, place.timeout_s, ask)
+        if result is None:
             return down(problem)
-        answer, took_ms = found
+        answer, took_ms = result
         readings: Readings = {
             "status": answer.status,
             "latency_ms": round(took_ms, 3),
             "bytes": len(answer.body),
             "endpoint": f"{address[0]}:{address[1]}",
         }
-        if (days := _days_left(answer.certificate)) is not None:
-            readings["certificate_days"] = days
-        document = document_of(answer.body) if self.json or self.taken.paths else None
-        readings |= self.taken.found(document, answer.body)
-        return checked(readings, self._disappointed(answer.status, took_ms, document, readings))
+        until = (answer.certificate or {}).get("notAfter")
+        if isinstance(until, str):
+            left_s = ssl.cert_time_to_seconds(until) - time.time()
+            readings["certificate_days"] = round(left_s / _DAY_S, 2)
+        document = document_of(answer.body) if self.json or self.extraction.paths else None
+        readings |= self.extraction.extract(document, answer.body)
+        return up(readings, self._find_mismatch(answer.status, took_ms, document, readings))
 
-    def _headers(self, place: Place) -> dict[str, str]:
-        headers = {"user-agent": "operator", **self.headers, **authorization(place)}
-        for name, file in self.header_files.items():
-            headers[name] = place.secret(file)
-        return headers
-
-    async def _ask(
-        self, address: Address, headers: Mapping[str, str], trust: ssl.SSLContext | None, name: str
-    ) -> tuple[Answer, float]:
-        request = Request(self.method, self.path, headers, self.body.encode(), BODY_BYTES_MAX)
-        begun = time.perf_counter()
-        try:
-            answer = await exchange(address, request, trust=trust, server_name=name)
-        except UnaskableError as error:
-            raise Blind(f"it cannot be asked: {error}") from error
-        return answer, (time.perf_counter() - begun) * 1000
-
-    def _disappointed(self, code: int, took_ms: float, document: object, readings: Readings) -> str:
+    def _find_mismatch(
+        self, code: int, took_ms: float, document: object, readings: Readings
+    ) -> str:
         """What is not as it is expected, or ""."""
         status = str(code)
-        if not any(one in (status, f"{status[0]}xx") for one in self.statuses):
+        if not any(accepted in (status, f"{status[0]}xx") for accepted in self.statuses):
             return f"it answered {status}, not {' or '.join(self.statuses)}"
         for text, (path, wanted) in self.json.items():
-            found = pick(document, path)
-            if found != wanted or isinstance(found, bool) != isinstance(wanted, bool):
-                return f"{text} is {found!r}, not {wanted!r}"
+            value = pick(document, path)
+            if value != wanted or isinstance(value, bool) != isinstance(wanted, bool):
+                return f"{text} is {value!r}, not {wanted!r}"
         if readings.get("matched") is False:
             return "its body does not match"
         if self.latency_ms_max is not None and took_ms > self.latency_ms_max:
@@ -119,8 +125,8 @@ class HttpProbe:
         return ""
 
 
-def read_http(table: Table) -> HttpProbe:
-    """The probe of a description."""
+def read_http(table: Table, folder: str) -> HttpProbe:
+    """The probe of a description; paths of secrets are relative to it."""
     method = table.choice("method", METHODS, "GET")
     if method == "POST" and not table.flag("reviewed"):
         raise table.wrong(
@@ -129,7 +135,7 @@ def read_http(table: Table) -> HttpProbe:
             next_step="Write 'reviewed: true' beside it if it changes nothing.",
         )
     path = table.text("path", "/")
-    if not path.startswith("/") or any(one.isspace() or ord(one) < 32 for one in path):
+    if not path.startswith("/") or any(letter.isspace() or ord(letter) < 32 for letter in path):
         raise table.wrong("'path' begins with '/' and has no spaces.", "path")
     headers = {name: str(value) for name, value in table.pairs("headers").items()}
     for name, value in headers.items():
@@ -142,63 +148,36 @@ def read_http(table: Table) -> HttpProbe:
         if "\n" in value or "\r" in value or not name.isascii():
             raise table.wrong(f"the header {name[:40]!r} makes no sense.", "headers")
     expect = table.table("expect", "status", "json", "body", "latency")
+    statuses: tuple[str, ...] = STATUSES
+    latency_s: float | None = None
+    json: dict[str, tuple[Path, Value]] = {}
+    if expect is not None:
+        single = expect.node("status")
+        if single is not None:
+            number = isinstance(single.value, int)
+            statuses = (str(single.value),) if number else expect.texts("status")
+        for status in statuses:
+            known = len(status) == 3 and status[0] in "12345"
+            if not known or not (status[1:] == "xx" or status.isdecimal()):
+                raise expect.wrong(f"{status[:20]!r} is no status, such as 200 or 2xx.", "status")
+        for text, wanted in expect.pairs("json").items():
+            try:
+                json[text] = path_of(text), plain(wanted)
+            except ValueError as error:
+                raise expect.wrong(f"{error}.", "json") from error
+        latency_s = expect.seconds("latency", None)
+    files = {name: str(value) for name, value in table.pairs("header_files").items()}
     return HttpProbe(
         method=method,
         path=path,
         port=table.port(),
         headers=headers,
-        header_files={name: str(value) for name, value in table.pairs("header_files").items()},
+        header_files={
+            name: str(FilePath(folder, FilePath(file).expanduser())) for name, file in files.items()
+        },
         body=table.text("body"),
-        statuses=_statuses(expect),
-        json=_json(expect),
-        latency_ms_max=_milliseconds(expect),
-        taken=taken_in(table, expect),
+        statuses=statuses,
+        json=json,
+        latency_ms_max=None if latency_s is None else latency_s * 1000,
+        extraction=read_extraction(table, expect),
     )
-
-
-def _statuses(expect: Table | None) -> tuple[str, ...]:
-    if expect is None or "status" not in expect:
-        return STATUSES
-    single = expect.node("status")
-    assert single is not None
-    found = (str(single.value),) if isinstance(single.value, int) else expect.texts("status")
-    for one in found:
-        if not (len(one) == 3 and one[0] in "12345" and (one[1:] == "xx" or one.isdecimal())):
-            raise expect.wrong(f"{one[:20]!r} is no status, such as 200 or 2xx.", "status")
-    return found
-
-
-def _json(expect: Table | None) -> dict[str, tuple[tuple[str | int, ...], Value]]:
-    found: dict[str, tuple[tuple[str | int, ...], Value]] = {}
-    for text, wanted in (expect.pairs("json") if expect is not None else {}).items():
-        assert expect is not None
-        try:
-            found[text] = path_of(text), plain(wanted)
-        except ValueError as error:
-            raise expect.wrong(f"{error}.", "json") from error
-    return found
-
-
-def _milliseconds(expect: Table | None) -> float | None:
-    found = expect.seconds("latency", None) if expect is not None else None
-    return None if found is None else found * 1000
-
-
-def authorization(place: Place) -> dict[str, str]:
-    """Who we are, as HTTP says it, read anew from its file."""
-    access = place.access
-    if access.user:
-        password = place.secret(access.password_file) if access.password_file else ""
-        both = base64.b64encode(f"{access.user}:{password}".encode()).decode()
-        return {"authorization": f"Basic {both}"}
-    if access.token_file:
-        return {"authorization": f"Bearer {place.secret(access.token_file)}"}
-    return {}
-
-
-def _days_left(certificate: Mapping[str, object] | None) -> Value:
-    """How long a certificate is still good for; None without one."""
-    until = (certificate or {}).get("notAfter")
-    if not isinstance(until, str):
-        return None
-    return round((ssl.cert_time_to_seconds(until) - time.time()) / _DAY_S, 2)

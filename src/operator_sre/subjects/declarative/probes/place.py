@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from operator_protocols.domain.observation import Value
 from operator_protocols.domain.target import Access, Target
 from operator_protocols.errors import ObservationError
+from operator_protocols.kit.access import Address, addresses_of, sentence_of, trust_for
+from operator_sre.subjects.declarative.values import Readings
 
 if TYPE_CHECKING:
     from operator_protocols.ports import SubjectSettings
@@ -25,22 +26,18 @@ __all__ = [
     "Links",
     "Place",
     "Probe",
-    "Readings",
-    "addresses_of",
-    "authority",
-    "checked",
     "down",
     "first_answer",
-    "sentence_of",
+    "observe_first",
+    "places_of",
+    "up",
 ]
 
 T = TypeVar("T")
-Address = tuple[str, int]
-Readings = dict[str, Value]
 ERROR_CHARACTERS_MAX = 160
 APART_S_MIN = 0.2
+CAUSES_MAX = 8
 _OUR_LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
-_SILENT = "it does not answer in time"
 
 
 class Blind(Exception):
@@ -57,31 +54,15 @@ class Counted:
 
 
 class Links:
-    """What is shared by the looks at one subject: whom to trust, and what was counted before."""
+    """What is shared by the checks of one subject: what was counted before."""
 
     def __init__(self) -> None:
-        self._contexts: dict[tuple[object, ...], ssl.SSLContext] = {}
         self.counted: dict[tuple[str, ...], Counted] = {}
-
-    def trust(self, access: Access) -> ssl.SSLContext:
-        """Whom to trust when speaking TLS, made anew when one of its files has changed."""
-        files = (access.ca_file, access.certificate_file, access.key_file)
-        try:
-            stamps = tuple(Path(file).stat().st_mtime_ns if file else 0 for file in files)
-            key = (*files, *stamps)
-            if key not in self._contexts:
-                context = ssl.create_default_context(cafile=access.ca_file or None)
-                if access.certificate_file:
-                    context.load_cert_chain(access.certificate_file, access.key_file or None)
-                self._contexts[key] = context
-        except (OSError, ssl.SSLError) as error:
-            raise Blind(f"its certificates cannot be read: {error}") from error
-        return self._contexts[key]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One target, looked at once."""
+    """One target, checked once."""
 
     target: Target
     settings: SubjectSettings
@@ -93,6 +74,14 @@ class Place:
     def access(self) -> Access:
         """How it wants to be spoken to."""
         return self.target.access or Access()
+
+    @property
+    def trust(self) -> ssl.SSLContext | None:
+        """Whom to trust when speaking TLS; None where it is not spoken."""
+        try:
+            return trust_for(self.access) if self.access.tls else None
+        except OSError as error:
+            raise Blind(f"its certificates cannot be read: {error}") from error
 
     def secret(self, path: str) -> str:
         """What lies in a file; Blind where it cannot be read."""
@@ -109,10 +98,10 @@ class Place:
             del self.links.counted[key]
 
     def rate(self, field_name: str, value: float) -> float | None:
-        """How much a counter grew in a second since the last look; None at the first.
+        """How much a counter grew in a second since the last check; None at the first.
 
         One that was set back has begun anew, and nobody knows how far it had come before. Of two
-        looks at almost the same time the second says what the first said.
+        checks at almost the same time the second says what the first said.
         """
         key = (self.target.name, self.probe, field_name)
         now = self.settings.clock.monotonic()
@@ -134,29 +123,17 @@ class Probe(Protocol):
         """The values that it can give; None where only the answer tells."""
         ...
 
-    async def look(self, place: Place) -> Readings:
+    async def observe(self, place: Place) -> Readings:
         """Ask once; Blind when it could not be asked. What the target does raises nothing."""
         ...
 
 
-def addresses_of(target: Target, port: int | None = None) -> list[Address]:
-    """Where a target answers, the first one first. A port of the probe's own counts everywhere."""
-    found: list[Address] = []
-    first = port or target.port
-    if first is not None:
-        found.append((target.host, first))
-    for endpoint in target.endpoints:
-        host, _, number = endpoint.rpartition(":")
-        found.append((host.strip("[]"), port or int(number)))
+def places_of(target: Target, port: int | None = None) -> list[Address]:
+    """Where a target answers; Blind where it has no port. A port of the probe counts everywhere."""
+    found = addresses_of(target, port)
     if not found:
         raise Blind("it has no port to ask at")
     return found
-
-
-def authority(address: Address) -> str:
-    """An address as a URL has it."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def first_answer(
@@ -175,41 +152,27 @@ async def first_answer(
             async with asyncio.timeout(share_s):
                 return await ask(address), "", address
         except (OSError, EOFError, ssl.SSLError) as error:
-            if _is_ours(error):
-                raise Blind(f"this machine cannot ask it: {sentence_of(error)}") from error
+            # What this machine has nothing left to ask with says nothing of the target.
+            cause: BaseException | None = error
+            for _ in range(CAUSES_MAX):
+                if isinstance(cause, OSError) and cause.errno in _OUR_LIMITS:
+                    why = f"this machine cannot ask it: {sentence_of(error)}"
+                    raise Blind(why) from error
+                cause = (cause.__cause__ or cause.__context__) if cause is not None else None
             problem = problem or f"{address[0]}:{address[1]}: {sentence_of(error)}"
     return None, problem, addresses[0]
 
 
-def _is_ours(error: BaseException) -> bool:
-    """True when this machine has nothing left to ask with; that says nothing of the target."""
-    below: BaseException | None = error
-    for _ in range(8):
-        if below is None:
-            return False
-        if isinstance(below, OSError) and below.errno in _OUR_LIMITS:
-            return True
-        below = below.__cause__ or below.__context__
-    return False
-
-
-def sentence_of(error: BaseException) -> str:
-    """Why there was no answer, in a few words."""
-    match error:
-        case TimeoutError():
-            return _SILENT
-        case ConnectionRefusedError():
-            return "connection refused"
-        case ConnectionResetError() | BrokenPipeError() | EOFError():
-            return "it closed the connection"
-        case socket.gaierror():
-            return "its name is not known"
-        case ssl.SSLCertVerificationError():
-            return f"its certificate is not trusted: {error.verify_message}"[:ERROR_CHARACTERS_MAX]
-        case ssl.SSLError():
-            return "it does not speak TLS as expected"
-    told = getattr(error, "strerror", None)
-    return (told.lower() if told else str(error) or "connection lost")[:ERROR_CHARACTERS_MAX]
+async def observe_first(
+    place: Place, addresses: list[Address], ask: Callable[[Address], Awaitable[Readings]]
+) -> Readings:
+    """What the first address that answers says, which one that is, and how long it took."""
+    begun = time.perf_counter()
+    readings, problem, (host, port) = await first_answer(addresses, place.timeout_s, ask)
+    if readings is None:
+        return down(problem)
+    took_ms = round((time.perf_counter() - begun) * 1000, 3)
+    return up({**readings, "latency_ms": took_ms, "endpoint": f"{host}:{port}"}, "")
 
 
 def down(error: str, **more: Value) -> Readings:
@@ -217,7 +180,7 @@ def down(error: str, **more: Value) -> Readings:
     return {"up": False, "ok": False, "error": error[:ERROR_CHARACTERS_MAX], **more}
 
 
-def checked(readings: Mapping[str, Value], why: str) -> Readings:
+def up(readings: Mapping[str, Value], why: str) -> Readings:
     """What is known of something that answered, as it should when there is no `why`."""
-    told: Readings = {"up": True, "ok": not why}
-    return {**told, **readings, **({"error": why[:ERROR_CHARACTERS_MAX]} if why else {})}
+    error = {"error": why[:ERROR_CHARACTERS_MAX]} if why else {}
+    return {"up": True, "ok": not why, **readings, **error}

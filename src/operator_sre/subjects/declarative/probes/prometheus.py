@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 from operator_protocols.domain.observation import Value
-from operator_protocols.domain.target import Access, Target
-from operator_sre.subjects.declarative.probes.exchange import Request, UnaskableError, exchange
-from operator_sre.subjects.declarative.probes.http import authorization
-from operator_sre.subjects.declarative.probes.place import (
-    Address,
-    Blind,
-    Place,
-    Readings,
-    addresses_of,
-    checked,
-    down,
-    first_answer,
-)
-from operator_sre.subjects.declarative.table import NAME, Table
-from operator_sre.subjects.declarative.values import document_of, plain
+from operator_protocols.domain.target import Access
+from operator_protocols.kit.access import Address, authorize
+from operator_protocols.kit.http import Request, UnaskableError, exchange
+from operator_sre.subjects.declarative.document import NAME, Table
+from operator_sre.subjects.declarative.probes.place import Blind, Place, observe_first, places_of
+from operator_sre.subjects.declarative.values import Readings, document_of, plain
 
 __all__ = ["KEYS", "PrometheusProbe", "Sample", "read_prometheus"]
 
@@ -61,55 +51,56 @@ class PrometheusProbe:
         """The values that it can give."""
         return frozenset({*_OWN, *self.samples})
 
-    async def look(self, place: Place) -> Readings:
+    async def observe(self, place: Place) -> Readings:
         """Ask the first server or address that answers."""
         if self.servers:
-            server = replace(place.target, access=self.access)
-            addresses = list(self.servers)
-            place = replace(place, target=server)
-        else:
-            addresses = addresses_of(place.target, self.port)
-        begun = time.perf_counter()
+            place = replace(place, target=replace(place.target, access=self.access))
 
-        async def ask(address: Address) -> Readings:
-            if self.servers:
-                return await self._queried(place, address)
-            return self._scraped(place, await _got(place, address, self.path))
+        target = place.target
+        blanks = {"target": target.name, "host": target.host, "port": target.port}
 
-        found, problem, address = await first_answer(addresses, place.timeout_s, ask)
-        if found is None:
-            return down(problem)
-        took_ms = round((time.perf_counter() - begun) * 1000, 3)
-        told: Readings = {"latency_ms": took_ms, "endpoint": f"{address[0]}:{address[1]}"}
-        return checked({**told, **found}, "")
+        async def query(address: Address) -> Readings:
+            values = {}
+            for name, sample in self.samples.items():
+                # The blanks are filled; the query's own braces stay as they are.
+                text = sample.query
+                for blank, value in blanks.items():
+                    text = text.replace(f"{{{blank}}}", "" if value is None else str(value))
+                path = f"{self.prefix}/api/v1/query?query={quote(text)}"
+                document = document_of(await _get(place, address, path))
+                # The one number that a query gives; nothing for none, or for several.
+                with contextlib.suppress(IndexError, KeyError, TypeError, ValueError):
+                    result = document["data"]["result"]
+                    if document["data"]["resultType"] == "scalar":
+                        values[name] = plain(float(result[1]))
+                    elif len(result) == 1:
+                        values[name] = plain(float(result[0]["value"][1]))
+            return self._rate_values(place, values)
 
-    async def _queried(self, place: Place, address: Address) -> Readings:
+        async def scrape(address: Address) -> Readings:
+            body = await _get(place, address, self.path)
+            sums = _sum_samples(body.decode("utf-8", "replace"), self.samples)
+            return self._rate_values(place, sums)
+
+        if self.servers:
+            return await observe_first(place, list(self.servers), query)
+        return await observe_first(place, places_of(place.target, self.port), scrape)
+
+    def _rate_values(self, place: Place, values: Mapping[str, Value]) -> Readings:
         readings: Readings = {}
-        for name, sample in self.samples.items():
-            query = _filled(sample.query, place.target)
-            body = await _got(place, address, f"{self.prefix}/api/v1/query?query={quote(query)}")
-            value = _of_query(document_of(body))
-            if value is not None and sample.rate:
-                value = place.rate(name, float(value))
-            if value is not None:
-                readings[name] = value
-        return readings
-
-    def _scraped(self, place: Place, body: bytes) -> Readings:
-        sums = _sums(body.decode("utf-8", "replace"), self.samples)
-        readings: Readings = {}
-        for name, value in sums.items():
-            found = place.rate(name, value) if self.samples[name].rate else plain(value)
-            if found is not None:
-                readings[name] = found
-        return readings
+        for name, value in values.items():
+            if value is not None and self.samples[name].rate:
+                readings[name] = place.rate(name, float(value))
+            else:
+                readings[name] = plain(value)
+        return {name: value for name, value in readings.items() if value is not None}
 
 
-async def _got(place: Place, address: Address, path: str) -> bytes:
+async def _get(place: Place, address: Address, path: str) -> bytes:
     """The body of an answer that is a success."""
     access = place.access
-    request = Request("GET", path, authorization(place), b"", BODY_BYTES_MAX)
-    trust = place.links.trust(access) if access.tls else None
+    request = Request("GET", path, authorize(access, place.secret), b"", BODY_BYTES_MAX)
+    trust = place.trust
     try:
         answer = await exchange(address, request, trust=trust, server_name=access.server_name)
     except UnaskableError as error:
@@ -121,7 +112,7 @@ async def _got(place: Place, address: Address, path: str) -> bytes:
     return answer.body
 
 
-def _sums(text: str, samples: Mapping[str, Sample]) -> dict[str, float]:
+def _sum_samples(text: str, samples: Mapping[str, Sample]) -> dict[str, float]:
     """For each name the sum of all samples with its metric and labels; nothing where none is."""
     from prometheus_client.parser import text_string_to_metric_families
 
@@ -131,34 +122,14 @@ def _sums(text: str, samples: Mapping[str, Sample]) -> dict[str, float]:
     sums: dict[str, float] = {}
     try:
         for family in text_string_to_metric_families("\n".join(lines) + "\n"):
-            for found in family.samples:
+            for shown in family.samples:
                 for name, wanted in samples.items():
-                    if (
-                        found.name == wanted.metric
-                        and wanted.labels.items() <= found.labels.items()
-                    ):
-                        sums[name] = sums.get(name, 0.0) + found.value
+                    has_labels = wanted.labels.items() <= shown.labels.items()
+                    if shown.name == wanted.metric and has_labels:
+                        sums[name] = sums.get(name, 0.0) + shown.value
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise OSError("what it shows are no metrics") from error
     return sums
-
-
-def _of_query(document: Any) -> Value:
-    """The one number that a query gives; None for none, or for several."""
-    try:
-        result = document["data"]["result"]
-        if document["data"]["resultType"] == "scalar":
-            return plain(float(result[1]))
-        return plain(float(result[0]["value"][1])) if len(result) == 1 else None
-    except (IndexError, KeyError, TypeError, ValueError):
-        return None
-
-
-def _filled(query: str, target: Target) -> str:
-    """A query with its blanks; its own braces stay as they are."""
-    for blank, value in (("target", target.name), ("host", target.host), ("port", target.port)):
-        query = query.replace(f"{{{blank}}}", "" if value is None else str(value))
-    return query
 
 
 def read_prometheus(table: Table, access: Access | None) -> PrometheusProbe:
@@ -171,7 +142,23 @@ def read_prometheus(table: Table, access: Access | None) -> PrometheusProbe:
     for name in section:
         if not NAME.fullmatch(name) or name in _OWN:
             raise section.wrong(f"{name[:40]!r} is no name for a value.", name)
-        samples[name] = _sample(section, name, queried=bool(servers))
+        node = section.node(name)
+        assert node is not None
+        if isinstance(node.value, str):
+            text = node.value
+            samples[name] = Sample(query=text) if servers else Sample(metric=text)
+            continue
+        inner = section.table(name, "query", "metric", "labels", "rate")
+        if inner is None:
+            raise section.wrong(f"{name!r} has to be a metric or a table.", name)
+        text = inner.required("query" if servers else "metric")
+        labels = {label: str(value) for label, value in inner.pairs("labels").items()}
+        rate = inner.flag("rate")
+        samples[name] = (
+            Sample(query=text, rate=rate)
+            if servers
+            else Sample(metric=text, labels=labels, rate=rate)
+        )
     if len(samples) > SAMPLES_MAX:
         raise section.wrong(f"no more than {SAMPLES_MAX} values are read.")
     found = [_server(table, one) for one in servers]
@@ -186,22 +173,6 @@ def read_prometheus(table: Table, access: Access | None) -> PrometheusProbe:
         path=table.text("path", "/metrics"),
         port=table.port(),
     )
-
-
-def _sample(section: Table, name: str, *, queried: bool) -> Sample:
-    node = section.node(name)
-    assert node is not None
-    if isinstance(node.value, str):
-        return Sample(query=node.value) if queried else Sample(metric=node.value)
-    inner = section.table(name, "query", "metric", "labels", "rate")
-    if inner is None:
-        raise section.wrong(f"{name!r} has to be a metric or a table.", name)
-    needed = inner.needed("query" if queried else "metric")
-    labels = {label: str(value) for label, value in inner.pairs("labels").items()}
-    rate = inner.flag("rate")
-    if queried:
-        return Sample(query=needed, rate=rate)
-    return Sample(metric=needed, labels=labels, rate=rate)
 
 
 def _server(table: Table, text: str) -> tuple[Address, bool, str]:

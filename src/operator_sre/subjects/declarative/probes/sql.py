@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from operator_protocols.errors import MissingExtraError
-from operator_sre.subjects.declarative.probes.place import (
-    Address,
-    Blind,
-    Place,
-    Readings,
-    addresses_of,
-    checked,
-    down,
-    first_answer,
-)
-from operator_sre.subjects.declarative.table import NAME, Table
-from operator_sre.subjects.declarative.values import plain
+from operator_protocols.kit.access import Address
+from operator_sre.subjects.declarative.document import NAME, Table
+from operator_sre.subjects.declarative.probes.place import Blind, Place, observe_first, places_of
+from operator_sre.subjects.declarative.values import Readings, plain
 
 if TYPE_CHECKING:
     import psycopg
@@ -50,7 +42,7 @@ class SqlProbe:
         """The columns are known by the answer only."""
         return None
 
-    async def look(self, place: Place) -> Readings:
+    async def observe(self, place: Place) -> Readings:
         """Ask the first server that answers."""
         try:
             import psycopg
@@ -59,50 +51,25 @@ class SqlProbe:
 
         async def ask(address: Address) -> Readings:
             try:
-                return await self._asked(place, address)
+                return await self._query(place, address)
             except psycopg.OperationalError as error:
-                if _is_shut(error):
+                # What is refused while connecting comes without a code, as a text.
+                text = str(error).lower()
+                if "fatal" in text and any(words in text for words in _SHUT):
                     raise Blind(f"it does not let us in: {_why(error)}") from error
                 raise OSError(_why(error)) from error
 
-        begun = time.perf_counter()
-        told_port = place.target.port or place.target.endpoints
-        addresses = addresses_of(place.target, self.port or (None if told_port else PORT))
+        has_port = place.target.port or place.target.endpoints
+        addresses = places_of(place.target, self.port or (None if has_port else PORT))
         try:
-            found, problem, address = await first_answer(addresses, place.timeout_s, ask)
+            return await observe_first(place, addresses, ask)
         except psycopg.Error as error:
             raise Blind(f"its query makes no sense there: {_why(error)}") from error
-        if found is None:
-            return down(problem)
-        took_ms = round((time.perf_counter() - begun) * 1000, 3)
-        told: Readings = {"latency_ms": took_ms, "endpoint": f"{address[0]}:{address[1]}"}
-        return checked({**found, **told}, "")
 
-    async def _asked(self, place: Place, address: Address) -> Readings:
+    async def _query(self, place: Place, address: Address) -> Readings:
         import psycopg
         from psycopg.rows import dict_row
 
-        async with await psycopg.AsyncConnection.connect(
-            **self._words(place, address), autocommit=True, row_factory=dict_row
-        ) as connection:
-            await connection.execute("BEGIN TRANSACTION READ ONLY")
-            # What is streamed is exactly one statement: none of its parts can end the transaction,
-            # and no more of it is read than is wanted.
-            rows: list[dict[str, Any]] = []
-            async with connection.cursor() as cursor:
-                async for row in cursor.stream(self.query.encode()):
-                    rows.append(row)
-                    if len(rows) == ROWS_MAX:
-                        break
-        readings: Readings = {"rows": len(rows)}
-        first: Mapping[str, Any] = rows[0] if rows else {}
-        for name, value in list(first.items())[:COLUMNS_MAX]:
-            scalar = plain(float(value) if isinstance(value, Decimal) else value)
-            if NAME.fullmatch(name) and name not in _OWN and scalar is not None:
-                readings[name] = scalar
-        return readings
-
-    def _words(self, place: Place, address: Address) -> dict[str, Any]:
         access = place.access
         limit_ms = max(1, int(place.timeout_s * 1000))
         words: dict[str, Any] = {
@@ -124,13 +91,30 @@ class SqlProbe:
             words |= {"sslcert": access.certificate_file, "sslkey": access.key_file}
         if access.password_file:
             words["password"] = place.secret(access.password_file)
-        return words
-
-
-def _is_shut(error: psycopg.Error) -> bool:
-    # What is refused while connecting comes without a code, as a text.
-    text = str(error).lower()
-    return "fatal" in text and any(words in text for words in _SHUT)
+        connection = await psycopg.AsyncConnection.connect(
+            **words, autocommit=True, row_factory=dict_row
+        )
+        # As a context it would roll back first, and stay open when it is cancelled meanwhile.
+        try:
+            await connection.execute("BEGIN TRANSACTION READ ONLY")
+            # What is streamed is exactly one statement: none of its parts can end the transaction,
+            # and no more of it is read than is wanted.
+            rows: list[dict[str, Any]] = []
+            stream = connection.cursor().stream(self.query.encode())
+            async with aclosing(cast("AsyncGenerator[dict[str, Any]]", stream)):
+                async for row in stream:
+                    rows.append(row)
+                    if len(rows) == ROWS_MAX:
+                        break
+        finally:
+            await connection.close()
+        readings: Readings = {"rows": len(rows)}
+        first: Mapping[str, Any] = rows[0] if rows else {}
+        for name, value in list(first.items())[:COLUMNS_MAX]:
+            scalar = plain(float(value) if isinstance(value, Decimal) else value)
+            if NAME.fullmatch(name) and name not in _OWN and scalar is not None:
+                readings[name] = scalar
+        return readings
 
 
 def _why(error: psycopg.Error) -> str:
@@ -149,7 +133,7 @@ def _why(error: psycopg.Error) -> str:
 def read_sql(table: Table) -> SqlProbe:
     """The probe of a description."""
     return SqlProbe(
-        query=table.needed("query"),
+        query=table.required("query"),
         database=table.text("database", "postgres"),
         user=table.text("user"),
         port=table.port(),

@@ -6,19 +6,13 @@ import asyncio
 import time
 from dataclasses import dataclass
 
+from operator_protocols.kit.access import Address
+from operator_sre.subjects.declarative.document import Table
 from operator_sre.subjects.declarative.patterns import pattern_of
-from operator_sre.subjects.declarative.probes.place import (
-    Address,
-    Place,
-    Readings,
-    addresses_of,
-    checked,
-    down,
-    first_answer,
-)
-from operator_sre.subjects.declarative.table import Table
+from operator_sre.subjects.declarative.probes.place import Place, down, first_answer, places_of, up
+from operator_sre.subjects.declarative.values import Readings
 
-__all__ = ["KEYS", "TcpProbe", "opened", "read_tcp"]
+__all__ = ["KEYS", "TcpProbe", "open_connection", "read_tcp"]
 
 ANSWER_BYTES_MAX = 16 * 1024
 KEYS = ("port", "send", "expect")
@@ -39,48 +33,45 @@ class TcpProbe:
         more = {"answer", "matched"} if self.expect else set()
         return frozenset({"up", "ok", "error", "latency_ms", "endpoint"} | more)
 
-    async def look(self, place: Place) -> Readings:
+    async def observe(self, place: Place) -> Readings:
         """Connect to the first address that accepts."""
 
         async def ask(address: Address) -> tuple[float, str]:
             begun = time.perf_counter()
-            reader, writer = await opened(place, address)
+            reader, writer = await open_connection(place, address)
+            received, text = b"", ""
             try:
                 if self.send:
                     writer.write(self.send.encode())
                     await writer.drain()
-                answer = await self._answer(reader) if self.expect else ""
+                # What is said until it matches, ends, or is more than anybody wants.
+                while self.expect and len(received) < ANSWER_BYTES_MAX:
+                    part = await reader.read(ANSWER_BYTES_MAX - len(received))
+                    received += part
+                    text = received.decode("utf-8", "replace")
+                    if not part or pattern_of(self.expect).search(text):
+                        break
             finally:
                 writer.close()
-            return (time.perf_counter() - begun) * 1000, answer
+            return (time.perf_counter() - begun) * 1000, text
 
-        addresses = addresses_of(place.target, self.port)
-        found, problem, address = await first_answer(addresses, place.timeout_s, ask)
-        if found is None:
+        addresses = places_of(place.target, self.port)
+        result, problem, address = await first_answer(addresses, place.timeout_s, ask)
+        if result is None:
             return down(problem)
+        took_ms, answer = result
         readings: Readings = {
-            "latency_ms": round(found[0], 3),
+            "latency_ms": round(took_ms, 3),
             "endpoint": f"{address[0]}:{address[1]}",
         }
         if not self.expect:
-            return checked(readings, "")
-        matched = pattern_of(self.expect).search(found[1]) is not None
-        readings |= {"answer": found[1][:200], "matched": matched}
-        return checked(readings, "" if matched else f"it answered {found[1][:60]!r}")
-
-    async def _answer(self, reader: asyncio.StreamReader) -> str:
-        """What is said until it matches, ends, or is more than anybody wants."""
-        said = b""
-        while len(said) < ANSWER_BYTES_MAX:
-            part = await reader.read(ANSWER_BYTES_MAX - len(said))
-            said += part
-            text = said.decode("utf-8", "replace")
-            if not part or pattern_of(self.expect).search(text):
-                break
-        return said.decode("utf-8", "replace")
+            return up(readings, "")
+        matched = pattern_of(self.expect).search(answer) is not None
+        readings |= {"answer": answer[:200], "matched": matched}
+        return up(readings, "" if matched else f"it answered {answer[:60]!r}")
 
 
-async def opened(
+async def open_connection(
     place: Place, address: Address
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection as the target wants it: plain, or by TLS."""
@@ -88,9 +79,7 @@ async def opened(
     if not access.tls:
         return await asyncio.open_connection(*address)
     name = access.server_name or address[0]
-    return await asyncio.open_connection(
-        *address, ssl=place.links.trust(access), server_hostname=name
-    )
+    return await asyncio.open_connection(*address, ssl=place.trust, server_hostname=name)
 
 
 def read_tcp(table: Table) -> TcpProbe:

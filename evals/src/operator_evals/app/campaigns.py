@@ -1,0 +1,308 @@
+"""Campaigns: planned, run on this machine, and the revision they were run from."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+
+import operator_sre
+from operator_evals.app.trial_process import Children
+from operator_evals.app.trial_rig import Job
+from operator_evals.campaign import Campaign, Mind, Planned, variant_named
+from operator_evals.campaign_file import choose, planned, read_campaign, variant_folders
+from operator_evals.conductor import Conductor, Outcome, Progress
+from operator_evals.database import Database, Recorded, must_be_written, open_database
+from operator_evals.facts import TrialFacts
+from operator_lab.app.rigs import check_rig
+from operator_lab.demo.play import crew_files
+from operator_protocols.domain.action import digest_of
+from operator_protocols.errors import (
+    ConfigError,
+    ConflictError,
+    MissingExtraError,
+    RigError,
+    UsageError,
+)
+from operator_sre import __version__
+from operator_sre.app.models import is_offline, key_state
+from operator_sre.clock import SystemClock
+from operator_sre.config import Config
+from operator_sre.plugins import find_plugin
+
+__all__ = [
+    "Jobs",
+    "Wanted",
+    "begun",
+    "bundle_name",
+    "campaign_from_file",
+    "campaign_of",
+    "check_campaign",
+    "code_revision",
+    "database_path",
+    "held_alone",
+    "ledger_folder",
+    "run_campaign",
+]
+
+GIT_S_MAX = 10.0
+DISTRIBUTION = "operator-sre"
+CHANGED = "+"
+_OURS = Path(operator_sre.__file__).resolve()
+
+
+def code_revision(file: Path = _OURS) -> str:
+    """The commit that this file is of, with a `+` where the tree differs; else the version."""
+    # A folder of packages may lie in the checkout of something else, which does not know our file.
+    if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
+        return _version()
+    commit = _git(file.parent, "rev-parse", "--verify", "HEAD")
+    changed = _git(file.parent, "status", "--porcelain", "--untracked-files=normal")
+    if not commit or changed is None:
+        return _version()
+    return commit + (CHANGED if changed else "")
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    """What git says; None where there is none, or it refuses."""
+    # Nobody's settings and no other repository; looking must not wait for a lock, nor take one.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env = {**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    command = ("git", "-c", "core.fsmonitor=false", *words)
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_S_MAX,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
+
+
+def _version() -> str:
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return operator_sre.__version__
+
+
+FOLDER = "evals"
+FILE = "eval.db"
+BASELINES = ("none",)
+_KEYS = ("ANTHROPIC_API_KEY", "OPERATOR_ANTHROPIC_API_KEY")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a command line asks for."""
+
+    subject: str
+    fault: str
+    times: int = 1
+    variants: tuple[str, ...] = ()
+    baseline: bool = False
+    seed: int = 0
+    parallel: int = 1
+    name: str = ""
+
+
+def database_path(config: Config, named: Path | None = None) -> Path:
+    """Where the facts are: in the home, unless a file is named."""
+    return named or config.home / FILE
+
+
+def ledger_folder(database: Path, campaign: str) -> Path:
+    """Where the exported ledgers of a campaign lie, beside its database."""
+    return database.parent / "ledgers" / campaign
+
+
+def bundle_name(one: Planned) -> str:
+    """What the exported ledger of a trial is called."""
+    return one.key.replace("/", "-").replace(":", "-") + ".bundle"
+
+
+def campaign_of(wanted: Wanted) -> Campaign:
+    """One scenario, or all of a subject, with one or several variants."""
+    words = dict.fromkeys((*wanted.variants, *(BASELINES if wanted.baseline else ())))
+    if not wanted.variants:
+        words = dict.fromkeys(("reasoner", *words))
+    folders = variant_folders(Path.cwd() / FOLDER / "campaign.toml")
+    variants = tuple(variant_named(word, folders) for word in words)
+    scenario = f"{wanted.subject}:{wanted.fault}" if wanted.fault else wanted.subject
+    name = wanted.name or f"{scenario.replace(':', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Campaign(
+        name=name,
+        scenarios=choose([scenario]),
+        variants=variants,
+        seeds={one.name: wanted.times for one in variants},
+        first_seed=wanted.seed,
+        parallel=wanted.parallel,
+    )
+
+
+def campaign_from_file(path: Path, *, parallel: int | None = None, name: str = "") -> Campaign:
+    """What a file describes; another name begins it anew."""
+    found = read_campaign(path)
+    changed = replace(found, name=name) if name else found
+    return changed if parallel is None else replace(changed, parallel=parallel)
+
+
+def check_campaign(config: Config, campaign: Campaign) -> tuple[Planned, ...]:
+    """Every trial of it; an error for whatever could not work, before the first of them."""
+    trials = planned(campaign)
+    if not trials:
+        raise UsageError("The campaign has no trials.", next_step="Give a variant some seeds.")
+    for subject in dict.fromkeys(one.subject for one in campaign.scenarios):
+        try:
+            check_rig(find_plugin(subject))
+        except (MissingExtraError, RigError) as error:
+            raise UsageError(
+                f"There can be no rig of {subject!r} here: {error.message}",
+                next_step=error.next_step,
+            ) from error
+    for variant in campaign.variants:
+        if variant.mind is Mind.TRANSCRIPT and not Path(variant.transcript).is_file():
+            raise ConfigError(
+                f"The transcript {variant.transcript!r} of the variant {variant.name!r} is"
+                " not there.",
+                next_step="Make one with: operator models transcript RUN FILE",
+            )
+        if variant.mind is not Mind.MODEL or is_offline(variant.model):
+            continue
+        if key_state(config, variant.model) == "not set":  # NotFoundError for one that is unknown
+            raise ConfigError(
+                f"The key of the model {variant.model!r} of the variant {variant.name!r} is"
+                " not set.",
+                next_step=f"Try it with: operator models test {variant.model}",
+            )
+        prices = next(one.prices for one in config.models if one.name == variant.model)
+        if campaign.usd_max <= 0 and (prices is None or prices.input or prices.output):
+            raise ConfigError(
+                f"The variant {variant.name!r} costs money, and 'usd_max' of the campaign is 0.",
+                next_step="Say how many dollars it may cost, as usd_max = 5.0 in its file.",
+            )
+    for word in campaign.noise:
+        subject, _, fault = word.rpartition(":")
+        subjects = [subject] if subject else [one.subject for one in campaign.scenarios]
+        if not any(one.name == fault for each in subjects for one in find_plugin(each).faults):
+            raise ConfigError(f"'noise' names {word!r}, and no subject has such a fault.")
+    return trials
+
+
+async def run_campaign(
+    config: Config,
+    campaign: Campaign,
+    *,
+    command: Sequence[str],
+    tell: Callable[[Progress], None],
+    database: Path | None = None,
+) -> Outcome:
+    """Do what is left of it; cancelled, it keeps what is done and ends what runs."""
+    check_campaign(config, campaign)
+    path = database_path(config, database)
+    must_be_written(path)
+    clock = SystemClock()
+    with held_alone(path, campaign.name) as folder, open_database(path) as facts:
+        known = begun(facts, campaign, clock)
+        ledgers = ledger_folder(path, campaign.name)
+        async with Children(folder) as children:
+            jobs = Jobs(config, campaign, tuple(command), folder, ledgers, children)
+            conductor = Conductor(campaign, jobs.run, facts.keep, clock, tell)
+            return await conductor.conduct(known)
+
+
+def begun(facts: Database, campaign: Campaign, clock: SystemClock) -> Sequence[TrialFacts]:
+    """Write the campaign down if it is new; what is known of it already.
+
+    How many run at once is no part of what a campaign is.
+    """
+    same = next((one for one in facts.campaigns() if one.campaign.name == campaign.name), None)
+    if same is not None:
+        campaign = replace(campaign, parallel=same.campaign.parallel)
+    at = clock.now().isoformat(timespec="seconds")
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    machine = {
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "cores": str(os.cpu_count() or 0),
+        "memory_mb": str(pages * size >> 20),
+        "python": sys.version.split()[0],
+        "operator": __version__,
+        "revision": code_revision(),
+    }
+    facts.begin(Recorded(campaign, at, machine))
+    return facts.trials(campaign.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Each trial with a folder, a home and a ledger that no other has."""
+
+    config: Config
+    campaign: Campaign
+    command: tuple[str, ...]
+    folder: Path
+    ledgers: Path
+    children: Children
+
+    async def run(self, one: Planned) -> TrialFacts:
+        """One trial in a process of its own."""
+        keys = (*_KEYS, *(each.key_env for each in self.config.models if each.key_env))
+        job = Job(
+            campaign=self.campaign,
+            planned=one,
+            # Short: the paths of sockets below it have an end.
+            folder=tempfile.mkdtemp(prefix="", dir=self.folder) + "/t",
+            ledger=str(self.ledgers / bundle_name(one)),
+            command=self.command,
+            began=time.monotonic(),
+            minds=crew_files(self.config)["operator.toml"],
+            passes=tuple(dict.fromkeys(keys)),
+        )
+        try:
+            return await self.children.run(job)
+        finally:
+            shutil.rmtree(Path(job.folder).parent, ignore_errors=True)
+
+
+@contextmanager
+def held_alone(database: Path, campaign: str) -> Iterator[Path]:
+    """The folder for its trials; ConflictError when somebody runs the same campaign.
+
+    What a run that was killed left there is removed.
+    """
+    place = digest_of([str(database.absolute()), campaign]).removeprefix("sha256:")[:10]
+    folder = Path(tempfile.gettempdir()) / f"operator-eval-{os.getuid()}-{place}"
+    database.parent.mkdir(parents=True, exist_ok=True)
+    held = database.parent / f".{campaign}.lock"
+    with held.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConflictError(
+                f"The campaign {campaign!r} is running already.", next_step="Wait for it."
+            ) from None
+        if folder.is_symlink() or (folder.exists() and folder.stat().st_uid != os.getuid()):
+            raise ConflictError(f"{str(folder)!r} belongs to somebody else.")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            held.unlink(missing_ok=True)

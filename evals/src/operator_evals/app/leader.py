@@ -1,0 +1,308 @@
+"""A campaign whose trials others do: handed out, followed, done again when lost, and kept here.
+
+All that is under way lies in the queue, so that whoever is killed while it leads goes on later."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from operator_evals.app.campaigns import (
+    begun,
+    bundle_name,
+    check_campaign,
+    code_revision,
+    database_path,
+    held_alone,
+    ledger_folder,
+)
+from operator_evals.app.worker import order_of, unpacked
+from operator_evals.campaign import Campaign, Mind, Planned
+from operator_evals.conductor import GUESS_S, Outcome, Progress, failed_trial, left_of
+from operator_evals.database import must_be_written, open_database
+from operator_evals.facts import TrialFacts, TrialState
+from operator_protocols.domain.action import digest_of
+from operator_protocols.errors import OperatorError, StoreError
+from operator_protocols.ports import Clock
+from operator_sre.app.wiring.engines import (
+    ErrandState,
+    TrialErrand,
+    TrialQueue,
+    TrialTaker,
+    trials_of,
+)
+from operator_sre.clock import SystemClock
+from operator_sre.config import Config
+
+__all__ = ["Leader", "lead_campaign"]
+
+POLL_S = 1.0
+# Who has not spoken for so long is gone, by the clock of the database.
+SILENT_S = 20.0
+# Who has taken a trial says so with its next beat; it is lost when nobody has said so by then.
+TAKEN_S_MAX = 12.0
+# A trial that so many workers in a row did not survive is not for workers.
+LOST_MAX = 3
+# So long a database may be away.
+AWAY_S_MAX = 300.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """A trial that is not done yet, and what is known of its newest attempt."""
+
+    planned: Planned
+    stem: str
+    attempt: int = -1
+    handed_out: bool = False
+    unheld_since: float | None = None
+    lost: int = 0
+
+    @property
+    def errand(self) -> str:
+        """The newest attempt's name in the queue; all of a trial begin with the same stem."""
+        return f"{self.stem}{self.attempt}"
+
+
+@dataclass(slots=True)
+class Leader:
+    """Hands the trials of a campaign out and keeps what comes back, each once.
+
+    `place` is what the names of this campaign begin with in the queue, and of no other.
+    """
+
+    queue: TrialQueue
+    campaign: Campaign
+    place: str
+    ledgers: Path
+    keep: Callable[[TrialFacts], None]
+    clock: Clock
+    tell: Callable[[Progress], None] = lambda progress: None
+    poll_s: float = POLL_S
+    silent_s: float = SILENT_S
+    taken_s_max: float = TAKEN_S_MAX
+    _wanted: dict[str, _Wanted] = field(default_factory=dict)
+    _drop: list[str] = field(default_factory=list)
+    _done: list[TrialFacts] = field(default_factory=list)
+    _before: int = 0
+    _of: int = 0
+    _usd: float = 0.0
+    _skipped: int = 0
+
+    async def conduct(self, known: Sequence[TrialFacts]) -> Outcome:
+        """All that is left; cancelled, it keeps what is done and takes back what is not."""
+        left = left_of(self.campaign, known)
+        stems = {one.key: f"{self.place}-{_short(one.key)}-" for one in left}
+        self._wanted = {stems[one.key]: _Wanted(one, stems[one.key]) for one in left}
+        self._usd = sum(one.spent.usd for one in known)
+        done = {one.key for one in known if one.state is not TrialState.FAILED}
+        self._before, self._of = len(done), len(done) + len(left)
+        away_since: float | None = None
+        try:
+            while self._wanted:
+                try:
+                    errands, takers = await asyncio.to_thread(self._exchange)
+                    held = {name for one in takers for name in one.holds}
+                    running = [
+                        one.planned.key for one in self._wanted.values() if one.errand in held
+                    ]
+                    self._say(running, takers)
+                    for one, errand in self._match_newest(errands):
+                        await self._follow(one, errand, is_held=errand.id in held)
+                        if one.stem not in self._wanted:
+                            others = [key for key in running if key != one.planned.key]
+                            self._say(others, takers, last=True)
+                    await self._hand_out(errands)
+                    away_since = None
+                except StoreError as error:
+                    now = self.clock.monotonic()
+                    away_since = now if away_since is None else away_since
+                    if now - away_since > AWAY_S_MAX:
+                        raise
+                    log.error("%s It is tried again.", error)
+                if self._wanted:
+                    await self.clock.sleep(self.poll_s)
+        finally:
+            await asyncio.shield(asyncio.to_thread(self._withdraw))
+        states = [one.state for one in self._done]
+        skipped = self._skipped
+        return Outcome(
+            campaign=self.campaign.name,
+            of=self._of,
+            done=len(self._done),
+            before=self._before,
+            invalid=states.count(TrialState.INVALID),
+            failed=states.count(TrialState.FAILED),
+            why=f"{skipped} trials were left out: the money is spent (usd_max)." if skipped else "",
+        )
+
+    def _exchange(self) -> tuple[list[TrialErrand], list[TrialTaker]]:
+        """Drop from the queue what is over; what is in it, and who takes from it."""
+        dropped = list(self._drop)
+        self.queue.drop(dropped)
+        del self._drop[: len(dropped)]
+        # In this order: what is taken in between is held by nobody yet, and is not lost for that.
+        errands = self.queue.find(begins=f"{self.place}-")
+        return errands, self.queue.takers(silent_s=self.silent_s)
+
+    def _match_newest(self, errands: Iterable[TrialErrand]) -> list[tuple[_Wanted, TrialErrand]]:
+        """The newest attempt at each trial; all others are to be dropped."""
+        newest: dict[str, TrialErrand] = {}
+        for errand in sorted(errands, key=lambda one: _attempt(one.id)):
+            stem = errand.id[: errand.id.rindex("-") + 1]
+            if stem in newest:
+                self._drop.append(newest[stem].id)
+            newest[stem] = errand
+        found = []
+        for stem, errand in newest.items():
+            one = self._wanted.get(stem)
+            if one is None:  # it is kept already, and whoever led before was killed
+                self._drop.append(errand.id)
+                continue
+            if one.attempt != _attempt(errand.id):
+                one.attempt, one.unheld_since = _attempt(errand.id), None
+            found.append((one, errand))
+        for one in self._wanted.values():
+            one.handed_out = one.stem in newest
+        return found
+
+    async def _follow(self, one: _Wanted, errand: TrialErrand, *, is_held: bool) -> None:
+        state, now = errand.state, self.clock.monotonic()
+        if state is ErrandState.OVER:
+            text = await asyncio.to_thread(self.queue.outcome, one.errand)
+            if text:
+                file = self.ledgers / bundle_name(one.planned)
+                named = "/".join(file.parts[-3:])
+                name = self.campaign.name
+                self._take(one, lambda: unpacked(text, name, one.planned, file, named))
+            else:  # given back: its worker was stopped
+                await self._again(one)
+        elif state is ErrandState.BROKEN:
+            self._take(one, lambda: self._failed(one, "its worker could not do it"))
+        elif not errand.ours:  # whoever leads was upgraded, and those who do it with it
+            await self._again(one)
+        elif state is ErrandState.WAITS or is_held:
+            one.unheld_since = None
+        elif one.unheld_since is None:
+            one.unheld_since = now
+        elif now - one.unheld_since > self.taken_s_max:
+            one.lost += 1
+            if one.lost < LOST_MAX:
+                await self._again(one)
+            else:
+                why = f"{one.lost} workers after another were lost while they did it"
+                self._take(one, lambda: self._failed(one, why))
+
+    async def _again(self, one: _Wanted) -> None:
+        """Another attempt; whatever may still come of the one before does not count."""
+        self._drop.append(one.errand)
+        await self._add(one)
+
+    async def _add(self, one: _Wanted) -> None:
+        one.attempt, one.unheld_since, one.handed_out = one.attempt + 1, None, True
+        order, alone = order_of(self.campaign, one.planned), one.planned.scenario.alone
+        await asyncio.to_thread(self.queue.add, one.errand, order, alone=alone)
+
+    def _take(self, one: _Wanted, facts_of: Callable[[], TrialFacts]) -> None:
+        """Keep what came of a trial, and forget it only after that."""
+        try:
+            facts = facts_of()
+        except OperatorError as error:
+            facts = self._failed(one, error.message)
+        self.keep(facts)
+        del self._wanted[one.stem]
+        self._drop.append(one.errand)
+        self._done.append(facts)
+        self._usd += facts.spent.usd
+
+    def _failed(self, one: _Wanted, why: str) -> TrialFacts:
+        return failed_trial(self.campaign, one.planned, self.clock, why)
+
+    async def _hand_out(self, errands: Sequence[TrialErrand]) -> None:
+        """Put in what is not there yet.
+
+        What has to be alone follows when nothing else waits, so that no machine is kept free for
+        it too early. Of what costs money there is little at once: it ends when the money does.
+        """
+        paid = {one.name for one in self.campaign.variants if one.mind is Mind.MODEL}
+        costs = sum(one.handed_out and one.planned.variant in paid for one in self._wanted.values())
+        new = [one for one in self._wanted.values() if not one.handed_out]
+        waits = any(one.state is ErrandState.WAITS for one in errands)
+        waits = waits or any(not one.planned.scenario.alone for one in new)
+        for one in new:
+            if one.planned.scenario.alone and waits:
+                continue
+            if one.planned.variant in paid:
+                if self._usd >= self.campaign.usd_max:
+                    del self._wanted[one.stem]
+                    self._skipped += 1
+                    continue
+                if costs >= self.campaign.parallel:
+                    continue
+                costs += 1
+            await self._add(one)
+
+    def _withdraw(self) -> None:
+        """Nobody is to do what nobody waits for; workers notice with their next beat."""
+        try:
+            self.queue.drop([one.id for one in self.queue.find(begins=f"{self.place}-")])
+        except StoreError as error:
+            log.error("%s What is left there is found by who leads next.", error)
+
+    def _say(
+        self, running: Sequence[str], takers: Sequence[TrialTaker], *, last: bool = False
+    ) -> None:
+        took = [one.moments.ended for one in self._done if one.moments.ended]
+        each_s = sum(took) / len(took) if took else GUESS_S
+        at_once = max(1, sum(one.at_once for one in takers))
+        progress = Progress(
+            done=self._before + len(self._done),
+            of=self._of,
+            running=tuple(running),
+            left_s=len(self._wanted) * (each_s + self.campaign.cool_down_s) / at_once,
+            last=self._done[-1] if last else None,
+            workers=len(takers),
+        )
+        self.tell(progress)
+
+
+async def lead_campaign(
+    config: Config,
+    campaign: Campaign,
+    *,
+    tell: Callable[[Progress], None],
+    database: Path | None = None,
+) -> Outcome:
+    """Have what is left of it done by workers; cancelled, it keeps what is done."""
+    for one in {one.variant: one for one in check_campaign(config, campaign)}.values():
+        order_of(campaign, one)  # what cannot be sent is told now
+    path = database_path(config, database)
+    must_be_written(path)
+    host = socket.gethostname()
+    executor = f"leader-{host}-{os.getpid()}"
+    queue = trials_of(config, executor=executor, version=code_revision())
+    with held_alone(path, campaign.name), open_database(path) as facts:
+        known = begun(facts, campaign, SystemClock())
+        started_at = facts.campaign(campaign.name).started_at
+        place = f"trial-{_short(f'{host} {path.absolute()} {campaign.name} {started_at}')}"
+        ledgers = ledger_folder(path.absolute(), campaign.name)
+        leader = Leader(queue, campaign, place, ledgers, facts.keep, SystemClock(), tell)
+        try:
+            await asyncio.to_thread(queue.open)
+            return await leader.conduct(known)
+        finally:
+            await asyncio.shield(asyncio.to_thread(queue.close))
+
+
+def _attempt(errand: str) -> int:
+    return int(errand[errand.rindex("-") + 1 :])
+
+
+def _short(text: str) -> str:
+    return digest_of([text]).removeprefix("sha256:")[:16]

@@ -1,0 +1,357 @@
+"""Recorded incidents replayed: one, or a folder of cases with a tally."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from operator_evals.app.trial_agents import ticket_fact, truth_of
+from operator_evals.app.trial_facts import commands_of, diagnoses_of, proofs_of
+from operator_evals.campaign import Mind
+from operator_evals.cases import cases_in, causes_around, recording_of
+from operator_evals.facts import Moments, TrialFacts, TrialState
+from operator_evals.opinions import Completion, Opinions, second_opinions
+from operator_evals.recording import Expected, Incident, Recording, read_recording
+from operator_evals.replay import NOTE, RecordedProofs, RecordedShell, World, policy_for
+from operator_evals.scoring import Score, Share, score, share
+from operator_protocols.domain.action import Action, Result
+from operator_protocols.domain.budget import Budget, Spent
+from operator_protocols.domain.diagnosis import Alternative, Evidence
+from operator_protocols.domain.entry import Draft, Entry, Kind
+from operator_protocols.domain.run import Answer, Ask, Diagnose, Escalate
+from operator_protocols.domain.ticket import Ticket
+from operator_protocols.errors import OperatorError
+from operator_sre.agent.transcript import answer_payload
+from operator_sre.app.context import trends_of
+from operator_sre.app.models import mind_of, over_budget
+from operator_sre.app.persons import myself
+from operator_sre.app.policy import budget_of
+from operator_sre.app.redaction import open_redactor
+from operator_sre.app.wiring import App, open_app
+from operator_sre.codec import from_json
+from operator_sre.config import load_config
+from operator_sre.config.models import AUTO, REASONER, model_named
+from operator_sre.controls import Context, Controls
+from operator_sre.executor import Executor
+from operator_sre.gate import Gate, Terms
+from operator_sre.monitor import Monitor
+from operator_sre.pipeline import Pipeline
+from operator_sre.tickets import Desk
+
+if TYPE_CHECKING:
+    from operator_protocols.ports import Model
+    from operator_sre.app.wiring import App
+
+__all__ = ["Replayed", "Said", "Tally", "replay", "replay_cases", "replay_file", "tally"]
+
+LEASE_S = 86_400.0
+LOOK_S = 30.0
+LIMIT = 100_000
+WORKER = "replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a mind said of one incident last; empty where it said nothing."""
+
+    cause: str = ""
+    target: str = ""
+    summary: str = ""
+    confidence: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One recording and one mind: what it said, whether that is right, and what it took.
+
+    `refused` is how often it asked for what the recording does not know. `instead` counts answers
+    of the built-in reasoner in the place of a model that could not speak. `opinions` are those of a
+    second model on what was destructive, where one was asked.
+    """
+
+    recording: str
+    subject: str
+    model: str
+    causes: tuple[str, ...]
+    hit: str
+    source: str
+    said: tuple[Said, ...]
+    score: Score
+    refused: int
+    instead: int
+    took_s: float
+    problem: str = ""
+    opinions: Opinions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Worked:
+    """One incident that was worked on."""
+
+    ticket: Ticket
+    entries: Sequence[Entry]
+    refused: int
+
+
+class _Nobody:
+    """A mind that says nothing: the least that anybody reaches."""
+
+    name = Mind.NONE.value
+
+    async def answer(self, ask: Ask) -> Answer:
+        """Give up at once."""
+        return Answer("", (Escalate("Nobody works on it."),))
+
+
+@dataclass(frozen=True, slots=True)
+class _Oracle:
+    """A mind that knows the truth: the most that anybody reaches."""
+
+    expected: Expected
+    name: str = Mind.ORACLE.value
+
+    async def answer(self, ask: Ask) -> Answer:
+        """Say it, and hand it over."""
+        told = replace(
+            truth_of(self.expected.scenario, self.expected.hit, ask.briefing.ticket),
+            evidence=(Evidence("It was told."),),
+            alternatives=(Alternative("nothing", "", (), (), "It was told."),),
+        )
+        return Answer("", (Diagnose(told), Escalate("The truth is told.")))
+
+
+async def replay(
+    app: App, recording: Recording, model: str, *, name: str, second: Completion | None = None
+) -> Replayed:
+    """Let a mind work on every incident of a recording. Nothing runs, whatever it asks for.
+
+    `second` is asked what it thinks of the commands, beside what the gate thinks.
+    """
+    began = time.monotonic()
+    mind: Model
+    if model == Mind.NONE:
+        mind = _Nobody()
+    elif model == Mind.ORACLE:
+        mind = _Oracle(recording.expected)
+    else:
+        model_named(model, app.config.models, words=(AUTO, REASONER), setting="model")
+        values = {**app.config.values, "model": model}
+        sources = {**app.config.sources, "model": "flag"}
+        mind = mind_of(replace(app, config=replace(app.config, values=values, sources=sources)))
+    budget = budget_of(app.rules())
+    worked, problem = [], ""
+    for incident in recording.incidents:
+        try:
+            worked.append(await _work_on(recording, incident, mind, budget))
+        except OperatorError as error:
+            problem = str(error)
+            break
+    entries = [entry for one in worked for entry in one.entries]
+    told = (one.payload.get("spent", {}) for one in entries if one.kind is Kind.REASONING)
+    spent = sum((from_json(Spent, one) for one in told), Spent())
+    await _pay(app, mind.name, spent)
+    facts = _collect_facts(recording, worked, mind.name, spent)
+    if problem:
+        facts = replace(facts, state=TrialState.FAILED, why=problem)
+    opinions = None
+    if second is not None:
+        redact = open_redactor(app.config).text
+        opinions = await second_opinions(
+            facts.commands, second, redact=redact, allowed=lambda: over_budget(app)
+        )
+        await _pay(app, second.name, opinions.spent)
+    last = {one.ticket: one for one in facts.diagnoses}
+    said = [
+        Said(one.cause, one.target, one.summary, one.confidence)
+        if (one := last.get(number))
+        else Said()
+        for number in range(1, len(worked) + 1)
+    ]
+    return Replayed(
+        recording=name,
+        subject=recording.subject,
+        model=mind.name,
+        causes=tuple(one.partition("@")[0] for one in recording.expected.scenario.truths),
+        hit=recording.expected.hit,
+        source=recording.expected.source,
+        said=tuple(said),
+        score=score(facts, cap_s=0.0),
+        refused=sum(one.refused for one in worked),
+        instead=sum(bool(one.payload.get("by")) for one in entries if one.kind is Kind.REASONING),
+        took_s=time.monotonic() - began,
+        problem=problem,
+        opinions=opinions,
+    )
+
+
+async def _work_on(
+    recording: Recording, incident: Incident, mind: Model, budget: Budget
+) -> _Worked:
+    """The whole journey of an agent, in a home of its own that is thrown away afterwards."""
+
+    def context(ticket: Ticket) -> Context:
+        names = list(dict.fromkeys(one.target for one in ticket.violations))
+        return Context(trends=trends_of(incident.course, names))
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = load_config(flags={"home": folder}, environ={}, cwd=Path(folder))
+        with open_app(config) as stage:
+            world = World(recording, incident)
+            store = stage.store
+            notes = "\n".join(note for note in (recording.notes, NOTE) if note)
+            policy = policy_for(world)
+            gate = Gate(
+                policy=lambda: policy,
+                journal=store.journal,
+                approvals=store.approvals,
+                clock=stage.clock,
+                new_id=stage.new_id,
+                terms=Terms(approval_s=0.0),  # there is nobody to ask
+            )
+            controls = _ReplayedControls(
+                subject=world,
+                gate=gate,
+                executor=Executor(store.intents, RecordedShell(world), world.tools),
+                causes=recording.causes,
+                notes=notes,
+                context=context,
+            )
+            pipeline = Pipeline(
+                monitor=Monitor(
+                    clock=stage.clock,
+                    conditions=store.conditions,
+                    observations=store.observations,
+                    timeout_s=LOOK_S,
+                    blind_grace_s=0.0,
+                ),
+                desk=Desk(tickets=store.tickets, leases=store.leases, stable_s=0.0),
+                model=mind,
+                verifier=RecordedProofs(world, stage.clock),
+                journal=store.journal,
+                entries=store.entries,
+                sealed=store.sealed,
+                tickets=store.tickets,
+                clock=stage.clock,
+                budget=budget,
+                controls=lambda _: controls,
+            )
+            opened = await stage.store.tickets.open(incident.violations)
+            ticket = await stage.store.leases.claim(
+                WORKER, run="run-1", lease_s=LEASE_S, attempts_max=1, ticket=opened.id
+            )
+            assert ticket is not None
+            ended = await pipeline.work(ticket)
+            entries = stage.store.entries.after(0, limit=LIMIT)
+            return _Worked(ended, entries, len(world.refused))
+
+
+class _ReplayedControls(Controls):
+    """Controls of a recorded world, which has every action as it was done then."""
+
+    async def complete(self, action: Action, ticket: Ticket | None = None) -> Action | Result:
+        assert isinstance(self.subject, World)
+        return await self.subject.propose(action, ticket)
+
+
+async def _pay(app: App, name: str, spent: Spent) -> None:
+    """Count what it cost towards the day of the home whose key was used."""
+    if spent != Spent():
+        answer = Answer("A recording was replayed.", (), spent, name)
+        draft = Draft(Kind.REASONING, answer_payload(answer), actor=myself())
+        await app.store.journal.append(draft)
+
+
+def _collect_facts(
+    recording: Recording, worked: Sequence[_Worked], model: str, spent: Spent
+) -> TrialFacts:
+    """What was seen, as of a trial; each incident has its place as the number of its ticket."""
+    expected = recording.expected
+    diagnoses, commands, proofs, tickets = [], [], [], []
+    turns = 0
+    phases = [phase for one in recording.incidents for phase in one.phases]
+    names = frozenset(one.name for phase in phases for look in phase.looks for one in look.targets)
+    for number, one in enumerate(worked, start=1):
+        began = one.entries[0].at
+        diagnoses += [replace(each, ticket=number) for each in diagnoses_of(one.entries, began)]
+        every = commands_of(one.entries, began, names, "/")
+        commands += [replace(each, ticket=number) for each in every]
+        proofs += [replace(each, ticket=number) for each in proofs_of(one.entries, began)]
+        tickets.append(replace(ticket_fact(one.ticket), id=number))
+        turns += sum(each.kind is Kind.REASONING for each in one.entries)
+    return TrialFacts(
+        campaign=WORKER,
+        key=expected.origin,
+        scenario=expected.scenario,
+        variant=model,
+        seed=0,
+        state=TrialState.DONE,
+        hit=expected.hit,
+        moments=Moments(fault_injected=0.0, ticket_created=0.0),
+        tickets=tuple(tickets),
+        diagnoses=tuple(diagnoses),
+        commands=tuple(commands),
+        proofs=tuple(proofs),
+        # Nothing was mended, so that nobody can say that it is.
+        still="nothing runs in a recording",
+        turns=turns,
+        spent=spent,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How often a mind was right over several recordings; what failed counts as wrong.
+
+    `joint` is the right cause at the right component, both in the first place.
+    """
+
+    model: str
+    component_at_1: Share
+    component_at_3: Share
+    cause_right: Share
+    joint: Share
+    failed: int
+    tokens: int
+    usd: float
+
+
+async def replay_file(app: App, file: Path, model: str) -> Replayed:
+    """One recording from its file."""
+    return await replay(app, read_recording(file), model, name=file.name)
+
+
+async def replay_cases(
+    app: App,
+    folder: Path,
+    model: str,
+    *,
+    limit: int | None = None,
+    tell: Callable[[Replayed], None] = lambda _: None,
+) -> tuple[Replayed, ...]:
+    """Every case below a folder, one after another; `tell` hears of each when it is done."""
+    causes = causes_around(folder)
+    done = []
+    for case in cases_in(folder, limit=limit):
+        one = await replay(app, recording_of(case, causes), model, name=case.name)
+        done.append(one)
+        tell(one)
+    return tuple(done)
+
+
+def tally(done: Sequence[Replayed]) -> Tally:
+    """All of them together. Pure."""
+    scores = [one.score for one in done]
+    return Tally(
+        model=done[0].model if done else "",
+        component_at_1=share([one.component_at_1 for one in scores]),
+        component_at_3=share([one.component_at_3 for one in scores]),
+        cause_right=share([one.cause_right for one in scores]),
+        joint=share([one.component_at_1 and one.cause_right for one in scores]),
+        failed=sum(bool(one.problem) for one in done),
+        tokens=sum(one.tokens for one in scores),
+        usd=sum(one.usd for one in scores),
+    )

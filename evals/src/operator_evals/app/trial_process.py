@@ -1,0 +1,200 @@
+"""The process of one trial, and who starts it: `python -m operator_evals.app.trial_process`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from operator_evals.app.trial_agents import ControlOfTrial, Knowing, VariantAtWork
+from operator_evals.app.trial_facts import Counting, LedgerWitness, Watched, depot_of
+from operator_evals.app.trial_rig import FaultOfTrial, Job, RigOfTrial, config_of_trial
+from operator_evals.campaign import Mind
+from operator_evals.facts import TrialFacts
+from operator_evals.trial import Cast, Hurting, Working, run_trial
+from operator_protocols.errors import RigError
+from operator_sre.app.wiring import open_app
+from operator_sre.codec import from_json, to_json
+
+__all__ = ["Child", "Children", "main", "try_out"]
+
+# How long a trial has to take itself down after nobody wants it any more.
+GRACE_S = 45.0
+# What a rig and its end may take beside all that a campaign says.
+AROUND_S = 180.0
+LOG_CHARS_MAX = 600
+MODULE = "operator_evals.app.trial_process"
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A process that waits to be told its trial, and what it has said meanwhile."""
+
+    process: asyncio.subprocess.Process
+    log: Path
+
+
+class Children:
+    """A process for each trial; the next one loads while others work, so that no trial waits."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._spare: asyncio.Task[Child] | None = None
+
+    async def __aenter__(self) -> Children:
+        self._spare = asyncio.create_task(_born(self._folder))
+        return self
+
+    async def __aexit__(self, *problem: object) -> None:
+        if self._spare is not None:
+            spare, self._spare = await self._spare, None
+            await _ended(spare.process)
+            spare.log.unlink(missing_ok=True)
+
+    async def run(self, job: Job) -> TrialFacts:
+        """The facts of a trial; RigError when its process did not come to an end by itself."""
+        spare = self._spare
+        if spare is not None:
+            self._spare = asyncio.create_task(_born(self._folder))
+        child = await (spare or _born(self._folder))
+        folder, process = Path(job.folder), child.process
+        try:
+            try:
+                await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True)
+                assert process.stdin is not None
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    process.stdin.write(json.dumps(to_json(job)).encode() + b"\n")
+                    await process.stdin.drain()
+                await asyncio.wait_for(process.wait(), _seconds_max(job))
+            except TimeoutError:
+                raise RigError(f"The trial took longer than {_seconds_max(job):g} s.") from None
+            finally:
+                await asyncio.shield(_ended(process))
+            try:
+                return from_json(TrialFacts, json.loads(job.facts.read_text(encoding="utf-8")))
+            except (OSError, ValueError) as error:
+                said = child.log.read_text(encoding="utf-8", errors="replace")
+                last = " ".join(said[-LOG_CHARS_MAX:].split()) or error
+                code = child.process.returncode
+                raise RigError(f"The process of the trial ended with {code}: {last}") from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            child.log.unlink(missing_ok=True)
+
+
+async def _born(folder: Path) -> Child:
+    handle, path = tempfile.mkstemp(suffix=".log", dir=folder)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", MODULE),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=handle,
+            stderr=handle,
+            # A key that ends us is not for it: it ends by what it is told.
+            start_new_session=True,
+            cwd=folder,
+        )
+    finally:
+        os.close(handle)
+    return Child(process, Path(path))
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Tell it that nobody waits, and end it if that does not help."""
+    if process.stdin is not None:
+        process.stdin.close()
+    for end in (None, process.terminate, process.kill):
+        if end is not None:
+            with contextlib.suppress(ProcessLookupError):
+                end()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), GRACE_S)
+            return
+
+
+def _seconds_max(job: Job) -> float:
+    one = job.campaign
+    return one.well_s_max + one.detect_s_max + one.end_s_max + one.control_s + one.hold_s + AROUND_S
+
+
+STOPPED = 3
+
+
+async def try_out(job: Job) -> TrialFacts:
+    """Do the trial in this process."""
+    job.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open_app(config_of_trial(job)) as app:
+        scenario = job.planned.scenario
+        place = RigOfTrial(app, scenario.subject)
+        noise = tuple(
+            fault
+            for subject, _, fault in (word.rpartition(":") for word in job.campaign.noise)
+            if subject in ("", scenario.subject) and fault != scenario.fault
+        )
+        variant = VariantAtWork(app, job, place)
+        working: Working = variant
+        hurting: Hurting
+        if scenario.is_control:
+            hurting = ControlOfTrial(app, place, variant, job)
+        else:
+            hurting = fault = FaultOfTrial(place, job.planned, noise)
+            if job.variant.mind is Mind.ORACLE:
+                working = Knowing(app, variant, fault, scenario)
+        # The wall clock at the moment from which all times are counted.
+        began_at = app.clock.now() - timedelta(seconds=app.clock.monotonic() - job.began)
+        counting = Counting(lambda: depot_of(app, place, scenario.subject))
+        witness = LedgerWitness(app, place, began_at, Path(job.ledger), counting)
+        cast = Cast(place, hurting, Watched(working, counting), witness)
+        return await run_trial(job.planned, job.campaign, cast, app.clock, began=job.began)
+
+
+async def _try_until_left(job: Job) -> TrialFacts:
+    """Do the trial, and end it when nobody waits for it any more."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(try_out(job))
+
+    def wait_for_the_end() -> None:
+        sys.stdin.buffer.read()
+        loop.call_soon_threadsafe(task.cancel)
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
+
+
+def main() -> None:
+    """Read what is to be done, do it, and leave the facts in the folder of the trial."""
+    told = sys.stdin.buffer.readline()
+    if not told:
+        return  # nobody needed us
+    job = from_json(Job, json.loads(told))
+    os.chdir(job.folder)
+    try:
+        facts = asyncio.run(_try_until_left(job))
+    except asyncio.CancelledError:
+        folder = Path(job.folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            folder.parent.rmdir()
+            folder.parent.parent.rmdir()
+        code = STOPPED
+    else:
+        text = json.dumps(to_json(facts))
+        whole = job.facts.with_suffix(".part")
+        whole.write_text(text, encoding="utf-8")
+        whole.replace(job.facts)
+        code = 0
+    sys.stderr.flush()
+    os._exit(code)  # the thread that reads our input is not waited for
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""What a trial is told to do, and the rig that it is done to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from operator_evals.campaign import Campaign, Control, Mind, Planned, Variant, settings_of
+from operator_evals.facts import Reading, Snapshot
+from operator_lab import faults
+from operator_lab.app.rigs import fault_of, own_rig
+from operator_lab.rig import AnyRig
+from operator_protocols.domain.health import Health
+from operator_protocols.domain.observation import Sighting
+from operator_protocols.errors import NotFoundError, OperatorError, RigError
+from operator_protocols.ports import Fault, Scene
+from operator_sre.app.wiring import App
+from operator_sre.config import Config, load_config
+from operator_sre.controls import Controls
+from operator_sre.pipeline import Pipeline
+
+__all__ = [
+    "TRIGGER",
+    "FaultOfTrial",
+    "Job",
+    "RigOfTrial",
+    "config_of_trial",
+    "model_of",
+    "readings_of",
+    "settings_for",
+    "snapshot_of",
+]
+
+TIMEOUT_S = 2.0
+# Nobody is there to answer whoever asks.
+APPROVAL_S = 10.0
+# Whose alert it is that misleads.
+TRIGGER = "pager"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One trial for a process of its own.
+
+    `folder` is its own and is removed afterwards, `ledger` is where its record goes, `command` how
+    the operator is called, `minds` the models as operator.toml describes them, `passes` the
+    variables with their keys. `began` is when it was decided to do it, in monotonic seconds.
+    """
+
+    campaign: Campaign
+    planned: Planned
+    folder: str
+    ledger: str
+    command: tuple[str, ...]
+    began: float
+    minds: str = ""
+    passes: tuple[str, ...] = ()
+
+    @property
+    def variant(self) -> Variant:
+        """The variant that is tried."""
+        return next(one for one in self.campaign.variants if one.name == self.planned.variant)
+
+    @property
+    def home(self) -> Path:
+        """The operator home of this trial, and of no other."""
+        return Path(self.folder) / "home"
+
+    @property
+    def settings_file(self) -> str:
+        """What its operator.toml says: the models, and who else tells of alerts."""
+        scenario = self.planned.scenario
+        if scenario.fault != Control.MISLEADING:
+            return self.minds
+        told = f'[triggers.{TRIGGER}]\nkind = "alertmanager"\nsubject = "{scenario.subject}"\n'
+        return f"{self.minds}\n{told}open = 1\n"
+
+    @property
+    def facts(self) -> Path:
+        """Where the process leaves what it saw."""
+        return Path(self.folder) / "facts.json"
+
+
+def model_of(variant: Variant, seed: int) -> str:
+    """Who thinks, as `--model` takes it; "" where nobody does."""
+    match variant.mind:
+        case Mind.NONE | Mind.ORACLE:
+            return ""
+        case Mind.RANDOM:
+            return f"{variant.mind.value}:{seed}"
+        case Mind.MODEL:
+            return variant.model
+        case Mind.TRANSCRIPT:
+            return f"scripted:{Path(variant.transcript).absolute()}"
+        case _:
+            return variant.mind.value
+
+
+def settings_for(job: Job) -> dict[str, str]:
+    """The settings of all processes of a trial, and what its variant wants beside."""
+    campaign, variant = job.campaign, job.variant
+    own = {
+        "interval_s": f"{campaign.interval_s:g}",
+        "stable_s": f"{campaign.stable_s:g}",
+        "timeout_s": f"{TIMEOUT_S:g}",
+        "approval_s": f"{APPROVAL_S:g}",
+        "summary_model": "rule",
+        "log_level": "warning",
+    }
+    told = {"guidance": variant.prompt} if variant.prompt else {}
+    return {**own, **settings_of(variant), **told}
+
+
+def config_of_trial(job: Job) -> Config:
+    """The settings of the trial's home, without any that the user has."""
+    settings = {key: text for key, text in settings_for(job).items() if key != "guidance"}
+    flags = {"home": str(job.home), "mode": job.variant.mode, "model": "reasoner", **settings}
+    return load_config(flags=flags, environ={}, cwd=job.home)
+
+
+ORACLE_S_MAX = 15.0
+# How long what is done beside the fault lasts.
+NOISE_S = 4.0
+TEXT_CHARS_MAX = 200
+
+
+class RigOfTrial:
+    """A rig that this process owns: it ends with us, however that comes about."""
+
+    def __init__(self, app: App, subject: str) -> None:
+        self._app = app
+        self._subject = subject
+        self._rig: AnyRig | None = None
+        self._pipeline: Pipeline | None = None
+        self._controls: Controls | None = None
+
+    @property
+    def rig(self) -> AnyRig:
+        """The rig, which is up; RigError before."""
+        if self._rig is None:
+            raise RigError("The rig of the trial is not up.")
+        return self._rig
+
+    @property
+    def controls(self) -> Controls:
+        """What our own looks need, and what the tools of the rig are."""
+        if self._controls is None:
+            self._controls = self._app.controls(self._subject)
+        return self._controls
+
+    async def up(self) -> None:
+        """Make it and wait until all of it answers."""
+        self._rig = await own_rig(self._app, self._subject)
+
+    async def look(self) -> Snapshot:
+        """How it is now."""
+        if self._pipeline is None:
+            self._pipeline = self._app.engine().pipeline
+        return snapshot_of(await self._pipeline.monitor.look(self.controls.subject))
+
+    async def down(self) -> None:
+        """End all of it."""
+        if self._rig is not None:
+            await self._rig.down()
+
+
+class FaultOfTrial:
+    """The fault of a trial at a target that its seed chooses, and the noise beside it."""
+
+    def __init__(self, place: RigOfTrial, planned: Planned, noise: tuple[str, ...]) -> None:
+        self._place = place
+        self._planned = planned
+        self._noise = noise
+        self._beside: asyncio.Task[None] | None = None
+        self._notes: Mapping[str, str] = {}
+        self.hit = ""
+
+    @property
+    def fault(self) -> Fault:
+        """What is done."""
+        return fault_of(self._planned.scenario.subject, self._planned.scenario.fault)
+
+    def unavailable(self) -> str:
+        """Why it cannot be done here, or ""."""
+        return faults.unavailable(self._place.rig, self.fault)
+
+    async def inject(self) -> str:
+        """Do it, and begin with what is done beside; the target that was hit."""
+        rig, chance = self._place.rig, random.Random(self._planned.seed)
+        self.hit = await faults.inject(rig, self.fault, target=None, rng=chance)
+        done = [one for one in faults.broken(rig) if one.fault == self.fault.name]
+        self._notes = done[-1].notes
+        if self._noise:
+            self._beside = asyncio.create_task(self._make_noise(chance))
+        return self.hit
+
+    async def still(self) -> str:
+        """What its oracle finds wrong; that nobody can tell is no good news."""
+        rig = self._place.rig
+        targets = rig.targets()
+        target = next(one for one in targets if one.name == self.hit)
+        try:
+            async with asyncio.timeout(ORACLE_S_MAX):
+                return await self.fault.oracle(Scene(target, targets, rig, self._notes))
+        except TimeoutError:
+            return f"nobody could tell within {ORACLE_S_MAX:g} s"
+        except Exception as problem:  # noqa: BLE001  whatever a stranger's oracle raises
+            return f"nobody could tell: {type(problem).__name__}: {problem}"
+
+    async def heal(self) -> None:
+        """Take it back, and whatever was done beside it."""
+        if self._beside is not None:
+            self._beside.cancel()
+            await asyncio.gather(self._beside, return_exceptions=True)
+        for one in reversed(faults.broken(self._place.rig)):
+            fault = fault_of(self._planned.scenario.subject, one.fault)
+            await faults.heal(self._place.rig, fault, target=one.target)
+
+    async def _make_noise(self, chance: random.Random) -> None:
+        for name in self._noise:
+            fault = fault_of(self._planned.scenario.subject, name)
+            try:
+                hit = await faults.inject(self._place.rig, fault, target=None, rng=chance)
+            except OperatorError:
+                continue  # what cannot be done here makes no noise
+            try:
+                await asyncio.sleep(NOISE_S)
+            finally:
+                with contextlib.suppress(NotFoundError):  # it was healed meanwhile
+                    await faults.heal(self._place.rig, fault, target=hit)
+
+
+def snapshot_of(sighting: Sighting) -> Snapshot:
+    """One look, as it is kept; the time is filled in by who has the clock."""
+    broken = {
+        f"{one.invariant}@{one.target}" for one in sighting.findings if one.health is Health.BROKEN
+    }
+    seen = sighting.observation.seen
+    if sighting.observation.problem or (seen and all(one.problem for one in seen)):
+        broken.add(f"seen@{sighting.observation.subject}")
+    return Snapshot(
+        at_s=0.0,
+        readings={one.target: readings_of(one.readings) for one in seen},
+        broken=tuple(sorted(broken)),
+    )
+
+
+def readings_of(readings: Mapping[str, Reading]) -> dict[str, Reading]:
+    """The readings of a target with texts of bounded length."""
+    return {
+        name: value[:TEXT_CHARS_MAX] if isinstance(value, str) else value
+        for name, value in readings.items()
+    }

@@ -1,0 +1,230 @@
+"""Cases of Cloud-OpsBench as recordings: a folder for each, with cached answers and the cause."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from operator_evals.campaign import Scenario
+from operator_evals.recording import (
+    DEEDS_MAX,
+    Expected,
+    Incident,
+    Look,
+    Phase,
+    RecordedAction,
+    Recording,
+)
+from operator_protocols.domain.action import SHELL, Action, Outcome, Result
+from operator_protocols.domain.cause import Cause
+from operator_protocols.domain.health import Health, Severity
+from operator_protocols.domain.observation import Finding, Observation, Seen, Sighting, Violation
+from operator_protocols.domain.target import Target
+from operator_protocols.domain.tool import Parameter, ParameterType, ToolSource, ToolSpec
+from operator_protocols.domain.verdict import Risk
+from operator_protocols.errors import NotFoundError, UsageError
+from operator_protocols.ports import RightEnd
+
+__all__ = ["CASE", "Case", "cases_in", "causes_around", "recording_of"]
+
+CASE = "metadata.json"
+CACHE = "tool_cache.json"
+CASE_BYTES_MAX = 1_000_000
+CACHE_BYTES_MAX = 20_000_000
+FOLDERS_MAX = 50_000
+CASES_MAX = 10_000
+ANSWER_CHARS_MAX = 100_000
+CHOICES_MAX = 60
+# The folder that holds all cases, where somebody asks for a few of them.
+BENCHMARK = "benchmark"
+REPORTED = "reported"
+SOURCE = "the case"
+# Which kind of part an argument names; what a tool of nodes calls a service is a daemon there.
+_PARTS = {"app_name": "app", "service_name": "app", "node_name": "node", "namespace": "namespace"}
+_OF_NODES = "node_name"
+_TOOL = re.compile(r"[A-Z][A-Za-z0-9_]{1,63}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case: what was reported, the answers that were cached, and the truth."""
+
+    name: str
+    namespace: str
+    query: str
+    cause: str
+    hit: str
+    kind: str
+    answers: tuple[tuple[str, Mapping[str, Any], str], ...]
+
+
+def cases_in(folder: Path, *, limit: int | None = None) -> Iterator[Case]:
+    """Every case below a folder, in the order of their names; UsageError for one that is none."""
+    if not folder.is_dir():
+        raise NotFoundError(f"There is no folder {str(folder)!r}.")
+    places = sorted(
+        _folders(folder),
+        key=lambda path: [
+            (int(part), "") if part.isdecimal() else (-1, part)  # case 2 comes before case 10
+            for part in path.parts
+        ],
+    )
+    if not places:
+        raise UsageError(
+            f"There is no case in {str(folder)!r}.",
+            next_step=f"A case is a folder with {CASE} and {CACHE}.",
+        )
+    for place in places[: CASES_MAX if limit is None else limit]:
+        told = _json(place / CASE, CASE_BYTES_MAX)
+        result = told.get("result") if isinstance(told, dict) else None
+        if not isinstance(result, dict):
+            raise UsageError(f"The case {str(place)!r} has no result in its {CASE}.")
+        kind, _, hit = str(result.get("fault_object", "")).rpartition("/")
+        cause = str(result.get("root_cause", ""))
+        namespace = str(told.get("namespace") or "cluster")
+        for what, name in (("root_cause", cause), ("fault_object", hit), ("namespace", namespace)):
+            if not _NAME.fullmatch(name):
+                raise UsageError(f"The case {str(place)!r} has no {what} that is a name.")
+        query = told.get("query")
+        yield Case(
+            name="/".join(place.relative_to(folder).parts) or place.name,
+            namespace=namespace,
+            query=query[:1000] if isinstance(query, str) and query else "Something is wrong.",
+            cause=cause,
+            hit=hit,
+            kind=kind or "app",
+            answers=tuple(_read_answers(place)),
+        )
+
+
+def causes_around(folder: Path) -> tuple[str, ...]:
+    """All causes that the cases name, of the whole benchmark where the folder is a part of one.
+
+    A mind chooses among them, as it does by the benchmark's own rules; where only one is named,
+    nobody is told of it.
+    """
+    above = [one for one in (folder.absolute(), *folder.absolute().parents) if one.is_dir()]
+    root = next((one for one in above if one.name == BENCHMARK), folder)
+    causes: set[str] = set()
+    for place in _folders(root):
+        told = _json(place / CASE, CASE_BYTES_MAX)
+        result = told.get("result") if isinstance(told, dict) else None
+        cause = result.get("root_cause") if isinstance(result, dict) else None
+        if isinstance(cause, str) and _NAME.fullmatch(cause):
+            causes.add(cause)
+    return tuple(sorted(causes)) if len(causes) > 1 else ()
+
+
+def recording_of(case: Case, causes: Sequence[str]) -> Recording:
+    """The case as a recording of one incident, in one phase that nothing ends."""
+    kinds = {case.namespace: "namespace"}
+    for _, arguments, _ in case.answers:
+        for argument, kind in _PARTS.items():
+            name = arguments.get(argument)
+            daemon = argument == "service_name" and _OF_NODES in arguments
+            if isinstance(name, str) and _NAME.fullmatch(name) and not daemon:
+                kinds.setdefault(name, kind)
+    kinds.setdefault(case.hit, case.kind)
+    targets = tuple(Target(name, kinds[name]) for name in sorted(kinds))
+    # The same moment for every case, so that none is told apart by it.
+    at = datetime(2000, 1, 1, tzinfo=UTC)
+    finding = Finding(REPORTED, case.namespace, Health.BROKEN, case.query)
+    seen = tuple(Seen(one.name) for one in targets)
+    sighting = Sighting(Observation(case.namespace, at, seen), (finding,))
+    broken = Violation(case.namespace, REPORTED, case.namespace, Severity.CRITICAL, case.query, at)
+    answers = tuple(
+        RecordedAction(Action(tool, arguments), Result(Outcome.RAN, 0, text))
+        for tool, arguments, text in case.answers
+    )
+    end = RightEnd.ESCALATED  # nothing of a case can be mended
+    scenario = Scenario(case.namespace, case.name, end, (REPORTED,), (f"{case.cause}@hit",))
+    return Recording(
+        subject=case.namespace,
+        incidents=(Incident((broken,), (Phase((Look(sighting, targets),), answers),)),),
+        expected=Expected(scenario, case.hit, SOURCE, case.name),
+        tools=_describe_tools(case),
+        causes=tuple(Cause(one, f"{one.replace('_', ' ')}", 1 / len(causes)) for one in causes),
+    )
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """Folders of cases; links are not followed, and what is endless has an end."""
+    for count, (folder, names, files) in enumerate(os.walk(root), start=1):
+        if count > FOLDERS_MAX:
+            raise UsageError(f"{str(root)!r} has more than {FOLDERS_MAX} folders.")
+        if CASE in files and CACHE in files:
+            names.clear()
+            yield Path(folder)
+
+
+def _read_answers(place: Path) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """The cached answers: `Tool:{"argument":"value"}` -> text or a document."""
+    told = _json(place / CACHE, CACHE_BYTES_MAX)
+    if not isinstance(told, dict) or len(told) > DEEDS_MAX:
+        raise UsageError(f"{CACHE} of the case {str(place)!r} is no table of answers.")
+    for key, value in told.items():
+        tool, _, rest = key.partition(":")
+        if not _TOOL.fullmatch(tool):
+            continue  # such as when it was collected
+        try:
+            arguments = json.loads(rest) if rest else {}
+        except (ValueError, RecursionError):
+            arguments = None
+        if not isinstance(arguments, dict) or not all(
+            isinstance(argument, str | int | float | bool | None) for argument in arguments.values()
+        ):
+            raise UsageError(f"{CACHE} of the case {str(place)!r} has an answer to nothing.")
+        text = value if isinstance(value, str) else json.dumps(value, indent=1)
+        yield tool, arguments, text[:ANSWER_CHARS_MAX]
+
+
+def _json(path: Path, bytes_max: int) -> Any:
+    try:
+        if path.stat().st_size > bytes_max:
+            raise UsageError(f"{str(path)!r} is too long.")
+        return json.loads(path.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{str(path)!r} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{str(path)!r} is not whole: {type(error).__name__}.") from None
+
+
+def _describe_tools(case: Case) -> tuple[ToolSpec, ...]:
+    """The tools that were called, each parameter with the values that it was given."""
+    calls: dict[str, dict[str, set[Any]]] = {}
+    for tool, arguments, _ in case.answers:
+        known = calls.setdefault(tool, {})
+        for name, value in arguments.items():
+            known.setdefault(name, set()).add(value)
+    calls.pop(SHELL, None)
+    tools = []
+    for tool, known in sorted(calls.items()):
+        parameters = []
+        for name, values in known.items():
+            kind, sentence = ParameterType.STRING, "a text"
+            if all(isinstance(value, bool) for value in values):
+                kind, sentence = ParameterType.BOOLEAN, "whether it is wanted"
+            elif all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+                kind, sentence = ParameterType.INTEGER, "a number"
+            elif texts := sorted({str(value) for value in values if value not in ("", None)}):
+                sentence = f"such as {', '.join(texts[:CHOICES_MAX])}"[:2000]
+            parameters.append(Parameter(name, sentence, kind, required=False))
+        words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", tool).lower()
+        spec = ToolSpec(
+            name=tool,
+            sentence=f"It answers from what was collected: {words}.",
+            parameters=tuple(parameters),
+            risk=Risk.LOW,
+            changes=False,
+            source=ToolSource.SUBJECT,
+            idempotent=True,
+        )
+        tools.append(spec)
+    return tuple(tools)

@@ -1,0 +1,5 @@
+"""The command `operator eval`."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

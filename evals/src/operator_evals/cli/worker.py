@@ -1,0 +1,54 @@
+"""`operator eval work`: do the trials of campaigns that are led elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operator_sre.faces.cli.options import config_of
+from operator_sre.faces.cli.output import clean, print_json, print_lines
+from operator_sre.faces.cli.signals import run_until_stopped
+
+if TYPE_CHECKING:
+    from operator_evals.app.worker import Did
+
+__all__ = ["register", "work"]
+
+PARALLEL_MAX = 64
+
+
+def register(app: typer.Typer) -> None:
+    """Add what a worker does to the noun `eval`."""
+    app.command("work")(work)
+
+
+def work(
+    context: typer.Context,
+    parallel: Annotated[
+        int, typer.Option(min=1, max=PARALLEL_MAX, help="How many trials at once, here.")
+    ] = 1,
+    name: Annotated[str, typer.Option(help="What it is called; the machine's name if not.")] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Every trial as a JSON document on a line.")
+    ] = False,
+) -> None:
+    """Do trials of campaigns that others lead, until stopped.
+
+    They meet in a store in PostgreSQL: see `operator eval run --engine dbos`. One worker for each
+    machine: what has to be alone has the machine for itself. Models and their keys are those of
+    this home; whoever may write into that store decides which trials are done here.
+    """
+    from operator_evals.app.worker import take_trials
+    from operator_lab.cli.demo import this_program
+
+    config = config_of(context, log_level="error")
+
+    def tell(did: Did) -> None:
+        if as_json:
+            print_json({"did": did}, line=True)
+        else:
+            print_lines([clean(f"{did.campaign} {did.trial} {did.state} {did.why}".rstrip())])
+
+    working = take_trials(config, command=this_program(), at_once=parallel, name=name, tell=tell)
+    run_until_stopped(working)

@@ -1,0 +1,280 @@
+"""Trials as logs of inspect-ai, so that its viewer opens them: one file for each variant."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from operator_evals.analysis import Scored
+from operator_evals.database import Recorded
+from operator_evals.facts import CommandFact, DiagnosisFact, ProofFact, TrialFacts
+from operator_evals.scoring import share
+from operator_protocols.domain.budget import Spent
+from operator_protocols.errors import UsageError
+from operator_protocols.ports import RightEnd
+from operator_sre.codec import to_json
+
+__all__ = ["documents", "write_logs"]
+
+VERSION = 2  # of the format
+SCORER = "operator"
+MEASURES = ("end_to_end", "ended_right", "cause_right", "mitigated", "detected")
+TOLD_MAX = 1000
+_UNFIT = re.compile(r"[^A-Za-z0-9_.:-]+")
+_UNFIT_FILE = re.compile(r"[^A-Za-z0-9_-]+")
+# The same facts are the same file, whenever it is written.
+_STAMP = (1980, 1, 1, 0, 0, 0)
+Document = dict[str, Any]
+
+
+def write_logs(recorded: Recorded, known: Sequence[Scored], folder: Path) -> list[Path]:
+    """Write a log for each variant into a folder, in the place of an earlier one; the files."""
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for variant in dict.fromkeys(one.facts.variant for one in known):
+            some = [one for one in known if one.facts.variant == variant]
+            campaign = recorded.campaign.name
+            title = _UNFIT_FILE.sub("-", f"{campaign}-{variant}")[:80]
+            when = _moment(recorded.started_at).replace(":", "-")
+            file = folder / f"{when}_{title}_{_mark_of(campaign, variant)[:22]}.eval"
+            draft = file.with_suffix(".part")
+            with zipfile.ZipFile(draft, "w") as log:
+                for name, body in documents(recorded, variant, some).items():
+                    text = json.dumps(body, sort_keys=True).encode("utf-8")
+                    kind = zipfile.ZipInfo(name, _STAMP)
+                    log.writestr(kind, text, compress_type=zipfile.ZIP_DEFLATED)
+            draft.replace(file)
+            written.append(file)
+    except OSError as error:
+        raise UsageError(
+            f"The logs cannot be written to {str(folder)!r}: {error.strerror or error}.",
+            next_step="Name another folder with --output DIR.",
+        ) from None
+    return written
+
+
+def documents(recorded: Recorded, variant: str, some: Sequence[Scored]) -> dict[str, Any]:
+    """Every part of a log by its name."""
+    names: dict[str, str] = {}
+    for one in some:
+        name = one.facts.scenario.name
+        fit = _UNFIT.sub("-", name)[:100].strip(".-") or "scenario"
+        if name not in names:
+            names[name] = f"{fit}-{len(names)}" if fit in names.values() else fit
+    samples = {
+        f"{names[one.facts.scenario.name]}_epoch_{one.facts.seed + 1}": _make_sample(names, one)
+        for one in sorted(some, key=lambda one: one.facts.key)
+    }
+    spec, plan = _make_spec(recorded, variant, list(names.values())), {"name": "plan", "steps": []}
+    scores = []
+    for measure in MEASURES:
+        # A share with its interval, of faults alone: controls are counted apart.
+        counted = [
+            bool(getattr(one.score, measure))
+            for one in some
+            if _applies(measure, one) and not one.score.control
+        ]
+        reached = share(counted)
+        figures = {"share": reached.value or 0.0, "low_95": reached.low, "high_95": reached.high}
+        result = {
+            "name": measure,
+            "scorer": SCORER,
+            "scored_samples": len(counted),
+            "unscored_samples": len(some) - len(counted),
+            "metrics": {name: {"name": name, "value": value} for name, value in figures.items()},
+        }
+        scores.append(result)
+    ends = [
+        _at(one.facts.started_at) + timedelta(seconds=one.facts.moments.ended or 0.0)
+        for one in some
+    ]
+    spent = sum((one.facts.spent for one in some), Spent())
+    header = {
+        "version": VERSION,
+        "status": "success",
+        "eval": spec,
+        "plan": plan,
+        "results": {
+            "total_samples": len(some),
+            "completed_samples": sum(one.score.valid for one in some),
+            "scores": scores,
+        },
+        "stats": {
+            "started_at": _moment(recorded.started_at),
+            "completed_at": max(ends, default=_at("")).isoformat(timespec="seconds"),
+            "model_usage": _usage(variant, spent),
+        },
+    }
+    return {
+        "_journal/start.json": {"version": VERSION, "eval": spec, "plan": plan},
+        **{f"samples/{place}.json": one for place, one in samples.items()},
+        "summaries.json": [_summarise(one) for one in samples.values()],
+        "header.json": header,
+    }
+
+
+def _usage(variant: str, spent: Spent) -> Document:
+    """What thinking took; nothing where nobody counted tokens."""
+    if not spent.tokens:
+        return {}
+    used = {"input_tokens": spent.tokens_in, "output_tokens": spent.tokens_out}
+    return {f"operator/{variant}": {**used, "total_tokens": spent.tokens}}
+
+
+def _mark_of(campaign: str, variant: str) -> str:
+    return hashlib.sha256(f"{campaign}\0{variant}".encode("utf-8", "replace")).hexdigest()
+
+
+def _make_spec(recorded: Recorded, variant: str, names: list[str]) -> Document:
+    campaign = recorded.campaign
+    mark = _mark_of(campaign.name, variant)
+    described = [dict(to_json(one)) for one in campaign.variants if one.name == variant]
+    return {
+        "eval_id": mark[:22],
+        "run_id": mark[22:44],
+        "task_id": mark[44:64],
+        "created": _moment(recorded.started_at),
+        "task": campaign.name or "campaign",
+        "task_version": 0,
+        "dataset": {
+            "name": campaign.name,
+            "samples": len(names),
+            "sample_ids": names,
+            "shuffled": False,
+        },
+        "model": f"operator/{variant}",
+        "config": {"epochs": max(1, campaign.seeds.get(variant, 1))},
+        "packages": {name: str(what) for name, what in recorded.machine.items()},
+        "metadata": {
+            "variant": described[0] if described else {"name": variant},
+            "machine": dict(recorded.machine),
+        },
+    }
+
+
+def _make_sample(names: dict[str, str], one: Scored) -> Document:
+    facts, worth = one.facts, one.score
+    took = facts.moments.ended
+    outcome = facts.still_after_hold or facts.still or "it is over"
+    last = facts.diagnoses[-1] if facts.diagnoses else None
+    answer = f"{last.cause}@{last.target}" if last else "nothing"
+    scores: Document = {}
+    if worth.valid:
+        values = {name: getattr(worth, name) for name in MEASURES if _applies(name, one)}
+        why = "; ".join(worth.harm) or outcome
+        scores = {
+            name: {"value": 1.0 if value else 0.0, "answer": answer, "explanation": why}
+            for name, value in {**values, "harmless": not worth.harm}.items()
+        }
+    # What was done to whom, which the mind was not told.
+    task = (
+        f"{facts.scenario.fault} is done to {facts.hit or 'nobody'} of {facts.scenario.subject},"
+        f" which breaks: {', '.join(facts.scenario.breaks) or 'nothing'}. The mind is not told."
+    )
+    sample = {
+        "id": names[facts.scenario.name],
+        "epoch": facts.seed + 1,
+        "input": task,
+        "target": list(facts.scenario.truths) or ["nothing is broken"],
+        "messages": [{"role": "user", "content": task}, *_list_messages(facts)],
+        "output": {"model": f"operator/{facts.variant}", "choices": [], "completion": ""},
+        "scores": scores,
+        "metadata": {
+            "key": facts.key,
+            "subject": facts.scenario.subject,
+            "fault": facts.scenario.fault,
+            "hit": facts.hit,
+            "seed": facts.seed,
+            "state": facts.state.value,
+            "moments": to_json(facts.moments),
+            "tickets": to_json(facts.tickets),
+            "oracle": outcome,
+            "score": to_json(worth),
+        },
+        "store": {},
+        "events": [],
+        "attachments": {},
+        "model_usage": _usage(facts.variant, facts.spent),
+    }
+    if took is not None:
+        sample |= {"total_time": took, "working_time": took}
+    if not worth.valid:
+        why = facts.why or facts.state.value
+        sample["error"] = {"message": why, "traceback": why, "traceback_ansi": why}
+    return sample
+
+
+def _list_messages(facts: TrialFacts) -> Iterator[Document]:
+    """What was thought, called and proven; a call comes with what the gate and the world said."""
+    steps: list[CommandFact | DiagnosisFact | ProofFact]
+    steps = [*facts.commands, *facts.diagnoses, *facts.proofs]
+    for number, one in enumerate(sorted(steps, key=lambda each: each.seq)):
+        match one:
+            case DiagnosisFact():
+                sure = f"{one.cause} at {one.target} ({one.confidence:.0%} sure)"
+                yield {"role": "assistant", "content": f"{one.at_s:.1f} s: {sure}. {one.summary}"}
+            case ProofFact():
+                held = "it held" if one.held else "it did not hold"
+                harm = f"; broken since: {', '.join(one.harm)}" if one.harm else ""
+                text = f"{one.at_s:.1f} s: looked again, {held}{harm}."
+                yield {"role": "user", "content": text}
+            case CommandFact():
+                call = {
+                    "id": f"call-{number}",
+                    "function": one.tool,
+                    "arguments": {"command": one.text, "target": one.target},
+                    "type": "function",
+                }
+                text = f"{one.at_s:.1f} s: {one.reasoning}"
+                yield {"role": "assistant", "content": text, "tool_calls": [call]}
+                became = f"{one.outcome or 'ran'} in {one.duration_s:.1f} s"
+                became = became if one.ran else "it did not run"
+                ended = "" if one.exit_code is None else f", exit {one.exit_code}"
+                yield {
+                    "role": "tool",
+                    "content": f"gate: {one.level}, risk {one.risk or 'unknown'}; {became}{ended}",
+                    "tool_call_id": f"call-{number}",
+                    "function": one.tool,
+                }
+
+
+def _applies(name: str, one: Scored) -> bool:
+    """Whether a measure says anything of a trial, as in our own tables."""
+    if not one.score.valid:
+        return False
+    if name == "mitigated":
+        return one.facts.scenario.end is RightEnd.MITIGATED
+    return name == "ended_right" or not one.score.control
+
+
+def _summarise(sample: Document) -> Document:
+    kept = ("id", "epoch", "input", "target", "scores", "model_usage", "total_time", "working_time")
+    told = {name: sample[name] for name in kept if name in sample}
+    error = {"error": sample["error"]["message"][:TOLD_MAX]} if "error" in sample else {}
+    short = {
+        name: what
+        for name, what in sample["metadata"].items()
+        if isinstance(what, str | int) and len(str(what)) < TOLD_MAX
+    }
+    count = len(sample["messages"])
+    return {**told, **error, "metadata": short, "completed": True, "message_count": count}
+
+
+def _at(text: str) -> datetime:
+    """A time as it was written; where it is none, the beginning of time."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = datetime.fromtimestamp(0, UTC)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def _moment(text: str) -> str:
+    return _at(text).isoformat(timespec="seconds")

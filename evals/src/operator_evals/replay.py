@@ -1,0 +1,247 @@
+"""A recorded incident as a world to work in: it answers what was asked then, and does nothing."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from operator_evals.recording import Incident, Look, Phase, RecordedAction, Recording
+from operator_protocols.domain.action import SHELL, Action, Argument, Outcome, Result
+from operator_protocols.domain.health import Health, Severity
+from operator_protocols.domain.observation import Finding, Observation, Sighting
+from operator_protocols.domain.proof import Proof
+from operator_protocols.domain.target import Target
+from operator_protocols.domain.ticket import Ticket
+from operator_protocols.domain.tool import ToolSpec
+from operator_protocols.domain.verdict import Mode
+from operator_protocols.ports import Clock, Job
+from operator_sre.codec import to_json
+from operator_sre.executor.tools.parameters import Invalid
+from operator_sre.executor.tools.registry import Registry, known_from
+from operator_sre.gate import Policy, Profile
+from operator_sre.monitor import OBSERVABLE
+from operator_sre.verify import Verifier
+
+__all__ = [
+    "NOTE",
+    "RecordedProofs",
+    "RecordedShell",
+    "RecordedTool",
+    "World",
+    "canonical",
+    "policy_for",
+]
+
+COMMAND_CHARS_MAX = 200
+# What a mind is told beside the notes of the subject, so that it does not wait for the impossible.
+NOTE = (
+    "This incident is over and was recorded: only what was asked then is answered, anything else is"
+    " refused, and nothing that is done reaches a system. Say what the cause is and where."
+)
+
+
+def canonical(action: Action) -> str:
+    """The same text for the same deed, whoever asks for it and why."""
+    if action.tool == SHELL:
+        command = action.command
+        try:
+            return shlex.join(shlex.split(command))
+        except ValueError:
+            return " ".join(command.split())
+    told = json.dumps(_given(action.arguments), sort_keys=True, ensure_ascii=False)
+    return f"{action.tool} {told}"
+
+
+def _given(arguments: Mapping[str, Argument]) -> dict[str, object]:
+    """The arguments that say something: what is empty is the same as what is not there."""
+    told: dict[str, object] = to_json(dict(arguments))
+    empty: tuple[object, ...] = (None, "", [], {})  # 0 is a number, and False equals it
+    return {name: one for name, one in told.items() if one is not False and one not in empty}
+
+
+class World:
+    """One incident as a subject: its looks, its answers, and the changes that were made then.
+
+    A change that was made in a phase leads to the next one; any other is not known.
+    """
+
+    def __init__(self, recording: Recording, incident: Incident) -> None:
+        self.name = recording.subject
+        self.incident = incident
+        self._at = 0
+        self._shown = 0
+        self._look = incident.phases[0].looks[0]
+        self.tools = tuple(RecordedTool(spec, self) for spec in recording.tools)
+        self._registry = Registry(self.tools)
+        looks = [look for phase in incident.phases for look in phase.looks]
+        names = {finding.invariant for look in looks for finding in look.sighting.findings}
+        # Whoever looks says by himself whether he could.
+        self.invariants = tuple(
+            _RecordedInvariant(name, self) for name in sorted(names - {OBSERVABLE})
+        )
+        self.refused: list[str] = []
+
+    @property
+    def phase(self) -> Phase:
+        """How the world is now."""
+        return self.incident.phases[self._at]
+
+    @property
+    def sighting(self) -> Sighting:
+        """What the last look showed."""
+        return self._look.sighting
+
+    def targets(self) -> Sequence[Target]:
+        """Its parts as they were."""
+        return self._look.targets
+
+    async def observe(self) -> Observation:
+        """The next look of this phase; its last one for ever, the one before where it has none."""
+        looks: Sequence[Look] = self.phase.looks or (self._look,)
+        self._look = looks[min(self._shown, len(looks) - 1)]
+        self._shown += 1
+        return self._look.sighting.observation
+
+    async def propose(self, action: Action, ticket: Ticket | None) -> Action | Result:
+        """The action as it was done then, or a sentence for what nobody has asked."""
+        known = known_from(ticket, self.targets(), target=action.target)
+        asked = await self._registry.proposed(action, known)
+        if isinstance(asked, Invalid):
+            return asked.result
+        found = self._find(asked)
+        if found is not None:
+            return replace(found.action, reasoning=action.reasoning)
+        self.refused.append(canonical(asked))
+        return Result(Outcome.REFUSED, stderr=self._unknown(asked))
+
+    def answer(self, action: Action) -> Result:
+        """What came of it then; the world goes on to its next phase where it was changed."""
+        found = self._find(action)
+        if found is None:
+            return Result(Outcome.REFUSED, stderr=self._unknown(action))
+        if found is self.phase.change and self._at + 1 < len(self.incident.phases):
+            self._at += 1
+            self._shown = 0
+        return found.result
+
+    def _find(self, action: Action) -> RecordedAction | None:
+        phase = self.phase
+        deeds = [one for one in (*phase.answers, phase.change) if one is not None]
+        wanted = canonical(action)
+        same = [one for one in deeds if canonical(one.action) == wanted]
+        if not same and action.tool != SHELL:
+            # The one that was given all these arguments, and as few others as possible.
+            arguments = _given(action.arguments).items()
+            nearest = [
+                one
+                for one in deeds
+                if one.action.tool == action.tool
+                and _given(one.action.arguments).items() >= arguments
+            ]
+            same = sorted(nearest, key=lambda one: len(_given(one.action.arguments)))[:1]
+        # Where several were asked the same, what was answered last is how it was.
+        about = [one for one in same if one.action.target == action.target] or same
+        return about[-1] if about else None
+
+    def _unknown(self, action: Action) -> str:
+        what = canonical(action)[:COMMAND_CHARS_MAX]
+        others = [one for one in self.incident.phases if one is not self.phase]
+        later = any(
+            canonical(each.action) == canonical(action)
+            for one in others
+            for each in (*one.answers, one.change)
+            if each is not None
+        )
+        when = "as things stand now" if later else "at all"
+        return (
+            f"Refused: the recording does not know what becomes of {what!r}, because that was not"
+            f" asked {when}. Nothing was run; go by what is known."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordedInvariant:
+    """Says of a look what was said of it then."""
+
+    name: str
+    _world: World
+    severity: Severity = Severity.WARNING
+    grace_s: float = 0.0
+
+    def check(self, observation: Observation) -> Iterable[Finding]:
+        """What was found of this name in the look that was just shown."""
+        return [one for one in self._world.sighting.findings if one.invariant == self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTool:
+    """A typed tool of which only the answers are left."""
+
+    spec: ToolSpec
+    _world: World
+
+    async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
+        """What it answered then."""
+        return self._world.answer(Action(self.spec.name, arguments, str(arguments.get("target"))))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedShell:
+    """Where commands do not run."""
+
+    world: World
+
+    async def run(self, action: Action, job: Job) -> Result:
+        """What it wrote then."""
+        return self.world.answer(action)
+
+    async def recover(self, action: Action, job: Job) -> Result:
+        """Nothing was begun, so nobody can tell."""
+        return Result(Outcome.UNKNOWN, stderr="Nothing runs in a recording.")
+
+
+class RecordedProofs(Verifier):
+    """Proves by what was proven in this phase of the record, and never waits."""
+
+    def __init__(self, world: World, clock: Clock) -> None:
+        super().__init__(clock=clock, stable_s=0.0, deadline_s=0.0, interval_s=0.0)
+        self._world = world
+
+    async def prove(
+        self,
+        ticket: Callable[[], Ticket],
+        look: Callable[[], Awaitable[Sighting]],
+        *,
+        before: frozenset[str],
+        targets: Sequence[Target] = (),
+        deadline_s: float | None = None,
+        hasty: bool = False,
+    ) -> Proof:
+        """The proof of this phase; where there is none, nothing is proven."""
+        sighting = await look()
+        recorded = self._world.phase.proof
+        if recorded is not None:
+            # Nothing was done yet: whatever else broke is not for whoever has just arrived.
+            return replace(recorded, harm=()) if hasty else recorded
+        health = sighting.own_health_of(one.key for one in ticket().violations)
+        at = sighting.observation.at
+        said = "and it was never proven to hold" if health is Health.HEALTHY else "at that moment"
+        detail = f"The recording shows the ticket's invariants {health} {said}."
+        return Proof(False, health, 1, at, at, 0.0, detail)
+
+
+def policy_for(world: World) -> Policy:
+    """Whatever is answered from a record runs by itself, but for what is never run anywhere."""
+    phases = world.incident.phases
+    names = {one.name for phase in phases for look in phase.looks for one in look.targets}
+    deeds = [one for phase in phases for one in (*phase.answers, phase.change) if one is not None]
+    names |= {one.action.target for one in deeds}
+    return Policy(
+        mode=Mode.EXECUTE,
+        profile=Profile.LAB,
+        tools=tuple(tool.spec for tool in world.tools),
+        boundary_tools=frozenset({SHELL, *(tool.spec.name for tool in world.tools)}),
+        boundary_targets=frozenset({"", world.name, *names}),
+    )

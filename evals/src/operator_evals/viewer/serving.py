@@ -1,0 +1,44 @@
+"""Serving the viewer until somebody says stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from operator_protocols.errors import MissingExtraError
+from operator_sre.app.tokens import record_listener
+from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
+
+if TYPE_CHECKING:
+    from operator_sre.app.listeners import Listener
+    from operator_sre.app.wiring import App
+
+__all__ = ["serve"]
+
+CONNECTIONS_MAX = 64
+
+
+async def serve(
+    home: App, listener: Listener, *, database: Path, ready: Callable[[str], None]
+) -> None:
+    """Show a database until cancelled; `ready` is told where."""
+    with bound(listener) as place:
+        try:
+            from operator_evals.viewer.application import application
+        except ImportError as error:
+            raise MissingExtraError("web", needed_for="The viewer") from error
+        from operator_evals.gallery import Gallery
+
+        app = application(
+            home,
+            Gallery(database),
+            hosts=(*listener.hosts, listener.bind),
+            rate=listener.rate,
+            private=listener.public,
+        )
+        server = bounded_server(app, listener, connections_max=CONNECTIONS_MAX)
+        address = address_of(place)
+        await record_listener(home, address=address, tls=listener.tls, public=listener.public)
+        url = f"{listener.scheme}://{address}"
+        await work(server, place, ready=lambda: ready(url))

@@ -1,0 +1,257 @@
+"""Everything that can be done to a rig that is up, and what is done to it now."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from operator_lab import limits, volumes
+from operator_lab.handle import Handle
+from operator_lab.manifest import LINKS, Volumes
+from operator_lab.plan import aside
+from operator_lab.ports import listening, listens, taken
+from operator_lab.rules import EVERYBODY, Rule, change_rules, read_applied
+from operator_lab.startup import wait_linked, wait_ready
+from operator_protocols.domain.target import Process
+from operator_protocols.errors import RigError
+from operator_protocols.ports import Ability
+from operator_sre.processes.control import Control
+from operator_sre.processes.identity import alive, paused
+from operator_sre.processes.supervision import ChildState, Supervision
+
+__all__ = ["Breakable"]
+
+DELAY_S_MAX = 60.0
+
+
+class Breakable(Handle):
+    """A rig with all that the lab can do to it, see `Abilities` of the protocols."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._control = Control(self.directory)
+
+    async def kill(self, target: str) -> None:
+        """End a target by SIGKILL; nothing starts it again."""
+        process = self._running(target)
+        await self._control.signal(target, "KILL")
+        await self._until(lambda: self._exited(target, process), f"{target!r} does not die")
+        await self._tell_links()
+
+    async def restart(self, target: str) -> Process:
+        """End a target if it runs, start it anew and wait until it answers."""
+        self.manifest().process(target)
+        return await self._ready(target, await self._control.restart(target))
+
+    async def pause(self, target: str) -> None:
+        """Freeze a target by SIGSTOP; its port still accepts, nobody answers."""
+        process = self._running(target)
+        await self._control.signal(target, "STOP")
+        await self._until(lambda: paused(process), f"{target!r} does not stop")
+
+    async def resume(self, target: str) -> Process:
+        """Wake a paused target and wait until it answers."""
+        process = self._running(target)
+        await self._ready(target, await self._control.signal(target, "CONT"))
+        return process
+
+    async def cut(self, target: str, others: tuple[str, ...] = ()) -> None:
+        """Nothing passes between a target and these others (everybody)."""
+        self._check_links(target, others)
+        new = tuple(Rule(target, other, cut=True) for other in others or (EVERYBODY,))
+        await self._change(lambda rules: (*(r for r in rules if r not in new), *new))
+
+    async def mend(self, target: str, others: tuple[str, ...] = ()) -> None:
+        """Everything passes again between them; what fell silent is closed."""
+        self._check_links(target, others)
+        await self._change(
+            lambda rules: tuple(r for r in rules if not (r.cut and r.about(target, others)))
+        )
+
+    async def slow(self, target: str, delay_s: float, others: tuple[str, ...] = ()) -> None:
+        """Every message between a target and these others (everybody) takes that much longer."""
+        self._check_links(target, others)
+        if not 0 < delay_s <= DELAY_S_MAX:
+            raise RigError(f"A delay is more than 0 s and at most {DELAY_S_MAX:g} s.")
+        new = tuple(Rule(target, other, delay_s=delay_s) for other in others or (EVERYBODY,))
+        # A new delay replaces the old one between the same two.
+        pairs = {(rule.target, rule.other) for rule in new}
+        await self._change(
+            lambda rules: (
+                *(r for r in rules if r.cut or (r.target, r.other) not in pairs),
+                *new,
+            )
+        )
+
+    async def hasten(self, target: str, others: tuple[str, ...] = ()) -> None:
+        """No more delay between them."""
+        self._check_links(target, others)
+        await self._change(
+            lambda rules: tuple(r for r in rules if r.cut or not r.about(target, others))
+        )
+
+    async def fill(self, target: str, *, left_bytes: int = 0) -> None:
+        """Leave only so much room in the volume of a target."""
+        volume = self._volume(target)
+        await _at_disk(volume, partial(volumes.fill, volume, left_bytes=left_bytes))
+
+    async def drain(self, target: str) -> None:
+        """Give back what was used up."""
+        volume = self._volume(target)
+        await _at_disk(volume, partial(volumes.drain, volume))
+
+    async def limit(self, target: str, *, memory_bytes: int = 0, files: int = 0) -> None:
+        """A target may have no more memory (address space) or open files than that."""
+        process = self._running(target)
+        self._check(target, Ability.LIMIT)
+        wanted = {"as": memory_bytes, "nofile": files}
+        if min(wanted.values()) < 0 or not any(wanted.values()):
+            raise RigError("A limit is a number of bytes of memory or of files above 0.")
+        wanted = {name: most for name, most in wanted.items() if most}
+        await asyncio.to_thread(limits.lower, self.directory, process, wanted)
+
+    async def unlimit(self, target: str) -> None:
+        """It may have what it could have before; one that is dead will, when it is started."""
+        self.manifest().process(target)
+        self._check(target, Ability.LIMIT)
+        process = self._process(target)
+        if process is not None:
+            await asyncio.to_thread(limits.raise_again, self.directory, process)
+
+    async def occupy(self, target: str) -> None:
+        """End a target, and let a stranger listen on its port."""
+        port = self.manifest().ports[self.manifest().process(target).name]
+        await self._control.stop(target)
+        name = aside(target)
+        await self._control.start(name)
+        await self._until(lambda: self._holds(name, port), f"Nobody takes the port {port}")
+        await self._tell_links()
+
+    async def vacate(self, target: str) -> None:
+        """End the stranger."""
+        port = self.manifest().ports[self.manifest().process(target).name]
+        await self._control.stop(aside(target))
+        stranger = self._children()[aside(target)].process
+        await self._until(
+            lambda: stranger is None or not alive(stranger), f"The port {port} is still taken"
+        )
+        await self._tell_links()
+
+    def unable(self, target: str, ability: Ability, others: tuple[str, ...] = ()) -> str:
+        """Why this cannot be done to that target here, or ""."""
+        manifest = self.manifest()
+        spec = manifest.process(target)
+        # What lies between two is enough, whichever of them it belongs to.
+        between = bool(others) and all(manifest.process(other).linked for other in others)
+        match ability:
+            case Ability.CUT | Ability.SLOW if not spec.linked and not between:
+                return f"{target!r} has no link"
+            case Ability.FILL if not spec.volume_mb:
+                return f"{target!r} has no volume of its own size"
+            case Ability.FILL if manifest.volumes is Volumes.PLAIN:
+                return manifest.no_volumes or "volumes cannot be mounted here"
+            case Ability.LIMIT if not limits.AVAILABLE:
+                return "only Linux can change the limits of a running process"
+            case _:
+                return ""
+
+    def hurt(self, target: str) -> frozenset[Ability]:
+        """What is done to it now, seen in the world and not in a record."""
+        layout = self.layout()
+        manifest = layout.manifest
+        spec = manifest.process(target)
+        process = self._process(target)
+        port = manifest.ports[target]
+        heard = listening()
+        there = taken(port) if heard is None else port in heard
+        is_filled = is_limited = False
+        if spec.volume_mb and manifest.volumes is not Volumes.PLAIN:
+            with contextlib.suppress(OSError):
+                is_filled = volumes.is_full(layout.data(spec))
+        if process is not None and manifest.supervisor is not None and limits.AVAILABLE:
+            is_limited = limits.lowered(process, manifest.supervisor)
+        seen = {
+            Ability.KILL: process is None,
+            Ability.PAUSE: process is not None and paused(process),
+            Ability.FILL: is_filled,
+            Ability.LIMIT: is_limited,
+            Ability.OCCUPY: there and (process is None or listens(process, port) is False),
+        }
+        found = {ability for ability, is_so in seen.items() if is_so}
+        links = self._process(LINKS) if manifest.links else None
+        if manifest.links and (links is None or paused(links)):
+            # Nothing passes when nobody passes it on.
+            found |= {Ability.CUT} if spec.linked else set()
+        elif manifest.links:
+            applied = read_applied(self.directory)
+            rules = () if applied is None else applied.of(spec.name)
+            found |= {Ability.CUT if rule.cut else Ability.SLOW for rule in rules}
+        return frozenset(found)
+
+    def _check(self, target: str, ability: Ability) -> None:
+        if why := self.unable(target, ability):
+            raise RigError(f"This cannot be done to {target!r}: {why}.")
+
+    def _check_links(self, target: str, others: tuple[str, ...]) -> None:
+        manifest = self.manifest()
+        linked = manifest.process(target).linked
+        for other in others:
+            if other == target:
+                raise RigError(f"Nobody is between {target!r} and itself.")
+            if not linked and not manifest.process(other).linked:
+                raise RigError(f"There is no link between {target!r} and {other!r}.")
+        if not others and not linked:
+            raise RigError(f"{target!r} has no link.")
+
+    def _volume(self, target: str) -> Path:
+        layout = self.layout()
+        spec = layout.manifest.process(target)
+        self._check(target, Ability.FILL)
+        return layout.data(spec)
+
+    async def _change(self, change: Callable[[tuple[Rule, ...]], tuple[Rule, ...]]) -> None:
+        """Change the rules and return when they hold."""
+        number = change_rules(self.directory, change).number
+        await self._control.signal(LINKS, "HUP")
+
+        def hold() -> bool:
+            applied = read_applied(self.directory)
+            return applied is not None and applied.number >= number
+
+        await self._until(hold, "The links do not take the new rules")
+
+    async def _tell_links(self) -> None:
+        """Let the links notice at once who listens and who does not."""
+        if self.manifest().links and self._process(LINKS) is not None:
+            await self._change(lambda rules: rules)
+
+    def _exited(self, target: str, process: Process) -> bool:
+        child = self._children()[target]
+        return not alive(process) and child.state is ChildState.EXITED
+
+    def _holds(self, name: str, port: int) -> bool:
+        process = self._process(name)
+        if process is None:
+            raise RigError(f"Nobody could be put on the port {port}.")
+        return listens(process, port) is not False and taken(port)
+
+    async def _ready(self, target: str, state: Supervision) -> Process:
+        layout = self.layout()
+        spec = layout.manifest.process(target)
+        process = state.child(target).process
+        if process is None:
+            raise RigError(f"{target!r} was started and is not there.")
+        await wait_ready(layout, spec, process=process)
+        if spec.linked and self._process(LINKS) is not None:
+            await wait_linked(layout, spec)
+        return process
+
+
+async def _at_disk(volume: Path, deed: Callable[[], None]) -> None:
+    try:
+        await asyncio.to_thread(deed)
+    except OSError as problem:
+        raise RigError(f"The volume {str(volume)!r} cannot be changed: {problem}.") from problem

@@ -1,0 +1,28 @@
+"""What the core asks of the lab: it loads this module by its name, where a home has a rig."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from operator_lab.manifest import read_manifest
+from operator_lab.rig import attach
+from operator_lab.stacks.record import is_stack, read_record
+from operator_lab.tools import rig_tools
+from operator_sre.app.extras import RigAccess
+
+__all__ = ["open_rig", "read_options"]
+
+
+def open_rig(directory: Path) -> RigAccess:
+    """The rig that is up in a directory; NotFoundError when there is none."""
+    rig = attach(directory)
+    return RigAccess(rig.targets, rig, rig_tools(rig))
+
+
+def read_options(directory: Path) -> Mapping[str, Any]:
+    """The options that the subject of a rig is built with."""
+    read = read_record if is_stack(directory) else read_manifest
+    found = read(directory)
+    return {} if found is None else found.spec.options

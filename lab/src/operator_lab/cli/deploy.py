@@ -1,0 +1,144 @@
+"""`operator deploy`: whole systems in containers, on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.progress import waiting
+from operator_sre.faces.cli.signals import run_until_stopped
+
+if TYPE_CHECKING:
+    from operator_lab.app.deployments import DeploymentView
+
+__all__ = ["app"]
+
+LINES_MAX = 10_000
+BROKEN_OFF = "Stopped. What was not up before is gone again."
+app = typer.Typer(help="Whole systems in containers.", no_args_is_help=True)
+local = typer.Typer(help="On this machine, by Docker Compose.", no_args_is_help=True)
+app.add_typer(local, name="local")
+SubjectArgument = Annotated[str, typer.Argument(help="Whose stack.")]
+ProjectOption = Annotated[
+    str | None, typer.Option("--project", help="The name of the project; operator-SUBJECT if none.")
+]
+ServiceOption = Annotated[str | None, typer.Option("--service", help="Which one; all if none.")]
+
+
+@local.command()
+def up(
+    context: typer.Context,
+    subject: SubjectArgument,
+    project: ProjectOption = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A port or another setting, as NAME=VALUE; may be repeated."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start all of it and wait until it is well. Its passwords are made anew, in files."""
+    from operator_lab.app.deployments import deploy_up
+
+    with opened(context) as app, waiting("starting the containers"):
+        work = deploy_up(app, subject, project=project, given=given or ())
+        view = run_until_stopped(work, last=BROKEN_OFF)
+    _show(view, as_json=as_json)
+
+
+@local.command()
+def down(
+    context: typer.Context,
+    subject: SubjectArgument,
+    project: ProjectOption = None,
+    volumes: Annotated[
+        bool, typer.Option("--volumes", help="Remove its data and its passwords, too.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """End all of it; fine when there is nothing."""
+    from operator_lab.app.deployments import deploy_down
+
+    with opened(context) as app, waiting("ending the containers"):
+        found = run_until_stopped(deploy_down(app, subject, project=project, volumes=volumes))
+    if as_json:
+        print_json({"subject": subject, "project": found, "down": True, "volumes": volumes})
+    elif found is None:
+        print_lines([clean(f"Nothing of {subject} is deployed.")])
+    else:
+        kept = "nothing of it is left" if volumes else "its data is kept"
+        print_lines([clean(f"The project {found} is down; {kept}.")])
+
+
+@local.command()
+def status(
+    context: typer.Context,
+    subject: SubjectArgument,
+    project: ProjectOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Every service with its state, container, image and ports."""
+    from operator_lab.app.deployments import deploy_status
+
+    with opened(context) as app, waiting("asking the engine"):
+        view = run_until_stopped(deploy_status(app, subject, project=project))
+    _show(view, as_json=as_json)
+
+
+@local.command()
+def logs(
+    context: typer.Context,
+    subject: SubjectArgument,
+    project: ProjectOption = None,
+    service: ServiceOption = None,
+    lines: Annotated[
+        int, typer.Option(min=1, max=LINES_MAX, help="How many lines of each at most.")
+    ] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """What its services said last."""
+    from operator_lab.app.deployments import deploy_logs
+
+    with opened(context) as app, waiting("asking the engine"):
+        told = run_until_stopped(
+            deploy_logs(app, subject, service=service, lines=lines, project=project)
+        )
+    if as_json:
+        print_json({"subject": subject, "lines": told})
+    else:
+        print_lines([clean(line) for line in told])
+
+
+@local.command()
+def restart(
+    context: typer.Context,
+    subject: SubjectArgument,
+    project: ProjectOption = None,
+    service: ServiceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start one service anew, or all, and wait until they are well."""
+    from operator_lab.app.deployments import deploy_restart
+
+    with opened(context) as app, waiting("starting it anew"):
+        view = run_until_stopped(deploy_restart(app, subject, service=service, project=project))
+    _show(view, as_json=as_json)
+
+
+def _show(view: DeploymentView, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"deployment": view})
+        return
+    rows = [
+        (
+            *(each.name, each.state, each.container or "-", each.image or "-"),
+            " ".join(str(port) for port in each.ports) or "-",
+        )
+        for each in view.services
+    ]
+    print_table(("service", "state", "container", "image", "ports"), rows)
+    told = [f"  {name} is in {place}" for name, place in view.secrets.items()]
+    passwords = ["", "Passwords:", *told] if told else []
+    print_lines([clean(line) for line in ["", f"Project {view.project}.", *passwords]])

@@ -1,0 +1,267 @@
+"""`operator lab`: real systems to break."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.faces.cli.progress import waiting
+from operator_sre.faces.cli.signals import run_until_stopped
+
+if TYPE_CHECKING:
+    from operator_lab.app.rig_logs import LogView
+    from operator_lab.app.rigs import Latency, RigView
+    from operator_sre.app.wiring import App
+
+__all__ = ["app"]
+
+LINES_MAX = 10_000
+BROKEN_OFF = "Stopped. Nothing of the rig is left."
+app = typer.Typer(help="Real systems to break.", no_args_is_help=True)
+TargetOption = Annotated[str | None, typer.Option(help="Which target; chosen if not named.")]
+SubjectArgument = Annotated[
+    str | None, typer.Argument(help="Whose rig; may be left out when only one is up.")
+]
+WordsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SUBJECT] FAULT", help="SUBJECT may be left out when only one rig is up."
+    ),
+]
+
+
+@app.command()
+def up(
+    context: typer.Context,
+    subject: Annotated[str | None, typer.Argument(help="A copy of what.")] = None,
+    rig: Annotated[
+        str | None, typer.Option(help="Made of what: processes, or containers by compose.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a disposable copy of a subject on private ports. It runs until `lab down`."""
+    from operator_lab.app.rigs import rig_up
+
+    with opened(context) as app, waiting("starting the rig"):
+        view = run_until_stopped(rig_up(app, subject, make=rig), last=BROKEN_OFF)
+    _show(view, context.obj.home, as_json=as_json)
+
+
+@app.command()
+def down(
+    context: typer.Context, subject: SubjectArgument = None, as_json: JsonOption = False
+) -> None:
+    """End everything of it and remove its directory; fine when there is nothing."""
+    from operator_lab.app.rigs import choose_rig, rig_down, rigs_up
+
+    with opened(context) as app:
+        found = None
+        if subject is not None or rigs_up(app):
+            found = choose_rig(app, subject)
+            with waiting("ending the rig"):
+                run_until_stopped(rig_down(app, found))
+    if as_json:
+        print_json({"subject": found, "down": True})
+    elif found is None:
+        print_lines(["No rig is up."])
+    else:
+        print_lines([f"The rig of {found} is down; nothing of it is left."])
+
+
+@app.command()
+def status(
+    context: typer.Context, subject: SubjectArgument = None, as_json: JsonOption = False
+) -> None:
+    """Every target with its pid, ports, log file and data directory; what is broken; the load."""
+    from operator_lab.app.rigs import choose_rig, rig_report
+
+    with opened(context) as app:
+        found = choose_rig(app, subject)
+        with waiting("looking at the rig"):
+            view = run_until_stopped(rig_report(app, found))
+    _show(view, context.obj.home, as_json=as_json)
+
+
+@app.command()
+def restart(
+    context: typer.Context,
+    subject: SubjectArgument = None,
+    target: Annotated[str | None, typer.Option(help="Which target; all if not named.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End one target, or all, and start it anew. What was broken stays so in the records."""
+    from operator_lab.app.rigs import choose_rig, restart_rig
+
+    with opened(context) as app:
+        found = choose_rig(app, subject)
+        with waiting("starting it anew"):
+            names = run_until_stopped(restart_rig(app, found, target=target))
+    if as_json:
+        print_json({"subject": found, "restarted": names})
+    else:
+        print_lines([clean(f"Restarted: {', '.join(names)}.")])
+
+
+@app.command("break")
+def break_(
+    context: typer.Context,
+    words: WordsArgument = None,
+    target: TargetOption = None,
+    seed: Annotated[int | None, typer.Option(help="Choose the victim repeatably.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hurt it. Nobody is told."""
+    from operator_lab.app.rigs import break_rig, choose_fault
+
+    with opened(context) as app:
+        subject, fault = choose_fault(app, words or ())
+        with waiting("breaking it"):
+            hit = run_until_stopped(break_rig(app, subject, fault, target=target, seed=seed))
+    if as_json:
+        print_json({"subject": subject, "fault": fault, "target": hit})
+    else:
+        print_lines([f"{fault}: {hit} was hit."])
+
+
+@app.command()
+def heal(
+    context: typer.Context,
+    words: WordsArgument = None,
+    target: TargetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Undo a fault; without one named, undo all, the newest first."""
+    from operator_lab.app.rigs import BrokenView, choose_fault, heal_all, heal_rig
+
+    with opened(context) as app:
+        subject, fault = choose_fault(app, words or ())
+        if fault is None:
+            healed = run_until_stopped(heal_all(app, subject, target=target))
+        else:
+            hit = run_until_stopped(heal_rig(app, subject, fault, target=target))
+            healed = (BrokenView(fault, hit),)
+    if as_json:
+        one = {"fault": fault, "target": healed[0].target} if fault is not None else {}
+        done = [{"fault": each.fault, "target": each.target} for each in healed]
+        print_json({"subject": subject, **one, "healed": done})
+    else:
+        lines = [f"{each.fault}: {each.target} is healed." for each in healed]
+        print_lines(lines or [f"Nothing is broken in the rig of {subject}."])
+
+
+@app.command()
+def faults(
+    context: typer.Context, subject: SubjectArgument = None, as_json: JsonOption = False
+) -> None:
+    """Every way to hurt a subject, or all; and what of it can be had on this machine."""
+    from operator_lab.app.rigs import faults_of
+
+    with opened(context) as app:
+        found = faults_of(app, subject)
+    if as_json:
+        print_json({"faults": found})
+        return
+    words = {None: "when a rig is up", True: "yes"}
+    rows = [
+        (
+            *(one.subject, one.name, one.kind, ", ".join(one.breaks), one.end),
+            words.get(one.available) or f"no: {one.why_not}",
+            one.sentence,
+        )
+        for one in found
+    ]
+    print_table(("subject", "fault", "kind", "breaks", "right end", "here", "what happens"), rows)
+
+
+@app.command()
+def logs(
+    context: typer.Context,
+    subject: SubjectArgument = None,
+    target: Annotated[str | None, typer.Option(help="Whose log; all if not named.")] = None,
+    lines: Annotated[
+        int, typer.Option(min=1, max=LINES_MAX, help="How many lines of each at most.")
+    ] = 20,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on as lines come.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """What the processes of a rig say."""
+    from operator_lab.app.rig_logs import read_logs
+    from operator_lab.app.rigs import choose_rig
+
+    with opened(context) as app:
+        found = choose_rig(app, subject)
+        if follow:
+            run_until_stopped(_follow(app, found, target, lines, as_json=as_json))
+            return
+        views = read_logs(app, found, target=target, lines=lines)
+    if as_json:
+        print_json({"subject": found, "logs": views})
+        return
+    for view in views:
+        _say(view)
+
+
+async def _follow(app: App, subject: str, target: str | None, lines: int, *, as_json: bool) -> None:
+    from operator_lab.app.rig_logs import follow_logs
+
+    async for view in follow_logs(app, subject, target=target, lines=lines):
+        if as_json:
+            for line in view.lines:
+                print_json({"target": view.target, "line": line}, line=True)
+        else:
+            _say(view)
+
+
+def _say(view: LogView) -> None:
+    print_lines([f"{view.target:12}{clean(line)}" for line in view.lines])
+
+
+def _show(view: RigView, home: str | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"rig": view})
+        return
+    rows = []
+    for one in view.targets:
+        # Where it is reached, and where it listens if that is somewhere else.
+        further = [f"{name} {port}" for name, port in one.ports.items() if port != one.port]
+        ports = f"{one.port} ({', '.join(further)})" if further else f"{one.port}"
+        places = (one.data_dir, one.log)
+        shown = (place.removeprefix(f"{view.directory}/") or "-" for place in places)
+        rows.append((one.name, one.kind, one.state, one.pid or "-", ports, *shown))
+    print_table(("target", "kind", "state", "pid", "port", "data", "log"), rows)
+    lines = []
+    if (load := view.load) is not None:
+        done = load.success_rate
+        rate = "nothing came to an end" if done is None else f"{done:.1%} ok"
+        last, ever = _latency(load.latency), _latency(load.latency_total)
+        lines = [
+            f"load:      {load.shape}, {load.ops_per_s:.0f}/s, {rate}, {last}",
+            f"           since the start: {load.total} requests, {load.failed} failed, {ever}",
+        ]
+    for broken in view.broken:
+        over = {None: "", True: ", but that is over"}.get(broken.over, f", still: {broken.still}")
+        lines.append(f"broken:    {broken.fault} at {broken.target}{over}")
+    lines.append(f"directory: {view.directory}")
+    if view.faults:
+        here = f" --home {shlex.quote(home)}" if home else ""
+        others = len(view.faults) - 1
+        all_of = f"operator lab faults {view.subject}{here}"
+        more = f"or {others} other ways: {all_of}; " if others else ""
+        heal = [f"heal it:   operator lab heal {view.subject}{here}"] if view.broken else []
+        lines += [
+            f"break it:  operator lab break {view.subject} {view.faults[0]}{here}",
+            f"           ({more}or kill a pid yourself)",
+            *heal,
+            f"watch it:  operator up --subject {view.subject} --mode execute{here}",
+        ]
+    print_lines([clean(line) for line in lines])
+
+
+def _latency(one: Latency) -> str:
+    if one.p50_ms is None:
+        return "no answers"
+    return f"p50 {one.p50_ms:.1f} ms, p95 {one.p95_ms:.1f} ms, p99 {one.p99_ms:.1f} ms"

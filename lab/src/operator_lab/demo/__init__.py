@@ -1,0 +1,42 @@
+"""The demo: a real cluster is broken, and what follows is told."""
+
+from __future__ import annotations
+
+from operator_lab.demo.play import Cue, Plan, choose_fault, play, sentence_of, straight_on
+from operator_lab.demo.story import (
+    CHAPTERS,
+    Begun,
+    Chapter,
+    Count,
+    Ending,
+    Event,
+    Look,
+    Part,
+    Picture,
+    Said,
+    Step,
+    Told,
+    named,
+)
+
+__all__ = [
+    "CHAPTERS",
+    "Begun",
+    "Chapter",
+    "Count",
+    "Cue",
+    "Ending",
+    "Event",
+    "Look",
+    "Part",
+    "Picture",
+    "Plan",
+    "Said",
+    "Step",
+    "Told",
+    "choose_fault",
+    "named",
+    "play",
+    "sentence_of",
+    "straight_on",
+]

@@ -1,0 +1,135 @@
+"""What running processes may have: taken away, given back, and seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from operator_protocols.domain.target import Process
+from operator_protocols.errors import RigError
+from operator_sre.processes.files import write_atomically
+from operator_sre.processes.identity import tree_of
+
+__all__ = ["AVAILABLE", "lower", "lowered", "raise_again"]
+
+AVAILABLE = sys.platform == "linux"
+LIMITS_FILE = "limits.json"
+HELPER_S_MAX = 5.0
+_OPTIONS = {"as": resource.RLIMIT_AS, "nofile": resource.RLIMIT_NOFILE}
+
+# By resource: how much a process may have now.
+Softs = Mapping[str, int]
+
+
+def lower(directory: Path, process: Process, wanted: Softs) -> None:
+    """A process and all that came out of it may have no more than that."""
+    before = _remembered(directory)
+    pids = _pids(process)
+    for pid in pids:
+        # What was lowered twice goes back to what it was at first.
+        before.setdefault(_key(pid, process), {name: _soft(pid, name) for name in _OPTIONS})
+    write_atomically(directory / LIMITS_FILE, json.dumps(before))
+    for pid in pids:
+        _set(pid, wanted)
+
+
+def raise_again(directory: Path, process: Process) -> None:
+    """It may have what it could have before."""
+    before = _remembered(directory)
+    pids = _pids(process)
+    root = before.get(_key(process.pid, process), {})
+    for pid in pids:
+        # One that was born meanwhile has the limits of its parent.
+        _set(pid, before.pop(_key(pid, process), root))
+    write_atomically(directory / LIMITS_FILE, json.dumps(before))
+
+
+def lowered(process: Process, supervisor: Process) -> bool:
+    """It may have less than who started it gave to it."""
+    unlimited = resource.RLIM_INFINITY
+    try:
+        for name in _OPTIONS:
+            own, given = _soft(process.pid, name), _soft(supervisor.pid, name)
+            if own != unlimited and (given == unlimited or own < given):
+                return True
+    except RigError:
+        return False
+    return False
+
+
+def _soft(pid: int, name: str) -> int:
+    """How much a process may have now, as /proc tells it to everybody."""
+    title = {"as": "Max address space", "nofile": "Max open files"}[name]
+    try:
+        text = Path(f"/proc/{pid}/limits").read_text()
+    except OSError as problem:
+        raise RigError(f"The limits of pid {pid} cannot be seen: {problem.strerror}.") from problem
+    line = next(line for line in text.splitlines() if line.startswith(title))
+    word = line.removeprefix(title).split()[0]
+    return resource.RLIM_INFINITY if word == "unlimited" else int(word)
+
+
+def _set(pid: int, softs: Softs) -> None:
+    try:
+        for name, soft in softs.items():
+            _, hard = resource.prlimit(pid, _OPTIONS[name])
+            resource.prlimit(pid, _OPTIONS[name], (soft, hard))
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        _set_as_its_user(pid, softs)
+    except (OSError, ValueError) as problem:
+        raise RigError(f"The limits of pid {pid} cannot be changed: {problem}.") from problem
+
+
+def _set_as_its_user(pid: int, softs: Softs) -> None:
+    """Even root may not do it to another user's process without a capability of its own."""
+    tool = shutil.which("prlimit")
+    try:
+        owner = Path(f"/proc/{pid}").stat()
+    except OSError:
+        return
+    if tool is None or os.geteuid() != 0:
+        raise RigError(f"The limits of pid {pid} may not be changed by this user.")
+    words = [
+        f"--{name}={'unlimited' if soft == resource.RLIM_INFINITY else soft}:"
+        for name, soft in softs.items()
+    ]
+    done = subprocess.run(
+        [tool, "--pid", str(pid), *words],
+        user=owner.st_uid,
+        group=owner.st_gid,
+        extra_groups=[],
+        env={"LC_ALL": "C"},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=HELPER_S_MAX,
+        check=False,
+    )
+    if done.returncode != 0 and Path(f"/proc/{pid}").exists():
+        said = done.stderr.strip().splitlines()
+        raise RigError(f"The limits of pid {pid} cannot be changed: {' '.join(said[-1:])}.")
+
+
+def _pids(process: Process) -> tuple[int, ...]:
+    return (process.pid, *(each.pid for each in tree_of(process.pid)))
+
+
+def _key(pid: int, process: Process) -> str:
+    return f"{pid}@{process.pid}.{process.started}"
+
+
+def _remembered(directory: Path) -> dict[str, dict[str, int]]:
+    try:
+        found: dict[str, dict[str, int]] = json.loads((directory / LIMITS_FILE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found

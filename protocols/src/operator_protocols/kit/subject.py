@@ -1,0 +1,41 @@
+"""What every subject does alike: it has a name, targets and invariants, and it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from operator_protocols.domain.observation import Observation, Seen
+from operator_protocols.domain.target import Target
+from operator_protocols.errors import ObservationError
+from operator_protocols.ports import Invariant, SubjectSettings
+
+__all__ = ["BaseSubject", "see_stranger"]
+
+
+class BaseSubject:
+    """A subject with these settings; who derives from it writes `observe`."""
+
+    def __init__(self, settings: SubjectSettings, invariants: Sequence[Invariant]) -> None:
+        self.settings = settings
+        self.name = settings.name
+        self.invariants = invariants
+
+    def targets(self) -> Sequence[Target]:
+        """Its parts as they are now."""
+        return self.settings.targets()
+
+    def present_targets(self) -> Sequence[Target]:
+        """The same. ObservationError when there is nothing to look at."""
+        targets = self.targets()
+        if not targets:
+            raise ObservationError(f"{self.name!r} has no targets to look at.")
+        return targets
+
+    def observation(self, seen: Iterable[Seen]) -> Observation:
+        """What was seen of its targets now."""
+        return Observation(self.name, self.settings.clock.now(), tuple(seen))
+
+
+def see_stranger(target: Target) -> Seen:
+    """A target of a kind that the subject does not know."""
+    return Seen(target.name, problem=f"its kind {target.kind!r} is not known")

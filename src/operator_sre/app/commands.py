@@ -1,0 +1,412 @@
+"""Commands that people ask for: foreseen, run, followed; and what a killed operator left open."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from operator_protocols.domain.action import Action, Outcome, Result
+from operator_protocols.domain.entry import Actor, Entry, Kind
+from operator_protocols.domain.permit import Approval, ApprovalState
+from operator_protocols.domain.verdict import Mode, Verdict
+from operator_protocols.errors import (
+    AuthorityError,
+    ConflictError,
+    NotFoundError,
+    OperatorError,
+    UsageError,
+)
+from operator_protocols.ports import Approvals
+from operator_sre.app.outlook import Outlook, outlook_of
+from operator_sre.app.persons import myself, signed_in
+from operator_sre.app.policy import record_overrides
+from operator_sre.app.redaction import open_redactor, redacted_watch
+from operator_sre.app.wiring import App
+from operator_sre.codec import from_json
+from operator_sre.controls import MACHINE, Controls
+from operator_sre.executor import Executor
+from operator_sre.executor.categories import named_exit
+from operator_sre.executor.recovery import Recovery
+from operator_sre.gate import Way
+from operator_sre.pipeline import ActionRecord, RefusedBy, Request, act
+
+__all__ = [
+    "Executed",
+    "Job",
+    "Jobs",
+    "Wanted",
+    "begun_at",
+    "controls_for",
+    "ending_of",
+    "execute_command",
+    "follow_abandoned",
+    "foresee_command",
+    "settle_abandoned",
+]
+
+NEVER, NOT_NOW, BROKEN_OFF = 3, 4, 1
+LOOK_AHEAD_MAX = 1_000
+RUNNING_MAX = 16
+KEPT_MAX = 64
+UNITS, UNIT = ("bytes", "kB", "MB", "GB", "TB"), 1000.0
+NAMED_MAX = 10
+# How long whoever only passes by waits for what was left open, and how often an agent looks.
+PASSING_S, INTERVAL_S = 0.5, 10.0
+# Called with the stream and its bytes; False when no more of that stream is wanted.
+Watch = Callable[[int, bytes], bool | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A command line, or a call of a tool, and what a person said of it."""
+
+    command: str = ""
+    cwd: str = "/"
+    subject: str = ""
+    target: str = ""
+    timeout_s: float = 120.0
+    reason: str = ""
+    venv: str = ""
+    passes: tuple[str, ...] = ()
+    call: Action | None = None
+
+    @property
+    def action(self) -> Action:
+        """What the gate judges."""
+        if self.call is not None:
+            return self.call
+        action = Action.shell(self.command, target=self.target, reasoning=self.reason)
+        return replace(
+            action, cwd=self.cwd, timeout_s=self.timeout_s, venv=self.venv, passes=self.passes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What became of a command, without secrets, and the exit code that says so.
+
+    `explanation` is why it was judged so, or why it did not run and what to do next; `seq` is the
+    entry that holds it, `command` that of its beginning, by which the history knows it.
+    """
+
+    verdict: Verdict
+    result: Result
+    explanation: str
+    seq: int
+    exit_code: int
+    command: int = 0
+
+    @property
+    def ran(self) -> bool:
+        """It was started."""
+        return self.result.outcome is not Outcome.REFUSED
+
+
+@dataclass(slots=True)
+class _Announced:
+    """Approvals that tell of each request, and remember the last one."""
+
+    approvals: Approvals
+    tell: Callable[[Approval], None]
+    last: Approval | None = None
+
+    async def request(self, approval: Approval) -> Approval:
+        self.last = approval  # first: whoever is stopped while it is written takes it back, too
+        asked = await self.approvals.request(approval)
+        self.tell(asked)
+        return asked
+
+    async def decide(
+        self, approval: str, state: ApprovalState, *, by: Actor, reason: str, version: int
+    ) -> Approval:
+        return await self.approvals.decide(approval, state, by=by, reason=reason, version=version)
+
+    def get(self, approval: str) -> Approval | None:
+        return self.approvals.get(approval)
+
+    def find(self, *, states: Iterable[ApprovalState] = (), run: str = "") -> Sequence[Approval]:
+        return self.approvals.find(states=states, run=run)
+
+
+def foresee_command(app: App, wanted: Wanted) -> Outlook:
+    """What would happen. Runs nothing and writes nothing."""
+    subject, controls = controls_for(app, wanted)
+    verdict = controls.gate.judge(wanted.action, myself())
+    surroundings = app.surroundings
+    return outlook_of(controls, verdict, myself(), subject=subject, surroundings=surroundings)
+
+
+async def execute_command(
+    app: App,
+    wanted: Wanted,
+    *,
+    asked: Callable[[Approval], None],
+    watch: Watch | None = None,
+    began: Callable[[str], None] = lambda permit: None,
+) -> Executed:
+    """Judge it, have it permitted, run it. `asked` is called with a request for approval.
+
+    `watch` gets the output as it comes, without secrets; `began` the fingerprint of the permit.
+    Whoever is cancelled withdraws the request, because nobody would come for the answer.
+    """
+    subject, controls = controls_for(app, wanted)
+    await record_overrides(app)
+    await settle_abandoned(app)
+    me, announced = myself(), _Announced(app.store.approvals, asked)
+    controls = replace(controls, gate=replace(controls.gate, approvals=announced))
+    newest = app.store.entries.newest(limit=1)
+    try:
+        with redacted_watch(app.config, watch) as feed:
+            request = Request(
+                wanted.action,
+                subject=subject,
+                requester=me,
+                complete=wanted.call is not None,
+                began=lambda permit: began(permit.fingerprint),
+                watch=feed,
+            )
+            record = await act(controls, request)
+    except asyncio.CancelledError:
+        if (last := announced.last) is not None:
+            known, reason = app.store.approvals.get(last.id) or last, "whoever asked waits no more"
+            # It may have been answered a moment before, or never been written.
+            with contextlib.suppress(ConflictError, NotFoundError):
+                await app.store.approvals.decide(
+                    known.id, ApprovalState.WITHDRAWN, by=me, reason=reason, version=known.version
+                )
+        raise
+    result, verdict = record.result, record.verdict
+    if record.refused_by:
+        return _explain_refusal(app, controls, subject, record)
+    code = BROKEN_OFF if result.exit_code is None else result.exit_code
+    code = NOT_NOW if result.outcome is Outcome.REFUSED else code
+    redactor = open_redactor(app.config)
+    stdout, stderr = redactor.text(result.stdout), redactor.text(result.stderr)
+    assert record.permit is not None
+    begun = begun_at(app, record.permit.fingerprint, after=newest[0].seq if newest else 0)
+    shown = replace(result, stdout=stdout, stderr=stderr)
+    return Executed(verdict, shown, verdict.explanation, record.seq, code, begun)
+
+
+def _explain_refusal(app: App, controls: Controls, subject: str, record: ActionRecord) -> Executed:
+    """Why a command did not run, and what would let it run as far as its requester can know."""
+    code, step = NOT_NOW, ""
+    if record.refused_by is RefusedBy.GATE:
+        way = controls.gate.foresee(record.verdict, myself(), subject=subject).way
+        code = NEVER if way is Way.NEVER else NOT_NOW
+        if way is Way.PROPOSES and app.store.switch.state().on:
+            step = "The kill switch is on: operator kill-switch status"
+        elif way is Way.PROPOSES:
+            is_default = app.config.mode is Mode.OBSERVE and not app.store.modes.find(subject)
+            step = "See who set it with: operator mode show"
+            step = "To be asked about it, run it with: --mode approve" if is_default else step
+    explanation = f"{record.result.stderr} {step}".strip()
+    shown = replace(record.result, stderr="")
+    return Executed(record.verdict, shown, explanation, record.seq, code)
+
+
+def begun_at(app: App, permit: str, *, after: int) -> int:
+    """The entry that an action began with, by its permit, soon after an entry; 0 where none did."""
+    for entry in app.store.entries.after(after, limit=LOOK_AHEAD_MAX):
+        is_call = entry.kind is Kind.TOOL_CALL
+        if is_call and entry.payload.get("permit") == permit:
+            return entry.seq
+    return 0
+
+
+def controls_for(app: App, wanted: Wanted) -> tuple[str, Controls]:
+    """The controls of the subject that was named, or that the target belongs to."""
+    if not wanted.action.command.strip():
+        raise UsageError("There is no command to run.", next_step="Try: operator exec 'uptime'")
+    subject = MACHINE
+    if wanted.subject or wanted.target:
+        (subject,) = app.choose([wanted.subject] if wanted.subject else [])
+    controls = app.controls(subject)
+    names = [target.name for target in controls.targets()]
+    if wanted.target and wanted.target not in names:
+        raise NotFoundError(
+            f"{subject!r} has no target {wanted.target!r}.",
+            next_step=f"Its targets: {', '.join(names) or 'none'}.",
+        )
+    return subject, controls
+
+
+@dataclass(slots=True)
+class Job:
+    """One command: who began it, who is asked about it, and what became of it."""
+
+    id: str
+    wanted: Wanted
+    by: str
+    at: datetime
+    head: int
+    approval: str = ""
+    permit: str = ""
+    executed: Executed | None = None
+    problem: str = ""
+    seq: int = 0
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Nothing more becomes of it."""
+        return self.executed is not None or bool(self.problem)
+
+    @property
+    def state(self) -> str:
+        """Where it is, in a word or two."""
+        if self.problem:
+            return self.problem
+        if self.executed is not None:
+            return self.executed.explanation if not self.executed.ran else "over"
+        if self.permit:
+            return "runs"
+        return "waits for an answer" if self.approval else "is judged"
+
+
+@dataclass(slots=True)
+class Jobs:
+    """The commands of one process; they end with it, as a command in a terminal does."""
+
+    app: App
+    _known: OrderedDict[str, Job] = field(default_factory=OrderedDict, init=False)
+
+    def begin(self, wanted: Wanted) -> Job:
+        """Begin it in the name of whoever asks. Whatever is wrong with what is wanted is raised."""
+        controls_for(self.app, wanted)
+        if sum(not one.over for one in self._known.values()) >= RUNNING_MAX:
+            raise ConflictError(
+                f"{RUNNING_MAX} commands run from here already.", next_step="Wait, or cancel one."
+            )
+        newest = self.app.store.entries.newest(limit=1)
+        head = newest[0].seq if newest else 0
+        job = Job(self.app.new_id()[:12], wanted, signed_in(), self.app.clock.now(), head)
+        self._known[job.id] = job
+        while len(self._known) > KEPT_MAX:
+            oldest = next((one.id for one in self._known.values() if one.over), "")
+            if not oldest:
+                break
+            del self._known[oldest]
+        job.task = asyncio.get_running_loop().create_task(self._run(job))
+        return job
+
+    def newest(self, *, limit: int) -> Sequence[Job]:
+        """Those that were begun last, the newest first, each with its entry where it has one."""
+        found = list(reversed(self._known.values()))[:limit]
+        for one in found:
+            if one.permit and not one.seq:
+                one.seq = begun_at(self.app, one.permit, after=one.head)
+        return found
+
+    def cancel(self, job: str, *, admin: bool) -> Job:
+        """End it, or take back what people are asked; for whoever began it, and for an admin."""
+        known = self._known.get(job)
+        if known is None:
+            raise NotFoundError(f"There is no command {job!r} here.", next_step="See the history.")
+        if known.by != signed_in() and not admin:
+            raise AuthorityError(f"{known.by!r} began it.", next_step="Ask an admin to cancel it.")
+        if known.over or known.task is None:
+            raise ConflictError("It is over already.", next_step="See what became of it.")
+        known.task.cancel()
+        return known
+
+    async def end(self) -> None:
+        """End all that run."""
+        tasks = [one.task for one in self._known.values() if one.task and not one.over]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, job: Job) -> None:
+        def asked(approval: Approval) -> None:
+            job.approval = approval.id
+
+        def began(permit: str) -> None:
+            job.permit = permit
+
+        try:
+            executed = await execute_command(self.app, job.wanted, asked=asked, began=began)
+            job.seq = executed.command or executed.seq
+            job.executed = executed
+        except asyncio.CancelledError:
+            job.problem = "cancelled"
+            raise
+        except OperatorError as error:
+            job.problem = f"{error.message} {error.next_step}".strip()
+
+
+def ending_of(executed: Executed, *, here: str = "") -> tuple[str, ...]:
+    """What is to be said when it is over; nothing where it went well and left nothing behind.
+
+    `here` is what a line of the operator needs to be about the same home.
+    """
+    result, lines = executed.result, []
+    match result.outcome:
+        case Outcome.TIMED_OUT:
+            limit_s = executed.verdict.action.timeout_s
+            lines.append(f"It took longer than {limit_s:g} s and was ended.")
+        case Outcome.CANCELLED:
+            lines.append(f"It was ended from outside. See: operator kill-switch status{here}")
+        case Outcome.UNKNOWN:
+            lines.append("Nobody knows what became of it: look before it is run again.")
+        case _ if not result.ok:
+            category = f" [{result.category}]" if result.category else ""
+            lines.append(f"It failed: {named_exit(result.exit_code)}{category}.")
+    if result.truncated:
+        streams = {"stdout": result.stdout_bytes, "stderr": result.stderr_bytes}
+        sizes = [f"{_size(size)} of {name}" for name, size in streams.items() if size]
+        lines.append(
+            f"The record keeps the beginning and the end of {' and '.join(sizes) or 'what it said'}"
+            f". All of it, for a day: operator history show {executed.command} --output{here}"
+        )
+    for ended in (False, True):
+        if left := [one for one in result.left if one.ended is ended]:
+            names = ", ".join(f"{one.name} (pid {one.process.pid})" for one in left[:NAMED_MAX])
+            more = f" and {len(left) - NAMED_MAX} more" if len(left) > NAMED_MAX else ""
+            lines.append(
+                f"It left {'behind what was ended' if ended else 'running'}: {names}{more}."
+            )
+    return tuple(lines)
+
+
+def _size(size: float) -> str:
+    for unit in UNITS:
+        if size < UNIT or unit == UNITS[-1]:
+            break
+        size /= UNIT
+    return f"{size:.3g} {unit}"
+
+
+async def settle_abandoned(app: App, *, wait_s: float = PASSING_S) -> dict[int, Result | None]:
+    """Record what became of what a killed operator left open; None for what still runs.
+
+    Nothing is run again.
+    """
+
+    def executor(intent: Entry) -> Executor:
+        # The targets of the subject say where it ran.
+        ticket = app.store.tickets.get(intent.ticket) if intent.ticket is not None else None
+        target = from_json(Action, intent.payload["action"]).target
+        owners = (
+            one.name
+            for one in app.config.subjects
+            if target and target in [each.name for each in one.targets]
+        )
+        subject = next(owners, MACHINE) if ticket is None else ticket.subject
+        try:
+            return app.controls(subject).executor
+        except OperatorError:  # a rig that is gone: its commands ran on this machine
+            return app.controls(MACHINE).executor
+
+    return await Recovery(app.store.intents, app.doer, executor).settle(wait_s=wait_s)
+
+
+async def follow_abandoned(app: App) -> None:
+    """Look again and again, until cancelled."""
+    while True:
+        await settle_abandoned(app, wait_s=INTERVAL_S)
+        await asyncio.sleep(INTERVAL_S)

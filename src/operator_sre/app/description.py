@@ -1,0 +1,251 @@
+"""A subject of one's own: written as a description, tried once, and judged before it is trusted."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from operator_protocols.domain.action import Action, Argument, Result
+from operator_protocols.domain.health import Health, worst
+from operator_protocols.domain.observation import Finding, Observation, Value
+from operator_protocols.domain.tool import ParameterType
+from operator_protocols.domain.verdict import Mode, Risk, Verdict
+from operator_protocols.errors import NotFoundError, UsageError
+from operator_sre.app.persons import myself
+from operator_sre.app.wiring import App, look_at_app
+from operator_sre.config import Config
+from operator_sre.config.subjects import SubjectConfig
+from operator_sre.controls import Controls
+from operator_sre.gate import Way
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.target import Target
+    from operator_protocols.ports import Subject, Tool
+    from operator_sre.gate.policy import Rulebook
+
+__all__ = [
+    "KINDS",
+    "LeverView",
+    "Trial",
+    "Written",
+    "judge_by",
+    "try_description",
+    "write_description",
+]
+
+PLUGIN = "declarative"
+KINDS = ("web", "redis", "postgres", "blank")
+# How long a counter is given to move, where an invariant asks for its rate.
+SECOND_LOOK_S = 1.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What `init` wrote: the description, and the file that names it."""
+
+    name: str
+    file: str
+    config: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeverView:
+    """A lever as the gate sees it: what becomes of it now, and in the mode execute."""
+
+    tool: str
+    target: str
+    risk: Risk
+    reversible: bool
+    sentence: str
+    now: Way
+    in_execute: Way
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingView:
+    """One value that a look showed."""
+
+    target: str
+    reading: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of trying a description once."""
+
+    subject: str
+    file: str
+    health: Health
+    readings: tuple[ReadingView, ...]
+    problems: tuple[tuple[str, str], ...]
+    findings: tuple[Finding, ...]
+    levers: tuple[LeverView, ...]
+
+
+def judge_by(rules: Callable[[], Rulebook]) -> Callable[[Action], Verdict]:
+    """What the gate thinks of a command that a look would run by itself."""
+
+    def judged(action: Action) -> Verdict:
+        from operator_sre.gate import Policy, judge
+
+        # A person wrote it down, so that it is asked whether a person may.
+        return judge(action, Policy(mode=Mode.OBSERVE, book=rules()), person=True)
+
+    return judged
+
+
+def write_description(config: Config, name: str, kind: str, *, folder: Path) -> Written:
+    """Write a description and name it in operator.toml. Nothing that exists is overwritten."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name[:60]!r} is no name for a subject.",
+            next_step="Take letters, digits, '-' and '_'.",
+        )
+    if kind not in KINDS:
+        raise UsageError(f"There is no kind {kind[:60]!r}.", next_step=f"Take {', '.join(KINDS)}.")
+    toml = config.file or folder / "operator.toml"
+    if any(one.name == name for one in config.subjects):
+        raise UsageError(
+            f"{str(toml)!r} has a subject {name!r} already.", next_step="Take another name."
+        )
+    before = toml.read_text(encoding="utf-8") if toml.exists() else ""
+    entry = f'[subjects.{name}]\nplugin = "{PLUGIN}"\noptions = {{ file = "{name}.yaml" }}\n'
+    after = f"{before.rstrip()}\n\n{entry}" if before.strip() else entry
+    try:
+        tomllib.loads(after)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(
+            f"A subject cannot be added at the end of {str(toml)!r}.",
+            next_step="Its 'subjects' have to be tables such as [subjects.NAME].",
+        ) from error
+    file = toml.parent / f"{name}.yaml"
+    text = (files("operator_sre.app") / "descriptions" / f"{kind}.yaml").read_text("utf-8")
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text.replace("@NAME@", name))
+    except FileExistsError:
+        raise UsageError(
+            f"{str(file)!r} exists already, and is not overwritten.",
+            next_step="Take another name, or try it with: operator subjects test FILE",
+        ) from None
+    # Only what is new is written, so that a reader in between sees the old file or the new one.
+    with toml.open("a", encoding="utf-8") as opened:
+        opened.write(after[len(before) :] if after.startswith(before) else f"\n{entry}")
+    return Written(name, str(file), str(toml))
+
+
+async def try_description(config: Config, file: Path) -> Trial:
+    """Read a description, ask every probe once, check every invariant, judge every lever."""
+    tried = _find_subject(config, file)
+    name = tried.name
+    others = tuple(one for one in config.subjects if one.name != name)
+    with look_at_app(replace(config, subjects=(*others, tried))) as app:
+        controls, plugin = app.controls(name), app.plugin_of(name)
+        settings = controls.settings
+        assert settings is not None
+        try:
+            subject = plugin.subject(settings)
+            observation, findings = await _look_at(app, subject)
+            levers = [
+                await _view_lever(app, controls, name, tool, subject.targets())
+                for tool in (plugin.tools(settings) if plugin.tools else ())
+            ]
+        finally:
+            await controls.aclose()
+    return Trial(
+        subject=name,
+        file=str(tried.options["file"]),
+        health=worst(finding.health for finding in findings),
+        readings=tuple(
+            ReadingView(seen.target, reading, value)
+            for seen in observation.seen
+            for reading, value in seen.readings.items()
+        ),
+        problems=tuple((seen.target, seen.problem) for seen in observation.seen if seen.problem),
+        findings=tuple(findings),
+        levers=tuple(one for one in levers if one is not None),
+    )
+
+
+def _find_subject(config: Config, file: Path) -> SubjectConfig:
+    """The subject of a description, as operator.toml names it or would."""
+    path = str(file.absolute())
+    if not file.exists():
+        raise NotFoundError(
+            f"There is no file {str(file)!r}.", next_step="Write one with: operator subjects init"
+        )
+    for one in config.subjects:
+        if one.plugin == PLUGIN and one.options.get("file") == path:
+            return one
+    name = re.sub(r"[^A-Za-z0-9_-]", "-", file.stem) or "subject"
+    return SubjectConfig(name, PLUGIN, (), {"file": path})
+
+
+async def _look_at(app: App, subject: Subject) -> tuple[Observation, list[Finding]]:
+    """One look; and a second one where something is not known yet, as a rate at the first."""
+    for pause_s in (0.0, SECOND_LOOK_S):
+        if pause_s:
+            await app.clock.sleep(pause_s)
+        observation = await subject.observe()
+        findings = [one for each in subject.invariants for one in each.check(observation)]
+        if worst(one.health for one in findings) is not Health.UNKNOWN:
+            break
+    blind = [
+        Finding("observable", seen.target, Health.UNKNOWN, seen.problem)
+        for seen in observation.seen
+        if seen.problem
+    ]
+    return observation, [*findings, *blind]
+
+
+async def _view_lever(
+    app: App, controls: Controls, subject: str, tool: Tool, targets: Sequence[Target]
+) -> LeverView | None:
+    """What would become of a lever at the first target that takes it."""
+    spec = tool.spec
+    problem = ""
+    for target in targets:
+        # Values that its parameters take, for whoever only wants to see what would happen.
+        given: dict[str, Argument] = {}
+        for one in spec.parameters:
+            if one.required:
+                low = 1 if one.minimum is None else one.minimum
+                examples: dict[ParameterType, Argument] = {
+                    ParameterType.INTEGER: int(low),
+                    ParameterType.NUMBER: float(low),
+                    ParameterType.BOOLEAN: True,
+                }
+                default = examples.get(one.type, "example")
+                given[one.name] = one.choices[0] if one.choices else default
+        given["target"] = target.name
+        proposed = await controls.complete(Action(spec.name, given, target=target.name))
+        if isinstance(proposed, Result):
+            problem = problem or proposed.stderr
+            continue
+        verdict = controls.gate.judge(proposed)
+        now = controls.foresee(verdict, myself(), subject=subject)
+        values = {**app.config.values, "mode": Mode.EXECUTE.value}
+        sources = {**app.config.sources, "mode": "flag"}
+        free_app = replace(app, config=replace(app.config, values=values, sources=sources))
+        free = free_app.controls(subject)
+        later = free.foresee(free.gate.judge(proposed), myself(), subject=subject)
+        return LeverView(
+            tool=spec.name,
+            target=target.name,
+            risk=verdict.risk,
+            reversible=spec.reversible,
+            sentence=spec.sentence,
+            now=now.way,
+            in_execute=later.way,
+            why=later.why or now.why,
+        )
+    never = (Way.NEVER, Way.NEVER, problem)
+    return LeverView(spec.name, "", spec.risk, spec.reversible, spec.sentence, *never)

@@ -1,0 +1,462 @@
+"""What holds agents back: modes, limits, sessions, the kill switch; and how each is loosened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from operator_protocols.domain.action import digest_of
+from operator_protocols.domain.command import CommandFilter
+from operator_protocols.domain.confirmation import Boundary, Confirmation
+from operator_protocols.domain.entry import Actor, Draft, Kind
+from operator_protocols.domain.limits import Limits, Usage
+from operator_protocols.domain.session import Deed, SessionRecord, session_of
+from operator_protocols.domain.standing import Scope, StandingRule
+from operator_protocols.domain.switch import SwitchState
+from operator_protocols.domain.ticket import TicketState
+from operator_protocols.domain.verdict import Mode, Risk
+from operator_protocols.errors import NotFoundError, UsageError
+from operator_sre.app.confirmations import Asked, Crossing, Effect
+from operator_sre.app.persons import administrator, must_be_a_person, signed_in
+from operator_sre.app.wiring import App
+from operator_sre.codec import from_json, to_json
+from operator_sre.controls import MACHINE
+from operator_sre.gate.restraint import WINDOW_S, classify, weigh
+
+__all__ = [
+    "CROSSING",
+    "LimitsView",
+    "ModeView",
+    "PartlyRun",
+    "SessionView",
+    "Stopped",
+    "execute_asked",
+    "limits_asked",
+    "limits_of",
+    "list_sessions",
+    "list_unconfirmed",
+    "mode_named",
+    "reset_asked",
+    "reset_limits",
+    "reset_modes",
+    "reset_session",
+    "rule_asked",
+    "session_asked",
+    "set_modes",
+    "show_limits",
+    "show_modes",
+    "show_session",
+    "switch_asked",
+    "switch_off",
+    "switch_on",
+    "switch_state",
+]
+
+COMMANDS_MAX, RUNNING_MAX = 5000, 1000
+# Shorter than where time is up: whoever turns the switch wants it to be over within two seconds.
+GRACE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ModeView:
+    """The mode that counts for a subject, and whose word it is."""
+
+    subject: str
+    mode: Mode
+    source: str
+    by: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsView:
+    """The limits of a subject, what they go by, and why no change may begin now."""
+
+    subject: str
+    limits: Limits
+    usage: Usage
+    refusal: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """An agent's session: what it adds up to, and whether the agent is held in observe."""
+
+    agent: str
+    score: int
+    level: Risk
+    held: bool
+    reasons: tuple[str, ...]
+    deeds: tuple[Deed, ...]
+    record: SessionRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartlyRun:
+    """A command that had begun and not ended when the switch was turned on."""
+
+    seq: int
+    command: str
+    target: str
+    ticket: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What the switch found and stopped.
+
+    `pending_proposals` are requests that nobody can say yes to any more, `processes` pids that
+    this command ended itself, `tasks` tickets that somebody was working on.
+    """
+
+    switch: SwitchState
+    pending_proposals: tuple[str, ...]
+    processes: tuple[int, ...]
+    docker_containers: tuple[str, ...]
+    docker: str
+    tasks: tuple[int, ...]
+    partly_run: tuple[PartlyRun, ...]
+    took_s: float
+
+
+def show_modes(app: App) -> list[ModeView]:
+    """What counts for every subject, and for those that have none: the configured mode."""
+    names = [*app.subjects(), *(one.subject for one in app.store.modes.find())]
+    views = [_mode_view(app, name) for name in dict.fromkeys(names)]
+    return views or [ModeView("-", app.config.mode, app.config.sources["mode"])]
+
+
+def mode_named(text: str) -> Mode:
+    """A mode by its name; UsageError lists those there are."""
+    if text not in set(Mode):
+        raise UsageError(f"There is no mode {text!r}.", next_step=f"Modes: {', '.join(Mode)}.")
+    return Mode(text)
+
+
+def list_unconfirmed(app: App, mode: Mode, subjects: Sequence[str]) -> list[str]:
+    """The subjects for which a person has to confirm it: what executes outside a rig."""
+    chosen = app.choose(subjects)
+    return [one for one in chosen if mode is Mode.EXECUTE and not app.is_rig(one)]
+
+
+async def set_modes(
+    app: App, mode: Mode, subjects: Sequence[str], *, reason: str
+) -> list[ModeView]:
+    """It counts instead of the configured one, for these or the only subject there is."""
+    person = administrator(app, "set a mode")
+    chosen = app.choose(subjects)
+    for subject in chosen:
+        await app.store.modes.set(subject, mode, by=person, reason=reason)
+    return [_mode_view(app, subject) for subject in chosen]
+
+
+async def reset_modes(app: App, subjects: Sequence[str], *, reason: str) -> list[ModeView]:
+    """The configured mode counts again, for these subjects or for all."""
+    person = administrator(app, "reset a mode")
+    known = [one.subject for one in app.store.modes.find()]
+    for subject in known:
+        if not subjects or subject in subjects:
+            await app.store.modes.reset(subject, by=person, reason=reason)
+    return show_modes(app)
+
+
+def execute_asked(app: App, mode: Mode, subjects: Sequence[str], *, reason: str) -> Asked | None:
+    """What a person has to say yes to before this mode is set; None when nobody has to."""
+    if not (outside := list_unconfirmed(app, mode, subjects)):
+        return None
+    return _mode_asked(app, "set", app.choose(subjects), outside, reason)
+
+
+def reset_asked(app: App, subjects: Sequence[str], *, reason: str) -> Asked | None:
+    """The same for going back to the configured mode, where that one executes."""
+    chosen = [one for one in app.store.modes.find() if not subjects or one.subject in subjects]
+    outside = [
+        one.subject
+        for one in chosen
+        if one.mode is not Mode.EXECUTE
+        and _configured_mode(app, one.subject) is Mode.EXECUTE
+        and not app.is_rig(one.subject)
+    ]
+    if not outside:
+        return None
+    return _mode_asked(app, "reset", [one.subject for one in chosen], outside, reason)
+
+
+def _mode_asked(
+    app: App, deed: str, subjects: Sequence[str], outside: Sequence[str], reason: str
+) -> Asked:
+    names = ", ".join(map(repr, outside))
+    return Asked(
+        Boundary.MODE_EXECUTE,
+        {"deed": deed, "mode": Mode.EXECUTE.value, "subjects": list(subjects), "reason": reason},
+        Risk.HIGH,
+        f"{names} is no rig: what the policy allows runs there without a person.",
+        {"modes": _modes_digest(app, subjects)},
+        destinations=tuple(outside),
+    )
+
+
+def _configured_mode(app: App, subject: str) -> Mode:
+    flag = app.config.sources["mode"] == "flag"
+    return app.config.mode if flag else app.rules().modes.get(subject, app.config.mode)
+
+
+def _mode_view(app: App, subject: str) -> ModeView:
+    mode, switch = app.mode_of(subject), app.store.switch.state()
+    if switch.on:
+        return ModeView(subject, mode, "kill switch", switch.by, switch.reason)
+    for one in app.store.modes.find(subject):
+        return ModeView(subject, mode, "set", one.by, one.reason)
+    told = subject in app.rules().modes and app.config.sources["mode"] != "flag"
+    return ModeView(subject, mode, "policy" if told else app.config.sources["mode"])
+
+
+def show_limits(app: App) -> list[LimitsView]:
+    """Every subject that can be watched from here, and the machine where it was changed."""
+    views = [_limits_view(app, name) for name in dict.fromkeys([*app.subjects(), MACHINE])]
+    return [one for one in views if one.subject != MACHINE or one.usage != Usage(MACHINE)]
+
+
+def limits_of(app: App, subject: str) -> LimitsView:
+    """The limits of one subject, or of the machine."""
+    (chosen,) = [MACHINE] if subject == MACHINE else app.choose([subject])
+    return _limits_view(app, chosen)
+
+
+async def reset_limits(app: App, subject: str, *, reason: str) -> LimitsView:
+    """Count from here on: changes are allowed again at once."""
+    (chosen,) = [MACHINE] if subject == MACHINE else app.choose([subject])
+    await app.store.limit_usage.reset(chosen, by=administrator(app, "reset limits"), reason=reason)
+    return _limits_view(app, chosen)
+
+
+def _limits_view(app: App, subject: str) -> LimitsView:
+    limits = app.limits_of(len(app.targets_of(subject)), rig=app.is_rig(subject))
+    now = app.clock.now()
+    usage = app.store.limit_usage.usage(subject, limits, now=now)
+    return LimitsView(subject, limits, usage, limits.refusal(usage, now))
+
+
+def list_sessions(app: App) -> list[SessionView]:
+    """How much risk everybody piled up who acted within the window, or was ever held."""
+    since = app.clock.now() - timedelta(seconds=WINDOW_S)
+    recent = app.store.commands.newest(CommandFilter(since=since), limit=COMMANDS_MAX)
+    names = {session_of(one.agent) for one in recent}
+    names |= {one.agent for one in app.store.sessions.find()}
+    return [_session_view(app, name) for name in sorted(names - {""})]
+
+
+def show_session(app: App, agent: str) -> SessionView:
+    """One session. NotFoundError when nothing is known of that agent."""
+    names = [one.agent for one in list_sessions(app)]
+    if agent not in names:
+        raise NotFoundError(
+            f"There is no session of {agent!r}.", next_step=f"Agents: {', '.join(names) or 'none'}."
+        )
+    return _session_view(app, agent)
+
+
+async def reset_session(app: App, agent: str, *, reason: str) -> SessionView:
+    """Let an agent go, and begin its session anew."""
+    show_session(app, agent)
+    person = administrator(app, "reset a session")
+    await app.store.sessions.reset(agent, by=person, reason=reason)
+    return _session_view(app, agent)
+
+
+def _session_view(app: App, agent: str) -> SessionView:
+    since = app.clock.now() - timedelta(seconds=WINDOW_S)
+    deeds = tuple(app.store.sessions.deeds(agent, since=since))
+    session = weigh(deeds, classify)
+    record = next(iter(app.store.sessions.find(agent)), None)
+    held = record is not None and record.held
+    return SessionView(agent, session.score, session.level, held, session.reasons, deeds, record)
+
+
+def switch_state(app: App) -> SwitchState:
+    """How the kill switch stands."""
+    return app.store.switch.state()
+
+
+async def switch_on(app: App, *, reason: str) -> Stopped:
+    """Permit nothing from here on and end what runs. Fine when it is on already."""
+    # Whoever only asks for a mode starts without what ends commands.
+    from asyncio import gather
+
+    from operator_sre.executor.containers import end_containers
+
+    must_be_a_person(app)
+    begun = app.clock.monotonic()
+    cancelled = await app.store.switch.turn_on(by=signed_in(), reason=reason)
+    running = app.store.commands.newest(CommandFilter(outcome="running"), limit=RUNNING_MAX)
+    partly_run = tuple(PartlyRun(one.seq, one.command, one.target, one.ticket) for one in running)
+    tasks = tuple(one.id for one in app.store.tickets.find(states=[TicketState.CLAIMED]))
+    processes, containers = await gather(
+        app.running.end_all(grace_s=GRACE_S), end_containers(app.home_id)
+    )
+    return Stopped(
+        switch=switch_state(app),
+        pending_proposals=tuple(cancelled),
+        processes=processes,
+        docker_containers=containers.ended,
+        docker=containers.note,
+        tasks=tasks,
+        partly_run=partly_run,
+        took_s=round(app.clock.monotonic() - begun, 3),
+    )
+
+
+async def switch_off(app: App, *, reason: str) -> SwitchState:
+    """Let permits be given again; those from before stay void."""
+    await app.store.switch.turn_off(
+        by=administrator(app, "turn the kill switch off"), reason=reason
+    )
+    return switch_state(app)
+
+
+def session_asked(app: App, agent: str, *, reason: str) -> Asked | None:
+    """What a person says yes to before a session begins anew; None where nothing is piled up."""
+    view = show_session(app, agent)
+    if not view.held and not view.score:
+        return None
+    now = "is held in observe" if view.held else f"has piled up {view.score}"
+    return Asked(
+        Boundary.RULE_LOOSENED,
+        {"what": "session", "agent": agent, "reason": reason},
+        Risk.MEDIUM,
+        f"The agent {agent!r} {now}, and begins anew from then on.",
+        {"session": _session_digest(app, agent)},
+    )
+
+
+def limits_asked(app: App, subject: str, *, reason: str) -> Asked | None:
+    """The same for counting changes of a subject anew; None when nothing is counted."""
+    usage = limits_of(app, subject).usage
+    if usage == Usage(usage.subject):
+        return None
+    return Asked(
+        Boundary.RULE_LOOSENED,
+        {"what": "limits", "subject": usage.subject, "reason": reason},
+        Risk.MEDIUM,
+        f"Changes of {usage.subject!r} are counted from here on: {usage.changes} in the last hour"
+        f" and {usage.failures} failures in a row are forgotten.",
+        {"failures": _failures_digest(usage)},
+    )
+
+
+def switch_asked(app: App, *, reason: str) -> Asked | None:
+    """The same for turning the kill switch off; None when it is off."""
+    state = app.store.switch.state()
+    if not state.on:
+        return None
+    return Asked(
+        Boundary.RULE_LOOSENED,
+        {"what": "switch", "generation": state.generation, "reason": reason},
+        Risk.HIGH,
+        "Agents may act again as their mode says: the kill switch is turned off.",
+        {"switch": _switch_digest(app)},
+    )
+
+
+def rule_asked(app: App, rule: StandingRule) -> Asked:
+    """The same for a rule that lets commands run for always."""
+    line = " ".join(rule.argv)
+    where = {Scope.TICKET: "its ticket", Scope.SUBJECT: "its subject"}.get(rule.scope, "everywhere")
+    return Asked(
+        Boundary.RULE_LOOSENED,
+        {"what": "rule", "rule": to_json(rule)},
+        rule.risk,
+        f"What is like {line!r} ({rule.likeness}) runs without asking from then on, for {where}.",
+        {"policy": app.rules().digest},
+        ticket=rule.ticket if rule.scope is Scope.TICKET else None,
+    )
+
+
+def _modes_digest(app: App, subjects: Sequence[str]) -> str:
+    """What holds for these now, so that a yes is to a change of exactly that."""
+    modes = {one.subject: one.mode.value for one in app.store.modes.find()}
+    return digest_of(
+        {one: [modes.get(one, ""), _configured_mode(app, one).value] for one in sorted(subjects)}
+    )
+
+
+def _session_digest(app: App, agent: str) -> str:
+    record = next(iter(app.store.sessions.find(agent)), None)
+    return digest_of(None if record is None else to_json(record))
+
+
+def _failures_digest(usage: Usage) -> str:
+    """What must not grow unseen; changes of the last hour become fewer by themselves."""
+    failed_at = usage.failed_at.isoformat() if usage.failed_at else ""
+    return digest_of({"failures": usage.failures, "failed_at": failed_at})
+
+
+def _switch_digest(app: App) -> str:
+    state = app.store.switch.state()
+    return digest_of({"on": state.on, "generation": state.generation})
+
+
+def _why_changed(app: App, confirmation: Confirmation) -> str:
+    change, bound = confirmation.change, confirmation.bound
+    match _kind_of(confirmation):
+        case "mode":
+            same = _modes_digest(app, change["subjects"]) == bound.get("modes")
+            return "" if same else "the mode has changed since"
+        case "session":
+            same = _session_digest(app, str(change["agent"])) == bound.get("session")
+            return "" if same else "the session has changed since"
+        case "switch":
+            same = _switch_digest(app) == bound.get("switch")
+            return "" if same else "the kill switch was turned since"
+        case "limits":
+            usage = limits_of(app, str(change["subject"])).usage
+            same = _failures_digest(usage) == bound.get("failures")
+            return "" if same else "more has failed since"
+        case _ if app.store.standing.get(str(change["rule"]["id"])):
+            return "there is a rule of that id already"
+        case _:  # what a command was judged by is what the person knew of it
+            same = app.rules().digest == bound.get("policy")
+            return "" if same else "the policy has changed since"
+
+
+def _effect_of(app: App, confirmation: Confirmation, by: Actor) -> Effect:
+    change = confirmation.change
+    reason = {"reason": change.get("reason", "")}
+    match _kind_of(confirmation):
+        case "mode" if change["deed"] == "set":
+            mode = {"mode": Mode.EXECUTE.value, **reason}
+            drafts = [(Kind.MODE_SET, {"subject": one, **mode}) for one in change["subjects"]]
+        case "mode":
+            drafts = [(Kind.MODE_RESET, {"subject": one, **reason}) for one in change["subjects"]]
+        case "session":
+            drafts = [(Kind.SESSION_RESET, {"agent": change["agent"], **reason})]
+        case "switch":
+            generation = int(change["generation"]) + 1
+            drafts = [(Kind.KILL_SWITCH_OFF, {"generation": generation, **reason})]
+        case "limits":
+            drafts = [(Kind.LIMITS_RESET, {"subject": change["subject"], **reason})]
+        case _:
+            rule = from_json(StandingRule, change["rule"])
+            ticket = rule.ticket if rule.scope is Scope.TICKET else None
+            payload = {"rule": change["rule"]}
+            return Effect([Draft(Kind.RULE_ADDED, payload, ticket=ticket, actor=by)])
+    return Effect([Draft(kind, payload, actor=by) for kind, payload in drafts])
+
+
+def _kind_of(confirmation: Confirmation) -> str:
+    is_mode = confirmation.boundary is Boundary.MODE_EXECUTE
+    return "mode" if is_mode else str(confirmation.change["what"])
+
+
+_ADMIN_DEEDS = {
+    "mode": "set a mode",
+    "session": "reset a session",
+    "limits": "reset limits",
+    "switch": "turn the kill switch off",
+}
+CROSSING = Crossing(
+    deed=lambda confirmation: _ADMIN_DEEDS.get(_kind_of(confirmation), ""),
+    changed=_why_changed,
+    effect=_effect_of,
+)

@@ -1,0 +1,129 @@
+"""A sentence or two beside each thought and result, written while the work goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from operator_protocols.domain.action import Result
+from operator_protocols.domain.budget import Spent
+from operator_protocols.domain.entry import Draft, Kind
+from operator_protocols.domain.ticket import Ticket
+from operator_protocols.errors import OperatorError
+from operator_protocols.ports import Journal
+from operator_sre.codec import to_json
+
+__all__ = ["BackgroundSummaries", "Summariser", "Told"]
+
+QUEUE_MAX = 200
+FINISH_S = 5.0
+log = logging.getLogger(__name__)
+
+
+class Told(Protocol):
+    """One or two sentences, who wrote them and what that cost."""
+
+    @property
+    def text(self) -> str:
+        """What is said."""
+        ...
+
+    @property
+    def by(self) -> str:
+        """Who said it."""
+        ...
+
+    @property
+    def spent(self) -> Spent:
+        """What it cost."""
+        ...
+
+
+class Summariser(Protocol):
+    """Says it short."""
+
+    async def summary(self, what: str | Result) -> Told:
+        """One or two sentences of a reasoning text, or of what became of an action."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    ticket: int
+    run: str
+    seq: int
+    what: str | Result
+
+
+class BackgroundSummaries:
+    """Summarises in the background, one after another; a ticket never waits long for it.
+
+    What is not done when a run ends is done by `rule`. Whatever fails is logged, and the raw text
+    is in the ledger anyway.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        summariser: Summariser,
+        rule: Summariser,
+        *,
+        queue_max: int = QUEUE_MAX,
+        finish_s: float = FINISH_S,
+    ) -> None:
+        self._journal = journal
+        self._summariser = summariser
+        self._rule = rule
+        self._queue: deque[_Item] = deque()
+        self._queue_max = queue_max
+        self._finish_s = finish_s
+        self._doing: tuple[_Item, asyncio.Task[None]] | None = None
+        self._loop: asyncio.Task[None] | None = None
+
+    def note(self, ticket: Ticket, seq: int, what: str | Result) -> None:
+        """Have what this entry records summarised, some time soon."""
+        if len(self._queue) >= self._queue_max:
+            log.warning("entry %d is not summarised: too many wait already", seq)
+            return
+        self._queue.append(_Item(ticket.id, ticket.run, seq, what))
+        if self._loop is None or self._loop.done():
+            self._loop = asyncio.ensure_future(self._work())
+
+    async def finish(self, run: str) -> None:
+        """Have done with a run: what is being summarised may end, and the rest is done by rule."""
+        left = [item for item in self._queue if item.run == run]
+        self._queue = deque(item for item in self._queue if item.run != run)
+        if self._doing is not None and self._doing[0].run == run:
+            item, doing = self._doing
+            await asyncio.wait([doing], timeout=self._finish_s)
+            if not doing.done():
+                doing.cancel()
+                left.insert(0, item)
+        for item in left:
+            await self._summarise(item, self._rule)
+
+    async def _work(self) -> None:
+        while self._queue:
+            item = self._queue.popleft()
+            doing = asyncio.ensure_future(self._summarise(item, self._summariser))
+            self._doing = (item, doing)
+            await asyncio.wait([doing])
+            self._doing = None
+            if not doing.cancelled() and (error := doing.exception()) is not None:
+                log.error("entry %d is not summarised: %r", item.seq, error)
+
+    async def _summarise(self, item: _Item, summariser: Summariser) -> None:
+        summary = await summariser.summary(item.what)
+        payload = {"of": item.seq, "text": summary.text, "by": summary.by}
+        if summary.spent != Spent():
+            payload["spent"] = to_json(summary.spent)
+        # Under a key, so that an entry has one summary, whoever goes on with a run.
+        key = f"summary/{item.seq}"
+        draft = Draft(Kind.SUMMARY, payload, ticket=item.ticket, run=item.run, key=key)
+        try:
+            await self._journal.append(draft)
+        except OperatorError as error:
+            log.error("the summary of entry %d is not kept: %s", item.seq, error)

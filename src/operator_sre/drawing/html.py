@@ -1,0 +1,174 @@
+"""HTML, made in one place: escaped texts, elements, and pages that need nothing else. Pure."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import NewType
+
+from operator_sre.drawing.text import escaped
+
+__all__ = [
+    "EMPTY",
+    "Html",
+    "badge",
+    "block",
+    "code",
+    "facts",
+    "folded",
+    "heading",
+    "joined",
+    "link",
+    "page",
+    "paragraph",
+    "policy_of",
+    "section",
+    "small",
+    "style_of",
+    "table",
+    "text",
+]
+
+Html = NewType("Html", str)
+EMPTY = Html("")
+# Nobody reads more of one text on a page; the ledger has all of it.
+CHARACTERS_MAX = 20_000
+TITLE_CHARACTERS_MAX = 120
+
+
+@cache
+def style_of(*packages: str) -> str:
+    """What pages look like; each of these packages adds a `page.css` of its own."""
+    every = (__package__ or "", *packages)
+    return "".join(files(one).joinpath("page.css").read_text("utf-8") for one in every)
+
+
+def policy_of(style: str) -> str:
+    """What a browser may do with the page: show it, in our own style, and nothing else."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def page(title: str, body: str, *, style: str, kind: str = "") -> str:
+    """One self-contained page around a body that is HTML already: no script, nothing fetched."""
+    word = "".join(letter for letter in kind if letter.isalnum())
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy_of(style)}">',
+            '<meta name="referrer" content="no-referrer">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            f"<title>{escaped(title[:TITLE_CHARACTERS_MAX])}</title>",
+            f"<style>{style}</style>",
+            "</head>",
+            f'<body class="{word}">',
+            "<main>",
+            body,
+            "</main>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def text(words: str) -> Html:
+    """Words on a line."""
+    return Html(escaped(_bounded(words)))
+
+
+def code(words: str) -> Html:
+    """Words of a machine on a line."""
+    return Html(f"<code>{text(words)}</code>")
+
+
+def block(words: str) -> Html:
+    """Lines, as they are."""
+    return Html(f"<pre>{escaped(_bounded(words), lines=True)}</pre>")
+
+
+def small(words: str) -> Html:
+    """What stands below something larger."""
+    return Html(f'<span class="small">{text(words)}</span>')
+
+
+def _bounded(words: str) -> str:
+    if len(words) <= CHARACTERS_MAX:
+        return words
+    return f"{words[:CHARACTERS_MAX]} ... {len(words) - CHARACTERS_MAX} more characters"
+
+
+def joined(*parts: Html, by: str = "") -> Html:
+    """One after the other."""
+    return Html(by.join(parts))
+
+
+def badge(kind: str, words: str) -> Html:
+    """A word in a frame; its kind, one of ours, gives the colour and never the meaning."""
+    return Html(f'<span class="badge {kind}">{text(words)}</span>')
+
+
+def link(place: str, inner: Html, *, kind: str = "", label: str = "") -> Html:
+    """A way to another place of ours; without a place only what it would show."""
+    if not place:
+        return inner
+    more = f' class="{kind}"' if kind else ""
+    more += f' aria-label="{escaped(label)}" title="{escaped(label)}"' if label else ""
+    return Html(f'<a href="{escaped(place)}"{more}>{inner}</a>')
+
+
+def paragraph(inner: Html, kind: str = "") -> Html:
+    """Some sentences."""
+    return Html(f'<p class="{kind}">{inner}</p>' if kind else f"<p>{inner}</p>")
+
+
+def heading(level: int, inner: Html) -> Html:
+    """A heading; 1 is the title."""
+    return Html(f"<h{level}>{inner}</h{level}>")
+
+
+def section(title: str, *parts: Html, level: int = 2) -> Html:
+    """A part of a page with its heading."""
+    return Html(f"<section>{heading(level, text(title))}{joined(*parts)}</section>")
+
+
+def folded(title: str, inner: Html) -> Html:
+    """What is there for whoever opens it."""
+    return Html(f"<details><summary>{text(title)}</summary>{inner}</details>")
+
+
+def table(
+    name: str,
+    head: Sequence[Html],
+    rows: Iterable[Sequence[Html]],
+    *,
+    kind: str = "",
+) -> Html:
+    """Rows below a head; the first cell of a row names it. Too wide ones are moved by themselves.
+
+    A cell that begins with `<td` is taken as it is.
+    """
+    above = "".join(f'<th scope="col">{one}</th>' for one in head)
+    below = ""
+    for first, *others in rows:
+        cells = (cell if cell.startswith("<td") else f"<td>{cell}</td>" for cell in others)
+        below += f'<tr><th scope="row">{first}</th>{"".join(cells)}</tr>'
+    more = f' class="{kind}"' if kind else ""
+    label = escaped(name)
+    return Html(
+        f'<div class="wide" tabindex="0" role="region" aria-label="{label}"><table{more}>'
+        f"<thead><tr>{above}</tr></thead><tbody>{below}</tbody></table></div>"
+    )
+
+
+def facts(rows: Iterable[tuple[str, Html]]) -> Html:
+    """Names and what they are."""
+    inner = "".join(f"<div><dt>{text(name)}</dt><dd>{value}</dd></div>" for name, value in rows)
+    return Html(f'<dl class="facts">{inner}</dl>')

@@ -1,0 +1,104 @@
+"""What the kernel of this machine can hold a command to."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from functools import cache
+from pathlib import Path
+
+__all__ = [
+    "ABI_MIN",
+    "MACHINES",
+    "SCOPES_ABI",
+    "enforced_here",
+    "landlock_abi",
+    "why_not_confined",
+    "why_not_covered",
+]
+
+# Whose calls to the kernel are known.
+MACHINES = ("x86_64", "aarch64")
+# The filter of calls makes up for what the first versions of Landlock do not know: truncating,
+# devices, signals and abstract sockets.
+ABI_MIN = 1
+SCOPES_ABI = 6
+LANDLOCK_CREATE = 444
+
+_ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
+PIDFD_GETFD = 438
+CLONE_NEWNS, CLONE_NEWUSER = 0x2_0000, 0x1000_0000
+MS_REC, MS_SLAVE = 0x4000, 0x8_0000
+
+
+@cache
+def landlock_abi() -> int:
+    """The version of Landlock that this kernel has; 0 where it has none."""
+    library = ctypes.CDLL(None)
+    library.syscall.restype = ctypes.c_long
+    found = library.syscall(ctypes.c_long(LANDLOCK_CREATE), None, ctypes.c_size_t(0), 1)
+    return max(0, int(found))
+
+
+@cache
+def why_not_confined() -> str:
+    """Why commands cannot be confined here, in half a sentence; nothing when they can."""
+    if sys.platform != "linux":
+        return "only Linux confines commands"
+    if os.uname().machine not in MACHINES:
+        return f"no filter of system calls is known for {os.uname().machine}"
+    if landlock_abi() < ABI_MIN:
+        return (
+            "the kernel has no Landlock (Linux 5.13 and newer have it, unless it is switched off)"
+        )
+    try:
+        actions = _ACTIONS.read_text().split()
+    except OSError:
+        actions = []
+    if "user_notif" not in actions:
+        return "the kernel's filter of system calls cannot ask"
+    if not _takes_descriptors():
+        return "this process may not take descriptors of its children (a container without ptrace)"
+    return ""
+
+
+@cache
+def why_not_covered() -> str:
+    """Why files cannot be taken out of a command's sight here; nothing when they can."""
+    child = os.fork()
+    if child == 0:
+        flags = CLONE_NEWNS | (0 if os.geteuid() == 0 else CLONE_NEWUSER)
+        library = ctypes.CDLL(None)
+        is_alone = library.unshare(flags) == 0
+        is_done = is_alone and library.mount(None, b"/", None, MS_REC | MS_SLAVE, None) == 0
+        os._exit(0 if is_done else 1)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        return ""
+    return "this user may not have a view of the files of its own (no user namespaces)"
+
+
+def enforced_here() -> list[str]:
+    """What is enforced on this machine, a line each."""
+    if why_not_confined():
+        return []
+    lines = [f"files by Landlock {landlock_abi()}", "system calls by seccomp", "no capabilities"]
+    if landlock_abi() >= SCOPES_ABI:
+        lines.append("signals and abstract sockets by Landlock")
+    return lines
+
+
+def _takes_descriptors() -> bool:
+    """Tried on this process itself."""
+    library = ctypes.CDLL(None, use_errno=True)
+    try:
+        pidfd = os.pidfd_open(os.getpid())
+    except OSError:
+        return False
+    try:
+        fd = library.syscall(PIDFD_GETFD, pidfd, pidfd, 0)
+        if fd >= 0:
+            os.close(fd)
+        return bool(fd >= 0)
+    finally:
+        os.close(pidfd)

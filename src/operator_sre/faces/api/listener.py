@@ -1,0 +1,54 @@
+"""The API until somebody says stop, and what happens told to whoever follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from operator_protocols.errors import MissingExtraError
+from operator_sre.app.tokens import record_listener
+from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from operator_sre.app.listeners import Listener
+    from operator_sre.app.wiring import App
+    from operator_sre.faces.api.events import Feed
+    from operator_sre.faces.listening.connections import BoundedServer
+
+__all__ = ["serve"]
+
+CONNECTIONS_MAX = 256
+
+
+async def serve(home: App, listener: Listener, *, ready: Callable[[str], None]) -> None:
+    """Answer until cancelled; `ready` is told where."""
+    with bound(listener) as place:
+        app, server = _server(home, listener)
+        address = address_of(place)
+        await record_listener(home, address=address, tls=listener.tls, public=listener.public)
+        url = f"{listener.scheme}://{address}"
+        try:
+            await work(server, place, _follow(app.state.feed), ready=lambda: ready(url))
+        finally:
+            await app.state.refusals.flush()
+
+
+def _server(home: App, listener: Listener) -> tuple[FastAPI, BoundedServer]:
+    """The application, and what holds its connections."""
+    try:
+        from operator_sre.faces.api.application import application
+
+        app = application(home, hosts=(*listener.hosts, listener.bind), rate=listener.rate)
+        return app, bounded_server(app, listener, connections_max=CONNECTIONS_MAX)
+    except ImportError as error:
+        raise MissingExtraError("web", needed_for="The API") from error
+
+
+async def _follow(feed: Feed) -> None:
+    try:
+        await feed.run()
+    finally:
+        # Streams have no end of their own, and serving waits for them.
+        feed.close()

@@ -1,0 +1,102 @@
+"""Asking a person before something that has to be meant."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operator_protocols.errors import UsageError
+from operator_sre.faces.cli.output import clean, print_json, print_lines
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.confirmation import Confirmation
+    from operator_sre.app.confirmations import Asked
+    from operator_sre.app.wiring import App
+
+__all__ = [
+    "NEEDS_A_PERSON",
+    "ConfirmationOption",
+    "ProposeOption",
+    "YesOption",
+    "confirmed",
+    "crossed",
+    "say_pending",
+]
+
+NEEDS_A_PERSON = 4
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+ConfirmationOption = Annotated[
+    str, typer.Option("--confirmation", help="The id of the yes that allows it.")
+]
+ProposeOption = Annotated[
+    bool, typer.Option("--propose", help="Let somebody else confirm it; exit 4.")
+]
+
+
+def confirmed(question: str, *, yes: bool, word: str = "") -> None:
+    """Return when a person means it: by --yes, by y, or by typing the word. UsageError if not."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(question, next_step="Confirm it with --yes.")
+    wanted = f"type {word!r}" if word else "y"
+    sys.stderr.write(f"{question} [{wanted}] ")
+    sys.stderr.flush()
+    said = sys.stdin.readline().strip()
+    if said != word if word else said.lower() not in {"y", "yes"}:
+        raise typer.Abort
+
+
+def crossed(
+    app: App,
+    asked: Asked | None,
+    *,
+    yes: bool,
+    propose: bool,
+    as_json: bool,
+    word: str = "",
+    given: str = "",
+) -> Confirmation | None:
+    """Return when a person has said yes, and it is on record; exit 4 when one has to be asked.
+
+    None is for what nobody has to be asked for.
+    """
+    if asked is None:
+        return None
+    from operator_sre.app.confirmations import cross, said_no
+    from operator_sre.faces.cli.signals import run_until_stopped
+
+    sure = yes and not propose
+    if not sure and not propose and not given and sys.stdin.isatty() and not as_json:
+        try:
+            confirmed(clean(asked.rationale), yes=False, word=word)
+        except typer.Abort:
+            run_until_stopped(said_no(app, asked))
+            raise
+        sure = True
+    found = run_until_stopped(cross(app, asked, sure=sure, given=given))
+    if found.state == "pending":
+        say_pending(found, as_json=as_json)
+        raise typer.Exit(NEEDS_A_PERSON)
+    return found
+
+
+def say_pending(confirmation: Confirmation, *, as_json: bool, **more: object) -> None:
+    """That nothing was changed, and what a person has to do about it."""
+    from operator_sre.app.confirmations import requirement
+    from operator_sre.contract.documents import as_document
+
+    if as_json:
+        print_json({**as_document(requirement(confirmation)), **more})
+        return
+    minutes = (confirmation.expires_at - confirmation.requested_at).total_seconds() / 60
+    print_lines(
+        [
+            clean(f"Nothing was changed: {confirmation.rationale}"),
+            f"A person has to confirm it within {minutes:.0f} minutes, risk {confirmation.risk}:",
+            f"  operator confirmations show {confirmation.id}",
+            f"  operator confirmations approve {confirmation.id}",
+        ]
+    )

@@ -1,0 +1,212 @@
+"""`operator serve`, `operator web` and `operator mcp`: commands that listen until stopped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+
+from operator_protocols.errors import UsageError
+from operator_sre.faces.cli.consent import (
+    ConfirmationOption,
+    ProposeOption,
+    YesOption,
+    crossed,
+)
+from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.output import print_json, print_lines
+from operator_sre.faces.cli.signals import run_until_stopped
+
+if TYPE_CHECKING:
+    from operator_sre.app.listeners import Listener
+    from operator_sre.app.wiring import App
+
+__all__ = [
+    "CertificateOption",
+    "HostsOption",
+    "InsecureOption",
+    "KeyOption",
+    "RateOption",
+    "Serve",
+    "listen",
+    "listens",
+    "mcp",
+    "say_listening",
+    "serve",
+    "web",
+]
+
+NAME_CHARACTERS_MAX = 253
+_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?", re.IGNORECASE)
+
+CertificateOption = Annotated[
+    Path | None, typer.Option("--tls-cert", help="A certificate, in PEM.")
+]
+KeyOption = Annotated[Path | None, typer.Option("--tls-key", help="Its private key, in PEM.")]
+HostsOption = Annotated[
+    list[str] | None, typer.Option("--host", help="A name we are reached by; may be repeated.")
+]
+RateOption = Annotated[
+    int, typer.Option(min=1, max=100_000, help="Requests a second, for each token.")
+]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure-public", help="Listen beyond this machine without TLS.")
+]
+
+
+class Serve(Protocol):
+    """What listens until cancelled, and says where."""
+
+    def __call__(
+        self, home: App, listener: Listener, *, ready: Callable[[str], None]
+    ) -> Coroutine[Any, Any, None]: ...
+
+
+def listens(load: Callable[[], Serve], sentence: str, *, what: str, at: int) -> Callable[..., None]:
+    """A verb that listens, with this sentence as its help; `load` brings what it needs to."""
+
+    def run(
+        context: typer.Context,
+        bind: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+        port: Annotated[int, typer.Option(min=0, max=65535, help="0 chooses a free one.")] = at,
+        tls_cert: CertificateOption = None,
+        tls_key: KeyOption = None,
+        host: HostsOption = None,
+        rate: RateOption = 100,
+        insecure_public: InsecureOption = False,
+        yes: YesOption = False,
+        propose: ProposeOption = False,
+        confirmation: ConfirmationOption = "",
+        as_json: JsonOption = False,
+    ) -> None:
+        from operator_sre.app.listeners import Listener
+
+        listener = Listener(
+            bind, port, tls_cert, tls_key, tuple(host or ()), rate, insecure=insecure_public
+        )
+        listen(
+            context,
+            listener,
+            load(),
+            what=what,
+            yes=yes,
+            propose=propose,
+            given=confirmation,
+            as_json=as_json,
+        )
+
+    run.__doc__ = sentence
+    return run
+
+
+def listen(
+    context: typer.Context,
+    listener: Listener,
+    serve: Serve,
+    *,
+    what: str,
+    yes: bool,
+    propose: bool,
+    given: str,
+    as_json: bool,
+) -> None:
+    """Serve until stopped; beyond this machine only when a person said yes to just this."""
+    from operator_sre.app.listeners import exposure_of
+
+    _must_be_names(listener.hosts)
+    asked = exposure_of(listener, what)
+    with opened(context) as home:
+        crossed(home, asked, yes=yes, propose=propose, as_json=as_json, given=given)
+        run_until_stopped(
+            serve(home, listener, ready=lambda url: say_listening([url], as_json=as_json))
+        )
+
+
+def _must_be_names(hosts: Sequence[str]) -> None:
+    """What is no name would be compared with what browsers send, and never be met."""
+    for one in hosts:
+        if len(one) > NAME_CHARACTERS_MAX or not _NAME.fullmatch(one):
+            raise UsageError(
+                f"--host is {one[:NAME_CHARACTERS_MAX]!r}, and has to be a name.",
+                next_step="Give it without scheme, port and path: --host ops.example.com",
+            )
+
+
+def say_listening(urls: list[str], *, as_json: bool) -> None:
+    """Where we can be reached from now on."""
+    if as_json:
+        print_json({"listening": urls}, line=True)
+    else:
+        print_lines([f"listening on {url}" for url in urls])
+
+
+def _load_api() -> Serve:
+    from operator_sre.faces.api.listener import serve as serve_api
+
+    return serve_api
+
+
+serve = listens(
+    _load_api,
+    "Answer programs by HTTP until stopped; see docs/api.md.",
+    what="the API",
+    at=8440,
+)
+
+
+def _load_web() -> Serve:
+    from operator_sre.faces.web.serving import serve
+
+    return serve
+
+
+web = listens(
+    _load_web,
+    "Show everything in a browser, and let people answer there; see docs/web.md.",
+    what="the web console",
+    at=8442,
+)
+
+
+def mcp(
+    context: typer.Context,
+    http: Annotated[bool, typer.Option("--http", help="By HTTP instead of a pipe.")] = False,
+    bind: Annotated[str, typer.Option(help="With --http: the address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="With --http: 0 chooses a free one.")
+    ] = 8441,
+    tls_cert: CertificateOption = None,
+    tls_key: KeyOption = None,
+    host: HostsOption = None,
+    rate: RateOption = 50,
+    insecure_public: InsecureOption = False,
+    yes: YesOption = False,
+    propose: ProposeOption = False,
+    confirmation: ConfirmationOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Answer other minds by MCP until stopped; they can propose, never approve or confirm."""
+    from operator_sre.faces.mcp.listener import serve_http, serve_pipe
+
+    if not http:
+        with opened(context) as home:
+            run_until_stopped(serve_pipe(home))
+        return
+    from operator_sre.app.listeners import Listener
+
+    listener = Listener(
+        bind, port, tls_cert, tls_key, tuple(host or ()), rate, insecure=insecure_public
+    )
+    listen(
+        context,
+        listener,
+        serve_http,
+        what="the MCP server",
+        yes=yes,
+        propose=propose,
+        given=confirmation,
+        as_json=as_json,
+    )

@@ -1,0 +1,191 @@
+"""The commands of a noun, made from its operations."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from operator_protocols.errors import UsageError
+from operator_sre.faces.cli.consent import ProposeOption, YesOption, crossed
+from operator_sre.faces.cli.options import JsonOption, opened
+from operator_sre.faces.cli.output import clean, print_json, print_lines, print_table
+from operator_sre.operations.operation import Operation, Parameter, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from msgspec import Meta
+
+    from operator_sre.operations.operation import Request, View
+
+__all__ = ["arrange", "command_of", "noun_of", "show"]
+
+_JSON = inspect.Parameter(
+    "as_json", inspect.Parameter.KEYWORD_ONLY, annotation=JsonOption, default=False
+)
+_CONFIRMED = (
+    inspect.Parameter("yes", inspect.Parameter.KEYWORD_ONLY, annotation=YesOption, default=False),
+    inspect.Parameter(
+        "propose", inspect.Parameter.KEYWORD_ONLY, annotation=ProposeOption, default=False
+    ),
+)
+
+
+def noun_of(noun: Any, words: Sequence[str] = ()) -> typer.Typer:
+    """A noun with those of its verbs that are among these words, or with all of them.
+
+    `noun` is its module: SUMMARY, OPERATIONS, perhaps the verb that is meant without one (DEFAULT),
+    and the sentences of nouns inside of it (GROUPS).
+    """
+    default: str = getattr(noun, "DEFAULT", "")
+    groups: dict[str, str] = getattr(noun, "GROUPS", {})
+    commands = [one for one in noun.OPERATIONS if one.is_command]
+    app = typer.Typer(
+        help=noun.SUMMARY, no_args_is_help=not default, invoke_without_command=bool(default)
+    )
+    inner = {name: typer.Typer(help=told, no_args_is_help=True) for name, told in groups.items()}
+    for operation in [one for one in commands if one.verb in words] or commands:
+        place = inner.get(operation.name.split()[-2], app)
+        settings = {"ignore_unknown_options": True} if operation.takes_unknown else None
+        place.command(operation.verb, context_settings=settings)(command_of(operation))
+    for name, group in inner.items():
+        app.add_typer(group, name=name)
+    if default:
+        (shown,) = (one for one in commands if one.verb == default)
+
+        @app.callback()
+        def run_default(context: typer.Context, as_json: JsonOption = False) -> None:
+            if context.invoked_subcommand is None:
+                command_of(shown)(context, as_json=as_json)
+
+    return app
+
+
+def arrange(app: typer.Typer, *verbs: str) -> None:
+    """Have the help list the verbs of a noun in this order."""
+    app.registered_commands.sort(key=lambda one: verbs.index(one.name or ""))
+
+
+def command_of(operation: Operation) -> Callable[..., None]:
+    """The function of a command: its signature is what the line may say."""
+
+    def run(context: typer.Context, **given: Any) -> None:
+        as_json = given.pop("as_json")
+        answers = {name: given.pop(name) for name in ("yes", "propose") if operation.confirmation}
+        request = _request(operation, given)
+        with opened(context) as app:
+            asked = operation.to_confirm(app, request)
+            word = asked.destinations[0] if asked is not None and operation.is_typed else ""
+            if asked is not None and crossed(app, asked, **answers, as_json=as_json, word=word):
+                found = operation.read_confirmed(app, request)
+            else:
+                found = operation.perform(app, request)
+            if inspect.iscoroutine(found):
+                from operator_sre.faces.cli.progress import waiting
+                from operator_sre.faces.cli.signals import run_until_stopped
+
+                with waiting(operation.waiting) if operation.waiting else nullcontext():
+                    found = run_until_stopped(found)
+            document = operation.document(found)
+            if as_json:
+                told = {name: getattr(document, name) for name in operation.fields}
+                hidden = {*operation.unprinted}
+                hidden |= {name for name in operation.printed_if_any if not told[name]}
+                print_json({name: value for name, value in told.items() if name not in hidden})
+            else:
+                show(operation.view(document, app.clock.now()))
+        if operation.exit_code and (code := operation.exit_code(document)):
+            raise typer.Exit(code)
+
+    start = inspect.Parameter(
+        "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+    )
+    words = [
+        _word(one, meta, argument=one.name in operation.arguments)
+        for one in sorted(operation.parameters, key=lambda it: it.name not in operation.arguments)
+        if (meta := one.meta_for("cli")) is not None
+    ]
+    confirmed = _CONFIRMED if operation.confirmation else ()
+    signature = inspect.Signature([start, *words, *confirmed, _JSON])
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {}
+    run.__doc__ = operation.help
+    return run
+
+
+def _word(one: Parameter, meta: Meta, *, argument: bool) -> inspect.Parameter:
+    """One parameter as an argument or an option of the line."""
+    kind: Any = one.kind
+    default = inspect.Parameter.empty if one.required else one.default
+    if one.many and one.required:
+        kind = list[str]
+    elif one.many:
+        kind, default = list[str] | None, None
+    elif one.enum is not None:
+        kind, default = str, default or ""
+    least = meta.ge if meta.ge is not None else meta.gt
+    limits: dict[str, Any] = (
+        {"min": least, "max": meta.le} if kind in (int, float, int | None, float | None) else {}
+    )
+    if argument:
+        told: Any = typer.Argument(help=meta.description, **limits)
+    else:
+        name = (one.meta.extra or {}).get("option") or f"--{one.wire.replace('_', '-')}"
+        told = typer.Option(name, help=meta.description, **limits)
+    return inspect.Parameter(
+        one.name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, told], default=default
+    )
+
+
+def _request(operation: Operation, given: dict[str, Any]) -> Request:
+    """The request that a line makes; UsageError names the word that does not fit."""
+    values: dict[str, Any] = {}
+    for one in operation.parameters:
+        if one.name not in given:
+            continue
+        words = (given[one.name] or []) if one.many else [given[one.name]]
+        read = [_read(one, word) for word in words]
+        values[one.name] = tuple(read) if one.many else read[0]
+    return operation.request(**values)
+
+
+def _read(one: Parameter, word: Any) -> Any:
+    """One word of the line as its parameter wants it."""
+    extra, meta = one.meta.extra or {}, one.meta_for("cli") or one.meta
+    if one.enum is not None:
+        if not word:
+            return one.default
+        if word not in set(one.enum):
+            called = extra.get("called", one.wire)
+            known = re.sub("y$", "ie", called.split()[-1]).capitalize()
+            raise UsageError(
+                f"There is no {called} {word!r}.", next_step=f"{known}s: {', '.join(one.enum)}."
+            )
+        return one.enum(word)
+    if isinstance(word, str):
+        least, most = meta.min_length or 0, meta.max_length or len(word)
+        if not least <= len(word) <= most:
+            raise UsageError(f"{one.wire!r} has between {least} and {most} characters.")
+    return word
+
+
+def show(view: View) -> None:
+    """Show people what was found."""
+    for part in view:
+        if isinstance(part, str):
+            print_lines([clean(part)])
+        elif not isinstance(part, Table):
+            from operator_sre.faces.cli.story import show_entries, tell
+
+            if part.plain:
+                show_entries(part.entries, as_json=False)
+            else:
+                tell(part.entries, summaries=part.summaries)
+        elif part.rows:
+            print_table(part.head, part.rows)
+        else:
+            print_lines([part.empty])

@@ -1,0 +1,155 @@
+"""What a line means, and what is wrong with it: one sentence, the next step, the exit code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import datetime
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from operator_protocols.domain.category import ErrorCategory, NextAction
+from operator_protocols.errors import OperatorError, UsageError
+from operator_sre.faces.cli.output import clean, print_json
+
+__all__ = ["Verb", "moment", "refuse_empty", "report", "reported", "sentence_of"]
+
+# What the parser says of a value, and how people say it.
+_SAID = (
+    (re.compile(r"(?P<given>.*) is not a valid int(?: range)?\."), "has to be a whole number"),
+    (re.compile(r"(?P<given>.*) is not a valid float(?: range)?\."), "has to be a number"),
+    (
+        re.compile(r"(?P<given>.*) is not a time\."),
+        "has to be a time, as 2026-03-04 or 2026-03-04T12:00:00",
+    ),
+)
+_RANGE = re.compile(
+    r"(?P<given>\S+) is not in the range (?:(?P<least>[^<>\s]+)<=)?x"
+    r"(?:>=(?P<above>\S+)|<=(?P<most>\S+))?\."
+)
+
+
+class Verb(TyperCommand):
+    """A command without empty options: what was meant by `--subject "$UNSET"` nobody knows.
+
+    What an argument means when it is empty is the command's own business, unless it is a path:
+    an empty one would be the current directory.
+    """
+
+    # The context is of a private type of Typer's.
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words, and refuse those that are there and empty."""
+        typed, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        rest: list[str] = super().parse_args(ctx, args)
+        for one in self.params:
+            name = one.name or ""
+            value = ctx.params.get(name)
+            if one.param_type_name == "option" or one.type.name == "path":
+                refuse_empty(_name_of(one), typed.get(name), help_of=ctx.command_path)
+            if isinstance(value, float) and value != value:
+                # It is neither below a limit nor above one, so that the parser lets it pass.
+                raise typer.BadParameter("'nan' is not a valid float.", ctx=ctx, param=one)
+        return rest
+
+
+def moment(text: str) -> datetime:
+    """A time as it is typed; one without a zone is for the caller to place."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a time.") from None
+
+
+def refuse_empty(name: str, value: object, *, help_of: str = "operator") -> None:
+    """UsageError when a value was given and has nothing in it."""
+    values = value if isinstance(value, list | tuple) else [value]
+    if any(isinstance(one, str) and not one.strip() for one in values):
+        raise UsageError(
+            f"{name} is empty.",
+            next_step=f"Give it a value, or leave it away; see: {help_of} --help",
+        )
+
+
+def sentence_of(error: typer.TyperException) -> tuple[str, str]:
+    """What the parser did not understand, and the next step."""
+    context, param = getattr(error, "ctx", None), getattr(error, "param", None)
+    path = context.command_path if context is not None else "operator"
+    message = error.format_message()
+    if message.startswith("Usage:"):
+        return message, ""
+    if param is not None and message.startswith("Invalid value"):
+        message = _invalid(_name_of(param), error)
+    elif param is not None and message.startswith("Missing"):
+        message = f"{_name_of(param)} is missing."
+    end = "" if message.endswith("?") else "."
+    return f"{message.rstrip('.')}{end}", f"See: {path} --help"
+
+
+def _invalid(name: str, error: typer.TyperException) -> str:
+    for pattern, said in _SAID:
+        if found := pattern.fullmatch(error.message):
+            return f"{name} is {found['given']}, and {said}"
+    if found := _RANGE.fullmatch(error.message):
+        given = found["given"].removesuffix(".0")  # the parser has made a number of it already
+        return f"{name} is {given!r}, and has to be {_limit(found)}"
+    return f"{name} is not accepted: {error.message}"
+
+
+def _limit(found: re.Match[str]) -> str:
+    """The limit that a number is beyond."""
+    least, most = found["least"] or found["above"], found["most"]
+    if least and float(found["given"]) < float(least):
+        return f"at least {least}"
+    return f"at most {most}"
+
+
+def _name_of(param: Any) -> str:
+    """An option as it is typed, an argument as the help shows it."""
+    if param.param_type_name == "argument":
+        return str(param.metavar or param.name).upper()
+    return str(max(param.opts, key=len))
+
+
+def reported() -> tuple[type[BaseException], ...]:
+    """What `report` knows how to say. Everything: this is the boundary."""
+    return (Exception, KeyboardInterrupt)
+
+
+def report(error: BaseException, *, as_json: bool) -> int:
+    """Say what went wrong, and return the exit code."""
+    if isinstance(error, BrokenPipeError):
+        return 1  # nobody read the answer, and 0 would be one: `gate check` says SAFE by it
+    if isinstance(error, BaseExceptionGroup):
+        return report(error.exceptions[0], as_json=as_json)
+    code, category, message, next_step, action = _told(error)
+    if message.startswith("Usage:") and not as_json:
+        sys.stderr.write(f"{message}\n")  # a noun without a verb: its help is the answer
+    elif as_json:
+        told = {"category": category, "message": f"{message} {next_step}".strip()}
+        print_json({"error": {**told, "next_action": action}})
+    else:
+        sys.stderr.write(clean(f"operator: {message} {next_step}".rstrip()) + "\n")
+    return code
+
+
+def _told(error: BaseException) -> tuple[int, str, str, str, str]:
+    if isinstance(error, OperatorError):
+        told = (error.category, error.message, error.next_step, error.next_action)
+        return error.exit_code, *told
+    if isinstance(error, typer.TyperException):
+        sentence, next_step = sentence_of(error)
+        usage = (ErrorCategory.POLICY_VALIDATION_FAILED, sentence)
+        return 2, *usage, next_step, NextAction.FIX_CODE
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        stopped = (ErrorCategory.AGENT_RUNTIME_EXCEPTION, "Stopped.")
+        return 130, *stopped, "", NextAction.RERUN
+    message = f"Something unexpected happened: {type(error).__name__}: {error}."
+    return (
+        1,
+        ErrorCategory.AGENT_RUNTIME_EXCEPTION,
+        message,
+        "Run it again with --debug to see where.",
+        NextAction.ASK_USER,
+    )

@@ -1,0 +1,120 @@
+"""A server until somebody says stop: an address, TLS, bounded connections, one clear sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from operator_protocols.errors import OperatorError, UsageError
+
+if TYPE_CHECKING:
+    from operator_sre.app.listeners import Listener
+    from operator_sre.faces.listening.connections import BoundedServer
+
+__all__ = ["address_of", "bound", "bounded_server", "work"]
+
+BACKLOG = 128
+KEEP_ALIVE_S = 5
+SHUTDOWN_S_MAX = 5
+
+
+class _Tls(TypedDict, total=False):
+    ssl_certfile: str
+    ssl_keyfile: str
+
+
+def bound(listener: Listener, *, options: str = "--bind or --port") -> socket.socket:
+    """A place that is listened on; `options` say how to choose another one."""
+    host = listener.bind.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, listener.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise OperatorError(
+            f"{host}:{listener.port} cannot be listened on: {_why(error)}.",
+            next_step=f"Choose another one with {options}.",
+        ) from error
+
+
+def address_of(place: socket.socket) -> str:
+    """Where it listens, as it stands in a URL."""
+    host, port = place.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def bounded_server(
+    application: Any,
+    listener: Listener,
+    *,
+    connections_max: int,
+    lifespan: Literal["on", "off"] = "off",
+) -> BoundedServer:
+    """What holds the connections of an application. ImportError where its extra is missing."""
+    import uvicorn
+
+    from operator_sre.faces.listening.connections import BoundedProtocol, BoundedServer
+
+    settings = uvicorn.Config(
+        application,
+        http=BoundedProtocol,
+        log_config=None,
+        access_log=False,
+        lifespan=lifespan,
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=connections_max,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=SHUTDOWN_S_MAX,
+        **_tls(listener),
+    )
+    return BoundedServer(settings)
+
+
+async def work(
+    server: BoundedServer,
+    place: socket.socket,
+    *beside: Coroutine[Any, Any, None],
+    ready: Callable[[], None],
+) -> None:
+    """Serve, and do what is to be done beside it, until cancelled or until one of them ends."""
+    serving = asyncio.ensure_future(server.serve(sockets=[place]))
+    others = [asyncio.ensure_future(one) for one in beside]
+    begun = asyncio.ensure_future(server.begun.wait())
+    every: list[asyncio.Future[Any]] = [serving, *others]
+    first: list[asyncio.Future[Any]] = [begun, *every]
+    try:
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if begun.done():
+            ready()
+        # Not awaited themselves: whoever stops us must not break serving off, but let it end.
+        done, _ = await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
+        for one in done:
+            one.result()
+    finally:
+        server.should_exit = True
+        for task in (begun, *others):
+            task.cancel()
+        await asyncio.gather(*every, return_exceptions=True)
+
+
+def _tls(listener: Listener) -> _Tls:
+    if not listener.tls:
+        return {}
+    certificate, key = str(listener.tls_cert), str(listener.tls_key)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(
+            f"The certificate and its key cannot be used: {error}.",
+            next_step="Name a certificate and its private key, in PEM.",
+        ) from error
+    return {"ssl_certfile": certificate, "ssl_keyfile": key}
+
+
+def _why(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)

@@ -1,0 +1,145 @@
+"""MCP until somebody says stop: by a pipe of whoever started us, or by HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from operator_protocols.errors import MissingExtraError
+from operator_sre.app.tokens import Refusals, record_listener
+from operator_sre.faces.listening.admission import STRANGER_BURST, STRANGER_PER_S, Rates, names_of
+from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
+from operator_sre.faces.mcp.admission import PATH, Admission
+
+if TYPE_CHECKING:
+    from operator_sre.app.listeners import Listener
+    from operator_sre.app.wiring import App
+    from operator_sre.faces.listening.connections import BoundedServer
+    from operator_sre.faces.mcp.server import Desk
+
+__all__ = ["Lines", "serve_http", "serve_pipe"]
+
+LINE_BYTES_MAX = 4_000_000
+BODY_BYTES_MAX = 1_000_000
+CONNECTIONS_MAX = 128
+SESSIONS_MAX = 200
+SESSION_IDLE_S = 1800.0
+STDIN = 0
+LINES_MAX = 16
+CHUNK_BYTES = 65_536
+TOO_LONG = "too long"
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines of a pipe; an endless one costs no more memory than a long one, and is no message."""
+
+    pipe: int
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        """Until its end. Whoever stops before that leaves a thread behind, for which nobody waits.
+
+        Reading a pipe cannot be broken off, and Python waits at its end for every other thread.
+        """
+        loop, slots = asyncio.get_running_loop(), threading.Semaphore(LINES_MAX)
+        queue: asyncio.Queue[str | None] = asyncio.Queue()
+
+        def read() -> None:
+            with contextlib.suppress(RuntimeError):  # nobody runs the loop any more
+                for line in self._lines():
+                    slots.acquire()
+                    loop.call_soon_threadsafe(queue.put_nowait, line)
+                loop.call_soon_threadsafe(queue.put_nowait, None)
+
+        threading.Thread(target=read, daemon=True).start()
+        while (line := await queue.get()) is not None:
+            slots.release()
+            yield line
+
+    def _lines(self) -> Iterator[str]:
+        rest, lost = b"", False
+        while data := os.read(self.pipe, CHUNK_BYTES):
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                yield TOO_LONG if lost else line.decode("utf-8", "replace")
+                lost = False
+            if len(rest) > LINE_BYTES_MAX:
+                rest, lost = b"", True
+        if rest and not lost:
+            yield rest.decode("utf-8", "replace")
+
+
+async def serve_pipe(home: App) -> None:
+    """Answer on stdin and stdout until the other end closes. Nothing else is said on stdout."""
+    desk = _desk(home)
+    from mcp.server.stdio import stdio_server
+
+    from operator_sre.faces.mcp.server import server_of
+
+    server = server_of(desk)
+    lines: Any = Lines(os.dup(STDIN))
+    async with stdio_server(stdin=lines) as (reading, writing):
+        await server.run(reading, writing, server.create_initialization_options())
+
+
+async def serve_http(home: App, listener: Listener, *, ready: Callable[[str], None]) -> None:
+    """Answer by HTTP until cancelled; `ready` is told where."""
+    desk = _desk(home)
+    with bound(listener) as place:
+        server = _server(desk, listener)
+        address = address_of(place)
+        await record_listener(home, address=address, tls=listener.tls, public=listener.public)
+        url = f"{listener.scheme}://{address}{PATH}"
+        try:
+            await work(server, place, ready=lambda: ready(url))
+        finally:
+            await desk.refusals.flush()
+
+
+def _desk(home: App) -> Desk:
+    """What answers. The library makes very many objects at once, all of which stay."""
+    gc.disable()
+    try:
+        from operator_sre.faces.mcp.server import Desk
+    except ImportError as error:
+        raise MissingExtraError("mcp", needed_for="The MCP server") from error
+    finally:
+        gc.freeze()
+        gc.enable()
+    # It tells of every message, and what is in one is nobody's business.
+    logging.getLogger("mcp").setLevel(logging.WARNING)
+    return Desk(home, Refusals(home))
+
+
+def _server(desk: Desk, listener: Listener) -> BoundedServer:
+    """What holds the connections."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    from operator_sre.faces.mcp.server import server_of
+
+    inner = server_of(desk).streamable_http_app(
+        streamable_http_path=PATH,
+        json_response=True,
+        max_request_body_size=BODY_BYTES_MAX,
+        session_idle_timeout=SESSION_IDLE_S,
+        max_sessions=SESSIONS_MAX,
+        # Whoever stands in front knows all names that we are reached by.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    now = desk.home.clock.monotonic
+    app = Admission(
+        inner=cast("Any", inner),
+        home=desk.home,
+        refusals=desk.refusals,
+        hosts=names_of((listener.bind, *listener.hosts)),
+        tokens=Rates(listener.rate, 2 * listener.rate, now),
+        strangers=Rates(STRANGER_PER_S, STRANGER_BURST, now),
+    )
+    return bounded_server(app, listener, connections_max=CONNECTIONS_MAX, lifespan="on")

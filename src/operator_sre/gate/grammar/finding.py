@@ -1,0 +1,232 @@
+"""Looking at every command of a line: does each of them only read?"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from operator_sre.gate.grammar.fit import fit
+from operator_sre.gate.grammar.kinds import check
+from operator_sre.gate.grammar.paths import resolve_path
+from operator_sre.gate.grammar.scene import Scene
+from operator_sre.gate.grammar.shell import parse
+from operator_sre.gate.grammar.tables import Tables
+from operator_sre.gate.grammar.words import Script, Simple, Word
+
+__all__ = ["COMMANDS_MAX", "Finding", "name_of", "read"]
+
+COMMANDS_MAX = 96
+CLOSE_LOOKS_MAX = 6
+PLACES_MAX = 6
+# Where programs of the system lie; anything else by its path is somebody's own program.
+_BINARIES = frozenset({"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin"})
+_HARMLESS_VARIABLES = re.compile(
+    r"LC_[A-Z]+|LANG|LANGUAGE|TZ|COLUMNS|LINES|NO_COLOR|TERM|ETCDCTL_API"
+)
+# A path in one of them would be opened and read as data.
+_HARMLESS_VALUE = re.compile(r"(?:[A-Za-z_]+\+?=)?(?!:?/)(?!.*\.\.)[\w.@:+,<>/-]*")
+_SUDO = frozenset({"sudo", "doas"})
+# Those run what follows their own options; when these are not understood, this is guessed.
+_WRAPPERS = frozenset(
+    {
+        *("sudo", "doas", "env", "nice", "ionice", "nohup", "timeout", "stdbuf", "setsid", "xargs"),
+        *("watch", "time", "command", "builtin", "exec", "busybox", "chroot", "flock", "strace"),
+        *("ltrace", "taskset", "unshare", "nsenter", "chrt", "setpriv", "runuser", "parallel"),
+        *("systemd-run", "doas", "pkexec", "script", "unbuffer", "proxychains", "firejail"),
+    }
+)
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox", "su", "eval"})
+# Those print whole descriptions of what runs, with its environment.
+_DESCRIBING = frozenset(
+    {
+        *("kubectl", "oc", "k3s", "microk8s", "docker", "podman", "nerdctl", "crictl", "ctr"),
+        *("helm", "systemctl", "nomad"),
+    }
+)
+_WHOLE = re.compile(
+    r"inspect|(?:-o=?|--output=|--format=)?(?:json|yaml|kyaml)|show|manifest|values|info|dump|cat"
+)
+# Only some fields are printed then, by a template that is looked at, or by their names.
+_CHOSEN = re.compile(r"[^{]*\{\{|-[pP]|--property")
+_BARE_VALUE = re.compile(
+    r"(?i)(?<![a-z])(?:env|envfrom|environment|values?|data|stringdata)(?![a-z])|\.\.|paths|leaf"
+    r"|tostream|getpath|to_entries|flatten|recurse|scalars|strings|walk"
+)
+# Behind a pipe these leave each line as it is, one after the other.
+_KEEPING = frozenset(
+    {"head", "tail", "cat", "wc", "nl", "less", "tac", "echo", "md5sum", "sha256sum", "test", "["}
+)
+_TAKEN_APART = (
+    "?It may show values of an environment without the names by which a secret is recognised."
+)
+# Where an administrator installs, and not everybody may write.
+_INSTALLED = re.compile(r"/(?:srv|opt|app|etc|usr/src|usr/local|var/www)(?:/|\Z)")
+# A function of the shell that runs the line overrides those programs.
+_GIT_BEHIND = (
+    "Git leaves out the programs that a repository names only where the line itself calls it by its"
+    " name, without a path or another program before it."
+)
+_LEADING = _WRAPPERS | _SHELLS
+_OPTION_LIKE = re.compile(r"-.*|[A-Za-z_]\w*=.*|\d[\d.]*[smhd]?")
+
+
+class Finding(msgspec.Struct, frozen=True, gc=False):
+    """One command, and why it is not known to only read; nothing when it is.
+
+    A reason begins with `~` when the command is known to change something, with `!` when that
+    destroys or runs code, with `?` when secrets are shown; else nothing is known.
+    """
+
+    simple: Simple
+    reason: str
+    cwd: str = ""
+
+
+def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
+    """Every command of the line and those inside of them, with what is to be said of each."""
+    found: list[Finding] = []
+    refused, bears = bool(script.trouble), False
+    waiting = [(simple, False) for simple in reversed(script.commands)]
+    while waiting and len(found) < COMMANDS_MAX:
+        simple, inside = waiting.pop()
+        cwd = scene.cwd
+        if refused and len(found) >= CLOSE_LOOKS_MAX and name_of(simple) not in _LEADING:
+            reason = "It is one of many commands."  # settled; rules of the policy still speak
+        else:
+            reason = _look(simple, scene, tables)
+        if not inside:
+            bears = (bears and simple.piped) or _bears_values(simple)
+            if bears and simple.piped and not reason and _takes_apart(simple):
+                reason = _TAKEN_APART
+        if inside and not reason and name_of(simple) == "git":
+            reason = _GIT_BEHIND
+        refused = refused or bool(reason)
+        if inside and not reason and name_of(simple) in _SHELLS:
+            reason = "~It runs a shell inside of another command."
+        found.append(Finding(simple, reason, cwd))
+        inner = scene.inner or (_guessed(simple) if reason else ())
+        if inner:  # what is run reads what its wrapper reads, as whoever the wrapper is
+            privileged = simple.privileged or name_of(simple) in _SUDO
+            fed = simple.piped or _is_redirected(simple)
+            for one in reversed(inner):
+                piped, raised = one.piped or fed, one.privileged or privileged
+                one = msgspec.structs.replace(one, piped=piped, privileged=raised)
+                waiting.append((one, True))
+            scene.inner = []
+    if waiting:
+        found.append(Finding(waiting[-1][0], f"It holds more than {COMMANDS_MAX} commands."))
+    if not scene.earlier:
+        return found
+    # The line changes its folder; whether before or after a command, loops may tell.
+    moved = (msgspec.structs.replace(one.simple, moved=True) for one in found)
+    return [Finding(two, one.reason, one.cwd) for one, two in zip(found, moved, strict=True)]
+
+
+def _bears_values(simple: Simple) -> bool:
+    """True when it prints whole descriptions, where names beside values tell what is secret."""
+    if name_of(simple) not in _DESCRIBING:
+        return False
+    words = [word.text for word in simple.words[1:]]
+    return any(map(_WHOLE.fullmatch, words)) and not any(map(_CHOSEN.match, words))
+
+
+def _takes_apart(simple: Simple) -> bool:
+    """True when it may print values without the names beside them."""
+    name = name_of(simple)
+    if name in ("jq", "gojq", "jaq", "yq", "grep", "egrep", "fgrep", "rg"):
+        return any(_BARE_VALUE.search(word.text) for word in simple.words[1:])
+    return name not in _KEEPING
+
+
+def name_of(simple: Simple) -> str:
+    """The name of the program, without the folder it lies in."""
+    return simple.words[0].text.rpartition("/")[2] if simple.words else ""
+
+
+def _is_redirected(simple: Simple) -> bool:
+    """True when it reads something that does not stand in the line."""
+    return any(
+        one.operator[0] == "<" and (one.operator, one.word.text) != ("<", "/dev/null")
+        for one in simple.redirects
+    )
+
+
+def _guessed(simple: Simple) -> list[Simple]:
+    """What a wrapper with strange options, or a shell with a script, would most likely run."""
+    name = name_of(simple)
+    if name in _SHELLS:
+        texts = [one.text for one in simple.words[1:] if " " in one.text or name == "eval"]
+        return [one for text in texts[:4] for one in parse(text).commands]
+    if name not in _WRAPPERS:
+        return []
+    rest = list(simple.words[1:])
+    while rest and _OPTION_LIKE.fullmatch(rest[0].text):
+        rest.pop(0)
+    return [Simple(tuple(rest))] if rest else []
+
+
+def _look(simple: Simple, scene: Scene, tables: Tables) -> str:
+    for one in simple.redirects:
+        operator, word, reason = one.operator, one.word, ""
+        is_descriptor = not word.opaque and (word.text.isdigit() or word.text == "-")
+        if operator == "<<<":
+            reason = check("any", word, scene)
+        elif operator in (">&", "<&") and is_descriptor:
+            continue
+        elif word.text.startswith(("/dev/tcp/", "/dev/udp/")):
+            scene.network.append(word.text.split("/")[3])
+            return "!It opens a connection of the shell's own."
+        elif operator == "<" and (word.splits or word.glob):
+            return "Where it reads from is only known when it runs."
+        elif operator == "<>":
+            scene.write(word)
+            return f"It opens {word.text[:60]!r} for writing."
+        else:
+            reason = check("file" if operator == "<" else "null", word, scene)
+        if reason:
+            return reason
+    for name, word in simple.assignments:
+        known = simple.words and _HARMLESS_VARIABLES.fullmatch(name)
+        if word.opaque or not (known and _HARMLESS_VALUE.fullmatch(word.text)):
+            return f"It sets the variable {name}, which may change what runs."
+    if not simple.words:
+        return ""
+    scene.fed = (simple.piped and not simple.told) or _is_redirected(simple)
+    first = simple.words[0]
+    if first.opaque or (first.glob and first.text != "["):
+        return "!Which program runs is only known when it runs."
+    name, words = first.text, simple.words[1:]
+    if "/" in name:
+        folder, name = posixpath.split(name)
+        if folder not in _BINARIES:
+            return f"{folder}/{name} is a program of somebody's own."
+        if name == "git":
+            return _GIT_BEHIND
+    if name == "cd":
+        return _change_directory(words, scene)
+    tool = tables.get(name)
+    if tool is None:
+        return f"{name[:60]!r} is not a tool that is known to only read."
+    if tool.about:
+        return tool.about if tool.about[0] in "!?" else f"~{tool.about}"
+    if name == "git" and len(words) > 2 and words[0].text == "-C":
+        if reason := _change_directory(words[1:2], scene):
+            return reason
+        if not _INSTALLED.match(scene.cwd):
+            return f"What lies in {scene.cwd[:60]!r} may be a repository of somebody's own."
+        words = words[2:]
+    return fit(name, tool, words, scene)
+
+
+def _change_directory(words: Sequence[Word], scene: Scene) -> str:
+    if len(words) != 1 or words[0].opaque or words[0].glob or words[0].text.startswith("-"):
+        return "It changes to a directory that is only known when it runs."
+    # Where it fails, or where it is in a sub-shell, what follows runs where it ran before.
+    scene.earlier.append(scene.cwd)
+    scene.cwd = resolve_path(words[0].text, scene.cwd)
+    if len(scene.earlier) > PLACES_MAX:
+        return "It changes its directory too often."
+    return scene.visit(".")

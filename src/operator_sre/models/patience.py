@@ -1,0 +1,156 @@
+"""A model that is asked again when it is busy, left alone when it is down, or answered for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+from operator_protocols.domain.run import Answer, Ask
+from operator_protocols.errors import MissingExtraError, ModelError
+from operator_protocols.ports import Clock, Model
+
+__all__ = ["Breaker", "Fallback", "Patient"]
+
+BACK_OFF_S = 1.0
+OPEN_S_MAX = 900.0
+
+
+class Breaker:
+    """Opens after `failures_max` failures in a row, for `open_s`; then one try decides."""
+
+    def __init__(self, clock: Clock, *, failures_max: int = 5, open_s: float = 60.0) -> None:
+        self._clock = clock
+        self._failures_max = failures_max
+        self._open_s = open_s
+        self._failures = 0
+        self._until = 0.0
+
+    @property
+    def closed_in_s(self) -> float:
+        """How long it is open yet; 0 when somebody may try."""
+        return max(self._until - self._clock.monotonic(), 0.0)
+
+    def allows(self) -> bool:
+        """True when somebody may try. After a pause that is one alone, until it has been told."""
+        if self.closed_in_s > 0:
+            return False
+        if self._failures >= self._failures_max:  # the one who tries; others wait for the outcome
+            self._until = self._clock.monotonic() + self._open_s
+        return True
+
+    def succeeded(self) -> None:
+        """It answered."""
+        self._failures, self._until = 0, 0.0
+
+    def failed(self, *, wait_s: float = 0.0) -> None:
+        """It did not; `wait_s` is how long it asked to be left alone, where that is too long."""
+        self._failures += 1
+        pause_s = self._open_s if self._failures >= self._failures_max else 0.0
+        pause_s = min(max(pause_s, wait_s), OPEN_S_MAX)
+        if pause_s > 0:
+            self._until = self._clock.monotonic() + pause_s
+
+
+class Patient:
+    """Asks `model` up to `tries_max` times, and not at all while its circuit breaker is open.
+
+    Raises the ModelError of the last try. `breaker` is shared by whoever asks the same endpoint.
+    It never waits longer than `wait_s_max`, nor longer than what is left of the run.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        clock: Clock,
+        breaker: Breaker | None = None,
+        tries_max: int = 4,
+        wait_s_max: float = 60.0,
+        random: Random | None = None,
+    ) -> None:
+        self._model = model
+        self._clock = clock
+        self.breaker = breaker or Breaker(clock)
+        self._tries_max = tries_max
+        self._wait_s_max = wait_s_max
+        self._random = random or Random()
+
+    @property
+    def name(self) -> str:
+        """Who speaks, in the ledger."""
+        return self._model.name
+
+    async def answer(self, ask: Ask) -> Answer:
+        """The model's answer, after as many tries as it takes."""
+        ends_at = self._clock.monotonic() + max(ask.left.seconds_max, 0.0)
+        tries = 0
+        while True:
+            tries += 1
+            if not self.breaker.allows():
+                wait_s = self.breaker.closed_in_s
+                raise ModelError(
+                    f"{self.name} failed several times in a row and is left alone for"
+                    f" {wait_s:.0f} s.",
+                    wait_s=wait_s,
+                    lasting=True,
+                )
+            try:
+                answer = await self._model.answer(ask)
+            except ModelError as error:
+                too_long = error.wait_s if error.wait_s > self._wait_s_max else 0.0
+                self.breaker.failed(wait_s=too_long)
+                # Twice as long each time, and never at the same moment as everybody else.
+                longest_s = min(BACK_OFF_S * 2.0 ** (tries - 1), self._wait_s_max)
+                wait_s = max(error.wait_s, longest_s * self._random.uniform(0.5, 1.0))
+                late = self._clock.monotonic() + wait_s >= ends_at
+                if error.lasting or tries >= self._tries_max or wait_s > self._wait_s_max or late:
+                    raise
+            else:
+                self.breaker.succeeded()
+                return answer
+            await self._clock.sleep(wait_s)
+
+    async def close(self) -> None:
+        """Let go of the model's connections."""
+        close = getattr(self._model, "close", None)
+        if close is not None:
+            await close()
+
+
+class Fallback:
+    """Answers by `reasoner`, with a note that says why, when `primary` does not answer.
+
+    `allowed()` is asked before every turn: an empty text lets `primary` speak, any other is the
+    reason why it may not (the budget of the day is gone).
+    """
+
+    def __init__(
+        self, primary: Model, reasoner: Model, allowed: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._primary = primary
+        self._reasoner = reasoner
+        self._allowed = allowed
+
+    @property
+    def name(self) -> str:
+        """Who speaks, in the ledger."""
+        return self._primary.name
+
+    async def answer(self, ask: Ask) -> Answer:
+        """The primary's answer, or the reasoner's."""
+        why = self._allowed()
+        if not why:
+            try:
+                return await self._primary.answer(ask)
+            except (ModelError, MissingExtraError) as error:
+                why = str(error)
+        answer = await self._reasoner.answer(ask)
+        note = f"{self.name} does not answer: {why}"
+        return replace(answer, by=answer.by or self._reasoner.name, note=answer.note or note)
+
+    async def close(self) -> None:
+        """Let go of the primary's connections."""
+        close = getattr(self._primary, "close", None)
+        if close is not None:
+            await close()

@@ -1,0 +1,460 @@
+"""Approvals: what waits for a person, and what people allowed for always."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
+
+from operator_protocols.domain.confirmation import Confirmation
+from operator_protocols.domain.permit import Approval
+from operator_protocols.domain.standing import StandingRule
+from operator_protocols.domain.token import Role
+from operator_sre.app import approvals
+from operator_sre.app.outlook import Outlook, document_of, facts_of
+from operator_sre.contract import SCHEMA_VERSION
+from operator_sre.operations.operation import (
+    TEXT_MAX,
+    After,
+    Effect,
+    Every,
+    Most,
+    Operation,
+    Page,
+    Reason,
+    Request,
+    Route,
+    Table,
+    Tool,
+    View,
+    facts,
+)
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = ["OPERATIONS", "SUMMARY", "ApprovalDocument", "ApprovalPage"]
+
+SUMMARY = "What waits for a person."
+PENDING_MAX = 100
+Id = Annotated[
+    str,
+    Meta(
+        max_length=TEXT_MAX,
+        description="The id of a request.",
+        extra={
+            "cli": Meta(),
+            "api": Meta(min_length=1, max_length=100, description="The id of a request."),
+        },
+    ),
+]
+Seen = Annotated[
+    int | None,
+    Meta(ge=1, le=1_000_000, description="The version that you saw.", extra={"api": False}),
+]
+RuleId = Annotated[
+    str, Meta(max_length=TEXT_MAX, description="The id of a rule.", extra={"cli": Meta()})
+]
+
+
+class ListApprovals(Request, frozen=True):
+    """Which requests."""
+
+    every: Every = False
+    after: After = ""
+    limit: Most = None
+
+
+class ShowApproval(Request, frozen=True):
+    """Which request."""
+
+    approval: Id
+
+
+class AnswerApproval(Request, frozen=True):
+    """Why."""
+
+    approval: Id
+    reason: Reason = ""
+    seen: Seen = None
+
+
+class Approve(Request, frozen=True):
+    """Which request, why, and what else is allowed from now on."""
+
+    approval: Id
+    reason: Reason = ""
+    always: Annotated[
+        str,
+        Meta(
+            max_length=TEXT_MAX,
+            description="exact, flags or path: do not ask again for what is like it.",
+        ),
+    ] = ""
+    scope: Annotated[
+        str,
+        Meta(
+            max_length=TEXT_MAX,
+            description="With --always: ticket (unless told), subject or everywhere.",
+        ),
+    ] = ""
+    path: Annotated[
+        str, Meta(max_length=TEXT_MAX, description="With --always path: below this directory.")
+    ] = ""
+    seen: Seen = None
+
+
+class WithdrawApproval(Request, frozen=True):
+    """Which request, and why."""
+
+    approval: Id
+    reason: Reason = ""
+
+
+class ListRules(Request, frozen=True):
+    """Which rules."""
+
+    rule: Annotated[str, Meta(max_length=TEXT_MAX, description="One of them, in full.")] = ""
+    every: Every = False
+
+
+class RevokeRule(Request, frozen=True):
+    """Which rule, and why."""
+
+    rule: RuleId
+    reason: Reason = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalPage:
+    """Requests, oldest first."""
+
+    approvals: tuple[Approval, ...]
+    next_cursor: str = ""
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDocument:
+    """One request; what a person wants to know before they answer, when it is shown."""
+
+    approval: Approval
+    left_s: float = 0.0
+    outlook: Outlook | None = None
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDetails:
+    """One request, what an answer to it is bound to, and what would happen."""
+
+    approval: Approval
+    binding: str
+    left_s: float
+    outlook: Mapping[str, Any]
+    view: approvals.ApprovalView
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDocument:
+    """A request with its answer, and the rule that was made of it, or waits for somebody else."""
+
+    approval: Approval
+    rule: StandingRule | None
+    confirmation: Confirmation | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleList:
+    """What runs without asking; `is_one` where one of them was asked for."""
+
+    rules: tuple[StandingRule, ...]
+    is_one: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RuleDocument:
+    """One of them."""
+
+    rule: StandingRule
+
+
+def list_requests(
+    app: App, *, every: bool, after: str = "", limit: int | None = None
+) -> Sequence[Approval]:
+    """Requests, oldest first: those that can still be answered, or all."""
+    if limit is None:
+        return approvals.list_approvals(app, pending_only=not every)
+    return approvals.page_of_approvals(app, pending_only=not every, after=after, limit=limit)
+
+
+def show_details(app: App, approval: str) -> ApprovalDetails:
+    """One request with all that a person wants to know."""
+    view = approvals.show_approval(app, approval)
+    outlook = document_of(view.outlook)
+    return ApprovalDetails(view.approval, view.binding, view.left_s, outlook, view)
+
+
+async def approve_seen(app: App, approval: str, *, reason: str, seen: int | None) -> Approval:
+    """Say yes to exactly what was seen, once."""
+    return (await approvals.approve(app, approval, reason=reason, seen=seen)).approval
+
+
+async def approve(
+    app: App, approval: str, *, reason: str, always: str, scope: str, path: str, seen: int | None
+) -> approvals.Answered:
+    """Say yes, once or for always."""
+    how = approvals.Always(always, scope, path)
+    return await approvals.approve(app, approval, reason=reason, always=how, seen=seen)
+
+
+def list_rules(app: App, *, rule: str, every: bool) -> RuleList:
+    """One rule, or those that stand, or all."""
+    if rule:
+        return RuleList((approvals.show_rule(app, rule),), is_one=True)
+    return RuleList(tuple(approvals.list_rules(app, revoked=every)))
+
+
+def _table(page: ApprovalPage, now: datetime) -> View:
+    rows = [
+        (
+            one.id,
+            f"{one.state}, escalated" if one.escalated else one.state,
+            one.risk,
+            one.ticket,
+            f"{one.expires_at:%H:%M:%S}",
+            f"{one.action.command}: {one.explanation}",
+        )
+        for one in page.approvals
+    ]
+    head = ("id", "state", "risk", "ticket", "expires", "what")
+    return [Table(head, rows, "Nothing waits for an approval.")]
+
+
+def _details(found: ApprovalDetails, now: datetime) -> View:
+    one, view, bound = found.approval, found.view, found.approval.binding
+    origin = f"ticket {'-' if one.ticket is None else one.ticket}, run {one.run or '-'}"
+    answer = f"{one.decided_by}: {one.reason}".rstrip(": ") if one.decided_by else ""
+    minutes, seconds = divmod(round(found.left_s), 60)
+    left = f"in {minutes} min {seconds} s, at {one.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    return facts(
+        (
+            ("request", f"{one.id}, {view.state}, version {one.version}"),
+            *facts_of(view.outlook, origin),
+            ("yes", f"{len(one.approvers)} of {one.needed} {', '.join(one.approvers)}".rstrip()),
+            ("escalated", f"{one.escalated_at:%H:%M:%S} UTC" if one.escalated_at else ""),
+            ("parked", "the run waits for hours if need be" if one.parked else ""),
+            ("expires", left if view.state == "pending" else ""),
+            ("answer", answer),
+            (
+                "bound to",
+                f"{found.binding}: the command, its directory and its limits {bound.action}",
+            ),
+            ("", f"this target {bound.identity or '(none)'}"),
+            ("", f"the environment {bound.environment or '(none)'}"),
+            ("", f"the policy {bound.policy}"),
+        )
+    )
+
+
+def _show_decision(found: ApprovalDocument | AnswerDocument, now: datetime) -> View:
+    return [f"{found.approval.state}: {found.approval.action.command}"]
+
+
+def _show_answer(found: AnswerDocument, now: datetime) -> View:
+    one, lines = found.approval, [*_show_decision(found, now)]
+    if one.state == "pending":
+        missing = one.needed - len(one.approvers)
+        lines.append(f"It needs {missing} more: somebody else has to approve it as well.")
+    if found.rule is not None:
+        lines.append(f"Rule {found.rule.id}: {_describe(found.rule)}")
+        lines.append(f"Revoke it with: operator approvals revoke {found.rule.id}")
+    elif found.confirmation is not None:
+        lines.append(f"Somebody else has to confirm the rule: {found.confirmation.id}")
+    return lines
+
+
+def _describe(rule: StandingRule) -> str:
+    line = " ".join(rule.argv) if rule.tool == "shell" else f"{rule.tool}({', '.join(rule.argv)})"
+    like = {
+        "exact": f"exactly {line!r} in {rule.cwd}",
+        "flags": f"{line!r} with other plain values, in {rule.cwd}",
+        "path": f"{line!r} with other files below {rule.path}",
+    }[rule.likeness]
+    where = {
+        "ticket": f"ticket {rule.ticket}",
+        "subject": f"subject {rule.subject}",
+        "everywhere": "everywhere",
+    }[rule.scope]
+    return f"{like}, on target {rule.target or '-'}, {where}"
+
+
+def _rules(found: RuleList, now: datetime) -> View:
+    if found.is_one:
+        (rule,) = found.rules
+        revoked = f"{rule.revoked_by}: {rule.revoked_because}".rstrip(": ")
+        return facts(
+            (
+                ("rule", rule.id),
+                ("allows", _describe(rule)),
+                ("up to", f"risk {rule.risk}"),
+                ("made by", f"{rule.made_by}, {rule.made_at:%Y-%m-%d %H:%M:%S} UTC"),
+                ("of", f"approval {rule.approval or '-'}"),
+                ("why", rule.reason),
+                ("used", f"{rule.uses} times"),
+                ("revoked", revoked if rule.revoked_by else ""),
+            )
+        )
+    rows = [
+        (
+            one.id,
+            "stands" if one.stands else "revoked",
+            one.likeness,
+            one.scope,
+            one.uses,
+            one.made_by,
+            _describe(one),
+        )
+        for one in found.rules
+    ]
+    head = ("id", "state", "like", "scope", "uses", "by", "allows")
+    return [Table(head, rows, "Nothing is allowed for always.")]
+
+
+_HERE = "operator_sre.operations.approvals"
+_SHOW = "operator_sre.app.approvals.show_approval"
+_ANSWER_ERRORS = (404, 409, 412, 428)
+_decision = partial(
+    Operation,
+    view=_show_decision,
+    effect=Effect.DECIDE,
+    role=Role.APPROVER,
+    arguments=("approval",),
+)
+OPERATIONS = (
+    Operation(
+        name="approvals list",
+        help="Pending requests, oldest first.",
+        request=ListApprovals,
+        result=ApprovalPage,
+        call=f"{_HERE}.list_requests",
+        view=_table,
+        page=Page(key="id", place="after"),
+        route=Route(
+            "GET",
+            "/v1/approvals",
+            "list_all_approvals",
+            summary="Requests that can still be answered, or all.",
+        ),
+        tool=Tool(
+            "pending_approvals",
+            "Pending approvals",
+            "Requests that wait for a person. Only people answer them, with: operator approvals.",
+            picks=(
+                *("id", "state", "risk", "level", "ticket", "run", "subject", "requested_at"),
+                *("expires_at", "action.command", "action.target", "action.reasoning"),
+                *("explanation", "requester"),
+            ),
+            next_step="A person answers with: operator approvals show {id}",
+            rows_max=PENDING_MAX,
+        ),
+    ),
+    Operation(
+        name="approvals show",
+        help="Everything one needs to know before answering a request.",
+        request=ShowApproval,
+        result=ApprovalDetails,
+        call=f"{_HERE}.show_details",
+        view=_details,
+        arguments=("approval",),
+        unprinted=("view",),
+    ),
+    Operation(
+        name="approvals show",
+        help="One request, with the ETag that an answer has to name.",
+        request=ShowApproval,
+        result=ApprovalDocument,
+        call=_SHOW,
+        view=_show_decision,
+        is_command=False,
+        route=Route(
+            "GET", "/v1/approvals/{approval}", "show_one_approval", errors=(404,), etag="approval"
+        ),
+    ),
+    _decision(
+        name="approvals approve",
+        help="Let it run, once; with --always also whatever is like it.",
+        request=Approve,
+        result=AnswerDocument,
+        call=f"{_HERE}.approve",
+        view=_show_answer,
+    ),
+    _decision(
+        name="approvals approve",
+        help="Say yes to exactly what was seen, in the name of whoever created the token.",
+        request=AnswerApproval,
+        result=ApprovalDocument,
+        call=f"{_HERE}.approve_seen",
+        is_command=False,
+        route=Route(
+            "POST",
+            "/v1/approvals/{approval}/approve",
+            "approve_one",
+            "AnswerRequest",
+            _ANSWER_ERRORS,
+            etag="approval",
+            shown=_SHOW,
+        ),
+    ),
+    _decision(
+        name="approvals reject",
+        help="Do not let it run; the reason is told to the mind.",
+        request=AnswerApproval,
+        result=ApprovalDocument,
+        call="operator_sre.app.approvals.reject",
+        unprinted=("left_s", "outlook"),
+        route=Route(
+            "POST",
+            "/v1/approvals/{approval}/reject",
+            "reject_one",
+            "AnswerRequest",
+            _ANSWER_ERRORS,
+            summary="Say no, and why; the mind is told.",
+            etag="approval",
+            shown=_SHOW,
+        ),
+    ),
+    _decision(
+        name="approvals withdraw",
+        help="Take a request back, without an answer; it may be asked again.",
+        request=WithdrawApproval,
+        result=ApprovalDocument,
+        call="operator_sre.app.approvals.withdraw",
+        unprinted=("left_s", "outlook"),
+    ),
+    Operation(
+        name="approvals rules",
+        help="What runs without asking because a person said always.",
+        request=ListRules,
+        result=RuleList,
+        call=f"{_HERE}.list_rules",
+        view=_rules,
+        arguments=("rule",),
+        unprinted=("is_one",),
+    ),
+    Operation(
+        name="approvals revoke",
+        help="Ask again for what a rule allows.",
+        request=RevokeRule,
+        result=RuleDocument,
+        call="operator_sre.app.approvals.revoke_rule",
+        view=lambda found, now: [f"revoked: {_describe(found.rule)}"],
+        effect=Effect.CHANGE,
+        role=Role.APPROVER,
+        arguments=("rule",),
+    ),
+)

@@ -1,0 +1,361 @@
+"""Confirmations: changes that cross a trust boundary, and people's answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
+
+from operator_protocols.domain.category import NextAction
+from operator_protocols.domain.confirmation import Confirmation
+from operator_protocols.domain.token import Role
+from operator_sre.app import confirmations
+from operator_sre.app.persons import acting_role
+from operator_sre.contract import SCHEMA_VERSION
+from operator_sre.contract.categories import after_decline
+from operator_sre.contract.documents import as_document
+from operator_sre.operations.operation import (
+    TEXT_MAX,
+    After,
+    Effect,
+    Every,
+    Most,
+    Operation,
+    Page,
+    Reason,
+    Request,
+    Route,
+    Table,
+    Tool,
+    View,
+    facts,
+)
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = ["OPERATIONS", "SUMMARY", "ConfirmationDocument", "ConfirmationPage", "Pending"]
+
+PENDING_MAX = 100
+SUMMARY = "Changes that a person has to say yes to."
+_ID = "The id of a confirmation."
+Id = Annotated[
+    str,
+    Meta(
+        max_length=TEXT_MAX,
+        description=_ID,
+        extra={"api": Meta(min_length=1, max_length=80, description=_ID)},
+    ),
+]
+
+
+class ListConfirmations(Request, frozen=True):
+    """Which changes."""
+
+    every: Every = False
+    after: After = ""
+    limit: Most = None
+
+
+class ShowConfirmation(Request, frozen=True):
+    """Which change."""
+
+    confirmation: Id
+
+
+class Confirm(Request, frozen=True):
+    """A yes to exactly the change with this digest, and why."""
+
+    confirmation: Id
+    reason: Reason = ""
+    digest: Annotated[
+        str, Meta(max_length=TEXT_MAX, description="The digest of the change that you saw.")
+    ] = ""
+
+
+class ConfirmDigest(Request, frozen=True):
+    """A yes to exactly the change with this digest, and why."""
+
+    confirmation: Id
+    digest: Annotated[
+        str,
+        Meta(
+            max_length=100,
+            description="The digest of the change.",
+            extra={"api": Meta(min_length=1, max_length=100)},
+        ),
+    ]
+    reason: Reason = ""
+
+
+class Decline(Request, frozen=True):
+    """Why not."""
+
+    confirmation: Id
+    reason: Reason = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationPage:
+    """Changes that were asked for, oldest first."""
+
+    confirmations: tuple[Confirmation, ...]
+    next_cursor: str = ""
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationDocument:
+    """One of them: what approving does, in full; `left` is what of it is still to come."""
+
+    confirmation: Confirmation
+    left: str = ""
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Nothing was done yet: a person has to say yes to this first."""
+
+    confirmation: Confirmation
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmationDetails:
+    """One of them, with what other programs are told of it."""
+
+    confirmation: Confirmation
+    requirement: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeclinedDocument:
+    """One that a person has declined, and what is left to do."""
+
+    confirmation: Confirmation
+    next_action: NextAction
+
+
+async def sweep_and_list(
+    app: App, *, every: bool, after: str = "", limit: int | None = None
+) -> Sequence[Confirmation]:
+    """What can still be answered, or all, after what time has decided is recorded."""
+    await confirmations.sweep(app)
+    return list_page(app, every=every, after=after, limit=limit)
+
+
+def list_page(
+    app: App, *, every: bool, after: str = "", limit: int | None = None
+) -> Sequence[Confirmation]:
+    """What can still be answered, or all."""
+    if limit is None:
+        return confirmations.find(app, pending_only=not every)
+    return confirmations.page(app, pending_only=not every, after=after, limit=limit)
+
+
+async def show_details(app: App, confirmation: str) -> ConfirmationDetails:
+    """One of them, after what time has decided is recorded."""
+    await confirmations.sweep(app)
+    found = confirmations.get(app, confirmation)
+    return ConfirmationDetails(found, as_document(confirmations.requirement(found)))
+
+
+def show(app: App, confirmation: str) -> ConfirmationDocument:
+    """One of them, with the digest that a yes has to name."""
+    found = confirmations.get(app, confirmation)
+    return ConfirmationDocument(found, confirmations.left_of(app, found))
+
+
+async def approve(app: App, confirmation: str, *, reason: str, digest: str) -> ConfirmationDocument:
+    """Say yes to exactly this change, once, and make it."""
+    role = acting_role()
+    decided = await confirmations.approve(
+        app, confirmation, reason=reason, digest=digest, role=role
+    )
+    left = await asyncio.to_thread(confirmations.left_of, app, decided)
+    return ConfirmationDocument(decided, left)
+
+
+async def decline(app: App, confirmation: str, *, reason: str) -> Confirmation:
+    """Say no; nothing is changed."""
+    return await confirmations.decline(app, confirmation, reason=reason, role=acting_role())
+
+
+async def decline_and_advise(app: App, confirmation: str, *, reason: str) -> DeclinedDocument:
+    """Say no, and tell what is left to do."""
+    found = await decline(app, confirmation, reason=reason)
+    return DeclinedDocument(found, after_decline(found.boundary))
+
+
+def _state(one: Confirmation) -> str:
+    if one.state != "approved":
+        return one.state
+    return one.outcome or "approved, not made yet"
+
+
+def _table(found: ConfirmationPage, now: datetime) -> View:
+    rows = [
+        (one.id, _state(one), one.risk, one.boundary, f"{one.expires_at:%H:%M:%S}", _summary(one))
+        for one in found.confirmations
+    ]
+    head = ("id", "state", "risk", "boundary", "expires", "what")
+    return [Table(head, rows, "Nothing waits for a confirmation.")]
+
+
+def _summary(one: Confirmation) -> str:
+    return " ".join(one.rationale.split())[:160]
+
+
+def _details(found: ConfirmationDetails, now: datetime) -> View:
+    one = found.confirmation
+    answer = f"{one.decided_by}: {one.reason}".rstrip(": ") if one.decided_by else ""
+    change = {name: value for name, value in one.change.items() if name != "patch"}
+    origin = f"{one.ticket or '-'}, run {one.run or '-'}" if one.ticket or one.run else ""
+    lines = facts(
+        (
+            ("change", f"{one.id}, {_state(one)}"),
+            ("crosses", one.boundary),
+            ("risk", one.risk),
+            ("what", one.rationale),
+            ("exactly", json.dumps(change, ensure_ascii=False)),
+            ("reaches", ", ".join(one.destinations)),
+            ("uses", ", ".join(one.credentials)),
+            ("ticket", origin),
+            ("asked by", f"{one.requested_by.id} ({one.requested_by.type})"),
+            (
+                "expires",
+                f"{one.expires_at:%Y-%m-%d %H:%M:%S} UTC" if one.state == "pending" else "",
+            ),
+            ("answer", answer),
+            ("bound to", f"{one.digest}: the change"),
+            ("", ", ".join(f"{name} {value}" for name, value in one.bound.items())),
+        )
+    )
+    patch = one.change.get("patch")
+    return [*lines, "", *patch.splitlines()] if isinstance(patch, str) else lines
+
+
+def _show_decision(found: ConfirmationDocument | DeclinedDocument, now: datetime) -> View:
+    one = found.confirmation
+    lines = [f"{_state(one)}: {_summary(one)}"]
+    if one.open:
+        lines.append("Whoever asked for it can make the change now, once, within five minutes.")
+    if isinstance(found, ConfirmationDocument) and found.left:
+        lines.append(found.left)
+    return lines
+
+
+_HERE = "operator_sre.operations.confirmations"
+_decision = partial(
+    Operation,
+    view=_show_decision,
+    effect=Effect.DECIDE,
+    role=Role.APPROVER,
+    arguments=("confirmation",),
+)
+OPERATIONS = (
+    Operation(
+        name="confirmations list",
+        help="What waits for a yes or no, oldest first.",
+        request=ListConfirmations,
+        result=ConfirmationPage,
+        call=f"{_HERE}.sweep_and_list",
+        view=_table,
+    ),
+    Operation(
+        name="confirmations list",
+        help="Changes that wait for a person, or all there were.",
+        request=ListConfirmations,
+        result=ConfirmationPage,
+        call=f"{_HERE}.list_page",
+        view=_table,
+        page=Page(key="id", place="after"),
+        is_command=False,
+        route=Route("GET", "/v1/confirmations", "list_all_confirmations"),
+        tool=Tool(
+            "pending_confirmations",
+            "Pending confirmations",
+            "Changes that wait for a person's yes, with: operator confirmations.",
+            picks=(
+                *("id", "boundary", "state", "risk", "rationale", "change", "requested_at"),
+                *("expires_at", "requested_by"),
+            ),
+            next_step="A person answers with: operator confirmations show {id}",
+            rows_max=PENDING_MAX,
+        ),
+    ),
+    Operation(
+        name="confirmations show",
+        help="The exact change, what it is bound to, and what approving does.",
+        request=ShowConfirmation,
+        result=ConfirmationDetails,
+        call=f"{_HERE}.show_details",
+        view=_details,
+        arguments=("confirmation",),
+    ),
+    Operation(
+        name="confirmations show",
+        help="One of them, with the digest that a yes has to name.",
+        request=ShowConfirmation,
+        result=ConfirmationDocument,
+        call=f"{_HERE}.show",
+        view=_show_decision,
+        slow=True,
+        is_command=False,
+        route=Route(
+            "GET", "/v1/confirmations/{confirmation}", "show_one_confirmation", errors=(404,)
+        ),
+    ),
+    _decision(
+        name="confirmations approve",
+        help="Say yes to exactly this change, once; it is made at once.",
+        request=Confirm,
+        result=ConfirmationDocument,
+        call=f"{_HERE}.approve",
+        printed_if_any=("left",),
+    ),
+    _decision(
+        name="confirmations approve",
+        help="Say yes to exactly this change, once, and make it.",
+        request=ConfirmDigest,
+        result=ConfirmationDocument,
+        call=f"{_HERE}.approve",
+        is_command=False,
+        route=Route(
+            "POST",
+            "/v1/confirmations/{confirmation}/approve",
+            "approve_confirmation",
+            "ConfirmRequest",
+            (404, 409),
+        ),
+    ),
+    _decision(
+        name="confirmations decline",
+        help="Say no; nothing is changed, and nobody can say yes to it any more.",
+        request=Decline,
+        result=DeclinedDocument,
+        call=f"{_HERE}.decline_and_advise",
+    ),
+    _decision(
+        name="confirmations decline",
+        help="Say no; nothing is changed, and nobody can say yes to it any more.",
+        request=Decline,
+        result=ConfirmationDocument,
+        call=f"{_HERE}.decline",
+        is_command=False,
+        route=Route(
+            "POST",
+            "/v1/confirmations/{confirmation}/decline",
+            "decline_confirmation",
+            "DeclineRequest",
+            (404, 409),
+        ),
+    ),
+)

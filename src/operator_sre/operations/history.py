@@ -1,0 +1,479 @@
+"""The history of commands: every one, run or refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from operator_protocols.domain.command import OUTCOMES, Command
+from operator_protocols.domain.verdict import Level
+from operator_sre.app import history
+from operator_sre.contract import SCHEMA_VERSION
+from operator_sre.ledger.history.statistics import FailurePattern, Tally
+from operator_sre.ledger.history.venvs import VenvViolation
+from operator_sre.operations.operation import (
+    NUMBER_MAX,
+    TEXT_MAX,
+    Operation,
+    Page,
+    Request,
+    Route,
+    Table,
+    Tool,
+    View,
+    facts,
+)
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = ["OPERATIONS", "SUMMARY", "CommandPage", "command_lines"]
+
+SUMMARY = "Every command, run or refused."
+OFTEN_MAX = 20
+COMMAND_CHARACTERS_MAX = 160
+_WORD = {"api": Meta(max_length=200)}
+_NUMBER = Meta(ge=1, le=NUMBER_MAX)
+TicketNumber = Annotated[
+    int | None,
+    Meta(
+        le=NUMBER_MAX,
+        description="Only of this ticket.",
+        extra={"api": _NUMBER, "mcp": _NUMBER},
+    ),
+]
+Run = Annotated[str, Meta(max_length=TEXT_MAX, description="Only of this run.", extra=_WORD)]
+Target = Annotated[str, Meta(max_length=TEXT_MAX, description="Only on this target.", extra=_WORD)]
+Since = Annotated[
+    str,
+    Meta(
+        max_length=TEXT_MAX,
+        description="30m, 12h, 7d, or a time like 2026-03-04T12:00.",
+        extra={
+            "api": Meta(max_length=40, description="Such as 30m, 12h, 7d, or a time."),
+            "mcp": Meta(max_length=40, description="30m, 12h, 7d, a time."),
+        },
+    ),
+]
+Many = Annotated[int, Meta(ge=1, le=10_000, description="How many.")]
+Before = Annotated[int | None, Meta(le=NUMBER_MAX, description="Older than this one.")]
+
+
+class ListHistory(Request, frozen=True):
+    """Which commands, and how many."""
+
+    ticket: TicketNumber = None
+    run: Run = ""
+    target: Target = ""
+    level: Annotated[
+        Level | None, Meta(description="safe, review or blocked.", extra={"api": Meta()})
+    ] = None
+    outcome: Annotated[
+        str,
+        Meta(
+            max_length=TEXT_MAX,
+            description="succeeded, failed, refused, running, ...",
+            extra={"api": Meta(pattern=f"^(|{'|'.join(OUTCOMES)})$")},
+        ),
+    ] = ""
+    since: Since = ""
+    limit: Many = 50
+    before: Before = None
+
+
+class SearchHistory(ListHistory, frozen=True, kw_only=True):
+    """Words, and which commands may have them."""
+
+    words: Annotated[
+        tuple[str, ...], Meta(max_length=1000, description='Words; "a phrase"; a begin*.')
+    ]
+
+
+class SearchText(Request, frozen=True):
+    """Words, and where to look for them."""
+
+    text: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=500,
+            description="Any words at all.",
+            extra={
+                "query": "q",
+                "mcp": Meta(min_length=1, max_length=500, description="Any words."),
+            },
+        ),
+    ]
+    ticket: TicketNumber = None
+    run: Annotated[
+        str,
+        Meta(max_length=200, description="Only of this run.", extra={**_WORD, "mcp": False}),
+    ] = ""
+    run_id: Annotated[
+        str, Meta(max_length=100, description="The id of a run.", extra={"api": False})
+    ] = ""
+    since: Since = ""
+    before: Annotated[int, Meta(ge=0, le=NUMBER_MAX, description="The next page.")] = 0
+    limit: Many = 20
+
+
+class ShowCommand(Request, frozen=True):
+    """Which command."""
+
+    seq: Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="The entry that it began with.")]
+
+
+class FilterHistory(Request, frozen=True):
+    """Which commands."""
+
+    ticket: TicketNumber = None
+    run: Run = ""
+    target: Annotated[
+        str, Meta(max_length=TEXT_MAX, description="Only on this target.", extra={"api": False})
+    ] = ""
+    since: Since = ""
+
+
+class CountHistory(FilterHistory, frozen=True, kw_only=True):
+    """Which commands, and how many rows."""
+
+    limit: Many = 50
+
+
+@dataclass(frozen=True, slots=True)
+class CommandPage:
+    """Commands, the newest first; `behind` counts entries a search has not looked at yet."""
+
+    commands: tuple[Command, ...]
+    next_cursor: str = ""
+    behind: int = 0
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class CommandDocument:
+    """One command."""
+
+    command: Command
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsDocument:
+    """Figures over the newest commands."""
+
+    statistics: history.Statistics
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """So many of these figures; `often` is what works again and again."""
+
+    attempts: int
+    commands: tuple[Tally, ...]
+    success_patterns: tuple[Tally, ...]
+    failure_patterns: tuple[FailurePattern, ...]
+    often: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ViolationList:
+    """Commands that ran without an environment that they needed."""
+
+    violations: tuple[VenvViolation, ...]
+
+
+def list_history(
+    app: App,
+    *,
+    ticket: int | None,
+    run: str,
+    target: str,
+    level: Level | None,
+    outcome: str,
+    since: str,
+    limit: int,
+    before: int | None,
+) -> history.FoundCommands:
+    """Commands, the newest first."""
+    where = history.wanted(
+        app,
+        ticket=ticket,
+        run=run,
+        target=target,
+        level=level or "",
+        outcome=outcome,
+        since=since,
+    )
+    return history.list_commands(app, where, limit=limit, before=before)
+
+
+async def search_history(
+    app: App,
+    *,
+    words: tuple[str, ...],
+    ticket: int | None,
+    run: str,
+    target: str,
+    level: Level | None,
+    outcome: str,
+    since: str,
+    limit: int,
+    before: int | None,
+) -> history.FoundCommands:
+    """Commands that have all these words, the newest first."""
+    where = history.wanted(
+        app,
+        ticket=ticket,
+        run=run,
+        target=target,
+        level=level or "",
+        outcome=outcome,
+        since=since,
+    )
+    return await history.search_commands(app, " ".join(words), where, limit=limit, before=before)
+
+
+async def search_text(
+    app: App,
+    *,
+    text: str,
+    ticket: int | None,
+    run: str,
+    run_id: str,
+    since: str,
+    before: int,
+    limit: int,
+) -> history.FoundCommands:
+    """The same for a text."""
+    where = history.wanted(app, ticket=ticket, run=run or run_id, since=since)
+    return await history.search_commands(app, text, where, limit=limit, before=before or None)
+
+
+def show_command(app: App, seq: int) -> Command:
+    """One command."""
+    return history.show_command(app, seq).command
+
+
+def count(
+    app: App, *, ticket: int | None, run: str, target: str = "", since: str
+) -> history.Statistics:
+    """Figures over commands."""
+    where = history.wanted(app, ticket=ticket, run=run, target=target, since=since)
+    return history.statistics(app, where)
+
+
+def count_some(
+    app: App, *, ticket: int | None, run: str, target: str, since: str, limit: int
+) -> Figures:
+    """The same, of which so many are told."""
+    found = count(app, ticket=ticket, run=run, target=target, since=since)
+    return Figures(
+        found.attempts,
+        found.commands[:limit],
+        found.success_patterns[:limit],
+        found.failure_patterns[:limit],
+        tuple(one.command for one in found.success_patterns[:OFTEN_MAX]),
+    )
+
+
+def list_failures(
+    app: App, *, ticket: int | None, run: str, target: str, since: str
+) -> history.Failures:
+    """What failed, and what fails again and again."""
+    where = history.wanted(app, ticket=ticket, run=run, target=target, since=since)
+    return history.failures(app, where)
+
+
+def list_violations(
+    app: App, *, ticket: int | None, run: str, target: str, since: str, limit: int
+) -> ViolationList:
+    """Commands of Python that ran without a virtual environment."""
+    where = history.wanted(app, ticket=ticket, run=run, target=target, since=since)
+    return ViolationList(tuple(history.venv_report(app, where, limit=limit)))
+
+
+def _outcome(one: Command) -> str:
+    if one.outcome == "ran":
+        return f"exit {one.exit_code}"
+    return one.outcome or "running"
+
+
+def _table(found: CommandPage, now: datetime) -> View:
+    rows = [
+        (
+            one.seq,
+            f"{one.at:%m-%d %H:%M:%S}",
+            _outcome(one),
+            one.level or "-",
+            one.target or "-",
+            one.approver or "-",
+            one.command[:COMMAND_CHARACTERS_MAX],
+        )
+        for one in found.commands
+    ]
+    head = ("seq", "when", "outcome", "level", "target", "approver", "command")
+    rest = [f"({found.behind} entries are not in the index yet)"] if found.behind else []
+    return [Table(head, rows, "No commands."), *rest]
+
+
+def command_lines(view: history.CommandView) -> View:
+    """One command with its reason, its verdict, its approver and its output."""
+    one = view.command
+    who = f"{one.agent} ({one.agent_type}), run {one.run or '-'}, ticket {one.ticket or '-'}"
+    lines = facts(
+        (
+            ("command", one.command),
+            ("why", one.context),
+            ("when", f"{one.at:%Y-%m-%d %H:%M:%S} UTC"),
+            ("who", who),
+            ("where", f"{one.target or '-'} in {one.cwd}"),
+            ("venv", one.venv),
+            ("verdict", f"{one.level}, risk {one.risk}" if one.level else ""),
+            ("approver", one.approver),
+            ("outcome", f"{_outcome(one)} in {one.duration_s:.2f} s"),
+            ("failure", one.category),
+            ("hash", one.output_hash),
+            ("spool", " ".join(path for path in (view.stdout_file, view.stderr_file) if path)),
+        )
+    )
+    tail = ["[...]", *one.tail.splitlines()] if one.tail else []
+    return [*lines, "", *one.head.splitlines(), *tail]
+
+
+def _figures(found: Figures, now: datetime) -> View:
+    rows = [
+        (
+            one.total,
+            one.successful,
+            one.failed,
+            one.refused,
+            "-" if one.success_rate is None else f"{one.success_rate:.0%}",
+            "-" if one.avg_duration_s is None else f"{one.avg_duration_s:.2f}",
+            f"{one.last:%m-%d %H:%M:%S}",
+            one.command[:COMMAND_CHARACTERS_MAX],
+        )
+        for one in found.commands
+    ]
+    head = ("total", "ok", "failed", "refused", "rate", "avg s", "last", "command")
+    often = [f"  {command[:COMMAND_CHARACTERS_MAX]}" for command in found.often]
+    title = ["", "Works again and again:"] if rows and often else []
+    return [Table(head, rows, "No commands yet."), *title, *(often if rows else [])]
+
+
+def _failures(found: history.Failures, now: datetime) -> View:
+    lines = [] if found.by_category else ["Nothing has failed."]
+    for group in found.by_category:
+        lines.append(f"{group.category}: {group.count}")
+        for one in group.examples:
+            code = "" if one.exit_code is None else f"exit {one.exit_code}  "
+            lines.append(f"  {one.seq:6}  {code}{one.command}"[:200])
+    for pattern in found.patterns:
+        what = f"{pattern.failures} of {pattern.runs} failed ({pattern.category})"
+        lines.append(f"{what}: {'; '.join(pattern.lines)}"[:200])
+    return lines
+
+
+def _violations(found: ViolationList, now: datetime) -> View:
+    rows = [(one.attempt.seq, one.advice, one.attempt.command) for one in found.violations]
+    none = "Nothing ran without an environment that needed one."
+    return [Table(("seq", "advice", "command"), rows, none)]
+
+
+_HERE = "operator_sre.operations.history"
+_PAGE = Page(key="seq", place="before")
+_search_operation = partial(Operation, result=CommandPage, view=_table)
+OPERATIONS = (
+    _search_operation(
+        name="history list",
+        help="Commands, newest first.",
+        request=ListHistory,
+        call=f"{_HERE}.list_history",
+        page=_PAGE,
+        route=Route(
+            "GET",
+            "/v1/history",
+            "list_history",
+            summary="Commands, run or refused, the newest first.",
+        ),
+    ),
+    _search_operation(
+        name="history search",
+        help="Commands with all of these words in their line, context or output, newest first.",
+        request=SearchHistory,
+        call=f"{_HERE}.search_history",
+        arguments=("words",),
+        # Unknown options are words to look for: `operator history search ls -la`.
+        takes_unknown=True,
+    ),
+    _search_operation(
+        name="history search",
+        help="Commands whose command, context or output has all the words.",
+        request=SearchText,
+        call=f"{_HERE}.search_text",
+        arguments=("text",),
+        is_command=False,
+        page=_PAGE,
+        route=Route("GET", "/v1/history/search", "search_history"),
+        tool=Tool(
+            "search_history",
+            "Search the history of commands",
+            "Commands, run or refused, whose command, context or output has all these words.",
+            picks=(
+                *("seq", "at", "command", "tool", "target", "cwd", "context", "level", "outcome"),
+                *("exit_code", "duration_s", "category", "ticket", "run", "agent", "head", "tail"),
+            ),
+        ),
+    ),
+    Operation(
+        name="history stats",
+        help="How often each command ran, and how often that went well.",
+        request=CountHistory,
+        result=Figures,
+        call=f"{_HERE}.count_some",
+        view=_figures,
+        unprinted=("often",),
+    ),
+    Operation(
+        name="history stats",
+        help="How often each command ran, and how often that went well.",
+        request=FilterHistory,
+        result=StatisticsDocument,
+        call=f"{_HERE}.count",
+        view=lambda found, now: [],
+        slow=True,
+        is_command=False,
+        route=Route("GET", "/v1/history/stats", "history_statistics"),
+    ),
+    Operation(
+        name="history show",
+        help="One command.",
+        request=ShowCommand,
+        result=CommandDocument,
+        call=f"{_HERE}.show_command",
+        view=lambda found, now: command_lines(history.CommandView(found.command, "", "")),
+        is_command=False,
+        route=Route("GET", "/v1/history/{seq}", "show_one_command", errors=(404,)),
+    ),
+    Operation(
+        name="history failures",
+        help="What failed, by category with examples, and what fails again and again.",
+        request=FilterHistory,
+        result=history.Failures,
+        call=f"{_HERE}.list_failures",
+        view=_failures,
+    ),
+    Operation(
+        name="history venv",
+        help="Commands of Python that ran without a virtual environment.",
+        request=CountHistory,
+        result=ViolationList,
+        call=f"{_HERE}.list_violations",
+        view=_violations,
+    ),
+)

@@ -1,0 +1,77 @@
+"""Limits: how much of each subject may be changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta
+
+from operator_protocols.domain.token import Role
+from operator_sre.app.restraints import LimitsView
+from operator_sre.contract import SCHEMA_VERSION
+from operator_sre.operations.operation import Effect, Operation, Request, Table, View
+
+__all__ = ["OPERATIONS", "SUMMARY", "LimitsList"]
+
+SUMMARY = "How much of each subject may be changed."
+
+
+class ShowLimits(Request, frozen=True):
+    """No parameters."""
+
+
+class ResetLimits(Request, frozen=True):
+    """Of which subject, and why."""
+
+    subject: Annotated[str, Meta(max_length=200, description="which one.")]
+    reason: Annotated[str, Meta(max_length=4000, description="Why.")]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsList:
+    """What was changed about each subject, and what holds the next change back."""
+
+    limits: tuple[LimitsView, ...]
+    schema_version: str = SCHEMA_VERSION
+
+
+def _table(found: LimitsList, now: datetime) -> View:
+    rows = [
+        (
+            one.subject,
+            f"{one.usage.changes}/{one.limits.changes_per_hour}",
+            f"{len(one.usage.targets)}/{one.limits.targets_max}",
+            f"{one.usage.failures}/{one.limits.failures_max}",
+            one.refusal or "-",
+        )
+        for one in found.limits
+    ]
+    head = ("subject", "changes", "targets", "failures", "held back by")
+    return [Table(head, rows, "There is no subject here.")]
+
+
+OPERATIONS = (
+    Operation(
+        name="limits show",
+        help="Every subject: what was changed lately, and what holds the next change back.",
+        request=ShowLimits,
+        result=LimitsList,
+        call="operator_sre.app.restraints.show_limits",
+        view=_table,
+    ),
+    Operation(
+        name="limits reset",
+        help="Count from here on; after failures in a row, changes are allowed again at once.",
+        request=ResetLimits,
+        result=LimitsList,
+        call="operator_sre.app.restraints.reset_limits",
+        confirmation="operator_sre.app.restraints.limits_asked",
+        confirmed="operator_sre.app.restraints.limits_of",
+        view=_table,
+        effect=Effect.CHANGE,
+        role=Role.ADMIN,
+        arguments=("subject",),
+    ),
+)

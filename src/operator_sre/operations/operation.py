@@ -1,0 +1,380 @@
+"""An Operation is what people and programs can ask of an operator home, declared once.
+
+The command line, the API, MCP, the console, the schemas and the reference derive from it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from enum import StrEnum
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from operator_protocols.domain.token import Role
+
+if TYPE_CHECKING:
+    from operator_protocols.domain.entry import Entry
+    from operator_sre.app.wiring import App
+
+__all__ = [
+    "ENVELOPE",
+    "NUMBER_MAX",
+    "TEXT_MAX",
+    "After",
+    "Effect",
+    "Every",
+    "Face",
+    "Most",
+    "Operation",
+    "Page",
+    "Parameter",
+    "Place",
+    "Reason",
+    "Request",
+    "Route",
+    "Story",
+    "Table",
+    "Tool",
+    "View",
+    "facts",
+    "load",
+    "struct_for",
+]
+
+NUMBER_MAX = 2**63 - 1  # what a database can count to
+# Fields of a result that say something about the answer, and nothing about what was asked.
+ENVELOPE = ("next_cursor", "schema_version")
+REQUIRED: Any = msgspec.NODEFAULT
+Face = Literal["api", "cli", "mcp"]
+TEXT_MAX = 100_000  # of a word of the command line that nothing else bounds
+# Parameters that many operations have.
+Every = Annotated[
+    bool,
+    msgspec.Meta(description="Those that are over, too.", extra={"option": "--all", "mcp": False}),
+]
+Reason = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=TEXT_MAX, description="Why.", extra={"api": msgspec.Meta(max_length=4000)}
+    ),
+]
+# Where a page begins that is continued by a cursor, and how much of it there is.
+After = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=100, description="Only those behind this.", extra={"cli": False, "mcp": False}
+    ),
+]
+Most = Annotated[
+    int | None,
+    msgspec.Meta(description="How many at most.", extra={"cli": False, "mcp": False}),
+]
+
+
+class Effect(StrEnum):
+    """What an operation does: MCP serves the first two, a program never decides."""
+
+    READ = "read"
+    PROPOSE = "propose"
+    DECIDE = "decide"
+    CHANGE = "change"
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The parameters of an operation, with their limits and descriptions.
+
+    `extra` of a parameter's Meta may name its `option` on the command line and its `query` in the
+    API, where these differ from the name of the field. Under `cli`, `api` or `mcp` it may hold
+    another Meta for that face, or False for a parameter that the face does not have.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One field of a Request."""
+
+    name: str
+    wire: str
+    kind: Any
+    default: Any
+    meta: msgspec.Meta
+
+    def meta_for(self, face: Face) -> msgspec.Meta | None:
+        """Its limits and description in a face; None where the face does not have it."""
+        own = (self.meta.extra or {}).get(face, self.meta)
+        return own if isinstance(own, msgspec.Meta) else None
+
+    @property
+    def query(self) -> str:
+        """Its name in the query of a URL."""
+        name: str = (self.meta.extra or {}).get("query", self.wire)
+        return name
+
+    @property
+    def required(self) -> bool:
+        """Whether a caller has to give it."""
+        return self.default is REQUIRED
+
+    @property
+    def many(self) -> bool:
+        """Whether it takes several values."""
+        return get_origin(self.kind) is tuple
+
+    @property
+    def enum(self) -> type[StrEnum] | None:
+        """What its words are the values of; None where it may be any."""
+        kinds = (self.kind, *get_args(self.kind))
+        enums = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, StrEnum)]
+        return enums[0] if enums else None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """How a list continues: `place` of the request is the `key` of the last row that was seen."""
+
+    key: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where the API serves an operation; a parameter in braces is a part of the path.
+
+    `id` names it in the OpenAPI document, and `body` the schema of what a POST is given beside it;
+    `summary` stands there instead of the help where that is about the command. `etag` is the field
+    of the answer whose state is told as an ETag. With `shown` a request needs If-Match: it names
+    the function that reads the state, whose version `call` is given as `seen`. An answer is told
+    again to everybody for `kept_s`.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    id: str
+    body: str = ""
+    errors: tuple[int, ...] = ()
+    status: int = 200
+    summary: str = ""
+    etag: str = ""
+    shown: str = ""
+    kept_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """How MCP serves an operation; `hides` are fields of each row that a model has no use for.
+
+    `picks` are the only fields of each row that are told, with their paths, and `next_step` says
+    what a person does with a row. No more rows than `rows_max` are told.
+    """
+
+    name: str
+    title: str
+    description: str
+    hides: tuple[str, ...] = ()
+    picks: tuple[str, ...] = ()
+    next_step: str = ""
+    rows_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A page of the console: its name, its address, and the key that leads to it after `g`.
+
+    Pages whose address begins with `also` belong to it.
+    """
+
+    name: str
+    path: str
+    key: str
+    also: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows for people; `empty` is the sentence for none."""
+
+    head: tuple[str, ...]
+    rows: Sequence[Sequence[object]]
+    empty: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Entries of the ledger for people, in sentences; `plain` ones are told as they are."""
+
+    entries: Sequence[Entry]
+    summaries: bool = False
+    plain: bool = False
+
+
+# What people are shown: lines, tables and stories, one below the other.
+View = Sequence[str | Table | Story]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation: who may ask for it, with what, what it answers, and what it changes.
+
+    `name` is a noun and a verb. `call` is the dotted name of the function that does it, which is
+    loaded when it is needed: it takes a home and the fields of the request. `result` is a
+    dataclass with the fields of the answer, of which the command line leaves out `unprinted`, and
+    prints `printed_if_any` only where they are not empty.
+    `confirmation` names the function that says what a person has to confirm first, and `confirmed`
+    the one that reads what became of it where the confirmation has done what `call` would; with
+    `is_typed` a person types what is affected instead of y. `fixed` is given to `call` beside the
+    request. With `takes_unknown` the line may hold options that nobody knows, which are words. One
+    that is no command is served by other faces only.
+    """
+
+    name: str
+    help: str
+    request: type[Request]
+    result: type[Any]
+    call: str
+    view: Callable[[Any, datetime], View]
+    effect: Effect = Effect.READ
+    role: Role = Role.VIEWER
+    arguments: tuple[str, ...] = ()
+    confirmation: str = ""
+    confirmed: str = ""
+    examples: tuple[str, ...] = ()
+    page: Page | None = None
+    route: Route | None = None
+    tool: Tool | None = None
+    place: Place | None = None
+    unprinted: tuple[str, ...] = ()
+    printed_if_any: tuple[str, ...] = ()
+    exit_code: Callable[[Any], int] | None = None
+    waiting: str = ""
+    slow: bool = False
+    fixed: tuple[tuple[str, Any], ...] = ()
+    is_command: bool = True
+    is_typed: bool = False
+    takes_unknown: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a declaration that would let a model decide, or a viewer change anything."""
+        if self.tool and self.effect not in (Effect.READ, Effect.PROPOSE):
+            raise ValueError(f"{self.name}: MCP can read and propose, and never decide.")
+        if self.place and self.effect is not Effect.READ:
+            raise ValueError(f"{self.name}: a page shows what was read.")
+        if self.effect is not Effect.READ and self.role is Role.VIEWER:
+            raise ValueError(f"{self.name}: a viewer can only read.")
+
+    @property
+    def verb(self) -> str:
+        """The last word of the name."""
+        return self.name.rpartition(" ")[2]
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the help."""
+        return self.help.partition("\n")[0]
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The fields of the request."""
+        return _parameters(self.request)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields of the answer."""
+        return tuple(one.name for one in fields(self.result) if one.name not in ENVELOPE)
+
+    @property
+    def rows(self) -> str:
+        """The name of the field of the answer that holds the rows of a page."""
+        kinds = {one.name: str(one.type) for one in fields(self.result)}
+        return next(name for name in self.fields if kinds[name].startswith("tuple"))
+
+    @property
+    def printed(self) -> dict[str, Any]:
+        """What `--json` prints: the types of the fields of the answer, by their names."""
+        hints, hidden = get_type_hints(self.result), (*self.unprinted, *self.printed_if_any)
+        return {name: hints[name] for name in self.fields if name not in hidden}
+
+    def perform(self, home: App, request: Request) -> Any:
+        """What `call` returns for this request: a value, or a coroutine of one."""
+        return load(self.call)(home, **msgspec.structs.asdict(request), **dict(self.fixed))
+
+    def to_confirm(self, home: App, request: Request) -> Any:
+        """What a person has to confirm first; None for nothing."""
+        if not self.confirmation:
+            return None
+        return load(self.confirmation)(home, **msgspec.structs.asdict(request))
+
+    def read_confirmed(self, home: App, request: Request) -> Any:
+        """What became of a change that was made by confirming it."""
+        if not self.confirmed:
+            return self.perform(home, request)
+        read, given = load(self.confirmed), msgspec.structs.asdict(request)
+        wanted = inspect.signature(read).parameters
+        return read(home, **{name: value for name, value in given.items() if name in wanted})
+
+    def document(self, found: Any) -> Any:
+        """The answer: what `call` returned, as a `result`."""
+        if isinstance(found, self.result):
+            return found
+        if isinstance(found, tuple) and len(found) == len(self.fields) > 1:
+            return self.result(*found)
+        if len(self.fields) > 1 and all(hasattr(found, name) for name in self.fields):
+            return self.result(**{name: getattr(found, name) for name in self.fields})
+        if str(fields(self.result)[0].type).startswith("tuple"):
+            found = tuple(found) if isinstance(found, list | tuple) else (found,)
+        return self.result(found)
+
+
+def load(name: str) -> Callable[..., Any]:
+    """The function of this dotted name."""
+    module, _, function = name.rpartition(".")
+    found: Callable[..., Any] = getattr(import_module(module), function)
+    return found
+
+
+@cache
+def _parameters(request: type[Request]) -> tuple[Parameter, ...]:
+    found = []
+    for one in msgspec.structs.fields(request):
+        kind, meta = one.type, msgspec.Meta()
+        if get_origin(kind) is Annotated:
+            kind, *metas = get_args(kind)
+            meta = next((told for told in metas if isinstance(told, msgspec.Meta)), meta)
+        found.append(Parameter(one.name, one.encode_name, kind, one.default, meta))
+    return tuple(found)
+
+
+def struct_for(
+    face: Face, name: str, operation: Operation, names: Sequence[str], **bases: Any
+) -> type[msgspec.Struct]:
+    """These fields of a request as a struct of a face, with the limits that hold there."""
+    kept: list[Any] = []
+    for one in operation.parameters:
+        meta = one.meta_for(face)
+        if one.name in names and meta is not None:
+            default = msgspec.field(default=one.default, name=one.wire)
+            kind: Any = Annotated[one.kind, meta]
+            if one.kind == int | None:  # limits are about a number, and none is not one
+                kind = Annotated[int, meta] | None
+            kept.append((one.name, kind, default))
+    return msgspec.defstruct(
+        name, kept, frozen=True, kw_only=True, forbid_unknown_fields=True, **bases
+    )
+
+
+def facts(found: Iterable[tuple[str, str]]) -> list[str]:
+    """A name and a text on each line; facts without a text are left out.
+
+    The lines of what a tool expects, such as a difference, stand below each other.
+    """
+    lines: list[str] = []
+    for name, text in found:
+        if text:
+            first, *rest = text.split("\n") if name == "expects" else [text]
+            lines += [f"{name:9} {first}", *(f"{'':9} {line}" for line in rest)]
+    return lines

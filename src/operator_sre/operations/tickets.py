@@ -1,0 +1,351 @@
+"""Tickets: what is broken, what became of it, and what people do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from operator_protocols.domain.entry import Entry
+from operator_protocols.domain.health import Severity
+from operator_protocols.domain.ticket import MoveKind, Ticket, TicketState
+from operator_protocols.domain.token import Role
+from operator_sre.contract import SCHEMA_VERSION
+from operator_sre.operations.operation import (
+    NUMBER_MAX,
+    Effect,
+    Operation,
+    Page,
+    Request,
+    Route,
+    Story,
+    Table,
+    Tool,
+    View,
+)
+
+if TYPE_CHECKING:
+    from operator_sre.app.wiring import App
+
+__all__ = [
+    "OPERATIONS",
+    "SUMMARY",
+    "TicketDocument",
+    "TicketPage",
+    "comment_on_ticket",
+    "handed_off_ticket",
+]
+
+SUMMARY = "What is broken, and what became of it."
+# How many of the newest entries about a ticket the API tells with it.
+STORY_MAX = 50
+# Which worker holds a ticket is of no use to a model.
+HELD_BY = ("epoch", "worker")
+Number = Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="A ticket's number.")]
+Word = Annotated[str, Meta(max_length=200)]
+Reason = Annotated[str, Meta(max_length=4000, description="Why.")]
+
+
+class ListTickets(Request, frozen=True):
+    """Which tickets; all without a filter."""
+
+    states: Annotated[
+        tuple[TicketState, ...],
+        Meta(
+            max_length=len(TicketState),
+            description="Only these states; may be repeated.",
+            extra={"option": "--state", "query": "state", "called": "ticket state"},
+        ),
+    ] = ()
+    subject: Annotated[str, Meta(max_length=200, description="Only this subject.")] = ""
+    severity: Annotated[Severity | None, Meta(description="Only this severity.")] = None
+    assignee: Annotated[str, Meta(max_length=200, description="Only those of this person.")] = ""
+    text: Annotated[
+        str, Meta(max_length=200, description="Only with this in the summary or reason.")
+    ] = ""
+    after: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=NUMBER_MAX,
+            description="Only those behind this ticket.",
+            extra={"cli": False},
+        ),
+    ] = 0
+    limit: Annotated[int | None, Meta(description="How many at most.", extra={"cli": False})] = None
+
+
+class ShowTicket(Request, frozen=True):
+    """Which ticket."""
+
+    number: Number
+
+
+class MoveTicket(Request, frozen=True):
+    """Which ticket, and why."""
+
+    number: Number
+    reason: Reason = ""
+
+
+class PauseTicket(Request, frozen=True):
+    """Which ticket, why, and until when; without an end, until it is let go."""
+
+    number: Number
+    reason: Reason = ""
+    for_: Annotated[str, Meta(max_length=40, description="How long: 90s, 30m, 2h, 1d.")] = (
+        msgspec.field(name="for", default="")
+    )
+    until: Annotated[
+        str, Meta(max_length=40, description="Until when: 2030-01-31T06:00 (UTC).")
+    ] = ""
+
+
+class AssignTicket(Request, frozen=True):
+    """Which ticket, and whose it is."""
+
+    number: Number
+    assignee: Annotated[str, Meta(max_length=100, description="Who looks after it; '' for nobody.")]
+    reason: Reason = ""
+
+
+class CommentOnTicket(Request, frozen=True):
+    """Which ticket, and what to say of it."""
+
+    number: Number
+    text: Annotated[str, Meta(max_length=4000, description="What there is to say.")]
+
+
+class HandOffTicket(Request, frozen=True):
+    """Which ticket, to whom, and why."""
+
+    number: Number
+    to: Annotated[str, Meta(max_length=100, description="The agent or team that takes it over.")]
+    why: Annotated[str, Meta(max_length=4000, description="What they need to know.")]
+
+
+class AnyMove(PauseTicket, frozen=True, kw_only=True):
+    """What to do with a ticket, and why. A pause has an end by `for` or `until`, or none."""
+
+    kind: Annotated[MoveKind, Meta(description="What to do.")] = msgspec.field(name="move")
+    assignee: Annotated[str, Meta(max_length=100, description="Who looks after it.")] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TicketPage:
+    """Tickets, the most urgent and oldest first."""
+
+    tickets: tuple[Ticket, ...]
+    next_cursor: str = ""
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class TicketDocument:
+    """One ticket; with the end of its story when it is shown."""
+
+    ticket: Ticket
+    entries: tuple[Entry, ...] = ()
+    schema_version: str = SCHEMA_VERSION
+
+
+async def comment_on_ticket(app: App, *, number: int, text: str) -> Ticket:
+    """Add a sentence to the story of a ticket."""
+    from operator_sre.app.tickets import move_ticket
+
+    return await move_ticket(app, number, MoveKind.COMMENT, reason=text)
+
+
+def handed_off_ticket(app: App, *, number: int, to: str, why: str) -> Ticket:
+    """The ticket, once a person has confirmed that others work on it."""
+    from operator_sre.app.tickets import show_ticket
+
+    return show_ticket(app, number).ticket
+
+
+def _state(ticket: Ticket, now: datetime) -> str:
+    """Its state, and what keeps agents off it."""
+    if ticket.pause is None or not ticket.paused(now):
+        return ticket.state
+    how = "snoozed" if ticket.pause.snoozed else "held"
+    until = f" until {ticket.pause.until:%m-%d %H:%M}" if ticket.pause.until else ""
+    return f"{ticket.state}, {how}{until} by {ticket.pause.by}"
+
+
+def _table(page: TicketPage, now: datetime) -> View:
+    rows = [
+        (
+            ticket.id,
+            _state(ticket, now),
+            ticket.severity,
+            ticket.assignee or "-",
+            f"{ticket.opened_at:%m-%d %H:%M:%S}",
+            ticket.summary,
+        )
+        for ticket in page.tickets
+    ]
+    return [
+        Table(("id", "state", "severity", "assignee", "opened", "summary"), rows, "No tickets.")
+    ]
+
+
+def _details(found: TicketDocument, now: datetime) -> View:
+    ticket = found.ticket
+    return [
+        f"Ticket {ticket.id}: {ticket.summary}",
+        f"{_state(ticket, now)}, {ticket.severity}, {ticket.subject}, run {ticket.run or '-'}",
+        *([f"assigned to {ticket.assignee}"] if ticket.assignee else []),
+        ticket.reason,
+        "",
+        Story(found.entries),
+    ]
+
+
+def _moved(found: TicketDocument, now: datetime) -> View:
+    ticket = found.ticket
+    lines = [f"Ticket {ticket.id} is {_state(ticket, now)}."]
+    if ticket.state == "closed":
+        quiet = f"operator silences add --subject {ticket.subject} --target {ticket.target}"
+        lines.append(f"What is still broken opens a new one, unless it is silent: {quiet}")
+    return lines
+
+
+def _move(
+    kind: MoveKind, help: str, request: type[Request] = MoveTicket, *arguments: str
+) -> Operation:
+    """What a person does with a ticket; the API has one route for all of these."""
+    return Operation(
+        name=f"tickets {kind}",
+        help=help,
+        request=request,
+        result=TicketDocument,
+        call="operator_sre.app.tickets.move_ticket",
+        fixed=(("kind", kind),),
+        view=_moved,
+        effect=Effect.CHANGE,
+        role=Role.APPROVER,
+        arguments=("number", *arguments),
+        unprinted=("entries",),
+    )
+
+
+OPERATIONS = (
+    Operation(
+        name="tickets list",
+        help="All tickets, most urgent and oldest first.",
+        request=ListTickets,
+        result=TicketPage,
+        call="operator_sre.app.tickets.list_tickets",
+        view=_table,
+        page=Page(key="id", place="after"),
+        route=Route("GET", "/v1/tickets", "list_all_tickets"),
+        tool=Tool(
+            "list_tickets",
+            "List tickets",
+            "What is or was broken, the most urgent and oldest first.",
+            HELD_BY,
+        ),
+        examples=("operator tickets list --state open --subject shop",),
+    ),
+    Operation(
+        name="tickets show",
+        help="One ticket: what broke, how it was understood, what was done, what proves it.",
+        request=ShowTicket,
+        result=TicketDocument,
+        call="operator_sre.app.tickets.show_ticket",
+        view=_details,
+        arguments=("number",),
+    ),
+    Operation(
+        name="tickets show",
+        help="One ticket, and the newest entries about it; all of them: /v1/audit?ticket=N.",
+        request=ShowTicket,
+        result=TicketDocument,
+        call="operator_sre.app.tickets.end_of_ticket",
+        fixed=(("limit", STORY_MAX),),
+        view=_details,
+        is_command=False,
+        route=Route("GET", "/v1/tickets/{number}", "show_one_ticket", errors=(404,)),
+    ),
+    Operation(
+        name="tickets move",
+        help="Hold, unhold, snooze, assign, comment, escalate, close or reopen it.",
+        request=AnyMove,
+        result=TicketDocument,
+        call="operator_sre.app.tickets.move_ticket",
+        view=_moved,
+        effect=Effect.CHANGE,
+        role=Role.APPROVER,
+        is_command=False,
+        route=Route(
+            "POST", "/v1/tickets/{number}/moves", "move_one_ticket", "MoveRequest", (404, 409)
+        ),
+    ),
+    _move(
+        MoveKind.HOLD,
+        "Keep agents off it until it is let go, or until a time; whoever works on it stops.",
+        PauseTicket,
+    ),
+    _move(MoveKind.UNHOLD, "Let agents work on it again, whether it was held or snoozed."),
+    _move(MoveKind.SNOOZE, "Put it off: it comes back by itself at that time.", PauseTicket),
+    _move(
+        MoveKind.ASSIGN,
+        "Say whose it is; agents work on it all the same, unless it is held.",
+        AssignTicket,
+        "assignee",
+    ),
+    Operation(
+        name="tickets comment",
+        help="Add a sentence to its story.",
+        request=CommentOnTicket,
+        result=TicketDocument,
+        call="operator_sre.operations.tickets.comment_on_ticket",
+        view=_moved,
+        effect=Effect.CHANGE,
+        role=Role.APPROVER,
+        arguments=("number", "text"),
+        unprinted=("entries",),
+    ),
+    _move(MoveKind.ESCALATE, "Give it to people; no agent takes it up any more."),
+    Operation(
+        name="tickets handoff",
+        help="Give it to another agent or team; ours work on it no more. It has to be confirmed.",
+        request=HandOffTicket,
+        result=TicketDocument,
+        call="operator_sre.operations.tickets.handed_off_ticket",
+        confirmation="operator_sre.app.tickets.handoff_asked",
+        view=_moved,
+        effect=Effect.CHANGE,
+        role=Role.APPROVER,
+        arguments=("number",),
+        unprinted=("entries",),
+    ),
+    _move(MoveKind.REOPEN, "Have it worked on again, with all attempts left."),
+    _move(
+        MoveKind.CLOSE,
+        "End it without a proof, with a reason; what is still broken opens a new one.",
+    ),
+    Operation(
+        name="tickets resolve",
+        help="End it with a proof: we look ourselves, and it is refused while it does not hold.",
+        request=MoveTicket,
+        result=TicketDocument,
+        call="operator_sre.app.tickets.resolve_ticket",
+        view=_moved,
+        effect=Effect.CHANGE,
+        role=Role.APPROVER,
+        arguments=("number",),
+        route=Route(
+            "POST",
+            "/v1/tickets/{number}/resolve",
+            "resolve_one_ticket",
+            "ResolveRequest",
+            (404, 409),
+        ),
+        unprinted=("entries",),
+        waiting="looking for a proof",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Commands that the kernel holds to what their verdict declares."""

@@ -1,0 +1,242 @@
+"""Files and processes of this machine: what a file holds, what the kernel tells of a process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from operator_protocols.domain.target import Process
+from operator_sre.subjects.declarative.document import Table
+from operator_sre.subjects.declarative.patterns import pattern_of
+from operator_sre.subjects.declarative.probes.place import Blind, Place, down, up
+from operator_sre.subjects.declarative.values import Extraction, Readings, read_extraction
+
+__all__ = [
+    "FILE_KEYS",
+    "PROCESS_KEYS",
+    "FileProbe",
+    "ProcessProbe",
+    "process_in",
+    "read_file",
+    "read_process",
+]
+
+FILE_KEYS = ("path", "matches")
+PROCESS_KEYS = ("pid_file", "pattern")
+END_BYTES_MAX = 64 * 1024
+PID_BYTES_MAX = 64
+LINE_BYTES_MAX = 8192
+# The kernel counts time in ticks, and a file's time may be a little before that of its writer.
+SLACK_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class FileProbe:
+    """One file; a pattern is looked for in its last 64 kB."""
+
+    path: str
+    extraction: Extraction
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The values that it can give."""
+        own = frozenset({"up", "ok", "error", "exists", "age_s", "size_bytes"})
+        return own | self.extraction.fields
+
+    async def observe(self, place: Place) -> Readings:
+        """Look at it, elsewhere than where everybody waits: a file system may hang."""
+        if place.target.runs_at:
+            raise Blind("a file probe looks at this machine only; use a command there")
+        try:
+            async with asyncio.timeout(place.timeout_s):
+                return await asyncio.to_thread(self._read)
+        except TimeoutError:
+            raise Blind("its file system does not answer") from None
+
+    def _read(self) -> Readings:
+        try:
+            state = Path(self.path).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return down("there is no such file", exists=False)
+        except OSError as error:
+            raise Blind(f"its file cannot be looked at: {error.strerror}") from error
+        readings: Readings = {
+            "exists": True,
+            "age_s": round(max(0.0, time.time() - state.st_mtime), 3),
+            "size_bytes": state.st_size,
+        }
+        if self.extraction.pattern:
+            if not stat.S_ISREG(state.st_mode):
+                raise Blind("it is no file that could be read")
+            try:
+                # What has become a pipe meanwhile is not waited for.
+                number = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                with os.fdopen(number, "rb") as file:
+                    file.seek(max(0, state.st_size - END_BYTES_MAX))
+                    end = file.read(END_BYTES_MAX)
+            except OSError as error:
+                raise Blind(f"its file cannot be read: {error.strerror}") from error
+            readings |= self.extraction.extract(None, end)
+        return up(readings, "it does not match" if readings.get("matched") is False else "")
+
+
+def read_file(table: Table, folder: str) -> FileProbe:
+    """The probe of a description; a path is relative to it."""
+    path = Path(folder, Path(table.required("path")).expanduser())
+    return FileProbe(str(path), read_extraction(table, table, body="matches"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What the kernel tells of one process."""
+
+    pid: int
+    state: str
+    started: float
+    cpu_s: float
+    rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessProbe:
+    """The process of a pid file, or all whose command line matches."""
+
+    pid_file: str = ""
+    pattern: str = ""
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The values that it can give."""
+        own = {"up", "ok", "error", "alive", "count", "pid", "state", "rss_bytes", "cpu_percent"}
+        return frozenset(own | {"open_files", "age_s"})
+
+    async def observe(self, place: Place) -> Readings:
+        """Look at the table of processes."""
+        if place.target.runs_at:
+            raise Blind("a process probe looks at this machine only; use a command there")
+        if not _has_table():
+            raise Blind("this machine does not show its processes under /proc")
+        rows, open_files = await asyncio.to_thread(self._read)
+        if not rows:
+            return down("there is no such process", alive=False, count=0)
+        now = _booted() + time.clock_gettime(time.CLOCK_BOOTTIME)
+        readings: Readings = {
+            "alive": True,
+            "count": len(rows),
+            "pid": rows[0].pid,
+            "state": "stopped" if rows[0].state in "Tt" else "running",
+            "rss_bytes": sum(row.rss_bytes for row in rows),
+            "age_s": round(max(0.0, now - min(row.started for row in rows)), 2),
+        }
+        if open_files is not None:
+            readings["open_files"] = open_files
+        # Each by itself: one that came or went would make the sum of all jump.
+        used = {f"cpu of {row.pid} since {row.started}": row.cpu_s for row in rows}
+        rates = [place.rate(name, cpu_s) for name, cpu_s in used.items()]
+        place.forget_others(used)
+        known = [rate for rate in rates if rate is not None]
+        if known:
+            readings["cpu_percent"] = round(sum(known) * 100, 2)
+        stopped = readings["state"] == "stopped"
+        return up(readings, "its process is stopped" if stopped else "")
+
+    def _read(self) -> tuple[list[_Row], int | None]:
+        """The processes, and how many files they have open; those of other users are not shown."""
+        rows: list[_Row | None] = []
+        if self.pid_file:
+            path = Path(self.pid_file)
+            pid = _read_pid(path)
+            row = _read_row(pid) if pid is not None else None
+            rows.append(row if row is not None and _is_older(row, path) else None)
+        else:
+            pattern = pattern_of(self.pattern)
+            for entry in Path("/proc").iterdir():
+                if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+                    continue
+                try:
+                    with (entry / "cmdline").open("rb") as file:
+                        line = file.read(LINE_BYTES_MAX).replace(b"\0", b" ").strip()
+                except OSError:
+                    continue
+                if line and pattern.search(line.decode("utf-8", "replace")):
+                    rows.append(_read_row(int(entry.name)))
+        living = [row for row in rows if row is not None and row.state not in "ZX"]
+        try:
+            return living, sum(1 for row in living for _ in Path(f"/proc/{row.pid}/fd").iterdir())
+        except OSError:
+            return living, None
+
+
+def process_in(pid_file: str) -> Process | None:
+    """The process that a pid file names, so that others can look at it too; None where nobody can.
+
+    One that is gone is still named: that it is gone is worth knowing.
+    """
+    pid = _read_pid(Path(pid_file)) if _has_table() else None
+    if pid is None:
+        return None
+    row = _read_row(pid)
+    if row is None:
+        return Process(pid, 0.0)
+    return Process(pid, row.started) if _is_older(row, Path(pid_file)) else None
+
+
+def _is_older(row: _Row, path: Path) -> bool:
+    """A process that began after its file was written is somebody else with the same number."""
+    try:
+        return row.started <= path.stat().st_mtime + SLACK_S
+    except OSError:
+        return False
+
+
+def _read_pid(path: Path) -> int | None:
+    try:
+        with path.open("rb") as file:
+            words = file.read(PID_BYTES_MAX).split()
+    except OSError:
+        return None
+    return int(words[0]) if words and words[0].isdigit() and len(words[0]) < 10 else None
+
+
+def _read_row(pid: int) -> _Row | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The name may hold spaces and brackets, so the fields are counted from its last bracket.
+    fields = text.rpartition(")")[2].split()
+    ticks = os.sysconf("SC_CLK_TCK")
+    return _Row(
+        pid=pid,
+        state=fields[0],
+        started=_booted() + int(fields[19]) / ticks,
+        cpu_s=(int(fields[11]) + int(fields[12])) / ticks,
+        rss_bytes=int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
+    )
+
+
+@cache
+def _has_table() -> bool:
+    return Path("/proc/self/stat").exists()
+
+
+@cache
+def _booted() -> int:
+    for line in Path("/proc/stat").read_text().splitlines():
+        if line.startswith("btime "):
+            return int(line.split()[1])
+    return 0
+
+
+def read_process(table: Table, folder: str) -> ProcessProbe:
+    """The probe of a description; a path is relative to it."""
+    pid_file, pattern = table.text("pid_file"), table.regex("pattern")
+    if bool(pid_file) == bool(pattern):
+        raise table.wrong(f"{table.place} needs either 'pid_file' or 'pattern'.")
+    where = str(Path(folder, Path(pid_file).expanduser())) if pid_file else ""
+    return ProcessProbe(where, pattern)

@@ -1,0 +1,118 @@
+"""One call of a tool: the members that are there, and what may be asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from operator_protocols.domain.category import FailureCategory
+from operator_protocols.kit.tool import Call, RefusedCall
+from operator_protocols.ports import SubjectSettings
+from operator_sre.subjects.etcd.client import Answer, Etcd
+from operator_sre.subjects.etcd.cluster import Cluster
+from operator_sre.subjects.etcd.invariants import Options
+from operator_sre.subjects.etcd.members import KIND, MemberStatus, ask_member, quorum_of
+from operator_sre.subjects.etcd.probes import read_from
+
+__all__ = ["NO_QUORUM", "ClusterCall", "look_at"]
+
+POLL_S = 0.1
+SETTLE_S = 15.0
+NO_QUORUM = (
+    "The cluster has no quorum, so nothing of it is changed: forcing it would risk what the members"
+    " that are gone still hold. Bring them back, or let a person decide."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCall(Call):
+    """A call under way: the cluster as it was when it began, and how to speak to it."""
+
+    settings: SubjectSettings
+    options: Options
+    etcd: Etcd
+    cluster: Cluster
+
+    @property
+    def speaker(self) -> MemberStatus:
+        """Whom to ask for the whole cluster."""
+        speaker = self.cluster.speaker
+        if speaker is None:
+            raise RefusedCall(NO_QUORUM, FailureCategory.RESOURCE)
+        return speaker
+
+    async def need_quorum(self, *, without: str = "", why: str = "") -> None:
+        """Refuse when the cluster cannot decide, or nobody can be asked whether it can.
+
+        Where a member is `without` for a while, also when the other voters are no majority.
+        """
+        reads = {
+            one.target.name: await read_from(self.etcd, one.target)
+            for one in self.cluster.up
+            if one.leader
+        }
+        if self.cluster.quorum(reads) is not True:
+            raise RefusedCall(NO_QUORUM, FailureCategory.RESOURCE)
+        others = [one for one in self.cluster.followers if one.target.name != without]
+        if without and len(others) < quorum_of(self.cluster.voters):
+            raise RefusedCall(why, FailureCategory.RESOURCE)
+
+    def member(self, name: str) -> MemberStatus:
+        """What was seen of one member."""
+        for one in self.cluster.statuses:
+            if one.target.name == name:
+                return one
+        known = ", ".join(one.target.name for one in self.cluster.statuses)
+        raise RefusedCall(
+            f"There is no member {name!r}; there are: {known}.", FailureCategory.NOT_FOUND
+        )
+
+    def up(self, name: str) -> MemberStatus:
+        """One member that answers."""
+        one = self.member(name)
+        if not one.up:
+            why = one.problem or one.status.error
+            raise RefusedCall(f"{name} cannot be asked: {why}.", FailureCategory.NETWORK)
+        return one
+
+    async def ask(self, one: MemberStatus, path: str, body: Mapping[str, object]) -> Answer:
+        """Ask one member to do something; RefusedCall with its own words when it does not."""
+        answer = await self.etcd.ask(one.target, path, body, timeout_s=self.job.timeout_s)
+        if not answer.ok:
+            category = FailureCategory.RUNTIME if answer.reached else FailureCategory.NETWORK
+            raise RefusedCall(f"{one.target.name} did not do it: {answer.error}.", category)
+        return answer
+
+    async def ask_settled(self, one: MemberStatus, path: str, body: Mapping[str, object]) -> Answer:
+        """The same, again and again while it says that members have not been connected for long.
+
+        A cluster changes its members only when all that answer have done so for some seconds.
+        """
+        deadline = asyncio.get_running_loop().time() + SETTLE_S
+        while True:
+            try:
+                return await self.ask(one, path, body)
+            except RefusedCall as refused:
+                late = asyncio.get_running_loop().time() >= deadline
+                if late or "unhealthy cluster" not in str(refused):
+                    raise
+            await asyncio.sleep(POLL_S)
+
+    async def look_again(self) -> Cluster:
+        """The cluster as it is now."""
+        return await look_at(self.etcd, self.settings)
+
+    async def until(self, holds: Callable[[Cluster], Awaitable[bool]]) -> Cluster:
+        """Look until it holds; the time of the whole call is its limit."""
+        while True:
+            cluster = await self.look_again()
+            if await holds(cluster):
+                return cluster
+            await asyncio.sleep(POLL_S)
+
+
+async def look_at(etcd: Etcd, settings: SubjectSettings) -> Cluster:
+    """What all members say of themselves."""
+    members = [target for target in settings.targets() if target.kind == KIND]
+    return Cluster(await asyncio.gather(*(ask_member(etcd, one) for one in members)))

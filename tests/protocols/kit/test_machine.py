@@ -1,0 +1,73 @@
+"""What lies beside a target on this machine, and what a subject does alike with all of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from operator_protocols.domain.observation import Seen
+from operator_protocols.domain.target import Target
+from operator_protocols.errors import MissingExtraError, ObservationError
+from operator_protocols.kit.machine import disk_room, find_program, log_bytes, replace_text
+from operator_protocols.kit.subject import BaseSubject, see_stranger
+from operator_protocols.ports import SubjectSettings
+from tests.contract.clock import NOON, HeldClock
+
+
+def test_a_disk_says_how_much_is_free_and_of_how_much(tmp_path: Path) -> None:
+    room = disk_room(tmp_path)
+    assert room is not None
+    assert 0 <= room[0] <= room[1]
+    assert disk_room(tmp_path / "none") is None
+
+
+def test_a_log_on_another_machine_has_no_size_here(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("12345")
+    assert log_bytes(Target("a", "node", log=str(log))) == 5
+    assert log_bytes(Target("a", "node", log=str(log), runs_at="ssh://else")) is None
+    assert log_bytes(Target("a", "node", log=str(tmp_path / "none"))) is None
+    assert log_bytes(Target("a", "node")) is None
+
+
+def test_a_file_is_replaced_with_its_mode_and_leaves_no_draft(tmp_path: Path) -> None:
+    file = tmp_path / "a.conf"
+    replace_text(file, "one")
+    file.chmod(0o640)
+    replace_text(file, "two")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("two", 0o640)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_program_that_did_not_come_along_names_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "some_programs"
+    (package / "bin").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    program = package / "bin" / "run"
+    program.touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with pytest.raises(MissingExtraError, match="Run for this machine"):
+        find_program("some_programs", "bin", "run", subject="x", program="Run for this machine")
+    program.chmod(0o755)
+    found = find_program("some_programs", "bin", "run", subject="x", program="Run")
+    assert found == program
+    with pytest.raises(MissingExtraError, match="The rig of 'x'"):
+        find_program("no_such_programs", "run", subject="x", program="Run")
+
+
+def test_a_subject_has_targets_and_refuses_to_look_at_nothing() -> None:
+    targets = [Target("a", "odd")]
+    subject = BaseSubject(SubjectSettings("shop", lambda: targets, HeldClock(), 1.0, {}), ())
+    assert (subject.name, subject.targets(), subject.invariants) == ("shop", targets, ())
+    assert subject.present_targets() == targets
+    seen = see_stranger(targets[0])
+    assert seen == Seen("a", problem="its kind 'odd' is not known")
+    observation = subject.observation([seen])
+    assert (observation.subject, observation.at, observation.seen) == ("shop", NOON, (seen,))
+    targets.clear()
+    with pytest.raises(ObservationError, match="'shop' has no targets to look at"):
+        subject.present_targets()
