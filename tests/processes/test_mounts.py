@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.target import Process
+from operator_sre.processes import mounts
 from operator_sre.processes.identity import process_of
 from operator_sre.processes.mounts import (
     enter_namespace,
@@ -54,6 +55,39 @@ def test_a_mount_is_seen_by_all_and_unmounted_with_what_lies_below(tmp_path: Pat
     assert outer.stat().st_mode & 0o777 == 0o700
     unmount_below([tmp_path])
     assert mounts_below([tmp_path]) == []
+    unmount_below([tmp_path])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount for all to see")
+def test_a_mount_that_another_process_unmounts_first_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [tmp_path / "first", tmp_path / "second"]
+    for place in places:
+        place.mkdir()
+        mount(Volume(str(place), 1 << 20), uid=0, gid=0)
+    unmount = mounts._call
+
+    def unmount_twice(function: str, *arguments: str | bytes | int | None) -> None:
+        unmount(function, *arguments)
+        unmount(function, *arguments)
+
+    monkeypatch.setattr(mounts, "_call", unmount_twice)
+    unmount_below(iter([tmp_path]))
+    assert mounts_below([tmp_path]) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount for all to see")
+def test_a_mount_that_stays_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mount(Volume(str(tmp_path), 1 << 20), uid=0, gid=0)
+
+    def refuse(function: str, *arguments: str | bytes | int | None) -> None:
+        raise PermissionError("refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mounts, "_call", refuse)
+        with pytest.raises(PermissionError):
+            unmount_below([tmp_path])
     unmount_below([tmp_path])
 
 

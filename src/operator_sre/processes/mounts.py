@@ -50,10 +50,16 @@ def unmount_orphans() -> None:
 
 
 def unmount_below(directories: Iterable[Path]) -> None:
-    """Unmount whatever is mounted at or below these directories, the deepest first."""
+    """Unmount everything at or below these directories, the deepest first; OSError says why not."""
+    directories = tuple(directories)
     for place in mounts_below(directories):
-        # Detached, because whoever still looks into it must not keep it there.
-        _call("umount2", str(place), MNT_DETACH)
+        try:
+            # Detached, because a process that still has a file open there must not keep the mount.
+            _call("umount2", str(place), MNT_DETACH)
+        except OSError:
+            # Another rig that starts at this moment unmounts what dead owners left behind.
+            if place in mounts_below(directories):
+                raise
 
 
 def mounts_below(directories: Iterable[Path]) -> list[Path]:

@@ -15,6 +15,7 @@ import secrets
 import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 from operator_protocols.errors import OperatorError, RigError
@@ -37,6 +38,8 @@ from operator_sre.processes.tree import send
 __all__ = ["Supervisor", "main"]
 
 VANISHED_POLL_S = 1.0
+ORPHANS_S_MAX = 5.0
+ORPHANS_POLL_S = 0.01
 STDIN = 0
 
 log = logging.getLogger(__name__)
@@ -98,9 +101,14 @@ class Supervisor:
     async def _end(self) -> None:
         log.info("going down")
         await self._nursery.end_all()
-        # Orphans come to us; one that hid its origin is still our descendant.
-        for orphan in tree_of(os.getpid()):
-            send(orphan, signal.SIGKILL)
+        # Orphans come to us; one that hid its origin is still our descendant. Each is gone before
+        # its files are removed, because a dying process may still be writing one.
+        ends = time.monotonic() + ORPHANS_S_MAX
+        while (orphans := tree_of(os.getpid())) and time.monotonic() < ends:
+            for orphan in orphans:
+                send(orphan, signal.SIGKILL)
+            await asyncio.sleep(ORPHANS_POLL_S)
+            self._nursery.reap()
         self._nursery.reap()
         self._clean()
         self._over.set()
