@@ -18,7 +18,7 @@ DEBIAN_PACKAGES := bubblewrap busybox-static chromium dbus-daemon docker.io fish
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo test quick check lint style test-system test-crash test-faults test-slow \
-	repeat size tables gallery lock clean
+	repeat size voice tables gallery lock clean
 
 # Another project's Python settings must not reach into this one.
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -58,6 +58,7 @@ help:
 	@echo 'make test-slow    all that takes long, the two above among it (half an hour)'
 	@echo 'make repeat       make test on fresh clones: times and failures (ARGS="--runs 10 --load")'
 	@echo 'make size         lines, modules, functions, helpers used once (ARGS=--incident: files)'
+	@echo 'make voice        words and names that plain ones replace (ARGS=docs lists them)'
 	@echo 'make tables       compile the rules and the tables of the gate after a change of them'
 	@echo 'make gallery      take the pictures of the README and the docs anew, of a real incident'
 	@echo 'make lock         write requirements.lock from the pyproject files (ARGS=--upgrade)'
@@ -127,6 +128,9 @@ repeat:
 size:
 	@$(if $(findstring --incident,$(ARGS)),$(call ready,all))
 	@"$(PYTHON)" .ci/size.py $(ARGS)
+
+voice:
+	@"$(PYTHON)" .ci/voice.py $(ARGS)
 
 tables:
 	@$(call ready,all)

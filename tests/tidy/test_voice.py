@@ -1,0 +1,72 @@
+"""Plain words and names: never fewer than before, and each rule can fail."""
+
+from collections import Counter
+
+import pytest
+
+from tests.every import every
+from tests.tidy.sources import ROOT
+from voice import find_names, find_words, read_findings
+
+# How many there may be. When there are fewer, write the smaller number here.
+CEILINGS = {"text": 1937, "comment": 2358, "name": 2527}
+
+
+def test_there_are_no_more_words_and_names_to_replace_than_before() -> None:
+    findings = read_findings(ROOT)
+    counts = Counter(finding.kind for finding in findings)
+    advice = "python3 .ci/voice.py PATH lists them, each with what to write instead"
+    for kind, ceiling in CEILINGS.items():
+        assert counts[kind] <= ceiling, advice
+
+
+@every(
+    "sentence",
+    [
+        "Whoever asks is refused.",
+        "Nobody may write here.",
+        "It is started anew.",
+        "A person is told.",
+        "those that are over",
+        "An agent is a mind.",
+        "It was mended.",
+        "3 of 5 right ends",
+        "'x' is no time.",
+        "What is shown",
+    ],
+)
+def test_a_banned_word_is_found_in_texts_of_every_kind(sentence: str) -> None:
+    assert next(find_words("docs/sample.md", sentence)).kind == "text"
+    assert next(find_words("src/a.py", f"x = {sentence!r}")).kind == "text"
+
+
+def test_comments_and_docstrings_are_told_from_strings() -> None:
+    text = '"""Whoever reads."""\n# whoever\nx = "whoever comes"\n'
+    found = [(finding.kind, finding.line) for finding in find_words("src/a.py", text)]
+    assert sorted(found) == [("comment", 1), ("comment", 2), ("text", 3)]
+
+
+def test_a_finding_names_the_line_of_its_word() -> None:
+    assert [finding.line for finding in find_words("a.md", "fine\n\nanew\n")] == [3]
+
+
+@every("sentence", ["the user `nobody`", "user=nobody:", "He aimed to amend it.", "in mind"])
+def test_ordinary_words_are_not_found(sentence: str) -> None:
+    assert list(find_words("docs/sample.md", sentence)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "words"),
+    [
+        ("src/telling.py", "", ["telling"]),
+        ("src/deed.py", "", ["deed"]),
+        ("src/ticket.py", "def _told(): ...", ["_told()"]),
+        ("src/ticket.py", "def opened(): ...", ["opened()"]),
+        ("src/ticket.py", "one = 1", ["one"]),
+        ("src/ticket.py", "def f(said): ...", ["said"]),
+        ("src/ticket.py", "def feed(): ...\ndef open_ticket(): ...\ndef is_closed(): ...", []),
+        ("src/ticket.py", "class A:\n @property\n def closed(self): ...", []),
+    ],
+)
+def test_names_that_hide_their_thing_are_found(path: str, text: str, words: list[str]) -> None:
+    assert [finding.word for finding in find_names(path, text)] == words
