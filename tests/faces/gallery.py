@@ -33,12 +33,12 @@ __all__ = ["FOLDER", "PICTURES", "main", "slim"]
 FOLDER = Path(__file__).parents[2] / "docs" / "gallery"
 # What there is a picture of, and what it shows to those who cannot see it.
 PICTURES = {
-    "demo": "The demo: a node is down, the agent has understood why, and the gate has judged",
-    "health": "The console: what is broken, since when, and who watches",
-    "ticket": "The page of a ticket: what was seen, thought, asked and judged",
-    "diagnosis": "What a mind believes: the cause, its evidence, and why it is nothing else",
-    "approvals": "A request: the exact command, what it may change, and how long it waits",
-    "history": "Every command that ran or was refused, and who allowed it",
+    "demo": "The demo: a node is down, and the agent has diagnosed why",
+    "health": "Health: what is broken, since when, and which process watches it",
+    "ticket": "A ticket: observations, reasoning, actions and verdicts in order",
+    "diagnosis": "A diagnosis: the cause, its evidence, and why the alternatives were rejected",
+    "approvals": "A pending approval: the exact command, what it may change, and when it expires",
+    "history": "History: every command that ran or was refused, and who approved it",
     "audit": "The ledger, entry by entry",
 }
 SIZE = (118, 34)

@@ -12,12 +12,21 @@ import pytest
 import typer
 
 from operator_sre.faces.cli.main import command_line
+from operator_sre.faces.cli.options import hoist
 from tests.e2e.warm import Done
 
 # The module: the package has a function of the same name.
 _MAIN = import_module("operator_sre.faces.cli.main")
 
-__all__ = ["Parameter", "Verb", "global_options", "own_sentences", "run_here", "verbs"]
+__all__ = [
+    "Parameter",
+    "Verb",
+    "global_options",
+    "own_sentences",
+    "parse_line",
+    "run_here",
+    "verbs",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +104,20 @@ def _parameter(one: Any) -> Parameter:
         default=one.default,
         many=one.nargs == -1 or bool(getattr(one, "multiple", False)),
     )
+
+
+def parse_line(words: Sequence[str]) -> tuple[str, ...]:
+    """The verb of a line, parsed to its end and not run; raises what the parser objects to."""
+    path: tuple[str, ...] = ()
+    command, context = _tree(), None
+    rest = [word for word in hoist(words) if word not in ("--help", "--version")]
+    while True:
+        context = command.make_context(command.name, rest, parent=context)
+        if not hasattr(command, "resolve_command"):
+            return path
+        given = [*context._protected_args, *context.args]
+        name, command, rest = command.resolve_command(context, given)
+        path = (*path, name)
 
 
 def run_here(capsys: pytest.CaptureFixture[str], words: Sequence[str]) -> Done:
