@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from operator_protocols.domain.permit import Approval
-from operator_sre.app.commands import Executed, Wanted, execute_command, foresee_command
+from operator_sre.app.commands import Execution, Wanted, execute_command, foresee_command
 from operator_sre.app.outlook import Outlook, document_of, facts_of, outlook_of_request
 from operator_sre.app.wiring import look_at_app
 from operator_sre.config import load_config
@@ -30,7 +30,7 @@ async def test_what_was_foreseen_is_what_becomes_of_it(tmp_path: Path) -> None:
             *(Way.RUNS, Way.PROPOSES),
         ]
         ran = await execute_command(app, look, asked=_nobody)
-        assert isinstance(ran, Executed)
+        assert isinstance(ran, Execution)
         assert (ran.ran, ran.exit_code, ran.result.stdout) == (True, 0, "hi\n")
         refused = await execute_command(app, change, asked=_nobody)
         assert (refused.ran, refused.exit_code) == (False, 4)

@@ -9,7 +9,7 @@ import pytest
 from operator_protocols.domain.action import Action, Left, Outcome, Result
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.target import Process
-from operator_sre.app.commands import Executed, ending_of
+from operator_sre.app.commands import Execution, ending_of
 from operator_sre.gate import Policy, judge
 
 OK = Result(Outcome.RAN, 0)
@@ -22,7 +22,7 @@ def _left(pid: int, *, ended: bool = False) -> Left:
 
 def _said(result: Result, *, here: str = "") -> tuple[str, ...]:
     verdict = judge(replace(Action.shell("x"), timeout_s=1.5), Policy())
-    return ending_of(Executed(verdict, result, "", 9, 0, 7), here=here)
+    return ending_of(Execution(verdict, result, "", 9, 0, 7), here=here)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from operator_protocols.errors import (
     UsageError,
 )
 from operator_sre.app.approvals import approve as approve_action
-from operator_sre.app.commands import Executed, Wanted, execute_command
+from operator_sre.app.commands import Execution, Wanted, execute_command
 from operator_sre.app.confirmations import approve, cross, crossing_of, decline, request
 from operator_sre.app.history import show_command, show_output
 from operator_sre.app.models import key_state, thinking_model
@@ -308,10 +308,10 @@ def test_trying_tells_who_gets_on_with_it(shop: App) -> None:
     assert VALUE not in str(found)
 
 
-def run(app: App, command: str) -> Executed:
+def run(app: App, command: str) -> Execution:
     """Run it as a person who approves what they are asked for."""
 
-    async def work() -> Executed:
+    async def work() -> Execution:
         answers: list[asyncio.Task[object]] = []
 
         def asked(approval: Approval) -> None:

@@ -35,7 +35,7 @@ from operator_sre.gate import Way
 from operator_sre.pipeline import ActionRecord, RefusedBy, Request, act
 
 __all__ = [
-    "Executed",
+    "Execution",
     "Job",
     "Jobs",
     "Wanted",
@@ -45,6 +45,7 @@ __all__ = [
     "execute_command",
     "follow_abandoned",
     "foresee_command",
+    "judge_command",
     "settle_abandoned",
 ]
 
@@ -86,7 +87,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Executed:
+class Execution:
     """What became of a command, without secrets, and the exit code that says so.
 
     `explanation` is why it was judged so, or why it did not run and what to do next; `seq` is the
@@ -132,6 +133,12 @@ class _Announced:
         return self.approvals.find(states=states, run=run)
 
 
+def judge_command(app: App, wanted: Wanted) -> Verdict:
+    """The gate's verdict under the policy of the subject. Runs nothing and writes nothing."""
+    _, controls = controls_for(app, wanted)
+    return controls.gate.judge(wanted.action, myself())
+
+
 def foresee_command(app: App, wanted: Wanted) -> Outlook:
     """What would happen. Runs nothing and writes nothing."""
     subject, controls = controls_for(app, wanted)
@@ -147,7 +154,7 @@ async def execute_command(
     asked: Callable[[Approval], None],
     watch: Watch | None = None,
     began: Callable[[str], None] = lambda permit: None,
-) -> Executed:
+) -> Execution:
     """Judge it, have it permitted, run it. `asked` is called with a request for approval.
 
     `watch` gets the output as it comes, without secrets; `began` the fingerprint of the permit.
@@ -189,10 +196,10 @@ async def execute_command(
     assert record.permit is not None
     begun = begun_at(app, record.permit.fingerprint, after=newest[0].seq if newest else 0)
     shown = replace(result, stdout=stdout, stderr=stderr)
-    return Executed(verdict, shown, verdict.explanation, record.seq, code, begun)
+    return Execution(verdict, shown, verdict.explanation, record.seq, code, begun)
 
 
-def _explain_refusal(app: App, controls: Controls, subject: str, record: ActionRecord) -> Executed:
+def _explain_refusal(app: App, controls: Controls, subject: str, record: ActionRecord) -> Execution:
     """Why a command did not run, and what would let it run as far as its requester can know."""
     code, step = NOT_NOW, ""
     if record.refused_by is RefusedBy.GATE:
@@ -206,7 +213,7 @@ def _explain_refusal(app: App, controls: Controls, subject: str, record: ActionR
             step = "To be asked about it, run it with: --mode approve" if is_default else step
     explanation = f"{record.result.stderr} {step}".strip()
     shown = replace(record.result, stderr="")
-    return Executed(record.verdict, shown, explanation, record.seq, code)
+    return Execution(record.verdict, shown, explanation, record.seq, code)
 
 
 def begun_at(app: App, permit: str, *, after: int) -> int:
@@ -246,7 +253,7 @@ class Job:
     head: int
     approval: str = ""
     permit: str = ""
-    executed: Executed | None = None
+    executed: Execution | None = None
     problem: str = ""
     seq: int = 0
     task: asyncio.Task[None] | None = None
@@ -339,7 +346,7 @@ class Jobs:
             job.problem = f"{error.message} {error.next_step}".strip()
 
 
-def ending_of(executed: Executed, *, here: str = "") -> tuple[str, ...]:
+def ending_of(executed: Execution, *, here: str = "") -> tuple[str, ...]:
     """What is to be said when it is over; nothing where it went well and left nothing behind.
 
     `here` is what a line of the operator needs to be about the same home.

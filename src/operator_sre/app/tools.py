@@ -9,7 +9,7 @@ from typing import Any
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.errors import UsageError
-from operator_sre.app.commands import Executed, Wanted, controls_for
+from operator_sre.app.commands import Execution, Wanted, controls_for
 from operator_sre.app.redaction import open_redactor
 from operator_sre.app.wiring import App
 from operator_sre.codec import to_json
@@ -87,7 +87,7 @@ async def propose_call(app: App, call: Call) -> Wanted:
     return replace(wanted, call=found)
 
 
-def call_document(app: App, executed: Executed) -> dict[str, Any]:
+def call_document(app: App, executed: Execution) -> dict[str, Any]:
     """What only a call of a tool has, as programs read it, without secrets."""
     redactor = open_redactor(app.config)
     action, result = executed.verdict.action, executed.result

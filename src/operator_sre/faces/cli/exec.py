@@ -18,7 +18,7 @@ from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
     from operator_protocols.domain.permit import Approval
-    from operator_sre.app.commands import Executed, Wanted
+    from operator_sre.app.commands import Execution, Wanted
     from operator_sre.app.wiring import App
     from operator_sre.config import Config
 
@@ -136,13 +136,13 @@ def foresee(config: Config, wanted: Wanted, warnings: tuple[str, ...], *, as_jso
 
 def execute(
     config: Config, wanted: Wanted, warnings: tuple[str, ...], here: str, *, live: bool
-) -> Executed:
+) -> Execution:
     """Run it, and tell people what it says while it says it."""
     from operator_sre.app.commands import execute_command
     from operator_sre.app.wiring import open_app
 
     began: list[str] = []
-    works: list[asyncio.Task[Executed]] = []
+    works: list[asyncio.Task[Execution]] = []
 
     def gone() -> None:
         # What has ended already is not to be told as ended by us; else it goes on for nobody.
@@ -155,7 +155,7 @@ def execute(
         screen.say(f"It waits for: operator approvals approve {approval.id}{here}")
         screen.say("Ctrl-C takes the request back.")
 
-    async def work(app: App) -> Executed:
+    async def work(app: App) -> Execution:
         watch = screen.show if live else None
         doing = execute_command(app, wanted, asked=asked, watch=watch, began=began.append)
         works.append(asyncio.ensure_future(doing))
@@ -180,7 +180,7 @@ def _cancelled(*, began: bool) -> str:
     return "Cancelled: nothing was run, and nobody is asked any more."
 
 
-def document(executed: Executed) -> dict[str, object]:
+def document(executed: Execution) -> dict[str, object]:
     """What became of it, as programs read it."""
     verdict, result = executed.verdict, executed.result
     return {
@@ -207,7 +207,7 @@ def document(executed: Executed) -> dict[str, object]:
     }
 
 
-def _tell(executed: Executed, screen: Screen, here: str) -> None:
+def _tell(executed: Execution, screen: Screen, here: str) -> None:
     """What has not been heard while it ran, and how it ended."""
     from operator_sre.app.commands import ending_of
 

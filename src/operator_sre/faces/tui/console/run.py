@@ -19,7 +19,7 @@ from operator_sre.faces.tui.lines import Lines
 
 if TYPE_CHECKING:
     from operator_protocols.domain.permit import Approval
-    from operator_sre.app.commands import Executed, Wanted
+    from operator_sre.app.commands import Execution, Wanted
     from operator_sre.app.outlook import Outlook
     from operator_sre.app.wiring import App
 
@@ -50,7 +50,7 @@ class RunPage(Page):
         self._place = Place()
         self._judging = False
         self._judged = ""
-        self._command: asyncio.Task[Executed] | None = None
+        self._command: asyncio.Task[Execution] | None = None
 
     def body(self) -> ComposeResult:
         """The line, what the gate thinks of it, and what it says."""
@@ -203,14 +203,14 @@ class RunPage(Page):
         took = f"{executed.result.duration_s:.2f} s"
         lines.feed(f"— exit {executed.result.exit_code} in {took}, entry {executed.seq}\n")
 
-    async def _execute(self, wanted: Wanted, said: Decoded) -> Executed:
+    async def _execute(self, wanted: Wanted, said: Decoded) -> Execution:
         lines = self.query_one(Lines)
 
         def asked(approval: Approval) -> None:
             lines.feed(f"— {approval.level}, risk {approval.risk}: {approval.explanation}\n")
             lines.feed(f"— it waits for approval {approval.id}: press Esc, then 3\n")
 
-        async def execute(app: App) -> Executed:
+        async def execute(app: App) -> Execution:
             from operator_sre.app.commands import execute_command
 
             return await execute_command(app, wanted, asked=asked, watch=said.feed)
