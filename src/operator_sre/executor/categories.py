@@ -167,7 +167,12 @@ def category_of(
     code = _as_shells_tell(exit_code)
     if not code:
         return None
-    by_program = _BY_PROGRAM.get(_last_program(command), {}).get(code)
+    # Whose exit code that of a line is, as far as that can be seen without reading it whole.
+    words = _APART.split(command.strip())[-1].split()
+    while words and (words[0] in _BEFORE or re.match(r"\w+=", words[0])):
+        words.pop(0)
+    last_program = words[0].rpartition("/")[2] if words else ""
+    by_program = _BY_PROGRAM.get(last_program, {}).get(code)
     if code > BY_SIGNAL and by_program is _TIMEOUT:
         return by_program
     if code in _BY_EXIT:
@@ -238,11 +243,3 @@ def _found_in(line: str) -> Iterator[tuple[int, FailureCategory]]:
 def _above_words(match: re.Match[str]) -> int:
     """The place of a number, behind that of all words: it cannot be mistaken for a name."""
     return LINE_CHARACTERS_MAX + match.end()
-
-
-def _last_program(command: str) -> str:
-    """Whose exit code that of a line is, as far as that can be seen without reading it whole."""
-    words = _APART.split(command.strip())[-1].split()
-    while words and (words[0] in _BEFORE or re.match(r"\w+=", words[0])):
-        words.pop(0)
-    return words[0].rpartition("/")[2] if words else ""

@@ -38,7 +38,14 @@ async def end_containers(home: str, address: Address | None = None) -> Container
         return ContainersEnded(note="there is no Docker engine")
     engine = Engine(where)
     try:
-        names = await _labelled(engine, home)
+        # Also those that were made and not started yet: somebody may be about to.
+        parameters = {"all": "true", "filters": json.dumps({"label": [f"{LABEL}={home}"]})}
+        answer = await engine.ask(
+            "GET", "/containers/json", parameters=parameters, timeout_s=ANSWER_S_MAX / 2
+        )
+        if not answer.ok:
+            raise EngineError(f"Docker refused: {answer.message}")
+        names = tuple(one.id for one in answer.read(list[_Listed]) if _ID.fullmatch(one.id))
     except EngineError as error:
         return ContainersEnded(note=f"docker did not answer: {error.message}")
     told = await asyncio.gather(*(_end(engine, name) for name in names))
@@ -47,17 +54,6 @@ async def end_containers(home: str, address: Address | None = None) -> Container
         ended=tuple(name for name, is_ended in zip(names, told, strict=True) if is_ended),
         note=f"docker did not end {', '.join(left)}" if left else "",
     )
-
-
-async def _labelled(engine: Engine, home: str) -> tuple[str, ...]:
-    """Also those that were made and not started yet: somebody may be about to."""
-    parameters = {"all": "true", "filters": json.dumps({"label": [f"{LABEL}={home}"]})}
-    answer = await engine.ask(
-        "GET", "/containers/json", parameters=parameters, timeout_s=ANSWER_S_MAX / 2
-    )
-    if not answer.ok:
-        raise EngineError(f"Docker refused: {answer.message}")
-    return tuple(one.id for one in answer.read(list[_Listed]) if _ID.fullmatch(one.id))
 
 
 async def _end(engine: Engine, name: str) -> bool:

@@ -72,7 +72,15 @@ class Executor:
         """
         generation = self.generation()
         try:
-            intent = await self._begun(permit)
+            # A durable intent; whoever is stopped while it is written leaves none open.
+            beginning = asyncio.ensure_future(
+                self.intents.begin(permit, self.limits(), doer=self.doer)
+            )
+            try:
+                intent = await asyncio.shield(beginning)
+            except asyncio.CancelledError:
+                await asyncio.shield(self._take_back(beginning))
+                raise
         except PermitError as error:
             data = {BUSY: True} if error.busy else {}
             return Result(Outcome.REFUSED, stderr=str(error), data=data), None
@@ -90,17 +98,10 @@ class Executor:
             log.error("%s broke: %s", action.tool, type(error).__name__)
             why = f"{action.tool} broke ({type(error).__name__}). Look before you do it again."
             result = Result(Outcome.UNKNOWN, stderr=why)
-        _tell(result, intent, action)
+        if not result.ok:
+            where = {"ticket": intent.ticket, "run": intent.run, "target": action.target}
+            log.warning("%s: exit %s", result.outcome, result.exit_code, extra=where)
         return result, await self.intents.end(intent, result)
-
-    async def _begun(self, permit: Permit) -> Entry:
-        """A durable intent; whoever is stopped while it is written leaves none open."""
-        beginning = asyncio.ensure_future(self.intents.begin(permit, self.limits(), doer=self.doer))
-        try:
-            return await asyncio.shield(beginning)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._take_back(beginning))
-            raise
 
     async def _take_back(self, beginning: Awaitable[Entry]) -> None:
         with contextlib.suppress(OperatorError):  # where nothing was begun there is nothing to end
@@ -115,27 +116,23 @@ class Executor:
         action = from_json(Action, intent.payload["action"])
         timeout_s = min(action.timeout_s, TIMEOUT_S_MAX)
         job = Job(intent.payload["permit"], timeout_s, begun=intent.at)
-        if self._is_elsewhere(intent):
+        begun = intent.payload.get("doer")
+        is_elsewhere = bool(begun and self.doer and begun["host"] != self.doer.host)
+        if is_elsewhere:
             result = Result(Outcome.UNKNOWN, stderr=ELSEWHERE)
         elif action.tool == SHELL:
             result = await self._followed(self.shell.recover(action, job), self.generation())
         else:
-            result = await self._recover_tool(action, job)
+            # What a tool itself can still say; any other has done nobody knows what.
+            tool: object = next((one for one in self.tools if one.spec.name == action.tool), None)
+            if isinstance(tool, Recovering):
+                result = await tool.recover(action.arguments, job)
+            else:
+                if self.settle is not None:
+                    await self.settle(job)
+                result = Result(Outcome.UNKNOWN, stderr=LOST)
         log.warning("an interrupted %s: %s", action.tool, result.outcome)
         return result, await self.intents.end(intent, result)
-
-    async def _recover_tool(self, action: Action, job: Job) -> Result:
-        """What a tool itself can still say; any other has done nobody knows what."""
-        tool: object = next((one for one in self.tools if one.spec.name == action.tool), None)
-        if isinstance(tool, Recovering):
-            return await tool.recover(action.arguments, job)
-        if self.settle is not None:
-            await self.settle(job)
-        return Result(Outcome.UNKNOWN, stderr=LOST)
-
-    def _is_elsewhere(self, intent: Entry) -> bool:
-        begun = intent.payload.get("doer")
-        return bool(begun and self.doer and begun["host"] != self.doer.host)
 
     @asynccontextmanager
     async def _noting(self, intent: Entry, job: Job) -> AsyncIterator[Job]:
@@ -189,34 +186,24 @@ class Executor:
             return await self.shell.run(action, job)
         for tool in self.tools:
             if tool.spec.name == action.tool:
-                return await _call(tool, action, job)
+                given = checked(tool.spec, action.arguments)
+                if isinstance(given, Result):
+                    return given
+                try:
+                    # A tool that limits itself gets a moment to tell what it has.
+                    async with asyncio.timeout(job.timeout_s + LATE_S_MAX):
+                        result = await tool.call(given.arguments, job)
+                        undo = result.undo
+                        return replace(result, undo=undo and replace(undo, target=action.target))
+                except TimeoutError:
+                    return Result(
+                        Outcome.TIMED_OUT,
+                        exit_code=124,
+                        stderr=f"It took longer than {job.timeout_s:g} s.",
+                        duration_s=job.timeout_s,
+                        category=FailureCategory.TIMEOUT,
+                    )
         missing = f"There is no tool {action.tool!r}."
         return Result(
             Outcome.RAN, exit_code=127, stderr=missing, category=FailureCategory.NOT_FOUND
         )
-
-
-async def _call(tool: Tool, action: Action, job: Job) -> Result:
-    given = checked(tool.spec, action.arguments)
-    if isinstance(given, Result):
-        return given
-    try:
-        # A tool that limits itself gets a moment to tell what it has.
-        async with asyncio.timeout(job.timeout_s + LATE_S_MAX):
-            result = await tool.call(given.arguments, job)
-            undo = result.undo
-            return replace(result, undo=undo and replace(undo, target=action.target))
-    except TimeoutError:
-        return Result(
-            Outcome.TIMED_OUT,
-            exit_code=124,
-            stderr=f"It took longer than {job.timeout_s:g} s.",
-            duration_s=job.timeout_s,
-            category=FailureCategory.TIMEOUT,
-        )
-
-
-def _tell(result: Result, intent: Entry, action: Action) -> None:
-    if not result.ok:
-        where = {"ticket": intent.ticket, "run": intent.run, "target": action.target}
-        log.warning("%s: exit %s", result.outcome, result.exit_code, extra=where)

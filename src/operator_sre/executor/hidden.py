@@ -47,22 +47,20 @@ class Hidden:
         """Their paths, in order."""
         now = time.monotonic()
         if now >= self._until:
-            self._found = tuple(sorted(self._look()))
+            found = set(self.own)
+            homes = _homes()
+            for pattern in self._patterns():
+                if pattern.startswith(f"{_ANYWHERE}."):
+                    name = pattern.removeprefix(_ANYWHERE)
+                    for home in homes:
+                        found |= _existing(f"{home}/{name}")
+                elif not pattern.startswith(_ANYWHERE) and not _ELSEWHERE.match(pattern):
+                    found |= _existing(pattern)
+            # What lies below something hidden is hidden with it.
+            look = {path for path in found if not any(path.startswith(f"{one}/") for one in found)}
+            self._found = tuple(sorted(look))
             self._until = now + FRESH_S
         return self._found
-
-    def _look(self) -> set[str]:
-        found = set(self.own)
-        homes = _homes()
-        for pattern in self._patterns():
-            if pattern.startswith(f"{_ANYWHERE}."):
-                name = pattern.removeprefix(_ANYWHERE)
-                for home in homes:
-                    found |= _existing(f"{home}/{name}")
-            elif not pattern.startswith(_ANYWHERE) and not _ELSEWHERE.match(pattern):
-                found |= _existing(pattern)
-        # What lies below something hidden is hidden with it.
-        return {path for path in found if not any(path.startswith(f"{one}/") for one in found)}
 
 
 def bounds_of(confinement: Confinement, hidden: Hidden) -> Bounds:

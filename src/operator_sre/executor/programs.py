@@ -62,7 +62,18 @@ class Programs:
     async def run(self, program: Program, job: Job) -> Result:
         """Run it within its limits; never raises for what it does. Cancelled, it ends it first."""
         try:
-            order = _order(program, job)
+            order = Order(
+                id=job.id or secrets.token_hex(16),
+                argv=tuple(map(os.fsencode, program.argv)),
+                env=_encoded(tuple(program.env.items())),
+                cwd=os.fsencode(program.cwd),
+                timeout_s=min(job.timeout_s, LIMIT_S_MAX),
+                grace_s=program.grace_s,
+                stdin=program.stdin,
+                ends_left=program.ends_left,
+                ends_alone=program.ends_alone,
+                bounds=program.bounds,
+            )
         except ValueError as error:
             why = f"It cannot be said to this machine: {error}."
             return Result(Outcome.RAN, CANNOT_RUN, stderr=why, category=FailureCategory.SYNTAX)
@@ -118,21 +129,6 @@ class Programs:
             blocked=done.blocked,
             left=tuple(Left(one.process, one.name, one.ended) for one in done.left),
         )
-
-
-def _order(program: Program, job: Job) -> Order:
-    return Order(
-        id=job.id or secrets.token_hex(16),
-        argv=tuple(map(os.fsencode, program.argv)),
-        env=_encoded(tuple(program.env.items())),
-        cwd=os.fsencode(program.cwd),
-        timeout_s=min(job.timeout_s, LIMIT_S_MAX),
-        grace_s=program.grace_s,
-        stdin=program.stdin,
-        ends_left=program.ends_left,
-        ends_alone=program.ends_alone,
-        bounds=program.bounds,
-    )
 
 
 @lru_cache(maxsize=8)

@@ -49,7 +49,11 @@ def found_venv(start: Path, *, home: Path) -> str:
     """The nearest one in a directory or above it, within the project or the home; "" for none."""
     for folder in [start, *start.parents][:FOLDERS_MAX]:
         for name in NAMES:
-            if _is_file(folder / name / "pyvenv.cfg"):
+            try:
+                is_file = (folder / name / "pyvenv.cfg").is_file()
+            except OSError:  # a folder that we may not look into has none for us
+                is_file = False
+            if is_file:
                 return str(folder / name)
         if folder == home or any(_exists(folder / mark) for mark in _ROOT_MARKS):
             break
@@ -193,13 +197,6 @@ def _is_used_module(words: Sequence[str]) -> bool:
     if words[0] == "pip":
         return _is_used_pip(words[1:])
     return words[0] != "virtualenv" and words[0].partition(".")[0] not in sys.stdlib_module_names
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a folder that we may not look into has none for us
-        return False
 
 
 def _exists(path: Path) -> bool:

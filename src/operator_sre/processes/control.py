@@ -140,24 +140,18 @@ async def launch(directory: Path, *, owned: bool, passing: Sequence[str] = ()) -
     try:
         supervisor = await _answering(directory, popen, owned=owned)
     except (RigError, asyncio.CancelledError):
-        await _let_go(popen)
+        # End a supervisor that did not answer in time, which may have started something by now. An
+        # owned one cleans up by itself when its input ends, and does so even if we are killed at
+        # this moment; only one that does not end is killed, and leaves the rest to us.
+        try:
+            if popen.stdin is not None:
+                await _released(popen, LET_GO_S_MAX)
+        finally:
+            popen.kill()
         # Leaving the context closes its pipe and collects it.
         with popen:
             raise
     return Launched(supervisor, popen if owned else None)
-
-
-async def _let_go(popen: subprocess.Popen[bytes]) -> None:
-    """End a supervisor that did not answer in time, which may have started something by now.
-
-    An owned one cleans up by itself when its input ends, and does so even if we are killed at
-    this moment; only one that does not end is killed, and leaves the rest to us.
-    """
-    try:
-        if popen.stdin is not None:
-            await _released(popen, LET_GO_S_MAX)
-    finally:
-        popen.kill()
 
 
 async def _released(popen: subprocess.Popen[bytes], seconds: float) -> None:

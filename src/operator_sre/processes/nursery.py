@@ -82,7 +82,19 @@ class Nursery:
         async with ward.lock:
             if ward.child.state is ChildState.RUNNING:
                 return
-            await self._prepare(ward)
+            # Run what has to be done before the first start; what failed is done again next time.
+            if not ward.prepared:
+                order = ward.order
+                ends = time.monotonic() + PREPARE_S_MAX
+                for argv in order.prepare:
+                    left_s = ends - time.monotonic()
+                    if await self._errand(order, argv, log=order.log, seconds=left_s) != 0:
+                        said = last_line(Path(order.log))
+                        raise RigError(
+                            f"{order.name!r} cannot be prepared: {argv[0]!r} failed; its log "
+                            f"ends with {said!r}."
+                        )
+                ward.prepared = True
             if ward.child.state is not ChildState.NEW:
                 await self._end(ward)
             started = self._spawn(ward)
@@ -153,22 +165,6 @@ class Nursery:
                 f"There is no process {name!r}; there are {', '.join(self._wards)}."
             )
         return self._wards[name]
-
-    async def _prepare(self, ward: _Ward) -> None:
-        """Run what has to be done before the first start; what failed is done again next time."""
-        if ward.prepared:
-            return
-        order = ward.order
-        ends = time.monotonic() + PREPARE_S_MAX
-        for argv in order.prepare:
-            left_s = ends - time.monotonic()
-            if await self._errand(order, argv, log=order.log, seconds=left_s) != 0:
-                said = last_line(Path(order.log))
-                raise RigError(
-                    f"{order.name!r} cannot be prepared: {argv[0]!r} failed; its log ends with "
-                    f"{said!r}."
-                )
-        ward.prepared = True
 
     async def _errand(
         self, order: Supervised, argv: tuple[str, ...], *, log: str, seconds: float

@@ -116,7 +116,10 @@ async def run(
     ended = False
     try:
         started(root, mark)
-        _feed(transport, stdin)
+        pipe = transport.get_pipe_transport(0)
+        if isinstance(pipe, asyncio.WriteTransport):
+            pipe.write(stdin)
+            pipe.write_eof()
         timed_out = not await _within(timeout_s - (time.monotonic() - begun), pipes.exited)
         if not timed_out:
             await _within(DRAIN_S_MAX, pipes.closed)
@@ -181,13 +184,6 @@ def _root(pid: int) -> Process:
     row = row_of(pid)
     # It may have come and gone already; what it left behind is not older than now.
     return row.process if row is not None else Process(pid, time.time())
-
-
-def _feed(transport: asyncio.SubprocessTransport, stdin: bytes) -> None:
-    pipe = transport.get_pipe_transport(0)
-    if isinstance(pipe, asyncio.WriteTransport):
-        pipe.write(stdin)
-        pipe.write_eof()
 
 
 async def _within(seconds: float, *futures: asyncio.Future[None]) -> bool:

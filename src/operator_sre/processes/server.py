@@ -95,7 +95,18 @@ class Server:
 
     async def open(self) -> None:
         """Listen."""
-        self.path = _place(self._directory)
+        # A path for the socket that the kernel can take, in a folder that only we can enter.
+        near = self._directory / SOCKET_FOLDER / SOCKET_NAME
+        if len(os.fsencode(near)) <= SOCKET_PATH_BYTES_MAX:
+            near.parent.mkdir(mode=0o700, exist_ok=True)
+            near.unlink(missing_ok=True)
+            self.path = str(near)
+        else:
+            # The user's own folder for temporary files may be too deep as well.
+            folder = tempfile.gettempdir()
+            room = len(os.fsencode(folder)) + len(f"/{FAR_PREFIX}xxxxxxxx/{SOCKET_NAME}")
+            usual = folder if room <= SOCKET_PATH_BYTES_MAX else SHORT_FOLDER
+            self.path = str(Path(tempfile.mkdtemp(prefix=FAR_PREFIX, dir=usual)) / SOCKET_NAME)
         self._server = await asyncio.start_unix_server(
             self._welcome, self.path, limit=REQUEST_BYTES_MAX
         )
@@ -130,7 +141,25 @@ class Server:
                 line = await reader.readline()
             if not line:
                 return
-            await self._do(Request.from_line(line))
+            request = Request.from_line(line)
+            log.info("asked to %s %s %s", request.command, request.name, request.signal)
+            match request.command:
+                case "status":
+                    self._nursery.reap()
+                case "start":
+                    await self._nursery.start(request.name)
+                case "stop":
+                    await self._nursery.stop(request.name)
+                case "restart":
+                    await self._nursery.restart(request.name)
+                case "check":
+                    await self._nursery.check(request.name)
+                case "signal":
+                    self._nursery.signal(request.name, request.signal)
+                case "down":
+                    await self._down()
+                case unknown:
+                    raise RigError(f"The supervisor knows no command {unknown!r}.")
         except OperatorError as problem:
             error = str(problem)
         except ValueError:
@@ -138,40 +167,6 @@ class Server:
         writer.write(Reply(self._state().to_json(), error).to_line())
         async with asyncio.timeout(REQUEST_S_MAX):
             await writer.drain()
-
-    async def _do(self, request: Request) -> None:
-        log.info("asked to %s %s %s", request.command, request.name, request.signal)
-        match request.command:
-            case "status":
-                self._nursery.reap()
-            case "start":
-                await self._nursery.start(request.name)
-            case "stop":
-                await self._nursery.stop(request.name)
-            case "restart":
-                await self._nursery.restart(request.name)
-            case "check":
-                await self._nursery.check(request.name)
-            case "signal":
-                self._nursery.signal(request.name, request.signal)
-            case "down":
-                await self._down()
-            case unknown:
-                raise RigError(f"The supervisor knows no command {unknown!r}.")
-
-
-def _place(directory: Path) -> str:
-    """A path for the socket that the kernel can take, in a folder that only we can enter."""
-    near = directory / SOCKET_FOLDER / SOCKET_NAME
-    if len(os.fsencode(near)) <= SOCKET_PATH_BYTES_MAX:
-        near.parent.mkdir(mode=0o700, exist_ok=True)
-        near.unlink(missing_ok=True)
-        return str(near)
-    # The user's own folder for temporary files may be too deep as well.
-    folder = tempfile.gettempdir()
-    room = len(os.fsencode(folder)) + len(f"/{FAR_PREFIX}xxxxxxxx/{SOCKET_NAME}")
-    usual = folder if room <= SOCKET_PATH_BYTES_MAX else SHORT_FOLDER
-    return str(Path(tempfile.mkdtemp(prefix=FAR_PREFIX, dir=usual)) / SOCKET_NAME)
 
 
 def _close_to_others(path: str) -> None:

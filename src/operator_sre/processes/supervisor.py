@@ -158,7 +158,11 @@ def main() -> int:
         format="%(asctime)s %(levelname)s %(message)s",
     )
     try:
-        orders = _orders(directory)
+        # What to run; read before we detach, while whoever started us still sees us fail.
+        before = read_state(directory)
+        if before is not None and alive(before.supervisor):
+            raise RigError(f"{str(directory)!r} has a supervisor: pid {before.supervisor.pid}.")
+        orders = read_orders(directory)
         os.chdir("/")
         if not options.owned:
             detach()
@@ -171,14 +175,6 @@ def main() -> int:
         log.critical("%s", problem)
         return problem.exit_code
     return 0
-
-
-def _orders(directory: Path) -> Orders:
-    """What to run; read before we detach, while whoever started us still sees us fail."""
-    before = read_state(directory)
-    if before is not None and alive(before.supervisor):
-        raise RigError(f"{str(directory)!r} has a supervisor: pid {before.supervisor.pid}.")
-    return read_orders(directory)
 
 
 async def _serve(directory: Path, orders: Orders, *, owned: bool, unmounted: str) -> None:

@@ -43,14 +43,23 @@ def address_here(environment: Mapping[str, str] | None = None) -> Address:
     home = Path(known.get("HOME") or "/")
     if told := known.get("DOCKER_HOST", ""):
         is_safe = known.get("DOCKER_TLS_VERIFY", "") not in ("", "0")
-        folder = known.get("DOCKER_CERT_PATH") or str(home / ".docker")
-        return _parsed(told, folder if is_safe else "", "DOCKER_HOST")
+        certificates = known.get("DOCKER_CERT_PATH") or str(home / ".docker")
+        return _parsed(told, certificates if is_safe else "", "DOCKER_HOST")
     settings = Path(known.get("DOCKER_CONFIG") or home / ".docker")
     context = known.get("DOCKER_CONTEXT") or _text(
         _read(settings / "config.json"), "currentContext"
     )
     if context and context != "default":
-        return _of_context(settings, context)
+        name = hashlib.sha256(context.encode()).hexdigest()
+        read = _read(settings / "contexts" / "meta" / name / "meta.json")
+        endpoint = read.get("Endpoints")
+        docker = endpoint.get("docker") if isinstance(endpoint, dict) else None
+        host = _text(docker, "Host")
+        if not host:
+            return Address(problem=f"The Docker context {context[:60]!r} cannot be read.")
+        folder = settings / "contexts" / "tls" / name / "docker"
+        certificates = str(folder) if folder.is_dir() else ""
+        return _parsed(host, certificates, f"The host of the Docker context {context[:60]!r}")
     runtime = known.get("XDG_RUNTIME_DIR", "")
     places = (
         DEFAULT,
@@ -74,19 +83,6 @@ def _parsed(told: str, certificates: str, where: str) -> Address:
         scheme, standard = ("https", 2376) if is_safe else ("http", 2375)
         return Address(url=f"{scheme}://{shown}:{port or standard}", certificates=certificates)
     return Address(problem=f"{where} has to be unix:///path or tcp://host:port.")
-
-
-def _of_context(settings: Path, context: str) -> Address:
-    name = hashlib.sha256(context.encode()).hexdigest()
-    read = _read(settings / "contexts" / "meta" / name / "meta.json")
-    endpoint = read.get("Endpoints")
-    docker = endpoint.get("docker") if isinstance(endpoint, dict) else None
-    host = _text(docker, "Host")
-    if not host:
-        return Address(problem=f"The Docker context {context[:60]!r} cannot be read.")
-    folder = settings / "contexts" / "tls" / name / "docker"
-    certificates = str(folder) if folder.is_dir() else ""
-    return _parsed(host, certificates, f"The host of the Docker context {context[:60]!r}")
 
 
 def _read(path: Path) -> dict[str, object]:

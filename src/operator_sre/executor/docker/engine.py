@@ -145,7 +145,18 @@ class Engine:
                 finally:
                     await response.aclose()
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            raise _unreachable(address, error) from None
+            cause: BaseException | None = error
+            while cause is not None and not isinstance(cause, PermissionError):
+                cause = cause.__cause__ or cause.__context__
+            if cause is not None:
+                unreachable = EngineError(
+                    f"This user may not use Docker at {str(address)!r}.",
+                    failure=FailureCategory.PERMISSION,
+                    next_step="Add them to the group docker, or let root run it.",
+                )
+            else:
+                unreachable = EngineError(f"No Docker engine answers at {str(address)!r}.")
+            raise unreachable from None
         except TimeoutError:
             raise EngineError(
                 f"Docker did not answer within {timeout_s:g} s.",
@@ -194,16 +205,3 @@ def _trust(address: Address) -> ssl.SSLContext:
             next_step="It needs ca.pem, cert.pem and key.pem there.",
         ) from None
     return context
-
-
-def _unreachable(address: Address, error: Exception) -> EngineError:
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, PermissionError):
-        cause = cause.__cause__ or cause.__context__
-    if cause is not None:
-        return EngineError(
-            f"This user may not use Docker at {str(address)!r}.",
-            failure=FailureCategory.PERMISSION,
-            next_step="Add them to the group docker, or let root run it.",
-        )
-    return EngineError(f"No Docker engine answers at {str(address)!r}.")

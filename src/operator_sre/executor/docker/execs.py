@@ -60,7 +60,13 @@ async def run_inside(engine: Engine, inside: Inside, job: Job) -> Result:
     }
     made = await engine.ask("POST", f"/containers/{inside.container}/exec", body=body)
     if not made.ok:
-        return _refused(made.status, made.message)
+        missing = made.status == 404
+        return Result(
+            Outcome.RAN,
+            exit_code=1,
+            stderr=f"Docker refused: {made.message}",
+            category=FailureCategory.NOT_FOUND if missing else FailureCategory.RUNTIME,
+        )
     running = _Running(engine, made.read(Created).id, job)
     try:
         ended = await running.follow(begun + job.timeout_s)
@@ -109,15 +115,12 @@ class _Running:
                         return await self._exit_code()
                     is_over = chunk is None and not (await self._look()).running
                     for number, piece in frames.feed(chunk or b""):
-                        self._hear(number, piece)
+                        self._kept[number].feed(piece)
+                        if self._watch is not None:
+                            self._watch(number, piece)
             finally:
                 await pieces.end()
         return None
-
-    def _hear(self, number: int, piece: bytes) -> None:
-        self._kept[number].feed(piece)
-        if self._watch is not None:
-            self._watch(number, piece)
 
     async def _look(self) -> Exec:
         return (await self._engine.ask("GET", f"/exec/{self._id}/json")).read(Exec)
@@ -192,13 +195,3 @@ class _Pieces:
             await asyncio.wait({self._pending})
             if not self._pending.cancelled():
                 self._pending.exception()
-
-
-def _refused(status: int, message: str) -> Result:
-    missing = status == 404
-    return Result(
-        Outcome.RAN,
-        exit_code=1,
-        stderr=f"Docker refused: {message}",
-        category=FailureCategory.NOT_FOUND if missing else FailureCategory.RUNTIME,
-    )

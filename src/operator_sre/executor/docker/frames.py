@@ -37,11 +37,10 @@ class Frames:
             missing = _HEADER.size - len(self._header)
             self._header, chunk = self._header + chunk[:missing], chunk[missing:]
             if len(self._header) == _HEADER.size:
-                self._begin()
-
-    def _begin(self) -> None:
-        number, self._left = _HEADER.unpack(self._header)
-        if number > STDERR or self._header[1:4] != b"\0\0\0":
-            raise EngineError("What answers there does not answer as Docker does.", sent=True)
-        # What stdin was given is told as stdout, as the engine's own command line does.
-        self._number, self._header = number or STDOUT, b""
+                number, self._left = _HEADER.unpack(self._header)
+                if number > STDERR or self._header[1:4] != b"\0\0\0":
+                    raise EngineError(
+                        "What answers there does not answer as Docker does.", sent=True
+                    )
+                # What stdin was given is told as stdout, as the engine's own command line does.
+                self._number, self._header = number or STDOUT, b""

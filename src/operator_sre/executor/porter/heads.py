@@ -53,11 +53,9 @@ def read_head(raw: bytes) -> Head | Refused:
         if name in headers and name in _ONCE:
             return _bad(f"{name}, which is there twice")
         headers[name] = found[2].decode().strip(" \t")
-    return _framed(first[1].decode(), first[2].decode(), headers)
-
-
-def _framed(method: str, target: str, headers: dict[str, str]) -> Head | Refused:
-    """The head as a whole: how long its body is, and what becomes of the connection."""
+    # The head as a whole: how long its body is, and what becomes of the connection.
+    method = first[1].decode()
+    target = first[2].decode()
     if "host" not in headers:
         return _bad("its missing host")
     if "transfer-encoding" in headers or "trailer" in headers or "te" in headers:

@@ -20,7 +20,7 @@ from operator_sre.executor.docker.engine import Engine, EngineError
 from operator_sre.executor.porter.heads import BODY_BYTES_MAX, HEAD_BYTES_MAX, Head, read_head
 from operator_sre.executor.porter.owning import Lab
 from operator_sre.executor.porter.relaying import Peer, relay, request_of
-from operator_sre.executor.porter.rules import About, Passage, Refused, allowed, narrowed
+from operator_sre.executor.porter.rules import About, Refused, allowed, narrowed
 
 __all__ = ["CONNECTIONS_MAX", "Porter"]
 
@@ -129,36 +129,37 @@ class Porter:
             return Refused("Only the streams of a program that was begun may be spoken to.")
         try:
             if passage.about is About.LIST:
-                return await self._listed(near, passage)
-            full_id = await self._owned(passage)
+                # A list of the lab's own: the engine is asked for these only, and its answer is
+                # sifted.
+                listing = narrowed(passage, self._lab.project)
+                if isinstance(listing, Refused):
+                    return listing
+                parameters = dict(listing.query)
+                answer = await self._engine.ask("GET", listing.path(), parameters=parameters)
+                own = (
+                    self._lab.own(answer.content)
+                    if answer.ok
+                    else Refused(answer.message, answer.status)
+                )
+                if isinstance(own, Refused):
+                    return own
+                await _say(near, _framed(OK, own))
+                return None
+            if passage.about is About.CONTAINER:
+                full_id = await self._lab.container(passage.name, enters=passage.enters)
+            elif passage.about is About.PROGRAM:
+                full_id = await self._lab.program(passage.name, enters=passage.enters)
+            else:
+                full_id = ""
             if isinstance(full_id, Refused):
                 return full_id
             if passage.method == "POST":
                 log.info("passed POST %s of %s", passage.path(full_id), _who(near[1]))
             target = passage.target(full_id)
-            asked = request_of(passage.method, target, passage.body, upgrades=head.upgrades)
-            await relay(near, self._socket, asked, upgrades=head.upgrades)
+            request = request_of(passage.method, target, passage.body, upgrades=head.upgrades)
+            await relay(near, self._socket, request, upgrades=head.upgrades)
         except EngineError as error:
             return Refused(error.message, AWAY)
-        return None
-
-    async def _owned(self, passage: Passage) -> str | Refused:
-        if passage.about is About.CONTAINER:
-            return await self._lab.container(passage.name, enters=passage.enters)
-        if passage.about is About.PROGRAM:
-            return await self._lab.program(passage.name, enters=passage.enters)
-        return ""
-
-    async def _listed(self, near: Peer, passage: Passage) -> Refused | None:
-        """A list of the lab's own: the engine is asked for these only, and its answer is sifted."""
-        asked = narrowed(passage, self._lab.project)
-        if isinstance(asked, Refused):
-            return asked
-        answer = await self._engine.ask("GET", asked.path(), parameters=dict(asked.query))
-        own = self._lab.own(answer.content) if answer.ok else Refused(answer.message, answer.status)
-        if isinstance(own, Refused):
-            return own
-        await _say(near, _framed(OK, own))
         return None
 
 

@@ -36,26 +36,27 @@ async def relay(near: Peer, engine: str, request: bytes, *, upgrades: bool) -> N
     What the other side says meanwhile is handed on only after the engine has agreed to a stream.
     Before that it could be a second request, which nobody has looked at.
     """
-    far = await _reached(engine)
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            far = await asyncio.open_unix_connection(engine, limit=ANSWER_HEAD_BYTES_MAX)
+    except OSError:  # that of time is one
+        raise EngineError(f"No Docker engine answers at {engine!r}.") from None
     try:
         far[1].write(request)
         if not upgrades:
             await _answer(near, far)
         elif await _agreed(near, far):
-            await _both(near, far)
+            # Both may speak; when the engine has said all, it is over.
+            saying = asyncio.ensure_future(_carry(near[0], far[1]))
+            try:
+                await _carry(far[0], near[1])
+            finally:
+                await _ended(saying)
         else:  # it was not told to close, so it has to hear that nothing more will come
             far[1].write_eof()
             await _answer(near, far)
     finally:
         far[1].close()
-
-
-async def _reached(engine: str) -> Peer:
-    try:
-        async with asyncio.timeout(CONNECT_S):
-            return await asyncio.open_unix_connection(engine, limit=ANSWER_HEAD_BYTES_MAX)
-    except OSError:  # that of time is one
-        raise EngineError(f"No Docker engine answers at {engine!r}.") from None
 
 
 async def _agreed(near: Peer, far: Peer) -> bool:
@@ -67,15 +68,6 @@ async def _agreed(near: Peer, far: Peer) -> bool:
         raise EngineError("Docker did not answer.") from None
     near[1].write(head)
     return head.startswith(UPGRADED)
-
-
-async def _both(near: Peer, far: Peer) -> None:
-    """Both may speak; when the engine has said all, it is over."""
-    saying = asyncio.ensure_future(_carry(near[0], far[1]))
-    try:
-        await _carry(far[0], near[1])
-    finally:
-        await _ended(saying)
 
 
 async def _answer(near: Peer, far: Peer) -> None:

@@ -146,7 +146,14 @@ def allowed(method: str, path: str, query: str, body: bytes) -> Passage | Refuse
         return Refused("Nothing is answered at this path.")
     if found["minor"] and int(found["minor"]) < API_MINOR_MIN:
         return Refused(f"Versions of the API before 1.{API_MINOR_MIN} are not spoken here.")
-    about, name, word, verbs = _asked(found)
+    if plain := found["plain"]:
+        about, name, word, verbs = About.ENGINE, "", plain, _ENGINE
+    elif found["list"]:
+        about, name, word, verbs = About.LIST, "", "json", {("GET", "json"): _LISTING}
+    elif container := found["container"]:
+        about, name, word, verbs = About.CONTAINER, container, found["verb"], _CONTAINER
+    else:
+        about, name, word, verbs = About.PROGRAM, found["program"], found["deed"], _PROGRAM
     verb = verbs.get((method, word))
     if verb is None:
         return Refused(f"{method} {word} is not among the verbs that pass here.")
@@ -179,18 +186,6 @@ def narrowed(passage: Passage, project: str) -> Passage | Refused:
     labels = [*filters.get("label", []), f"{PROJECT_LABEL}={project}"]
     whole = msgspec.json.encode({**filters, "label": labels}).decode()
     return replace(passage, query=(*others, ("filters", whole)))
-
-
-def _asked(
-    found: re.Match[str],
-) -> tuple[About, str, str, Mapping[tuple[str, str], _Verb]]:
-    if plain := found["plain"]:
-        return About.ENGINE, "", plain, _ENGINE
-    if found["list"]:
-        return About.LIST, "", "json", {("GET", "json"): _LISTING}
-    if container := found["container"]:
-        return About.CONTAINER, container, found["verb"], _CONTAINER
-    return About.PROGRAM, found["program"], found["deed"], _PROGRAM
 
 
 def _pairs(query: str, known: Mapping[str, re.Pattern[str]]) -> tuple[tuple[str, str], ...] | str:

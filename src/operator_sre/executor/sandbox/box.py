@@ -85,7 +85,9 @@ class Script:
         if sum(map(len, self.inputs.values())) > INPUTS_BYTES_MAX:
             return f"All inputs together have up to {INPUTS_BYTES_MAX} bytes; hand in less."
         for name in self.inputs:
-            if not _is_name(name):
+            inside = all(one.isascii() and (one.isalnum() or one in "._-") for one in name)
+            is_name = inside and 0 < len(name) <= 255 and not name.startswith(".")
+            if not is_name:
                 return f"{name!r} is no name of an input: use letters, digits, '.', '_' and '-'."
         try:
             Egress(self.hosts)
@@ -130,8 +132,3 @@ def network_told(result: Result, denied: tuple[str, ...]) -> dict[str, str]:
     if not result.ok and any(one in result.stderr for one in _NO_NETWORK):
         return said
     return {}
-
-
-def _is_name(name: str) -> bool:
-    inside = all(one.isascii() and (one.isalnum() or one in "._-") for one in name)
-    return inside and 0 < len(name) <= 255 and not name.startswith(".")

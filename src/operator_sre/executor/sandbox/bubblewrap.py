@@ -111,7 +111,25 @@ class Bubblewrap:
         if why := script.problem() or self._missing(script):
             return refused(why)
         try:
-            return await self._prepared(script, limits, job)
+            # Remove what operators that were killed left behind, now and then.
+            if time.monotonic() - self._swept > _SWEEP_EVERY_S:
+                self._swept = time.monotonic()
+                self._cgroups.sweep()
+                sweep(self._folder)
+            async with AsyncExitStack() as stack:
+                where = stack.enter_context(
+                    place(
+                        self._folder,
+                        _name_of(job),
+                        script,
+                        bwrap=self._program,
+                        drops=self._drops,
+                    )
+                )
+                egress = Egress(script.hosts)
+                if script.hosts:
+                    await stack.enter_async_context(egress.serve(where.socket, owner=where.uid))
+                return await self._boxed(_Run(script, limits, job, where, egress))
         except OSError as error:
             return refused(f"No sandbox can be made here: {error}.")
 
@@ -136,36 +154,19 @@ class Bubblewrap:
             return "There is no bash here: install it."
         return ""
 
-    async def _prepared(self, script: Script, limits: Limits, job: Job) -> Result:
-        self._sweep()
-        async with AsyncExitStack() as stack:
-            where = stack.enter_context(
-                place(
-                    self._folder,
-                    _name_of(job),
-                    script,
-                    bwrap=self._program,
-                    drops=self._drops,
-                )
-            )
-            egress = Egress(script.hosts)
-            if script.hosts:
-                await stack.enter_async_context(egress.serve(where.socket, owner=where.uid))
-            return await self._boxed(_Run(script, limits, job, where, egress))
-
-    def _sweep(self) -> None:
-        """Remove what operators that were killed left behind, now and then."""
-        if time.monotonic() - self._swept > _SWEEP_EVERY_S:
-            self._swept = time.monotonic()
-            self._cgroups.sweep()
-            sweep(self._folder)
-
     async def _boxed(self, run: _Run) -> Result:
         watch = MemoryWatch(run.limits.memory_bytes)
         grouping = Grouping(self._cgroups, run.place.name, run.limits, watch)
-        program = Program(
-            self._argv(run), {"PATH": PATH}, grace_s=GRACE_S, ends_left=True, ends_alone=True
+        early = self._limited_early(run) if self._drops else ""
+        argv = (
+            *("/bin/sh", "-c", _LAUNCH, "box", str(run.place.filter), str(run.place.status)),
+            early,
+            *self._outside(run),
+            *self._box(run),
+            *(() if early else self._limited(run)),
+            *self._interpreter(run.script),
         )
+        program = Program(argv, {"PATH": PATH}, grace_s=GRACE_S, ends_left=True, ends_alone=True)
         seconds = run.limits.seconds(run.job)
 
         def started(process: Process) -> None:
@@ -177,20 +178,28 @@ class Bubblewrap:
         async with _watched(watch, grouping):
             result = await self._programs.run(program, job)
         used_up = watch.ended or grouping.used_up
-        if _was_not_boxed(result, run.place):
+        # True when the box could not be made; one that was killed whole did run.
+        code = result.exit_code
+        was_not_boxed = (
+            result.outcome is Outcome.RAN and not run.place.ran() and (code is None or code < 128)
+        )
+        if was_not_boxed:
             said = result.stderr.strip().splitlines() or ["it did not say why"]
             return refused(f"No sandbox can be made here: {said[0][:200].rstrip('.')}.")
-        return _told(result, run, used_up=used_up)
-
-    def _argv(self, run: _Run) -> tuple[str, ...]:
-        early = self._limited_early(run) if self._drops else ""
-        return (
-            *("/bin/sh", "-c", _LAUNCH, "box", str(run.place.filter), str(run.place.status)),
-            early,
-            *self._outside(run),
-            *self._box(run),
-            *(() if early else self._limited(run)),
-            *self._interpreter(run.script),
+        data = {
+            **result.data,
+            "sandbox": Bubblewrap.name,
+            **network_told(result, run.egress.refused),
+        }
+        category = FailureCategory.NETWORK if "error_category" in data else result.category
+        if not used_up:
+            return replace(result, data=data, category=None if result.ok else category)
+        sentence = f"The box used up its {run.limits.memory_bytes} bytes of memory.\n"
+        return replace(
+            result,
+            stderr=result.stderr + sentence,
+            category=result.category if result.timed_out else FailureCategory.RESOURCE,
+            data={**data, "used_up": "memory"},
         )
 
     def _outside(self, run: _Run) -> Iterable[str]:
@@ -249,26 +258,6 @@ class Bubblewrap:
 def _name_of(job: Job) -> str:
     """What the folder and the group of a run are called, so that they are found again."""
     return job.id[:NAME_CHARS_MAX] or secrets.token_hex(8)
-
-
-def _was_not_boxed(result: Result, where: Place) -> bool:
-    """True when the box could not be made; one that was killed whole did run."""
-    code = result.exit_code
-    return result.outcome is Outcome.RAN and not where.ran() and (code is None or code < 128)
-
-
-def _told(result: Result, run: _Run, *, used_up: bool) -> Result:
-    data = {**result.data, "sandbox": Bubblewrap.name, **network_told(result, run.egress.refused)}
-    category = FailureCategory.NETWORK if "error_category" in data else result.category
-    if not used_up:
-        return replace(result, data=data, category=None if result.ok else category)
-    sentence = f"The box used up its {run.limits.memory_bytes} bytes of memory.\n"
-    return replace(
-        result,
-        stderr=result.stderr + sentence,
-        category=result.category if result.timed_out else FailureCategory.RESOURCE,
-        data={**data, "used_up": "memory"},
-    )
 
 
 @asynccontextmanager

@@ -111,7 +111,18 @@ class Cgroups:
     def _plan(self, name: str, limits: Limits) -> list[tuple[Path, dict[str, str]]]:
         owned = self._memberships()
         if all((self._root / one).is_dir() for one in _CONTROLLERS):
-            values = _first_version(limits)
+            memory = {"memory.limit_in_bytes": str(limits.memory_bytes)}
+            if Path("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").exists():
+                memory["memory.memsw.limit_in_bytes"] = str(limits.memory_bytes)
+            else:
+                memory["memory.swappiness"] = "0"
+            if Path("/sys/fs/cgroup/memory/memory.kmem.tcp.limit_in_bytes").exists():
+                memory["memory.kmem.tcp.limit_in_bytes"] = str(_TCP_BYTES_MAX)  # counted apart
+            values = {
+                "memory": memory,
+                "pids": {"pids.max": str(limits.processes + OWN_PROCESSES)},
+                "cpu": {"cpu.cfs_period_us": str(_PERIOD_US), "cpu.cfs_quota_us": str(_PERIOD_US)},
+            }
             return [
                 (
                     self._under(self._root / one, owned.get(one, "/")) / f"{PREFIX}{name}",
@@ -122,7 +133,22 @@ class Cgroups:
         if not (self._root / "cgroup.controllers").is_file():
             return []
         parent = self._delegated(owned.get("", "/"))
-        return [(parent / f"{PREFIX}{name}", _second_version(limits))] if parent else []
+        return (
+            [
+                (
+                    parent / f"{PREFIX}{name}",
+                    {
+                        "memory.max": str(limits.memory_bytes),
+                        "memory.swap.max": "0",
+                        "memory.oom.group": "1",
+                        "pids.max": str(limits.processes + OWN_PROCESSES),
+                        "cpu.max": f"{_PERIOD_US} {_PERIOD_US}",
+                    },
+                )
+            ]
+            if parent
+            else []
+        )
 
     def _memberships(self) -> dict[str, str]:
         """Controller -> the group we are in; the second version has no name."""
@@ -157,31 +183,6 @@ class Cgroups:
                         _write(folder / "cgroup.subtree_control", " ".join(missing))
                 return parent
         return None
-
-
-def _first_version(limits: Limits) -> dict[str, dict[str, str]]:
-    memory = {"memory.limit_in_bytes": str(limits.memory_bytes)}
-    if Path("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").exists():
-        memory["memory.memsw.limit_in_bytes"] = str(limits.memory_bytes)
-    else:
-        memory["memory.swappiness"] = "0"
-    if Path("/sys/fs/cgroup/memory/memory.kmem.tcp.limit_in_bytes").exists():
-        memory["memory.kmem.tcp.limit_in_bytes"] = str(_TCP_BYTES_MAX)  # counted apart
-    return {
-        "memory": memory,
-        "pids": {"pids.max": str(limits.processes + OWN_PROCESSES)},
-        "cpu": {"cpu.cfs_period_us": str(_PERIOD_US), "cpu.cfs_quota_us": str(_PERIOD_US)},
-    }
-
-
-def _second_version(limits: Limits) -> dict[str, str]:
-    return {
-        "memory.max": str(limits.memory_bytes),
-        "memory.swap.max": "0",
-        "memory.oom.group": "1",
-        "pids.max": str(limits.processes + OWN_PROCESSES),
-        "cpu.max": f"{_PERIOD_US} {_PERIOD_US}",
-    }
 
 
 def _counted(folder: Path) -> bool:

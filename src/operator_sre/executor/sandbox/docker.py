@@ -127,7 +127,27 @@ class DockerBox:
         self, script: Script, limits: Limits, job: Job, where: Place, egress: Egress
     ) -> Result:
         begun = time.monotonic()
-        body = self._body(script, limits, job, where)
+        ends = str(int(limits.seconds(job)) + _LATER_S)
+        words = [*_PROGRAMS[script.language], f"/script/{FILES[script.language]}"]
+        binds = [f"{where.folder}/{name}:/{name}:ro" for name in ("script", "inputs")]
+        given = {"LANG": "C.UTF-8", "INPUTS": "/inputs", "PYTHONUNBUFFERED": "1"}
+        given["HOME"] = "/tmp"  # noqa: S108 - that of the box
+        if script.hosts:
+            words = ["python3", "-I", "-B", "-S", "/script/forward.py", *words]
+            binds.append(f"{where.socket}:/run/egress")
+            given |= {"http_proxy": _PROXY, "https_proxy": _PROXY}
+        body = {
+            "Image": self._images[script.language],
+            "Entrypoint": [],
+            "Cmd": ["timeout", "-s", "KILL", ends, *words],
+            "Env": [f"{name}={value}" for name, value in given.items()],
+            "User": NOBODY,
+            "WorkingDir": "/tmp",  # noqa: S108 - that of the box
+            "Hostname": "box",
+            "Labels": {LABEL: self._home},
+            "NetworkDisabled": True,
+            "HostConfig": _host(limits, job, binds),
+        }
         made = await self._engine.ask(
             "POST", "/containers/create", parameters={"name": _name(job)}, body=body
         )
@@ -142,26 +162,23 @@ class DockerBox:
         kept = {1: Capture(OUTPUT_BYTES_MAX), 2: Capture(OUTPUT_BYTES_MAX)}
         run = _Run(made.read(Created).id, script, limits, job, egress, kept, begun)
         try:
-            return await self._followed(run)
+            seconds = run.limits.seconds(run.job)
+            try:
+                async with asyncio.timeout(seconds):
+                    problem = await self._heard(run, seconds)
+            except TimeoutError:
+                return _told(run, Outcome.TIMED_OUT, EXIT_TIMED_OUT)
+            except EngineError as error:
+                lost = _told(run, Outcome.UNKNOWN, None)
+                return replace(lost, stderr=f"{lost.stderr}{error} How it ended is not known.")
+            if problem:
+                return refused(f"Docker did not start it: {problem}.")
+            waited = await self._engine.ask("POST", f"/containers/{run.container}/wait")
+            seen = await self._engine.ask("GET", f"/containers/{run.container}/json")
+            used_up = seen.read(Container).state.oom_killed
+            return _told(run, Outcome.RAN, waited.read(_Waited).status_code, used_up=used_up)
         finally:
             await asyncio.shield(self._remove(run.container))
-
-    async def _followed(self, run: _Run) -> Result:
-        seconds = run.limits.seconds(run.job)
-        try:
-            async with asyncio.timeout(seconds):
-                problem = await self._heard(run, seconds)
-        except TimeoutError:
-            return _told(run, Outcome.TIMED_OUT, EXIT_TIMED_OUT)
-        except EngineError as error:
-            lost = _told(run, Outcome.UNKNOWN, None)
-            return replace(lost, stderr=f"{lost.stderr}{error} How it ended is not known.")
-        if problem:
-            return refused(f"Docker did not start it: {problem}.")
-        waited = await self._engine.ask("POST", f"/containers/{run.container}/wait")
-        seen = await self._engine.ask("GET", f"/containers/{run.container}/json")
-        used_up = seen.read(Container).state.oom_killed
-        return _told(run, Outcome.RAN, waited.read(_Waited).status_code, used_up=used_up)
 
     async def _heard(self, run: _Run, seconds: float) -> str:
         """Start it and take in all that it says; returns why it did not start, or ""."""
@@ -186,29 +203,6 @@ class DockerBox:
         with contextlib.suppress(EngineError):
             asked = {"force": "true", "v": "true"}
             await self._engine.ask("DELETE", f"/containers/{container}", parameters=asked)
-
-    def _body(self, script: Script, limits: Limits, job: Job, where: Place) -> dict[str, object]:
-        ends = str(int(limits.seconds(job)) + _LATER_S)
-        words = [*_PROGRAMS[script.language], f"/script/{FILES[script.language]}"]
-        binds = [f"{where.folder}/{name}:/{name}:ro" for name in ("script", "inputs")]
-        given = {"LANG": "C.UTF-8", "INPUTS": "/inputs", "PYTHONUNBUFFERED": "1"}
-        given["HOME"] = "/tmp"  # noqa: S108 - that of the box
-        if script.hosts:
-            words = ["python3", "-I", "-B", "-S", "/script/forward.py", *words]
-            binds.append(f"{where.socket}:/run/egress")
-            given |= {"http_proxy": _PROXY, "https_proxy": _PROXY}
-        return {
-            "Image": self._images[script.language],
-            "Entrypoint": [],
-            "Cmd": ["timeout", "-s", "KILL", ends, *words],
-            "Env": [f"{name}={value}" for name, value in given.items()],
-            "User": NOBODY,
-            "WorkingDir": "/tmp",  # noqa: S108 - that of the box
-            "Hostname": "box",
-            "Labels": {LABEL: self._home},
-            "NetworkDisabled": True,
-            "HostConfig": _host(limits, job, binds),
-        }
 
 
 def _host(limits: Limits, job: Job, binds: list[str]) -> dict[str, object]:

@@ -47,7 +47,10 @@ class MemoryWatch:
                 and not self._rests
                 and self.held_bytes(self._root.pid) > self._memory_bytes
             ):
-                self._end(self._root.pid)
+                self.ended = True
+                for one in list(self.tree(self._root.pid)):
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(one, signal.SIGKILL)
             await asyncio.sleep(_EVERY_S)
 
     def held_bytes(self, pid: int) -> int:
@@ -60,12 +63,6 @@ class MemoryWatch:
         if total <= self._memory_bytes:
             return total
         return sum(self._share_bytes(one, resident[one]) for one in resident)
-
-    def _end(self, pid: int) -> None:
-        self.ended = True
-        for one in list(self.tree(pid)):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(one, signal.SIGKILL)
 
     def tree(self, pid: int) -> Iterator[int]:
         """A process and all below it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from operator_sre.executor.scripts.bash_reader import Command, TooDeep, Word, commands_of
 from operator_sre.executor.scripts.flaws import Flaw, Layer
@@ -47,7 +47,17 @@ def _sentences(command: Command) -> Iterator[str]:
         if found["name"] in _RUN_BY_ITSELF:
             yield f"`{found['name']}` decides what runs."
         words.pop(0)
-    words = _unwrapped(words)
+    # Without what only runs the rest: `command env -i nice -n 5 eval` is `eval`.
+    while words and not words[0].dynamic:
+        own = _WRAPPERS.get(words[0].text.rpartition("/")[2])
+        if own is None:
+            break
+        rest = words[1:]
+        while rest and (rest[0].text.startswith("-") or _is_own(rest[0], words[0])):
+            rest = rest[1:]
+        if not rest[own:]:
+            break
+        words = rest[own:]
     if not words:
         return
     first, rest = words[0], words[1:]
@@ -61,47 +71,24 @@ def _sentences(command: Command) -> Iterator[str]:
     elif name == "enable" and any(word.text.startswith("-f") for word in rest):
         yield "`enable -f` loads code into the shell."
     elif name in ("export", "declare", "typeset", "local", "readonly"):
-        yield from _declared(rest)
+        for word in rest:
+            found = _ASSIGNMENT.match(word.text)
+            if found and found["name"] in _RUN_BY_ITSELF:
+                yield f"`{found['name']}` decides what runs."
     elif name in _RUNS_WORDS and any(word.dynamic for word in rest):
         yield f"`{name}` keeps words to run that are not written here."
     elif name in _INTERPRETERS:
-        yield from _interpreted(name, command, rest)
-
-
-def _declared(words: Sequence[Word]) -> Iterator[str]:
-    for word in words:
-        found = _ASSIGNMENT.match(word.text)
-        if found and found["name"] in _RUN_BY_ITSELF:
-            yield f"`{found['name']}` decides what runs."
-
-
-def _interpreted(name: str, command: Command, words: Sequence[Word]) -> Iterator[str]:
-    """An interpreter may run what is written here, never what comes from elsewhere."""
-    options = [word for word in words if word.text.startswith("-") and not word.dynamic]
-    files = [word for word in words if word not in options]
-    if command.piped and not files:
-        yield f"a pipe into `{name}` runs what somebody else writes."
-    elif command.fed and not files:
-        yield f"`{name}` runs a text that is handed in; write the commands out."
-    elif files and (files[0].dynamic or files[0].text.startswith(("/dev/", "/proc/"))):
-        yield f"`{name}` runs what is known only when it runs."
-    elif files and name in _SHELLS and any("c" in word.text.lstrip("-") for word in options):
-        yield from (flaw.sentence for flaw in dangers_of_bash(files[0].text))
-
-
-def _unwrapped(words: list[Word]) -> list[Word]:
-    """Without what only runs the rest: `command env -i nice -n 5 eval` is `eval`."""
-    while words and not words[0].dynamic:
-        own = _WRAPPERS.get(words[0].text.rpartition("/")[2])
-        if own is None:
-            break
-        rest = words[1:]
-        while rest and (rest[0].text.startswith("-") or _is_own(rest[0], words[0])):
-            rest = rest[1:]
-        if not rest[own:]:
-            break
-        words = rest[own:]
-    return words
+        # An interpreter may run what is written here, never what comes from elsewhere.
+        options = [word for word in rest if word.text.startswith("-") and not word.dynamic]
+        files = [word for word in rest if word not in options]
+        if command.piped and not files:
+            yield f"a pipe into `{name}` runs what somebody else writes."
+        elif command.fed and not files:
+            yield f"`{name}` runs a text that is handed in; write the commands out."
+        elif files and (files[0].dynamic or files[0].text.startswith(("/dev/", "/proc/"))):
+            yield f"`{name}` runs what is known only when it runs."
+        elif files and name in _SHELLS and any("c" in word.text.lstrip("-") for word in options):
+            yield from (flaw.sentence for flaw in dangers_of_bash(files[0].text))
 
 
 def _is_own(word: Word, wrapper: Word) -> bool:

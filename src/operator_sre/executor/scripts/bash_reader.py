@@ -93,7 +93,17 @@ class _Reader:
             elif char in _ENDS:
                 command = self._between(char, command, depth)
             elif found := _REDIRECTION.match(self._text, self._at):
-                self._redirect(found.group(), command, close, depth)
+                operator = found.group()
+                self._at += len(operator)
+                while self._peek() in _BLANKS and self._peek():
+                    self._at += 1
+                word = self._word(command, close, depth)
+                kind = operator.lstrip("0123456789")
+                if kind in ("<<", "<<-"):
+                    command.fed = True
+                    self._documents.append(_Open(word.text, word.quoted, kind == "<<-"))
+                elif kind == "<<<" or (kind == "<" and word.dynamic):
+                    command.fed = True
             else:
                 self._word_of(command, close, depth)
 
@@ -106,7 +116,17 @@ class _Reader:
         self._at += 1
         if char == "\n":
             self._line += 1
-            self._skip_documents(depth)
+            # The bodies of here-documents begin here.
+            documents, self._documents = self._documents, []
+            for document in documents:
+                began = self._at
+                while self._at < len(self._text):
+                    line = self._until("\n")
+                    self._line += 1
+                    if (line.lstrip("\t") if document.indented else line) == document.end:
+                        break
+                if not document.literal:
+                    self._substituted(self._text[began : self._at], depth)
         elif char == "(":
             if command.words and self._peek() == ")":
                 self._at += 1  # the parentheses of a function's name
@@ -133,18 +153,6 @@ class _Reader:
                 self._condition(command, depth)
             command.line = self._line
         command.words.append(word)
-
-    def _redirect(self, operator: str, command: Command, close: str, depth: int) -> None:
-        self._at += len(operator)
-        while self._peek() in _BLANKS and self._peek():
-            self._at += 1
-        word = self._word(command, close, depth)
-        kind = operator.lstrip("0123456789")
-        if kind in ("<<", "<<-"):
-            command.fed = True
-            self._documents.append(_Open(word.text, word.quoted, kind == "<<-"))
-        elif kind == "<<<" or (kind == "<" and word.dynamic):
-            command.fed = True
 
     def _word(self, command: Command, close: str, depth: int) -> Word:
         """One word, from here to the next blank or end."""
@@ -214,7 +222,11 @@ class _Reader:
                 self.commands(close=")", depth=depth + 1)
         elif following == "{":
             word.dynamic = True
-            self._braced(command, depth)
+            # `${...}`, with whatever is substituted inside of it.
+            began = self._at
+            self._balanced("{", "}", depth)
+            if re.search(r"@P\}$", self._text[began : self._at]):
+                command.prompted = True
         elif following == "'" and not inside:
             self._at += 1
             word.quoted = True
@@ -227,13 +239,6 @@ class _Reader:
             self._at += 1
         elif following != '"':
             word.text += "$"
-
-    def _braced(self, command: Command, depth: int) -> None:
-        """`${...}`, with whatever is substituted inside of it."""
-        began = self._at
-        self._balanced("{", "}", depth)
-        if re.search(r"@P\}$", self._text[began : self._at]):
-            command.prompted = True
 
     def _arithmetic(self, depth: int) -> None:
         """From behind `((` to behind the `))`."""
@@ -289,19 +294,6 @@ class _Reader:
                 self._piece(char, word, command, depth)
             else:
                 self._at += 1
-
-    def _skip_documents(self, depth: int) -> None:
-        """The bodies of here-documents begin here."""
-        documents, self._documents = self._documents, []
-        for document in documents:
-            began = self._at
-            while self._at < len(self._text):
-                line = self._until("\n")
-                self._line += 1
-                if (line.lstrip("\t") if document.indented else line) == document.end:
-                    break
-            if not document.literal:
-                self._substituted(self._text[began : self._at], depth)
 
     def _substituted(self, body: str, depth: int) -> None:
         """The commands that a here-document runs while it is read."""

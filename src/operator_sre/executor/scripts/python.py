@@ -46,14 +46,7 @@ def parsed(text: str) -> ast.Module | Flaw:
 
 def dangers_of_python(tree: ast.Module) -> Iterator[Flaw]:
     """Every place that runs what cannot be read in the script itself."""
-    known = _imported(tree)
-    for node in ast.walk(tree):
-        for sentence in _sentences(node, known):
-            yield Flaw(Layer.DANGEROUS, sentence, getattr(node, "lineno", 0))
-
-
-def _imported(tree: ast.Module) -> dict[str, str]:
-    """What each name that was imported stands for."""
+    # What each name that was imported stands for.
     known: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -63,7 +56,9 @@ def _imported(tree: ast.Module) -> dict[str, str]:
         elif isinstance(node, ast.ImportFrom):
             for one in node.names:
                 known[one.asname or one.name] = f"{node.module or ''}.{one.name}"
-    return known
+    for node in ast.walk(tree):
+        for sentence in _sentences(node, known):
+            yield Flaw(Layer.DANGEROUS, sentence, getattr(node, "lineno", 0))
 
 
 def _sentences(node: ast.AST, known: dict[str, str]) -> Iterator[str]:
@@ -83,21 +78,17 @@ def _sentences(node: ast.AST, known: dict[str, str]) -> Iterator[str]:
         case ast.Name(id=name, ctx=ast.Load()) if name in known:
             yield from _forbidden(known[name])
         case ast.Call():
-            yield from _called(node, known)
+            name = _dotted(node.func, known)
+            if name.startswith("subprocess."):
+                shell = next((one.value for one in node.keywords if one.arg == "shell"), None)
+                if shell is not None and not (isinstance(shell, ast.Constant) and not shell.value):
+                    yield f"`{name}` with a shell: give the words of the program as a list instead."
+                if any(one.arg is None for one in node.keywords):
+                    yield f"`{name}` with options that are not written here."
+            if isinstance(node.func, ast.Name) and node.func.id in _REFLECTING:
+                yield from _reflected(node.func.id, node.args)
         case _:
             pass
-
-
-def _called(node: ast.Call, known: dict[str, str]) -> Iterator[str]:
-    name = _dotted(node.func, known)
-    if name.startswith("subprocess."):
-        shell = next((one.value for one in node.keywords if one.arg == "shell"), None)
-        if shell is not None and not (isinstance(shell, ast.Constant) and not shell.value):
-            yield f"`{name}` with a shell: give the words of the program as a list instead."
-        if any(one.arg is None for one in node.keywords):
-            yield f"`{name}` with options that are not written here."
-    if isinstance(node.func, ast.Name) and node.func.id in _REFLECTING:
-        yield from _reflected(node.func.id, node.args)
 
 
 def _reflected(name: str, arguments: list[ast.expr]) -> Iterator[str]:

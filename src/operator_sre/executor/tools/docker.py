@@ -133,7 +133,25 @@ class DockerStop(DockerTool):
             return failed_by(answer)
         if answer.status == NOT_MODIFIED:
             return _as_it_was(container, "does not run")
-        return await _stopped(engine, container)
+        # How it ended; one that removes itself takes that with it.
+        data: dict[str, Value] = {"id": container.id, "changed": True}
+        try:
+            now = (await find(engine, container.id, after=True)).state
+        except Refusal:
+            return did(f"{container.label} was stopped, and removed itself.", data)
+        if now.running:
+            return failed(
+                f"{container.label} was stopped and runs again: somebody else starts it.",
+                FailureCategory.RUNTIME,
+                {**data, "status": now.status},
+            )
+        is_killed = now.exit_code == KILLED
+        how = "it did not end by itself and was killed" if is_killed else "it ended by itself"
+        told = did(
+            f"{container.label} was stopped: {how} (exit {now.exit_code}).",
+            {**data, "status": now.status, "exit_code": now.exit_code, "killed": is_killed},
+        )
+        return _undone_by(told, "docker_start", container)
 
 
 class DockerRestart(DockerTool):
@@ -251,28 +269,6 @@ def _ended_at_once(
         FailureCategory.RUNTIME,
         {**data, "exit_code": now.exit_code},
     )
-
-
-async def _stopped(engine: Engine, container: Container) -> Result:
-    """How it ended; one that removes itself takes that with it."""
-    data: dict[str, Value] = {"id": container.id, "changed": True}
-    try:
-        now = (await find(engine, container.id, after=True)).state
-    except Refusal:
-        return did(f"{container.label} was stopped, and removed itself.", data)
-    if now.running:
-        return failed(
-            f"{container.label} was stopped and runs again: somebody else starts it.",
-            FailureCategory.RUNTIME,
-            {**data, "status": now.status},
-        )
-    is_killed = now.exit_code == KILLED
-    how = "it did not end by itself and was killed" if is_killed else "it ended by itself"
-    told = did(
-        f"{container.label} was stopped: {how} (exit {now.exit_code}).",
-        {**data, "status": now.status, "exit_code": now.exit_code, "killed": is_killed},
-    )
-    return _undone_by(told, "docker_start", container)
 
 
 def _as_it_was(container: Container, how: str) -> Result:

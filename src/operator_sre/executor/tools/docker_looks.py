@@ -57,38 +57,35 @@ class DockerInspect(DockerTool):
             "finished_at": state.finished_at,
             "networks": ", ".join(sorted(container.networks)[:NAMES_MAX]),
         }
-        told = json.dumps({**data, **_more(container)}, indent=1, ensure_ascii=False)
+        # The rest that may be shown. Values of variables and labels, and arguments, hold secrets.
+        configuration, host = container.config, container.host_config
+        variables = (one.partition("=")[0] for one in configuration.env or ())
+        more = {
+            "image_id": container.image,
+            "created": container.created,
+            "program": container.path[:TEXT_CHARACTERS_MAX],
+            "argument_count": len(container.args or ()),
+            "user": configuration.user,
+            "tty": configuration.tty,
+            "error": container.state.error[:TEXT_CHARACTERS_MAX],
+            "paused": container.state.paused,
+            "restart_policy": host.restart_policy.name if host.restart_policy else "",
+            "memory_bytes_max": host.memory,
+            "privileged": host.privileged,
+            "variables": sorted(variables)[:NAMES_MAX],
+            "labels": sorted(configuration.labels or ())[:NAMES_MAX],
+            "ports": sorted(container.network_settings.ports or ())[:NAMES_MAX],
+            "networks": {
+                name: {"address": one.address, "aliases": (one.aliases or [])[:NAMES_MAX]}
+                for name, one in sorted(container.networks.items())[:NAMES_MAX]
+            },
+            "mounts": [
+                f"{one.type} {one.source} {one.destination} {'rw' if one.writable else 'ro'}"
+                for one in (container.mounts or [])[:NAMES_MAX]
+            ],
+        }
+        told = json.dumps({**data, **more}, indent=1, ensure_ascii=False)
         return Result(Outcome.RAN, exit_code=0, stdout=told, data=data)
-
-
-def _more(container: Container) -> dict[str, object]:
-    """The rest that may be shown. Values of variables and labels, and arguments, hold secrets."""
-    configuration, host = container.config, container.host_config
-    variables = (one.partition("=")[0] for one in configuration.env or ())
-    return {
-        "image_id": container.image,
-        "created": container.created,
-        "program": container.path[:TEXT_CHARACTERS_MAX],
-        "argument_count": len(container.args or ()),
-        "user": configuration.user,
-        "tty": configuration.tty,
-        "error": container.state.error[:TEXT_CHARACTERS_MAX],
-        "paused": container.state.paused,
-        "restart_policy": host.restart_policy.name if host.restart_policy else "",
-        "memory_bytes_max": host.memory,
-        "privileged": host.privileged,
-        "variables": sorted(variables)[:NAMES_MAX],
-        "labels": sorted(configuration.labels or ())[:NAMES_MAX],
-        "ports": sorted(container.network_settings.ports or ())[:NAMES_MAX],
-        "networks": {
-            name: {"address": one.address, "aliases": (one.aliases or [])[:NAMES_MAX]}
-            for name, one in sorted(container.networks.items())[:NAMES_MAX]
-        },
-        "mounts": [
-            f"{one.type} {one.source} {one.destination} {'rw' if one.writable else 'ro'}"
-            for one in (container.mounts or [])[:NAMES_MAX]
-        ],
-    }
 
 
 class DockerLogs(DockerTool):

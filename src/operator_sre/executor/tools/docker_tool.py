@@ -97,7 +97,19 @@ class DockerTool(ABC):
         except Refusal as refusal:
             result = refusal.result
         except EngineError as error:
-            result = _away(error, changes=self.spec.changes)
+            # The engine cannot be asked; what was sent to it may have been done all the same.
+            is_unknown = self.spec.changes and error.sent
+            note = " Whether it was done is not known: look again." if is_unknown else ""
+            result = Result(
+                Outcome.UNKNOWN if is_unknown else Outcome.RAN,
+                exit_code=None if is_unknown else 1,
+                stderr=f"{error}{note}",
+                category=error.failure,
+                data={
+                    "error_category": error.category.value,
+                    "next_action": error.next_action.value,
+                },
+            )
         return replace(result, duration_s=round(time.monotonic() - begun, 4))
 
     async def _called(self, arguments: Mapping[str, Argument], job: Job) -> Result:
@@ -186,19 +198,3 @@ def failed_by(answer: Answer) -> Result:
 
 def _refused(sentence: str) -> Result:
     return Result(Outcome.REFUSED, stderr=sentence)
-
-
-def _away(error: EngineError, *, changes: bool) -> Result:
-    """The engine cannot be asked; what was sent to it may have been done all the same."""
-    is_unknown = changes and error.sent
-    note = " Whether it was done is not known: look again." if is_unknown else ""
-    return Result(
-        Outcome.UNKNOWN if is_unknown else Outcome.RAN,
-        exit_code=None if is_unknown else 1,
-        stderr=f"{error}{note}",
-        category=error.failure,
-        data={
-            "error_category": error.category.value,
-            "next_action": error.next_action.value,
-        },
-    )

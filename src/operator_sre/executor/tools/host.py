@@ -18,7 +18,7 @@ from operator_protocols.domain.tool import Parameter, ParameterType, Prepared, T
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job, Tool
 from operator_sre.executor.programs import Program, Programs
-from operator_sre.executor.tools.parameters import Validated, checked
+from operator_sre.executor.tools.parameters import checked
 from operator_sre.executor.transports.local import ENVIRONMENT
 from operator_sre.processes.identity import alive, process_of, row_of, same
 
@@ -101,20 +101,6 @@ class ServiceTool:
         if done.outcome is not Outcome.RAN:
             return done
         after = await self._state(unit, job, "after")
-        return self._told(unit, done, before, after)
-
-    async def _state(self, unit: str, job: Job, when: str) -> str:
-        """What systemctl calls it; "" where it cannot say."""
-        look = Job(f"{job.id}-{when}" if job.id else "", min(LOOK_S, job.timeout_s))
-        seen = await self._run("is-active", unit, look)
-        # An inactive unit ends it with 3, so that the word counts and not the exit code.
-        return seen.stdout.strip() if seen.outcome is Outcome.RAN else ""
-
-    async def _run(self, verb: str, unit: str, job: Job) -> Result:
-        argv = (self.systemctl, verb, "--", unit)
-        return await self.programs.run(Program(argv, ENVIRONMENT), job)
-
-    def _told(self, unit: str, done: Result, before: str, after: str) -> Result:
         reached = after in ENDED if self.verb == "stop" else after == ACTIVE
         data = {"service": unit, "verb": self.verb, "was": before, "state": after}
         if not done.ok:
@@ -130,6 +116,17 @@ class ServiceTool:
         undo = Action(self.spec.undo, {"service": unit}) if self.spec.undo and changed else None
         said = f"{unit} is {after}, and was {before or 'unknown'}."
         return replace(done, stdout=said, data=data, undo=undo)
+
+    async def _state(self, unit: str, job: Job, when: str) -> str:
+        """What systemctl calls it; "" where it cannot say."""
+        look = Job(f"{job.id}-{when}" if job.id else "", min(LOOK_S, job.timeout_s))
+        seen = await self._run("is-active", unit, look)
+        # An inactive unit ends it with 3, so that the word counts and not the exit code.
+        return seen.stdout.strip() if seen.outcome is Outcome.RAN else ""
+
+    async def _run(self, verb: str, unit: str, job: Job) -> Result:
+        argv = (self.systemctl, verb, "--", unit)
+        return await self.programs.run(Program(argv, ENVIRONMENT), job)
 
 
 def service_tools(
@@ -186,7 +183,24 @@ class KillProcess:
         with _Handle(process.pid) as handle:
             if trouble := _trouble(process, handle):
                 return replace(trouble, duration_s=round(time.monotonic() - begun, 4))
-            return await _end(process, handle, given, begun)
+            asked = given.text("signal")
+            handle.send(signal.SIGTERM if asked == "TERM" else signal.SIGKILL)
+            gone = await _gone(process, TERM_S if asked == "TERM" else SETTLE_S)
+            escalated = not gone and asked == "TERM" and handle.send(signal.SIGKILL) is None
+            if escalated:
+                gone = await _gone(process, SETTLE_S)
+            gone = gone or not alive(process)
+            how = "KILL after TERM" if escalated else asked
+            said = f"{process.pid} was sent {how} and {'is gone' if gone else 'is still there'}."
+            return Result(
+                Outcome.RAN,
+                exit_code=0 if gone else 1,
+                stdout=said if gone else "",
+                stderr="" if gone else said,
+                duration_s=round(time.monotonic() - begun, 4),
+                category=None if gone else FailureCategory.RUNTIME,
+                data={"pid": process.pid, "signal": asked, "escalated": escalated, "gone": gone},
+            )
 
 
 class _Handle:
@@ -234,27 +248,6 @@ def _trouble(process: Process, handle: _Handle) -> Result | None:
     if pid in _ancestry() or _is_ours(pid):
         return _refused(f"{pid} is the operator itself, or keeps it going.")
     return handle.send(0)
-
-
-async def _end(process: Process, handle: _Handle, given: Validated, begun: float) -> Result:
-    asked = given.text("signal")
-    handle.send(signal.SIGTERM if asked == "TERM" else signal.SIGKILL)
-    gone = await _gone(process, TERM_S if asked == "TERM" else SETTLE_S)
-    escalated = not gone and asked == "TERM" and handle.send(signal.SIGKILL) is None
-    if escalated:
-        gone = await _gone(process, SETTLE_S)
-    gone = gone or not alive(process)
-    how = "KILL after TERM" if escalated else asked
-    said = f"{process.pid} was sent {how} and {'is gone' if gone else 'is still there'}."
-    return Result(
-        Outcome.RAN,
-        exit_code=0 if gone else 1,
-        stdout=said if gone else "",
-        stderr="" if gone else said,
-        duration_s=round(time.monotonic() - begun, 4),
-        category=None if gone else FailureCategory.RUNTIME,
-        data={"pid": process.pid, "signal": asked, "escalated": escalated, "gone": gone},
-    )
 
 
 async def _gone(process: Process, seconds: float) -> bool:

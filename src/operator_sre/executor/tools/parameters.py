@@ -100,14 +100,20 @@ def validate(spec: ToolSpec, arguments: Mapping[str, object]) -> Validated | Inv
         value = arguments.get(parameter.name)
         if value is None:
             if parameter.required:
-                errors.append(_missing(parameter))
+                errors.append(f"{parameter.name!r} is missing: {parameter.sentence.rstrip('.')}.")
             elif parameter.default is not None:
                 fitting[parameter.name] = parameter.default
             continue
         wrong = tuple(_wrong(parameter, value))
         errors += [f"{parameter.name!r} {one}" for one in wrong]
         if not wrong:
-            fitting[parameter.name] = _plain(value)
+            if isinstance(value, list | tuple):
+                fitting[parameter.name] = tuple(map(str, value))
+            elif isinstance(value, Mapping):
+                fitting[parameter.name] = {str(key): str(one) for key, one in value.items()}
+            else:
+                assert isinstance(value, str | int | float)
+                fitting[parameter.name] = value
     return Invalid(spec.name, tuple(errors)) if errors else Validated(fitting)
 
 
@@ -146,8 +152,15 @@ def parsed(spec: ToolSpec, pairs: Iterable[str]) -> tuple[dict[str, object], lis
                 table[key] = value
         elif name in found:
             errors.append(f"{name!r} is there twice.")
+        elif kind is ParameterType.BOOLEAN:
+            found[name] = _FLAGS.get(text, text)
+        elif kind is ParameterType.INTEGER:
+            found[name] = int(text) if _INTEGER.fullmatch(text) else text
         else:
-            found[name] = _read(kind, text)
+            try:
+                found[name] = float(text) if kind is ParameterType.NUMBER else text
+            except ValueError:
+                found[name] = text
     return found, errors
 
 
@@ -157,25 +170,10 @@ def near(name: str, valid: Iterable[str]) -> str:
     return f" Did you mean {found[0]!r}?" if found else ""
 
 
-def _read(kind: ParameterType, text: str) -> object:
-    if kind is ParameterType.BOOLEAN:
-        return _FLAGS.get(text, text)
-    if kind is ParameterType.INTEGER:
-        return int(text) if _INTEGER.fullmatch(text) else text
-    try:
-        return float(text) if kind is ParameterType.NUMBER else text
-    except ValueError:
-        return text
-
-
 def _unknown(name: str, spec: ToolSpec) -> str:
     names = [one.name for one in spec.parameters]
     hint = near(name, names) or f" It takes {', '.join(names) or 'nothing'}."
     return f"{_shown(name)} is not a parameter.{hint}"
-
-
-def _missing(parameter: Parameter) -> str:
-    return f"{parameter.name!r} is missing: {parameter.sentence.rstrip('.')}."
 
 
 def _wrong(parameter: Parameter, value: object) -> Iterator[str]:
@@ -234,15 +232,6 @@ def _unit(kind: ParameterType) -> str:
     if kind is ParameterType.STRING:
         return " characters long"
     return " items long" if kind in (ParameterType.LIST, ParameterType.MAP) else ""
-
-
-def _plain(value: object) -> Argument:
-    if isinstance(value, list | tuple):
-        return tuple(map(str, value))
-    if isinstance(value, Mapping):
-        return {str(key): str(one) for key, one in value.items()}
-    assert isinstance(value, str | int | float)
-    return value
 
 
 def _shown(text: str) -> str:

@@ -94,13 +94,24 @@ class Registry:
         prepared = Prepared()
         if isinstance(tool, Preparing):
             prepared = await tool.prepare(asked.arguments)
-            asked = _prepared(asked, prepared)
+            missing = {
+                name: value
+                for name, value in prepared.arguments.items()
+                if asked.arguments.get(name) is None
+            }
+            expected = prepared.expected or asked.expected
+            asked = _added(replace(asked, expected=expected), missing)
         found = validate(spec, asked.arguments)
         if isinstance(found, Invalid):
             return found
         if prepared.flaws:
             return Invalid(spec.name, prepared.flaws, prepared.category)
-        timeout_s = _timeout_s(spec, action, found)
+        # What the call itself says, else whoever proposes it, else the tool.
+        told = found.arguments.get("timeout_s")
+        if isinstance(told, int | float) and told > 0:
+            timeout_s = float(told)
+        else:
+            timeout_s = spec.timeout_s if action.timeout_s == SHELL_S else action.timeout_s
         expected = asked.expected or spec.expected
         return replace(asked, arguments=found.arguments, timeout_s=timeout_s, expected=expected)
 
@@ -110,14 +121,6 @@ class Registry:
         if tool is None:
             return Invalid(action.tool, ("There is no such tool.",)).result
         return checked(tool.spec, action.arguments)
-
-
-def _timeout_s(spec: ToolSpec, action: Action, found: Validated) -> float:
-    """What the call itself says, else whoever proposes it, else the tool."""
-    told = found.arguments.get("timeout_s")
-    if isinstance(told, int | float) and told > 0:
-        return float(told)
-    return spec.timeout_s if action.timeout_s == SHELL_S else action.timeout_s
 
 
 def inferred(spec: ToolSpec, action: Action, known: Known) -> Action:
@@ -174,16 +177,6 @@ def state_of(kinds: Iterable[Kind], result: Result | None = None) -> ToolState:
         case Kind.TOOL_RESULT:
             return ToolState.FAILED
     return ToolState.VALIDATED
-
-
-def _prepared(action: Action, prepared: Prepared) -> Action:
-    missing = {
-        name: value
-        for name, value in prepared.arguments.items()
-        if action.arguments.get(name) is None
-    }
-    expected = prepared.expected or action.expected
-    return _added(replace(action, expected=expected), missing)
 
 
 def _added(action: Action, more: Mapping[str, Argument]) -> Action:

@@ -90,7 +90,20 @@ class Place:
             return
         beside = f".operator-{secrets.token_hex(8)}"
         try:
-            self._write(beside, new, old)
+            assert new.content is not None
+            file = os.open(beside, _NEW, 0o600, dir_fd=self.folder)
+            with os.fdopen(file, "wb") as stream:
+                stream.write(new.content)
+                stream.flush()
+                if old.content is not None:
+                    self._pass_on_attributes(file)
+                # The owner first: giving a file away clears bits of its mode.
+                made = os.fstat(file)
+                if new.uid >= 0 and (new.uid, new.gid) != (made.st_uid, made.st_gid):
+                    os.fchown(file, new.uid, new.gid)
+                # A text that somebody sent does not run as its owner.
+                os.fchmod(file, new.mode & 0o777)
+                os.fsync(file)
             self._expect(old)
             os.replace(beside, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
         except OSError as error:
@@ -98,23 +111,11 @@ class Place:
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(beside, dir_fd=self.folder)
-        self._settle()
-
-    def _write(self, beside: str, new: State, old: State) -> None:
-        assert new.content is not None
-        file = os.open(beside, _NEW, 0o600, dir_fd=self.folder)
-        with os.fdopen(file, "wb") as stream:
-            stream.write(new.content)
-            stream.flush()
-            if old.content is not None:
-                self._pass_on_attributes(file)
-            # The owner first: giving a file away clears bits of its mode.
-            made = os.fstat(file)
-            if new.uid >= 0 and (new.uid, new.gid) != (made.st_uid, made.st_gid):
-                os.fchown(file, new.uid, new.gid)
-            # A text that somebody sent does not run as its owner.
-            os.fchmod(file, new.mode & 0o777)
-            os.fsync(file)
+        folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.folder)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def _pass_on_attributes(self, file: int) -> None:
         """Access lists and labels go along, as far as the file system has them."""
@@ -138,13 +139,6 @@ class Place:
             now = ()
         if now != old.stamp:
             raise _trouble(f"{self.path!r} was changed by somebody else meanwhile.")
-
-    def _settle(self) -> None:
-        folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.folder)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 @contextmanager
@@ -189,7 +183,9 @@ class Kept:
     def keep(self, path: str, state: State) -> str:
         """Write it down, durably; the id brings it back."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._drop_oldest()
+        found = sorted(self._folder.glob("*.json"), key=lambda one: one.stat().st_mtime_ns)
+        for oldest in found[: max(0, len(found) - KEPT_MAX + 1)]:
+            oldest.unlink(missing_ok=True)
         id = secrets.token_hex(16)
         content = None if state.content is None else base64.b64encode(state.content).decode()
         document = {
@@ -221,11 +217,6 @@ class Kept:
         if document["path"] != path:
             raise _trouble(f"What was kept as {id!r} is of another file.", errno.EINVAL)
         return state
-
-    def _drop_oldest(self) -> None:
-        found = sorted(self._folder.glob("*.json"), key=lambda one: one.stat().st_mtime_ns)
-        for file in found[: max(0, len(found) - KEPT_MAX + 1)]:
-            file.unlink(missing_ok=True)
 
 
 def _stamp(found: os.stat_result) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Job
 from operator_sre.executor.sandbox import Language, Limits, Sandbox, Script
 from operator_sre.executor.sandbox.box import TIMEOUT_S, TIMEOUT_S_MAX
-from operator_sre.executor.scripts import Flaw, Layer, Validation
+from operator_sre.executor.scripts import Layer, Validation
 from operator_sre.executor.tools.parameters import checked
 
 __all__ = ["ExecuteScript"]
@@ -93,7 +93,16 @@ class ExecuteScript:
             return given
         language, text = Language(given.text("language")), given.text("text")
         if flaws := await self._validation.check(language, text, job):
-            return _refused(flaws)
+            layer = flaws[0].layer
+            data = {"layer": layer.value}
+            if layer in _ERRORS:
+                data["error_category"] = _ERRORS[layer].value
+            return Result(
+                Outcome.REFUSED,
+                stderr="The script was not run.\n" + "".join(f"{flaw}\n" for flaw in flaws),
+                category=_CATEGORIES[layer],
+                data=data,
+            )
         table = given.table("inputs")
         inputs = {name: value.encode("utf-8", "replace") for name, value in table.items()}
         script = Script(language, text, inputs, self._hosts())
@@ -112,16 +121,3 @@ class ExecuteScript:
     async def recover(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """What became of a script whose operator is gone; it starts nothing."""
         return await self._sandbox.recover(job)
-
-
-def _refused(flaws: tuple[Flaw, ...]) -> Result:
-    layer = flaws[0].layer
-    data = {"layer": layer.value}
-    if layer in _ERRORS:
-        data["error_category"] = _ERRORS[layer].value
-    return Result(
-        Outcome.REFUSED,
-        stderr="The script was not run.\n" + "".join(f"{flaw}\n" for flaw in flaws),
-        category=_CATEGORIES[layer],
-        data=data,
-    )

@@ -39,7 +39,43 @@ class DockerWire:
     async def call(self, script: bytes, hear: Hear, *, within_s: float) -> Called:
         """Give a script to a shell there; `hear` gets what it says."""
         try:
-            return await self._call(script, hear, within_s)
+            shell, variables = loader_of(script.decode())
+            if len(variables) > CHUNKS_MAX:
+                why = f"{self._container}: the command is too long."
+                return self._not_started(why, FailureCategory.RESOURCE)
+            body = {
+                "Cmd": ["/bin/sh", "-c", shell],
+                "Env": variables,
+                "AttachStdout": True,
+                "AttachStderr": True,
+                "WorkingDir": "/",
+            }
+            made = await self._engine.ask("POST", f"/containers/{await self._id()}/exec", body=body)
+            if not made.ok:
+                missing = made.status == NOT_FOUND
+                category = FailureCategory.NOT_FOUND if missing else FailureCategory.RESOURCE
+                return self._not_started(f"{self._container}: {made.message}.", category)
+            # Pass on what it says until it ends; returns its first words.
+            exec_id = made.read(Created).id
+            frames = Frames(is_plain=False)
+            begin = {"Detach": False, "Tty": False}
+            said = b""
+            async with self._engine.stream(
+                "POST", f"/exec/{exec_id}/start", body=begin, timeout_s=within_s
+            ) as (status, chunks):
+                async for chunk in chunks:
+                    if not 200 <= status < 300:
+                        said += chunk[: 1000 - len(said)]
+                        continue
+                    for stream, piece in frames.feed(chunk):
+                        said += piece[: max(0, len(NOT_STARTED) - len(said))]
+                        hear(stream, piece)
+            if not 200 <= status < 300 and NOT_STARTED not in said:
+                raise EngineError(f"Docker did not start it: status {status}.")
+            if NOT_STARTED in said:
+                why = f"{self._container} has no shell that could run a command (/bin/sh)."
+                return self._not_started(why, FailureCategory.NOT_FOUND)
+            return Called()
         except EngineError as error:
             return Called(sent=error.sent, trouble=str(error), category=error.failure)
         except ExecutorError as error:
@@ -51,48 +87,6 @@ class DockerWire:
 
     async def aclose(self) -> None:
         """There is nothing to let go of."""
-
-    async def _call(self, script: bytes, hear: Hear, within_s: float) -> Called:
-        shell, variables = loader_of(script.decode())
-        if len(variables) > CHUNKS_MAX:
-            why = f"{self._container}: the command is too long."
-            return self._not_started(why, FailureCategory.RESOURCE)
-        body = {
-            "Cmd": ["/bin/sh", "-c", shell],
-            "Env": variables,
-            "AttachStdout": True,
-            "AttachStderr": True,
-            "WorkingDir": "/",
-        }
-        made = await self._engine.ask("POST", f"/containers/{await self._id()}/exec", body=body)
-        if not made.ok:
-            missing = made.status == NOT_FOUND
-            category = FailureCategory.NOT_FOUND if missing else FailureCategory.RESOURCE
-            return self._not_started(f"{self._container}: {made.message}.", category)
-        said = await self._follow(made.read(Created).id, hear, within_s)
-        if NOT_STARTED in said:
-            why = f"{self._container} has no shell that could run a command (/bin/sh)."
-            return self._not_started(why, FailureCategory.NOT_FOUND)
-        return Called()
-
-    async def _follow(self, exec_id: str, hear: Hear, within_s: float) -> bytes:
-        """Pass on what it says until it ends; returns its first words."""
-        frames = Frames(is_plain=False)
-        begin = {"Detach": False, "Tty": False}
-        first = b""
-        async with self._engine.stream(
-            "POST", f"/exec/{exec_id}/start", body=begin, timeout_s=within_s
-        ) as (status, chunks):
-            async for chunk in chunks:
-                if not 200 <= status < 300:
-                    first += chunk[: 1000 - len(first)]
-                    continue
-                for stream, piece in frames.feed(chunk):
-                    first += piece[: max(0, len(NOT_STARTED) - len(first))]
-                    hear(stream, piece)
-        if not 200 <= status < 300 and NOT_STARTED not in first:
-            raise EngineError(f"Docker did not start it: status {status}.")
-        return first
 
     async def _id(self) -> str:
         name = self._container.name

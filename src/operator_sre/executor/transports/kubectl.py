@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Mapping
 
 from operator_protocols.domain.action import Outcome, Result
 from operator_protocols.domain.category import FailureCategory
@@ -90,7 +89,14 @@ class KubectlWire:
             return self._trouble("it did not answer in time.", FailureCategory.NETWORK)
         if result.exit_code == 0 or heard[0]:
             return Called()
-        return self._not_started(result)
+        said = _shown(result.stderr)
+        for pattern, category in _NOT_STARTED:
+            if re.search(pattern, result.stderr):
+                return self._trouble(f"nothing was run ({said}).", category, sent=False)
+        if result.category is FailureCategory.NOT_FOUND:
+            why = "kubectl is not installed. Install it, or put it into the PATH."
+            return Called(sent=False, trouble=why, category=FailureCategory.NOT_FOUND)
+        return self._trouble(f"kubectl failed ({said}).", FailureCategory.NETWORK)
 
     async def identify(self) -> str:
         """The pod as the cluster knows it; one of the same name that comes later is another."""
@@ -109,27 +115,18 @@ class KubectlWire:
     async def _run(
         self, argv: tuple[str, ...], stdin: bytes, within_s: float, watch: Hear | None
     ) -> Result:
-        program = Program(argv, _environment(os.environ), stdin=stdin, ends_left=True)
+        program = Program(
+            argv,
+            {name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            stdin=stdin,
+            ends_left=True,
+        )
         return await self._programs.run(
             program, Job(id=uuid.uuid4().hex, timeout_s=within_s, watch=watch)
         )
 
-    def _not_started(self, result: Result) -> Called:
-        said = _shown(result.stderr)
-        for pattern, category in _NOT_STARTED:
-            if re.search(pattern, result.stderr):
-                return self._trouble(f"nothing was run ({said}).", category, sent=False)
-        if result.category is FailureCategory.NOT_FOUND:
-            why = "kubectl is not installed. Install it, or put it into the PATH."
-            return Called(sent=False, trouble=why, category=FailureCategory.NOT_FOUND)
-        return self._trouble(f"kubectl failed ({said}).", FailureCategory.NETWORK)
-
     def _trouble(self, why: str, category: FailureCategory, *, sent: bool = True) -> Called:
         return Called(sent=sent, trouble=f"{self._pod}: {why}", category=category)
-
-
-def _environment(known: Mapping[str, str]) -> dict[str, str]:
-    return {name: known[name] for name in _PASSED_ON if name in known}
 
 
 def _shown(text: str) -> str:

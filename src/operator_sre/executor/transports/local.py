@@ -62,10 +62,6 @@ def given_nothing(action: Action) -> Mapping[str, str]:
 Gives = Callable[[Action], Mapping[str, str]]
 
 
-def _why_not_in(venv: str) -> str:
-    return shadowed_by(venv, ENVIRONMENT["PATH"]) or not_ours(venv)
-
-
 class LocalShell:
     """Runs one command line with a shell, or one program without, on this machine.
 
@@ -85,7 +81,9 @@ class LocalShell:
 
     async def run(self, action: Action, job: Job) -> Result:
         """Run it within its limits; never raises for what the command does."""
-        if action.venv and (why := _why_not_in(action.venv)):
+        if action.venv and (
+            why := (shadowed_by(action.venv, ENVIRONMENT["PATH"]) or not_ours(action.venv))
+        ):
             return Result(Outcome.REFUSED, stderr=why, category=FailureCategory.PERMISSION)
         env = with_venv(ENVIRONMENT, action.venv) if action.venv else dict(ENVIRONMENT)
         env |= {name: os.environ[name] for name in action.passes if name in os.environ}

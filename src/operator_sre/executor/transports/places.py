@@ -80,46 +80,38 @@ def place_of(shell: str) -> Place:
     if colon and len(shell) <= ADDRESS_CHARS_MAX and shell.isprintable():
         match scheme:
             case "ssh":
-                return _host(shell, rest)
+                user, at, address = rest.rpartition("@")
+                if not at or not user:
+                    raise _wrong(shell, "does not say as which user.")
+                if ":" in user:
+                    raise _wrong(
+                        shell.replace(user, user.partition(":")[0]), "must not hold a password."
+                    )
+                found = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?", address)
+                port = int(found[2] or SSH_PORT) if found else 0
+                if found is None or not _HOST.fullmatch(found[1]) or not 0 < port <= PORT_MAX:
+                    raise _wrong(shell, "has no host and port that could be right.")
+                if not _USER.fullmatch(user):
+                    raise _wrong(shell, "has no user that could be right.")
+                return Host(user, found[1].strip("[]"), port)
             case "docker":
-                return _container(shell, rest)
+                if not _CONTAINER.fullmatch(rest):
+                    raise _wrong(shell, "has no name or id of a container.")
+                return Container(rest)
             case "kubectl":
-                return _pod(shell, rest)
+                parts = rest.split("/")
+                if len(parts) != 4:
+                    raise _wrong(
+                        shell, "has not exactly four parts (write a '/' in a context as %2F)."
+                    )
+                context, *names = (unquote(part) for part in parts)
+                if not _CONTEXT.fullmatch(context):
+                    raise _wrong(shell, "has no context that could be right.")
+                for part, name in zip(("namespace", "pod", "container"), names, strict=True):
+                    if not _NAME.fullmatch(name):
+                        raise _wrong(shell, f"has no {part} that could be right.")
+                return Pod(context, *names)
     raise _wrong(shell, "is no address of a place where commands run.")
-
-
-def _host(shell: str, rest: str) -> Host:
-    user, at, address = rest.rpartition("@")
-    if not at or not user:
-        raise _wrong(shell, "does not say as which user.")
-    if ":" in user:
-        raise _wrong(shell.replace(user, user.partition(":")[0]), "must not hold a password.")
-    found = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?", address)
-    port = int(found[2] or SSH_PORT) if found else 0
-    if found is None or not _HOST.fullmatch(found[1]) or not 0 < port <= PORT_MAX:
-        raise _wrong(shell, "has no host and port that could be right.")
-    if not _USER.fullmatch(user):
-        raise _wrong(shell, "has no user that could be right.")
-    return Host(user, found[1].strip("[]"), port)
-
-
-def _container(shell: str, rest: str) -> Container:
-    if not _CONTAINER.fullmatch(rest):
-        raise _wrong(shell, "has no name or id of a container.")
-    return Container(rest)
-
-
-def _pod(shell: str, rest: str) -> Pod:
-    parts = rest.split("/")
-    if len(parts) != 4:
-        raise _wrong(shell, "has not exactly four parts (write a '/' in a context as %2F).")
-    context, *names = (unquote(part) for part in parts)
-    if not _CONTEXT.fullmatch(context):
-        raise _wrong(shell, "has no context that could be right.")
-    for part, name in zip(("namespace", "pod", "container"), names, strict=True):
-        if not _NAME.fullmatch(name):
-            raise _wrong(shell, f"has no {part} that could be right.")
-    return Pod(context, *names)
 
 
 def _wrong(shell: str, why: str) -> ConfigError:

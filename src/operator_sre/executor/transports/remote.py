@@ -92,7 +92,19 @@ class RemoteShell:
         try:
             return await self._carry(order, job)
         except asyncio.CancelledError:
-            await self._stop(order)
+            # End it there, or see to it that it never starts; it goes on if nobody waits for it.
+
+            async def stop() -> None:
+                stopping = replace(order, mode="stop", argv=(), command="", timeout_s=0.0)
+                stopping = replace(stopping, environment=ENVIRONMENT)
+                called = await self._call(stopping, _Heard())
+                if called.trouble:
+                    log.warning("cannot end a command at %s: %s", self._name, called.trouble)
+
+            task = asyncio.ensure_future(stop())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+            await asyncio.shield(task)
             raise
 
     async def recover(self, action: Action, job: Job) -> Result:
@@ -115,32 +127,48 @@ class RemoteShell:
         begun = time.monotonic()
         parent = self._spool.folder.parent / "remote"
         parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _forget_old(parent)
+        # Remove what an operator that was killed left behind.
+        oldest = time.time() - KEPT_S
+        for path in parent.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # another process tidies up as well
+                if path.stat().st_mtime < oldest:
+                    shutil.rmtree(path, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=parent) as folder:
             output = Output(Path(folder))
             try:
                 heard = _Heard(output, job.watch)
-                called = await self._talk(order, heard)
+                # Call until all that was said there is here.
+                for _ in range(CALLS_MAX):
+                    called = await self._call(order, heard)
+                    ears = heard.ears
+                    if called.trouble or not any(ear.has_gap for ear in ears):
+                        break
+                    start = (ears[0].position, ears[1].position)
+                    # What looks for it again needs nothing that it was given.
+                    order = replace(order, mode="recover", environment=ENVIRONMENT, start=start)
+                if not called.trouble and heard.bytes_kept > SWEPT_BYTES_MIN:
+                    await self._call(
+                        replace(order, mode="sweep", environment=ENVIRONMENT), _Heard()
+                    )
             finally:
                 output.close()
-            result = self._result(order, job, heard, called)
+            told, told_err = (ear.told for ear in heard.ears)
+            if not called.sent:
+                outcome = Outcome.REFUSED if order.mode == "run" else Outcome.UNKNOWN
+                result = Result(outcome, stderr=called.trouble, category=called.category)
+            elif told is None or told_err is None or not told.words or called.trouble:
+                why = called.trouble or f"{self._name} answered with something that is no report."
+                # It may still run: only a later look can tell.
+                result = heard.result(
+                    Outcome.UNKNOWN,
+                    None,
+                    f"{why} Whether it ran is not known until it is recovered.",
+                )
+            else:
+                result = self._told(order, job, heard, told)
             if not result.duration_s:
                 result = replace(result, duration_s=round(time.monotonic() - begun, 4))
             return self._kept(result, output, Path(folder))
-
-    async def _talk(self, order: Order, heard: _Heard) -> Called:
-        """Call until all that was said there is here."""
-        for _ in range(CALLS_MAX):
-            called = await self._call(order, heard)
-            ears = heard.ears
-            if called.trouble or not any(ear.has_gap for ear in ears):
-                break
-            start = (ears[0].position, ears[1].position)
-            # What looks for it again needs nothing that it was given.
-            order = replace(order, mode="recover", environment=ENVIRONMENT, start=start)
-        if not called.trouble and heard.bytes_kept > SWEPT_BYTES_MIN:
-            await self._call(replace(order, mode="sweep", environment=ENVIRONMENT), _Heard())
-        return called
 
     async def _call(self, order: Order, heard: _Heard) -> Called:
         token = new_token()
@@ -148,34 +176,6 @@ class RemoteShell:
         return await self._wire.call(
             script_of(order, token), hear, within_s=order.timeout_s + GRACE_S + ANSWER_S_MAX
         )
-
-    async def _stop(self, order: Order) -> None:
-        """End it there, or see to it that it never starts; it goes on if nobody waits for it."""
-
-        async def stop() -> None:
-            stopping = replace(order, mode="stop", argv=(), command="", timeout_s=0.0)
-            stopping = replace(stopping, environment=ENVIRONMENT)
-            called = await self._call(stopping, _Heard())
-            if called.trouble:
-                log.warning("cannot end a command at %s: %s", self._name, called.trouble)
-
-        task = asyncio.ensure_future(stop())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-        await asyncio.shield(task)
-
-    def _result(self, order: Order, job: Job, heard: _Heard, called: Called) -> Result:
-        told, told_err = (ear.told for ear in heard.ears)
-        if not called.sent:
-            outcome = Outcome.REFUSED if order.mode == "run" else Outcome.UNKNOWN
-            return Result(outcome, stderr=called.trouble, category=called.category)
-        if told is None or told_err is None or not told.words or called.trouble:
-            why = called.trouble or f"{self._name} answered with something that is no report."
-            # It may still run: only a later look can tell.
-            return heard.result(
-                Outcome.UNKNOWN, None, f"{why} Whether it ran is not known until it is recovered."
-            )
-        return self._told(order, job, heard, told)
 
     def _told(self, order: Order, job: Job, heard: _Heard, told: Told) -> Result:
         state, *words = told.words
@@ -272,15 +272,6 @@ class _Heard:
             self._output.feed(stream, data)
         if self._watch is not None:
             self._watch(stream, data)
-
-
-def _forget_old(parent: Path) -> None:
-    """Remove what an operator that was killed left behind."""
-    oldest = time.time() - KEPT_S
-    for path in parent.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # another process tidies up as well
-            if path.stat().st_mtime < oldest:
-                shutil.rmtree(path, ignore_errors=True)
 
 
 def _order(mode: str, action: Action, job: Job) -> Order:

@@ -129,46 +129,36 @@ class Ear:
             return
         self._held += data
         if self._tokens == 0:
-            self._skip_noise()
+            _, found, rest = self._held.partition(self._token)
+            if found:
+                self._held, self._tokens = rest, 1
+            elif len(self._held) > NOISE_BYTES_MAX:
+                self._held = self._held[-len(self._token) :]
         if self._tokens == 1:
-            self._live()
+            output, found, rest = self._held.partition(self._token)
+            if found:
+                self._held, self._tokens = rest, 2
+            else:
+                # How many of the last bytes could be the beginning of a token.
+                longest = min(len(output), len(self._token) - 1)
+                kept = next(
+                    (n for n in range(longest, 0, -1) if output.endswith(self._token[:n])), 0
+                )
+                self._held = output[len(output) - kept :]
+                output = output[: len(output) - kept]
+            if output:
+                self.position += len(output)
+                self._passes(self._stream, output)
         if self._tokens > 1:
-            self._report()
-
-    def _skip_noise(self) -> None:
-        _, found, rest = self._held.partition(self._token)
-        if found:
-            self._held, self._tokens = rest, 1
-        elif len(self._held) > NOISE_BYTES_MAX:
-            self._held = self._held[-len(self._token) :]
-
-    def _live(self) -> None:
-        output, found, rest = self._held.partition(self._token)
-        if found:
-            self._held, self._tokens = rest, 2
-        else:
-            kept = self._half_token(output)
-            self._held = output[len(output) - kept :]
-            output = output[: len(output) - kept]
-        if output:
-            self.position += len(output)
-            self._passes(self._stream, output)
-
-    def _half_token(self, data: bytes) -> int:
-        """How many of the last bytes could be the beginning of a token."""
-        longest = min(len(data), len(self._token) - 1)
-        return next((n for n in range(longest, 0, -1) if data.endswith(self._token[:n])), 0)
-
-    def _report(self) -> None:
-        line, found, rest = self._held.partition(b"\n")
-        if not found:
-            self._held = self._held[: LINE_BYTES_MAX + 1]
-        elif (told := _told(line)) is not None:
-            self.told, self._held = told, b""
-            self.has_gap = told.start > self.position
-            self._ahead = max(0, self.position - told.start)
-            self._left = told.size - told.start
-            self._rest(rest)
+            line, found, rest = self._held.partition(b"\n")
+            if not found:
+                self._held = self._held[: LINE_BYTES_MAX + 1]
+            elif (told := _told(line)) is not None:
+                self.told, self._held = told, b""
+                self.has_gap = told.start > self.position
+                self._ahead = max(0, self.position - told.start)
+                self._left = told.size - told.start
+                self._rest(rest)
 
     def _rest(self, data: bytes) -> None:
         """The kept bytes from where the report says, then the last of those that were too many."""

@@ -97,7 +97,22 @@ class Carrier:
         watching = asyncio.ensure_future(self._watch())
         try:
             await self._forward()
-            return await self._end()
+            if self._stopped == "lost":
+                raise ConflictError(f"Workflow {self.record.id} has changed hands.")
+            progress, failed, wanted = self.progress, self.progress.failed, self.wanted()
+            if wanted.cancelled_by and not progress.done:
+                why = f"cancelled by {wanted.cancelled_by}"
+                why += f": {wanted.reason}" if wanted.reason else ""
+                more = await self._take_back() if wanted.undoes else ""
+                return await self._over(WorkflowState.CANCELLED, f"{why}{more}")
+            if progress.done:
+                return await self._over(WorkflowState.COMPLETED, "")
+            assert failed is not None, "a workflow that is neither done nor failed goes on"
+            why = f"step {failed.step}: {failed.reason}"
+            if progress.unknown:
+                look = "nobody knows what became of it, so that nothing was taken back; look first"
+                return await self._over(WorkflowState.FAILED, f"unknown: {why}; {look}")
+            return await self._over(WorkflowState.FAILED, f"{why}{await self._take_back()}")
         finally:
             watching.cancel()
 
@@ -219,31 +234,35 @@ class Carrier:
             digest=digest_of(kept),
         )
 
-    async def _end(self) -> WorkflowRecord:
-        if self._stopped == "lost":
-            raise ConflictError(f"Workflow {self.record.id} has changed hands.")
-        progress, failed, wanted = self.progress, self.progress.failed, self.wanted()
-        if wanted.cancelled_by and not progress.done:
-            why = f"cancelled by {wanted.cancelled_by}"
-            why += f": {wanted.reason}" if wanted.reason else ""
-            more = await self._take_back() if wanted.undoes else ""
-            return await self._over(WorkflowState.CANCELLED, f"{why}{more}")
-        if progress.done:
-            return await self._over(WorkflowState.COMPLETED, "")
-        assert failed is not None, "a workflow that is neither done nor failed goes on"
-        why = f"step {failed.step}: {failed.reason}"
-        if progress.unknown:
-            look = "nobody knows what became of it, so that nothing was taken back; look first"
-            return await self._over(WorkflowState.FAILED, f"unknown: {why}; {look}")
-        return await self._over(WorkflowState.FAILED, f"{why}{await self._take_back()}")
-
     async def _over(self, state: WorkflowState, reason: str) -> WorkflowRecord:
         return await self.claims.end(self.record, state, reason=reason)
 
     async def _take_back(self) -> str:
         """Undo what is completed, the last first; it stops where that fails. What to say of it."""
         for name, action in self.progress.to_undo():
-            note = await self._undo(name, action)
+            run, begun = undo_run_of(self.record.id, name), self.progress.undoing.get(name)
+            filled = inserted(action, self.progress.passed())
+            if begun is None:
+                begins = StepNote(name, WorkflowState.IN_PROGRESS, 1, run, undoes=True)
+                await self._note(begins)
+            if isinstance(filled, str):
+                acted = StepResult(Result(Outcome.REFUSED, stderr=filled))
+            else:
+                undoing = StepAction(filled, run, name, undoes=True)
+                acted = await self._done(undoing, resumed=begun is not None)
+            result = acted.result
+            note = StepNote(
+                name,
+                WorkflowState.COMPLETED if result.ok else WorkflowState.FAILED,
+                1,
+                run,
+                result.outcome,
+                result.exit_code,
+                acted.seq,
+                "" if result.ok else _why(result),
+                undoes=True,
+            )
+            await self._note(note)
             if note.state is not WorkflowState.COMPLETED:
                 left = ", ".join(one for one, _ in self.progress.to_undo())
                 more = f", and left as they are: {left}" if left else ""
@@ -262,32 +281,6 @@ class Carrier:
     def _changes(self, name: str) -> bool:
         action = inserted(self.progress.workflow.step(name).action, self.progress.passed())
         return isinstance(action, str) or not self.harmless(action)
-
-    async def _undo(self, name: str, action: Action) -> StepNote:
-        run, begun = undo_run_of(self.record.id, name), self.progress.undoing.get(name)
-        filled = inserted(action, self.progress.passed())
-        if begun is None:
-            begins = StepNote(name, WorkflowState.IN_PROGRESS, 1, run, undoes=True)
-            await self._note(begins)
-        if isinstance(filled, str):
-            acted = StepResult(Result(Outcome.REFUSED, stderr=filled))
-        else:
-            undoing = StepAction(filled, run, name, undoes=True)
-            acted = await self._done(undoing, resumed=begun is not None)
-        result = acted.result
-        note = StepNote(
-            name,
-            WorkflowState.COMPLETED if result.ok else WorkflowState.FAILED,
-            1,
-            run,
-            result.outcome,
-            result.exit_code,
-            acted.seq,
-            "" if result.ok else _why(result),
-            undoes=True,
-        )
-        await self._note(note)
-        return note
 
     async def _note(self, note: StepNote) -> None:
         await self.claims.note(self.record, note)

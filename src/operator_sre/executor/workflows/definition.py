@@ -91,7 +91,28 @@ class _Reader:
             self._wrong("steps", f"has {len(steps)} steps, and at most {STEPS_MAX} are possible")
             steps = []
         made = tuple(self._step(one, f"steps[{at}]") for at, one in enumerate(steps))
-        self._check_order(made)
+        names = [step.id for step in made]
+        needs = {step.id: step.depends_on for step in reversed(made)}  # of twins the first counts
+        needs = {name: needs[name] for name in dict.fromkeys(names)}
+        for at, step in enumerate(made):
+            place = f"steps[{at}]"
+            if step.id in names[:at]:
+                self._wrong(f"{place}.id", f"{_shown(step.id)} is there twice")
+            for other in step.depends_on:
+                if other not in needs:
+                    near = difflib.get_close_matches(other, names, n=1)
+                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    wanted = any(one.step == other for one in references_of(step.action))
+                    there = place if wanted else f"{place}.depends_on"
+                    self._wrong(there, f"there is no step {_shown(other)}{hint}")
+            for reference in references_of(step.undo) if step.undo else ():
+                if reference.step != step.id and reference.step not in _behind(step.id, needs):
+                    there = f"{place}.undo"
+                    self._wrong(there, f"{reference.text} is of a step that it does not depend on")
+        circle = cycle_in(needs)
+        if circle:
+            place = f"steps[{names.index(circle[0])}].depends_on"
+            self._wrong(place, f"steps wait for each other: {' -> '.join(circle)}")
         return Workflow(name, made, subject=self._text(table, "", "subject"))
 
     def _step(self, value: object, place: str) -> WorkflowStep:
@@ -122,7 +143,19 @@ class _Reader:
             return Action.shell("")
         if "arguments" in table and ways != ["tool"]:
             self._wrong(f"{place}.arguments", "belong to a tool")
-        action = self._what(ways[0], table, place)
+        way = ways[0]
+        if way == "command":
+            command = self._text(table, place, "command")
+            if not command.strip():
+                self._wrong(f"{place}.command", "is empty")
+            action = Action.shell(command)
+        elif way == "argv":
+            words = self._texts(table.get("argv"), f"{place}.argv")
+            if not words:
+                self._wrong(f"{place}.argv", "has to have the name of a program")
+            action = Action.program(words)
+        else:
+            action = Action(self._text(table, place, "tool"), self._arguments(table, place))
         action = replace(
             action,
             target=self._text(table, place, "target"),
@@ -136,21 +169,22 @@ class _Reader:
         for sentence in action_mistakes(action):
             self._wrong(f"{place}.{ways[0]}", sentence)
         if action.tool != SHELL:
-            self._check_arguments(action, place)
+            spec = self.tools.get(action.tool)
+            if spec is None:
+                near = difflib.get_close_matches(action.tool, self.tools, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else "; see: operator tools list"
+                self._wrong(f"{place}.tool", f"there is no tool {_shown(action.tool)}{hint}")
+            else:
+                later = [name for name, one in action.arguments.items() if "${steps." in str(one)]
+                now = {name: one for name, one in action.arguments.items() if name not in later}
+                aimed = [one.name for one in spec.parameters if one.infers == "target"]
+                if action.target:
+                    now |= {name: action.target for name in aimed if name not in action.arguments}
+                checked = validate(spec, now)
+                for error in checked.errors if isinstance(checked, Invalid) else ():
+                    if not error.startswith(tuple(f"{name!r} is missing" for name in later)):
+                        self._wrong(f"{place}.arguments", error.rstrip("."))
         return action
-
-    def _what(self, way: str, table: Mapping[str, object], place: str) -> Action:
-        if way == "command":
-            command = self._text(table, place, "command")
-            if not command.strip():
-                self._wrong(f"{place}.command", "is empty")
-            return Action.shell(command)
-        if way == "argv":
-            words = self._texts(table.get("argv"), f"{place}.argv")
-            if not words:
-                self._wrong(f"{place}.argv", "has to have the name of a program")
-            return Action.program(words)
-        return Action(self._text(table, place, "tool"), self._arguments(table, place))
 
     def _arguments(self, table: Mapping[str, object], place: str) -> Mapping[str, Argument]:
         given = table.get("arguments")
@@ -165,47 +199,6 @@ class _Reader:
             else:
                 self._wrong(f"{place}.arguments.{name}", "is nothing that a tool takes")
         return found
-
-    def _check_arguments(self, action: Action, place: str) -> None:
-        spec = self.tools.get(action.tool)
-        if spec is None:
-            near = difflib.get_close_matches(action.tool, self.tools, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else "; see: operator tools list"
-            self._wrong(f"{place}.tool", f"there is no tool {_shown(action.tool)}{hint}")
-            return
-        later = [name for name, one in action.arguments.items() if "${steps." in str(one)]
-        now = {name: one for name, one in action.arguments.items() if name not in later}
-        aimed = [one.name for one in spec.parameters if one.infers == "target"]
-        if action.target:
-            now |= {name: action.target for name in aimed if name not in action.arguments}
-        checked = validate(spec, now)
-        for error in checked.errors if isinstance(checked, Invalid) else ():
-            if not error.startswith(tuple(f"{name!r} is missing" for name in later)):
-                self._wrong(f"{place}.arguments", error.rstrip("."))
-
-    def _check_order(self, steps: tuple[WorkflowStep, ...]) -> None:
-        names = [step.id for step in steps]
-        needs = {step.id: step.depends_on for step in reversed(steps)}  # of twins the first counts
-        needs = {name: needs[name] for name in dict.fromkeys(names)}
-        for at, step in enumerate(steps):
-            place = f"steps[{at}]"
-            if step.id in names[:at]:
-                self._wrong(f"{place}.id", f"{_shown(step.id)} is there twice")
-            for other in step.depends_on:
-                if other not in needs:
-                    near = difflib.get_close_matches(other, names, n=1)
-                    hint = f"; did you mean {near[0]!r}?" if near else ""
-                    wanted = any(one.step == other for one in references_of(step.action))
-                    there = place if wanted else f"{place}.depends_on"
-                    self._wrong(there, f"there is no step {_shown(other)}{hint}")
-            for reference in references_of(step.undo) if step.undo else ():
-                if reference.step != step.id and reference.step not in _behind(step.id, needs):
-                    there = f"{place}.undo"
-                    self._wrong(there, f"{reference.text} is of a step that it does not depend on")
-        circle = cycle_in(needs)
-        if circle:
-            place = f"steps[{names.index(circle[0])}].depends_on"
-            self._wrong(place, f"steps wait for each other: {' -> '.join(circle)}")
 
     def _attempts(self, value: object, place: str) -> int:
         """`true` is three attempts on purpose, `false` one, a number as many; unsaid is 0."""

@@ -67,10 +67,6 @@ def _value(node: yaml.Node | None, place: str, lines: dict[str, int], depth: int
         return [
             _value(inner, f"{place}[{at}]", lines, depth + 1) for at, inner in enumerate(node.value)
         ]
-    return _scalar(node)
-
-
-def _scalar(node: yaml.Node) -> object:
     kind = node.tag.rpartition(":")[2]
     if kind not in ("null", "bool", "int", "float"):
         return str(node.value)  # a date is a text here

@@ -95,17 +95,13 @@ def words_trouble(words: Sequence[str]) -> str:
         return "'env -S' reads its argument as code"
     if names[0] in ("printf", "test", "[") and any(word in ("-v", "-R") for word in rest):
         return f"{names[0]!r} reads the name of a variable as code"
-    return _interpreted(rest, names)
-
-
-def _interpreted(words: Sequence[str], names: Sequence[str]) -> str:
     found = next((at for at, name in enumerate(names) if _INTERPRETERS.fullmatch(name)), None)
     if found is None:
         return ""
     name, first_is_code = names[found], _PROGRAM_FIRST.fullmatch(names[found])
     given = False
-    for at, word in enumerate(words[found + 1 :], start=found + 1):
-        before = words[at - 1]
+    for at, word in enumerate(rest[found + 1 :], start=found + 1):
+        before = rest[at - 1]
         if HOLE in word and (_CODE_OPTIONS.match(before) or _CODE_OPTIONS.match(word)):
             return f"{name!r} reads this argument as code"
         if HOLE in word and first_is_code and not given and before not in ("-v", "--arg"):
@@ -154,7 +150,12 @@ class _Scanner:
         if one == "#" and not self._begun:
             return "the line has a comment"
         if one == HOLE:
-            return self._hole(at)
+            before, behind = self.line[at - 1 : at], self.line[at + 1 : at + 2]
+            if before and not _BEFORE.match(before):
+                return f"data cannot stand behind {before!r}"
+            if behind and not _BEHIND.match(behind):
+                return f"data cannot stand before {behind!r}"
+            return self._add(HOLE, at + 1)
         if one in " \t":
             self._end_word()
             return at + 1
@@ -167,14 +168,6 @@ class _Scanner:
             self._redirects = True
             return at + 1
         return self._add(one, at + 1)
-
-    def _hole(self, at: int) -> int | str:
-        before, behind = self.line[at - 1 : at], self.line[at + 1 : at + 2]
-        if before and not _BEFORE.match(before):
-            return f"data cannot stand behind {before!r}"
-        if behind and not _BEHIND.match(behind):
-            return f"data cannot stand before {behind!r}"
-        return self._add(HOLE, at + 1)
 
     def _quoted(self, at: int, mark: str) -> int | str:
         end = at + 1

@@ -70,7 +70,12 @@ def action_mistakes(action: Action) -> list[str]:
     if any(HOLE in text for text in _texts(action)):
         found.append("there is a NUL in it")
     elif not found and references_of(action):
-        trouble = _trouble(action)
+        if action.tool != SHELL:
+            trouble = ""
+        elif action.argv:
+            trouble = words_trouble([_REFERENCE.sub(HOLE, word) for word in action.argv])
+        else:
+            trouble = line_trouble(_REFERENCE.sub(HOLE, action.command))
         found += [f"{trouble}"] if trouble else []
     return found
 
@@ -133,24 +138,12 @@ def passed_on(workflow: Workflow, step: str, result: Result) -> Passed | str:
 def _texts(action: Action) -> Iterator[str]:
     yield action.target
     for value in action.arguments.values():
-        yield from _strings(value)
-
-
-def _strings(value: Argument) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (str(one) for one in value.values() if isinstance(one, str))
-    elif isinstance(value, tuple | list):
-        yield from (one for one in value if isinstance(one, str))
-
-
-def _trouble(action: Action) -> str:
-    if action.tool != SHELL:
-        return ""
-    if action.argv:
-        return words_trouble([_REFERENCE.sub(HOLE, word) for word in action.argv])
-    return line_trouble(_REFERENCE.sub(HOLE, action.command))
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping):
+            yield from (str(one) for one in value.values() if isinstance(one, str))
+        elif isinstance(value, tuple | list):
+            yield from (one for one in value if isinstance(one, str))
 
 
 def _filled(action: Action, value: Callable[[Reference], Value]) -> Action:

@@ -107,7 +107,10 @@ class Connections:
         """Do what a call asks for, and return what it returns; RefusedError when it must not be."""
         process = process_of_thread(call.thread)
         with copied_descriptor(process, call.arguments[0]) as fd:
-            program = _program_of(process)
+            try:
+                program = os.readlink(f"/proc/{process}/exe")
+            except OSError:
+                program = ""
             if not still_waits():  # the number of its thread may be another one's by now
                 raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
             self._open.add(fd)
@@ -115,7 +118,14 @@ class Connections:
                 match call.name:
                     case "bind":
                         address = _address(call, 1, 2)
-                        _check_bind(address)
+                        # A command may have an address of its own to ask from, and none to be asked
+                        # at.
+                        family = int.from_bytes(address[:2], "little")
+                        port = int.from_bytes(address[2:4], "big") if family in (INET, INET6) else 0
+                        if family == UNIX and len(address) > 2:
+                            raise RefusedError(errno.EACCES, "socket for others to connect to")
+                        if family not in (UNIX, INET, INET6, NETLINK) or port:
+                            raise RefusedError(errno.EACCES, f"socket on port {port}")
                         return await self._call(_libc.bind, fd, address, len(address))
                     case "connect":
                         return await self._connect(fd, _address(call, 1, 2), process, program)
@@ -135,37 +145,38 @@ class Connections:
     async def _connect(self, fd: int, address: bytes, process: int, program: str) -> int:
         family = int.from_bytes(address[:2], "little")
         if family == UNIX:
-            return await self._connect_here(fd, address, process, program)
+            # Connect to a UNIX socket, by a descriptor of the one that was checked.
+            path = os.fsdecode(address[2:].split(b"\0", 1)[0])
+            if not path:
+                name = address[3:].split(b"\0", 1)[0].decode(errors="replace")
+                raise RefusedError(errno.ECONNREFUSED, f"connection to the socket @{name}")
+            if not path.startswith("/"):
+                path = f"{os.readlink(f'/proc/{process}/cwd')}/{path}"
+            place, real = await self.workers.run(lambda: _open_socket(path))
+            try:
+                listed = any(_fits(real, each) for each in self.reach.sockets)
+                programs = self.reach.programs
+                allowed = listed and (
+                    not programs or is_program_of_system(program, programs, self.own)
+                )
+                if not (allowed or real in _name_services()):
+                    raise RefusedError(errno.EACCES, f"connection to the socket {real}")
+                led = await self.lead(real) or f"/proc/self/fd/{place}"
+                if len(os.fsencode(led)) > PATH_BYTES_MAX:
+                    raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+                opened = struct.pack("<H", UNIX) + os.fsencode(led) + b"\0"
+                return int(await self.workers.run(lambda: self._wait_for_room(fd, opened)))
+            finally:
+                os.close(place)
         if family == UNSPECIFIED:  # it ends a connection
             checked: bytes = bytes(INET_BYTES)
         elif family == NETLINK:
             checked = _check_kernel(address)
         else:
-            checked = await self._check_host(address, is_sent=not _is_datagram(fd))
+            with socket.socket(fileno=os.dup(fd)) as copy:
+                is_datagram = copy.type == socket.SOCK_DGRAM
+            checked = await self._check_host(address, is_sent=not is_datagram)
         return await self._call(_libc.connect, fd, checked, len(checked))
-
-    async def _connect_here(self, fd: int, address: bytes, process: int, program: str) -> int:
-        """Connect to a UNIX socket, by a descriptor of the one that was checked."""
-        path = os.fsdecode(address[2:].split(b"\0", 1)[0])
-        if not path:
-            name = address[3:].split(b"\0", 1)[0].decode(errors="replace")
-            raise RefusedError(errno.ECONNREFUSED, f"connection to the socket @{name}")
-        if not path.startswith("/"):
-            path = f"{os.readlink(f'/proc/{process}/cwd')}/{path}"
-        place, real = await self.workers.run(lambda: _open_socket(path))
-        try:
-            listed = any(_fits(real, each) for each in self.reach.sockets)
-            programs = self.reach.programs
-            allowed = listed and (not programs or is_program_of_system(program, programs, self.own))
-            if not (allowed or real in _name_services()):
-                raise RefusedError(errno.EACCES, f"connection to the socket {real}")
-            led = await self.lead(real) or f"/proc/self/fd/{place}"
-            if len(os.fsencode(led)) > PATH_BYTES_MAX:
-                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-            checked = struct.pack("<H", UNIX) + os.fsencode(led) + b"\0"
-            return int(await self.workers.run(lambda: self._wait_for_room(fd, checked)))
-        finally:
-            os.close(place)
 
     def _wait_for_room(self, fd: int, address: bytes) -> int:
         """Connect to a service that may not answer: nothing but a time-out ends that waiting."""
@@ -279,28 +290,11 @@ class Connections:
         return False
 
 
-def _program_of(process: int) -> str:
-    try:
-        return os.readlink(f"/proc/{process}/exe")
-    except OSError:
-        return ""
-
-
 def _address(call: Call, place: int, size_place: int) -> bytes:
     size = call.arguments[size_place] & 0xFFFFFFFF
     if not 2 <= size <= ADDRESS_BYTES_MAX:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     return read_memory(call.thread, call.arguments[place], size)
-
-
-def _check_bind(address: bytes) -> None:
-    """A command may have an address of its own to ask from, and none to be asked at."""
-    family = int.from_bytes(address[:2], "little")
-    port = int.from_bytes(address[2:4], "big") if family in (INET, INET6) else 0
-    if family == UNIX and len(address) > 2:
-        raise RefusedError(errno.EACCES, "socket for others to connect to")
-    if family not in (UNIX, INET, INET6, NETLINK) or port:
-        raise RefusedError(errno.EACCES, f"socket on port {port}")
 
 
 def _check_kernel(address: bytes) -> bytes:
@@ -309,11 +303,6 @@ def _check_kernel(address: bytes) -> bytes:
     if len(address) < NETLINK_BYTES or address[4:NETLINK_BYTES] != kernel[4:]:
         raise RefusedError(errno.EPERM, "message to another process")
     return kernel
-
-
-def _is_datagram(fd: int) -> bool:
-    with socket.socket(fileno=os.dup(fd)) as copy:
-        return copy.type == socket.SOCK_DGRAM
 
 
 def _open_socket(path: str) -> tuple[int, str]:

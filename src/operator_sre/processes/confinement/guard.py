@@ -192,7 +192,16 @@ class Guard:
         """Everything that is answered at once, or after a look at a file system."""
         name = call.name
         if name in ("clone", "fork", "vfork"):
-            self._count_processes()
+            self._started += 1
+            now = asyncio.get_running_loop().time()
+            if self._started % COUNT_EVERY == 0 and now >= self._full_until:
+                if self._count() > self.limits.processes:
+                    self._full_until = now + FULL_S
+                else:
+                    self._full_until = 0.0
+            if now < self._full_until:
+                self._started = -1  # so that it is counted again at the next one
+                raise RefusedError(errno.EAGAIN, f"more than {self.limits.processes} processes")
         elif name in ("creat", "open", "openat"):
             if self._open_for(call):
                 return
@@ -293,18 +302,6 @@ class Guard:
             self._files.count()
         self._send(call, flags=CONTINUE)
 
-    def _count_processes(self) -> None:
-        self._started += 1
-        now = asyncio.get_running_loop().time()
-        if self._started % COUNT_EVERY == 0 and now >= self._full_until:
-            if self._count() > self.limits.processes:
-                self._full_until = now + FULL_S
-            else:
-                self._full_until = 0.0
-        if now < self._full_until:
-            self._started = -1  # so that it is counted again at the next one
-            raise RefusedError(errno.EAGAIN, f"more than {self.limits.processes} processes")
-
     def _open_for(self, call: Call) -> bool:
         """Check an opening; True when the guard opens it for the command."""
         at, place = (0, 1) if call.name == "openat" else (None, 0)
@@ -322,7 +319,12 @@ class Guard:
                 # Old kernels do not ask Landlock for this, so that it can never go ahead.
                 raise RefusedError(errno.EACCES, f"write to {path}")
             if flags & (os.O_CREAT | O_TMPFILE):
-                self._create(call, path, flags, mode)
+                # Open a file for the command that it may have to create.
+                if self._is_plainly_own(path):
+                    fd = self._open_own(call, path, flags, mode)
+                    self._give(call, fd, closes=bool(flags & os.O_CLOEXEC))
+                else:
+                    self._wait_for(call, self._create_behind_links(call, path, flags, mode))
                 return True
             if self._is_plainly_own(path):
                 return False
@@ -357,14 +359,6 @@ class Guard:
             return ""
         may_read = is_disk and is_program_of_system(program, self._disk_programs, self._writable)
         return path if may_read else ""
-
-    def _create(self, call: Call, path: str, flags: int, mode: int) -> None:
-        """Open a file for the command that it may have to create."""
-        if self._is_plainly_own(path):
-            fd = self._open_own(call, path, flags, mode)
-            self._give(call, fd, closes=bool(flags & os.O_CLOEXEC))
-        else:
-            self._wait_for(call, self._create_behind_links(call, path, flags, mode))
 
     async def _create_behind_links(self, call: Call, path: str, flags: int, mode: int) -> None:
         real = await self._workers.run(lambda: resolve_path(path))
@@ -465,7 +459,17 @@ class Guard:
         target, which = SIGNALS[call.name]
         number = call.arguments[which] & 0xFFFFFFFF
         if target is None:
-            self._signal_by_descriptor(call, number)
+            # Signal the process that a descriptor means now; it may mean another one soon.
+            with copied_descriptor(process_of_thread(call.thread), call.arguments[0]) as copy:
+                text = Path(f"/proc/self/fdinfo/{copy}").read_text()
+                found = re.search(r"^Pid:\s*(-?\d+)", text, re.MULTILINE)
+                if found is None:
+                    raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+                pid = int(found[1])
+                if pid > 0 and number != 0 and not comes_from(pid, self.root):
+                    raise RefusedError(errno.EPERM, f"{_signal_name(number)} to process {pid}")
+                signal.pidfd_send_signal(copy, number)
+            self._send(call)
             return True
         pid = signed(call.arguments[target])
         if pid == 0:
@@ -480,19 +484,6 @@ class Guard:
             return False
         who = f"process {pid}" if pid > 0 else "a group of processes"
         raise RefusedError(errno.EPERM, f"{_signal_name(number)} to {who}")
-
-    def _signal_by_descriptor(self, call: Call, number: int) -> None:
-        """Signal the process that a descriptor means now; it may mean another one soon."""
-        with copied_descriptor(process_of_thread(call.thread), call.arguments[0]) as copy:
-            text = Path(f"/proc/self/fdinfo/{copy}").read_text()
-            found = re.search(r"^Pid:\s*(-?\d+)", text, re.MULTILINE)
-            if found is None:
-                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-            pid = int(found[1])
-            if pid > 0 and number != 0 and not comes_from(pid, self.root):
-                raise RefusedError(errno.EPERM, f"{_signal_name(number)} to process {pid}")
-            signal.pidfd_send_signal(copy, number)
-        self._send(call)
 
 
 def _signal_name(number: int) -> str:

@@ -51,7 +51,7 @@ def writes_ruleset(writable: Iterable[str]) -> int:
 
     Signals and abstract sockets stay within the command. The caller closes the descriptor.
     """
-    rights = _rights() & ~READING
+    rights = RIGHTS.get(landlock_abi(), RIGHTS_NEWEST) & ~READING
     ruleset = _create(rights, SCOPES)
     for fd in _devices():
         _add(ruleset, fd, rights & (WRITE_FILE | TRUNCATE | IOCTL_DEV))
@@ -125,10 +125,6 @@ class Reads:
     def _inside(self, path: str) -> Iterator[str]:
         leads_to_hidden = any(each.startswith(f"{path}/") for each in self._hidden)
         return self._visible(path) if leads_to_hidden else iter((path,))
-
-
-def _rights() -> int:
-    return RIGHTS.get(landlock_abi(), RIGHTS_NEWEST)
 
 
 def _create(rights: int, scopes: int) -> int:

@@ -40,35 +40,30 @@ def usage_of(roots: Iterable[int], *, memory: bool = True) -> Usage:
                 with contextlib.suppress(OSError):
                     waiting += map(int, (task / "children").read_text().split())
             if memory:
-                used += _memory_bytes(pid)
-                opened += _descriptors(pid)
+                # What a process holds that is no file, with the tables of its pages. A page that
+                # several share counts in parts; in full for a process that does not let us see it.
+                state = _fields(Path(f"/proc/{pid}/status").read_text())
+                tables_kib = int(state.get("VmPTE", "0").split()[0])
+                try:
+                    parts = _fields(Path(f"/proc/{pid}/smaps_rollup").read_text())
+                    names = ("Pss_Anon", "Pss_Shmem")
+                except PermissionError:
+                    parts, names = state, ("RssAnon", "RssShmem")
+                memory_bytes = (
+                    tables_kib + sum(int(parts.get(name, "0").split()[0]) for name in names)
+                ) * 1024
+                used += memory_bytes
+                # How many files a process has open; older kernels do not tell it without a list of
+                # them.
+                folder = f"/proc/{pid}/fd"
+                descriptors = os.stat(folder).st_size or len(os.listdir(folder))
+                opened += descriptors
     return Usage(tasks, used, opened)
-
-
-def _memory_bytes(pid: int) -> int:
-    """What a process holds that is no file, with the tables of its pages.
-
-    A page that several share counts in parts; in full for a process that does not let us see it.
-    """
-    state = _fields(Path(f"/proc/{pid}/status").read_text())
-    tables_kib = int(state.get("VmPTE", "0").split()[0])
-    try:
-        parts = _fields(Path(f"/proc/{pid}/smaps_rollup").read_text())
-        names = ("Pss_Anon", "Pss_Shmem")
-    except PermissionError:
-        parts, names = state, ("RssAnon", "RssShmem")
-    return (tables_kib + sum(int(parts.get(name, "0").split()[0]) for name in names)) * 1024
 
 
 def _fields(text: str) -> dict[str, str]:
     lines = (line.partition(":") for line in text.splitlines())
     return {name: value for name, mark, value in lines if mark}
-
-
-def _descriptors(pid: int) -> int:
-    """How many files a process has open; older kernels do not tell it without a list of them."""
-    folder = f"/proc/{pid}/fd"
-    return os.stat(folder).st_size or len(os.listdir(folder))
 
 
 def free_bytes() -> tuple[int, int]:

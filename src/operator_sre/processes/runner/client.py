@@ -154,7 +154,11 @@ async def _wait(
                     return event
     except asyncio.CancelledError:
         if isinstance(request, Order):  # whoever only looks leaves it as it is
-            await _end(line, request.id)
+            # Have a job ended, and wait until it is, so that nothing of it runs on behind our back.
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                await line.send(End(request.id))
+                while not isinstance(await line.next(), Done | Unknown):
+                    pass
         raise
 
 
@@ -162,11 +166,3 @@ async def _passed_on(follower: Follower, *, last: bool = False) -> None:
     """Whoever listens may be slow; everything else goes on meanwhile."""
     for _ in follower.advance(last=last):
         await asyncio.sleep(0)
-
-
-async def _end(line: Line, job: str) -> None:
-    """Have a job ended, and wait until it is, so that nothing of it runs on behind our back."""
-    with contextlib.suppress(ConnectionError, TimeoutError):
-        await line.send(End(job))
-        while not isinstance(await line.next(), Done | Unknown):
-            pass

@@ -122,7 +122,15 @@ class Runner:
         loop.add_signal_handler(signal.SIGCHLD, self._reap)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._leave_soon)
-        self._take_over()
+        # What an earlier runner left without an end.
+        for claim in self._records.live():
+            log.warning("job %s has lost its runner", claim.id[:12])
+            if claim.boot != boot_id():
+                self._end(Done(claim.id, None, error="The machine was restarted while it ran."))
+                continue
+            orphan = Orphan(claim.id, claim.process, ends_at=claim.ends_at, grace_s=claim.grace_s)
+            self._orphans[claim.id] = orphan
+            self._keep(self._outlive(orphan))
         # Not `start_unix_server`: since Python 3.13 it looks up the path the socket was bound to,
         # and in a deep folder that path led through a descriptor that is closed by now.
         server = await asyncio.start_server(self._welcome, sock=listener, limit=LINE_BYTES_MAX)
@@ -133,24 +141,18 @@ class Runner:
         self._keeper.close()
         self._records.close()
 
-    def _take_over(self) -> None:
-        """What an earlier runner left without an end."""
-        for claim in self._records.live():
-            log.warning("job %s has lost its runner", claim.id[:12])
-            if claim.boot != boot_id():
-                self._end(Done(claim.id, None, error="The machine was restarted while it ran."))
-                continue
-            orphan = Orphan(claim.id, claim.process, ends_at=claim.ends_at, grace_s=claim.grace_s)
-            self._orphans[claim.id] = orphan
-            self._keep(self._outlive(orphan))
-
     async def _outlive(self, orphan: Orphan) -> None:
         done = await orphan.wait()
         del self._orphans[orphan.id]
         self._end(done)
 
     async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._clients) >= CLIENTS_MAX or not _is_owner(writer):
+        # Only the user whose runner this is, and root.
+        if len(self._clients) >= CLIENTS_MAX or peer_of(writer.get_extra_info("socket")) not in (
+            None,
+            0,
+            os.getuid(),
+        ):
             writer.close()
             return
         client = _Client(writer)
@@ -164,17 +166,14 @@ class Runner:
             log.warning("a client went away: %s", problem)
         finally:
             self._clients.discard(client)
-            self._forsake(client)
+            # Nobody is told any more, and what is not to run alone ends.
+            for job, waiting in self._waiting.items():
+                left = [one for one in waiting if one[0] is not client]
+                deed = self._deeds.get(job)
+                if waiting and not left and deed is not None and deed.order.ends_alone:
+                    deed.cancel()
+                waiting[:] = left
             writer.close()
-
-    def _forsake(self, client: _Client) -> None:
-        """Nobody is told any more, and what is not to run alone ends."""
-        for job, waiting in self._waiting.items():
-            left = [one for one in waiting if one[0] is not client]
-            deed = self._deeds.get(job)
-            if waiting and not left and deed is not None and deed.order.ends_alone:
-                deed.cancel()
-            waiting[:] = left
 
     def _do(self, request: Request, client: _Client) -> None:
         match request:
@@ -360,12 +359,6 @@ def _session_of(pid: int) -> int:
         return 0
 
 
-def _is_owner(writer: asyncio.StreamWriter) -> bool:
-    """Only the user whose runner this is, and root."""
-    # Where the kernel does not tell, the folder keeps others out.
-    return peer_of(writer.get_extra_info("socket")) in (None, 0, os.getuid())
-
-
 def _locked(folder: Path) -> int | None:
     """The lock that only one runner has; None when another has it."""
     fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -380,14 +373,6 @@ def _locked(folder: Path) -> int | None:
             time.sleep(0.01)
         else:
             return fd
-
-
-def _allow_files() -> None:
-    """Room for the pipes of many commands."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(FILES_MAX, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def listening_socket(folder: Path) -> socket.socket:
@@ -420,7 +405,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     # Not ignored, because commands would inherit that.
     signal.signal(signal.SIGHUP, lambda number, frame: None)
-    _allow_files()
+    # Room for the pipes of many commands.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(FILES_MAX, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     adopt_orphans()
     listener = listening_socket(folder)
     os.close(options.ready)

@@ -209,7 +209,8 @@ class Deed:
 
     async def _end(self) -> None:
         await self._ended()
-        await self._reaped()
+        # The signal that tells of an end comes a moment after it.
+        await _until(lambda: self._status is not None)
         self._drained()
         self._close_pipes()
         self._finish()
@@ -236,10 +237,6 @@ class Deed:
             self._drained()
             self._close_pipes()
         self._finish(left=left)
-
-    async def _reaped(self) -> None:
-        """The signal that tells of an end comes a moment after it."""
-        await _until(lambda: self._status is not None)
 
     def _tree(self) -> Tree:
         return Tree(self.process, mark=mark_of(self.order.id), known=self._strays(self))
@@ -277,18 +274,16 @@ class Deed:
         if self._alarm is not None:
             self._alarm.cancel()
         self._output.close()
-        done = self._done(left, error, number)
-        if self._confined is not None:
-            self._confined.close()
-        self._over(self, done)
-
-    def _done(self, left: tuple[Process, ...], error: str, number: int) -> Done:
         out, err = self._output.streams[1], self._output.streams[2]
         usage = self._usage
         ended = self.order.ends_left
-        return Done(
+        if self._status is None:
+            exit_code = -signal.SIGKILL if (not error) else None
+        else:
+            exit_code = os.waitstatus_to_exitcode(self._status)
+        done = Done(
             id=self.order.id,
-            exit_code=_exit_code(self._status, started=not error),
+            exit_code=exit_code,
             process=self.process,
             errno=number,
             error=error,
@@ -308,6 +303,9 @@ class Deed:
             left=tuple(Remains(one, name_of(one.pid), ended) for one in left[:LEFT_MAX]),
             blocked=tuple(self._confined.blocked) if self._confined is not None else (),
         )
+        if self._confined is not None:
+            self._confined.close()
+        self._over(self, done)
 
     def _watch_pipes(self, feed: int, out: int, err: int) -> None:
         for stream, fd in ((1, out), (2, err)):
@@ -406,13 +404,6 @@ def _detached(pipe: IO[bytes] | None) -> int:
     pipe.close()
     os.set_blocking(own, False)
     return own
-
-
-def _exit_code(status: int | None, *, started: bool) -> int | None:
-    if status is None:
-        # A process that even SIGKILL cannot end at once hangs in the kernel; it is as good as dead.
-        return -signal.SIGKILL if started else None
-    return os.waitstatus_to_exitcode(status)
 
 
 def _memory_bytes(usage: resource.struct_rusage | None) -> int:

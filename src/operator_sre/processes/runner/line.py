@@ -69,7 +69,13 @@ class Line:
     async def next(self) -> Started | More | Unknown | Done:
         """The next event; ConnectionError when there will be none."""
         if not self._greeted:
-            await self._greet()
+            # One of another version understands no order, so that it has begun nothing.
+            if await self._line() != PROTOCOL.encode():
+                raise ExecutorError(
+                    "The runner of this home is of another version.",
+                    next_step="Let this home rest for half a minute; then it goes by itself.",
+                )
+            self._greeted = True
         try:
             return decode_event(await self._line())
         except msgspec.MsgspecError as problem:
@@ -80,15 +86,6 @@ class Line:
         with contextlib.suppress(ConnectionError):
             while True:
                 await self._line()
-
-    async def _greet(self) -> None:
-        """One of another version understands no order, so that it has begun nothing."""
-        if await self._line() != PROTOCOL.encode():
-            raise ExecutorError(
-                "The runner of this home is of another version.",
-                next_step="Let this home rest for half a minute; then it goes by itself.",
-            )
-        self._greeted = True
 
     async def _line(self) -> bytes:
         searched = 0

@@ -38,7 +38,12 @@ class Output:
     def feed(self, stream: int, data: bytes) -> None:
         """The next bytes of stdout (1) or stderr (2)."""
         if self._order is None and self.streams[3 - stream].spooled:
-            self._open_order(3 - stream)
+            # As soon as both have said something, who spoke when is written down.
+            first = 3 - stream
+            with contextlib.suppress(OSError):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                self._order = os.open(self._folder / ORDER, flags, 0o600)
+                self._note(first, self.streams[first].spooled)
         written = self.streams[stream].feed(data)
         if self._order is not None and written:
             self._note(stream, written)
@@ -50,13 +55,6 @@ class Output:
         if self._order is not None:
             os.close(self._order)
             self._order = None
-
-    def _open_order(self, first: int) -> None:
-        """As soon as both have said something, who spoke when is written down."""
-        with contextlib.suppress(OSError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._order = os.open(self._folder / ORDER, flags, 0o600)
-            self._note(first, self.streams[first].spooled)
 
     def _note(self, stream: int, size: int) -> None:
         if self._order is not None and self._parts < PARTS_MAX:
@@ -79,11 +77,23 @@ class Stream:
     def feed(self, data: bytes) -> int:
         """Take the next bytes; returns how many of them went to disk."""
         self.capture.feed(data)
-        kept = data if self.spooled + len(data) <= SPOOL_BYTES_MAX else self._rest(data)
+        kept = (
+            data
+            if self.spooled + len(data) <= SPOOL_BYTES_MAX
+            else data[: max(0, SPOOL_BYTES_MAX - self.spooled)]
+        )
         if not kept or self._full:
             return 0
         try:
-            self._write(kept)
+            if self._file is None:
+                self._path.parent.mkdir(mode=0o700, exist_ok=True)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                self._file = os.open(self._path, flags, 0o600)
+            view = memoryview(kept)
+            while view:
+                view = view[os.write(self._file, view) :]
+            self._hash.update(kept)
+            self.spooled += len(kept)
         except OSError as problem:
             # The command goes on; its ends are in memory.
             log.error("cannot keep output: %s", os.strerror(problem.errno or errno.EIO))
@@ -106,20 +116,6 @@ class Stream:
     def truncated(self) -> bool:
         """More was said than is shown."""
         return self.capture.truncated
-
-    def _rest(self, data: bytes) -> bytes:
-        return data[: max(0, SPOOL_BYTES_MAX - self.spooled)]
-
-    def _write(self, data: bytes) -> None:
-        if self._file is None:
-            self._path.parent.mkdir(mode=0o700, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._file = os.open(self._path, flags, 0o600)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._file, view) :]
-        self._hash.update(data)
-        self.spooled += len(data)
 
 
 class Follower:

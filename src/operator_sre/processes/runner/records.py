@@ -185,7 +185,12 @@ class Records:
             if not _is_old(path):
                 return
             path.replace(self.folder / OLD)
-        _create(path, f"{time.time()!r}\n".encode())
+        data = f"{time.time()!r}\n".encode()
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, data)
+        finally:
+            os.close(fd)
 
     def _forget_outputs(self) -> None:
         oldest = time.time() - KEPT_S
@@ -283,11 +288,3 @@ def _checked(job: str) -> str:
     if not _NAME.fullmatch(job):
         raise ValueError(f"{job[:NAME_CHARS]!r} cannot name a job")
     return job
-
-
-def _create(path: Path, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, data)
-    finally:
-        os.close(fd)
