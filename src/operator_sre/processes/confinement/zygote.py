@@ -69,46 +69,7 @@ def main(control: _socket.socket) -> None:
             try:
                 line, *rulesets = descriptors
                 try:
-                    # Give up, for ever, all that the walls do not allow; the number of the
-                    # listener, or -1.
-                    _prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
-                    os.setsid()
-                    for kind, most in walls.limits:
-                        resource.setrlimit(kind, (most, most))
-                    if walls.program is None:
-                        _set_oom_score(b"0")
-                        if walls.covered:
-                            _cover(walls.covered, walls.shown)
-                        if os.geteuid() != 0:
-                            _prctl(PR_SET_NO_NEW_PRIVS, 1)
-                        listener = -1
-                    else:
-                        # Root keeps these and no others, also for the programs that it starts.
-                        mask = (
-                            sum(1 << number for number in walls.capabilities)
-                            if os.geteuid() == 0
-                            else 0
-                        )
-                        if os.geteuid() == 0:
-                            _prctl(PR_SET_SECUREBITS, NO_ROOT_LOCKED)
-                        low, high = mask & 0xFFFFFFFF, mask >> 32
-                        head = struct.pack("<Ii", CAPABILITY_VERSION, 0)
-                        _check(
-                            _libc.capset(
-                                head, struct.pack("<IIIIII", low, low, low, high, high, high)
-                            )
-                        )
-                        for number in walls.capabilities if mask else ():
-                            _check(_libc.prctl(PR_CAP_AMBIENT, AMBIENT_RAISE, number, 0, 0))
-                        _prctl(PR_SET_NO_NEW_PRIVS, 1)
-                        for ruleset in rulesets:
-                            _check(
-                                _libc.syscall(_restrict, ctypes.c_int(ruleset), ctypes.c_uint(0))
-                            )
-                            os.close(ruleset)
-                        listener = _check(
-                            _libc.syscall(_seccomp, ctypes.c_uint(1), _listening, walls.head)
-                        )
+                    listener = _confine(walls, rulesets)
                 except OSError as error:
                     os.write(line, READY.pack(-(error.errno or errno.EPERM)))
                     os._exit(1)
@@ -149,42 +110,65 @@ def _receive(line: _socket.socket, size: int) -> tuple[bytes, list[int]]:
     return text, [*struct.unpack(f"{len(found[0]) // 4}i", found[0])] if found else []
 
 
+def _confine(walls: _Walls, rulesets: list[int]) -> int:
+    """Give up, for ever, all that the walls do not allow; the number of the listener, or -1."""
+    _prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
+    os.setsid()
+    for kind, most in walls.limits:
+        resource.setrlimit(kind, (most, most))
+    if walls.program is None:
+        _set_oom_score(b"0")
+        if walls.covered:
+            # Put something empty over files and folders, seen by the command and its children only.
+            uid, gid = os.geteuid(), os.getegid()
+            if uid == 0:
+                _check(_libc.unshare(CLONE_NEWNS))
+            else:
+                _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWUSER))
+                for name, text in (
+                    ("setgroups", "deny"),
+                    ("uid_map", f"{uid} {uid} 1"),
+                    ("gid_map", f"{gid} {gid} 1"),
+                ):
+                    with open(f"/proc/self/{name}", "w") as file:
+                        file.write(text)
+            _check(_libc.mount(None, b"/", None, MS_REC | MS_SLAVE, None))
+            kept = [(path, os.open(path, os.O_PATH)) for path in walls.shown if os.path.isdir(path)]
+            for path in walls.covered:
+                if os.path.isdir(path):
+                    _check(
+                        _libc.mount(
+                            b"none", path, b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64k,mode=700"
+                        )
+                    )
+                elif os.path.exists(path):
+                    _check(_libc.mount(b"/dev/null", path, None, MS_BIND, None))
+            for path, descriptor in kept:
+                if not os.path.exists(path):
+                    os.makedirs(path, 0o700)
+                    _check(
+                        _libc.mount(
+                            b"/proc/self/fd/%d" % descriptor, path, None, MS_BIND | MS_REC, None
+                        )
+                    )
+                os.close(descriptor)
+        if os.geteuid() != 0:
+            _prctl(PR_SET_NO_NEW_PRIVS, 1)
+        return -1
+    _keep_capabilities(walls.capabilities)
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    for ruleset in rulesets:
+        _check(_libc.syscall(_restrict, ctypes.c_int(ruleset), ctypes.c_uint(0)))
+        os.close(ruleset)
+    return _check(_libc.syscall(_seccomp, ctypes.c_uint(1), _listening, walls.head))
+
+
 def _set_oom_score(text: bytes) -> None:
     try:
         with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
             file.write(text)
     except OSError:
         pass
-
-
-def _cover(covered: list[bytes], shown: list[bytes]) -> None:
-    """Put something empty over files and folders, seen by the command and its children only."""
-    uid, gid = os.geteuid(), os.getegid()
-    if uid == 0:
-        _check(_libc.unshare(CLONE_NEWNS))
-    else:
-        _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWUSER))
-        for name, text in (
-            ("setgroups", "deny"),
-            ("uid_map", f"{uid} {uid} 1"),
-            ("gid_map", f"{gid} {gid} 1"),
-        ):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
-    _check(_libc.mount(None, b"/", None, MS_REC | MS_SLAVE, None))
-    kept = [(path, os.open(path, os.O_PATH)) for path in shown if os.path.isdir(path)]
-    for path in covered:
-        if os.path.isdir(path):
-            _check(_libc.mount(b"none", path, b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64k,mode=700"))
-        elif os.path.exists(path):
-            _check(_libc.mount(b"/dev/null", path, None, MS_BIND, None))
-    for path, descriptor in kept:
-        if not os.path.exists(path):
-            os.makedirs(path, 0o700)
-            _check(
-                _libc.mount(b"/proc/self/fd/%d" % descriptor, path, None, MS_BIND | MS_REC, None)
-            )
-        os.close(descriptor)
 
 
 def _become(line: _socket.socket) -> None:
@@ -211,25 +195,40 @@ def _become(line: _socket.socket) -> None:
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
         os.chdir(cwd)
         in_folder = False
-        # Become the program, looked for in PATH of the new environment; the errno when it cannot.
-        name = argv[0]
-        paths = [name]
-        if b"/" not in name:
-            paths = [
-                folder + b"/" + name for folder in env.get(b"PATH", b"/bin:/usr/bin").split(b":")
-            ]
-        number = errno.ENOENT
-        for path in paths:
-            try:
-                os.execve(path, argv, env)  # noqa: S606  that is what it is for
-            except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                    number = error.errno or errno.EIO
-            except ValueError:
-                number = errno.EINVAL
+        number = _execute(argv, env)
     except OSError as error:
         number = error.errno or errno.EIO
     line.send(FAILED.pack(number, in_folder))
+
+
+def _execute(argv: list[bytes], env: dict[bytes, bytes]) -> int:
+    """Become the program, looked for in PATH of the new environment; the errno when it cannot."""
+    name = argv[0]
+    places = [name]
+    if b"/" not in name:
+        places = [folder + b"/" + name for folder in env.get(b"PATH", b"/bin:/usr/bin").split(b":")]
+    number = errno.ENOENT
+    for place in places:
+        try:
+            os.execve(place, argv, env)  # noqa: S606  that is what it is for
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                number = error.errno or errno.EIO
+        except ValueError:
+            number = errno.EINVAL
+    return number
+
+
+def _keep_capabilities(kept: list[int]) -> None:
+    """Root keeps these and no others, also for the programs that it starts."""
+    mask = sum(1 << number for number in kept) if os.geteuid() == 0 else 0
+    if os.geteuid() == 0:
+        _prctl(PR_SET_SECUREBITS, NO_ROOT_LOCKED)
+    low, high = mask & 0xFFFFFFFF, mask >> 32
+    head = struct.pack("<Ii", CAPABILITY_VERSION, 0)
+    _check(_libc.capset(head, struct.pack("<IIIIII", low, low, low, high, high, high)))
+    for number in kept if mask else ():
+        _check(_libc.prctl(PR_CAP_AMBIENT, AMBIENT_RAISE, number, 0, 0))
 
 
 def _prctl(option: int, value: int) -> None:
