@@ -29,8 +29,26 @@ def test_troubles_say_since_when_and_how_many_are_left_out() -> None:
     )
     lines = health_lines(HealthView(NOW, Health.BROKEN, False, (shop,), (), ()))
     assert lines[0] == (
-        "2026-03-04 12:00:00 UTC  BROKEN  NOBODY IS WATCHING: start operator monitor run --all"
+        "2026-03-04 12:00:00 UTC  BROKEN  NO MONITOR IS RUNNING: start operator monitor run --all"
     )
-    assert lines[2] == "BROKEN   shop: 0/1 targets healthy, never looked at"
+    assert lines[2] == "BROKEN   shop: 0/1 targets healthy, never checked"
     assert lines[3] == "  broken node-0 answers (since 5 min ago): refused"
     assert lines[-2:] == ["  and 2 more; see --json", ""]
+
+
+def test_checks_of_a_target_that_is_down_are_one_line_and_what_is_healthy_says_why() -> None:
+    since = NOW - timedelta(minutes=5)
+    troubles = (
+        Trouble("node-0", "node_down", Health.BROKEN, since, "refused"),
+        Trouble("node-0", "lag", Health.UNKNOWN, since, "it does not answer"),
+        Trouble("node-0", "memory", Health.UNKNOWN, since, "it does not answer"),
+        Trouble("node-1", "lag", Health.HEALTHY, since, "", flapping=True),
+    )
+    shop = SubjectHealth("shop", Health.BROKEN, (), troubles, (), (), NOW, 5, 0)
+    lines = health_lines(HealthView(NOW, Health.BROKEN, False, (shop,), (), ()))
+    assert lines[3:] == [
+        "  broken node-0 node_down (since 5 min ago): refused",
+        "  healthy node-1 lag (since 5 min ago, healthy now; listed because it is flapping)",
+        "  2 more checks unavailable because node-0 is down",
+        "",
+    ]

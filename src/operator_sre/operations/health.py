@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from operator_sre.app.health import HealthView, SubjectHealth, Trouble
+from operator_sre.app.health import HealthView, SubjectHealth
+from operator_sre.app.ticket_page import fold_findings, reason_listed
 from operator_sre.contract import SCHEMA_VERSION
+from operator_sre.drawing import plural
 from operator_sre.operations.operation import Operation, Request, Route, View
 
 __all__ = ["OPERATIONS", "HealthDocument", "health_lines"]
@@ -27,51 +29,54 @@ class HealthDocument:
 
 
 def health_lines(view: HealthView) -> View:
-    """Who watches, every subject with its troubles and tickets, and what is kept quiet."""
+    """Who watches, then every subject with its findings and tickets, and what is silenced."""
     if not view.subjects:
         start = "Describe one in operator.toml, or start one with: operator lab up SUBJECT"
-        head = ["There is no subject here.", start]
-    else:
-        who = ", ".join(one.worker for one in view.watchers)
-        unwatched = "NOBODY IS WATCHING: start operator monitor run --all"
-        by = f"watched by {who}" if who else unwatched
-        head = [f"{view.at:%Y-%m-%d %H:%M:%S} UTC  {view.health.upper()}  {by}"]
-    lines = [*head, "", *(line for one in view.subjects for line in _subject(one, view.at))]
+        return ["No subjects.", start, ""]
+    watchers = ", ".join(watcher.worker for watcher in view.watchers)
+    unwatched = "NO MONITOR IS RUNNING: start operator monitor run --all"
+    by = f"watched by {watchers}" if watchers else unwatched
+    lines = [f"{view.at:%Y-%m-%d %H:%M:%S} UTC  {view.health.upper()}  {by}", ""]
+    for subject in view.subjects:
+        lines += _describe_subject(subject, view.at)
     if view.silences:
-        lines.append(f"{len(view.silences)} silenced pattern(s); see: operator silences list")
+        lines.append(f"{plural(len(view.silences), 'silence')}; see: operator silences list")
     return lines
 
 
-def _subject(one: SubjectHealth, now: datetime) -> list[str]:
-    looked = f"looked at {_ago(one.last_look, now)}" if one.last_look else "never looked at"
-    well = sum(target.health == "healthy" for target in one.targets)
-    missed = f", {one.missed} looks missed" if one.missed else ""
-    head = f"{one.health.upper():8} {one.subject}: {well}/{len(one.targets)} targets healthy"
-    lines = [f"{head}, {looked}{missed}"]
-    if one.problem:
-        lines.append(f"  !! {one.problem}")
-    lines += [_trouble(trouble, now) for trouble in one.troubles[:TROUBLES_MAX]]
-    if len(one.troubles) > TROUBLES_MAX:
-        lines.append(f"  and {len(one.troubles) - TROUBLES_MAX} more; see --json")
-    for ticket in one.tickets:
+def _describe_subject(subject: SubjectHealth, now: datetime) -> list[str]:
+    last = subject.last_look
+    checked = f"checked {_ago(last, now)}" if last else "never checked"
+    well = sum(target.health == "healthy" for target in subject.targets)
+    missed = f", {plural(subject.missed, 'check')} missed" if subject.missed else ""
+    head = f"{subject.health.upper():8} {subject.subject}: {well}/{len(subject.targets)}"
+    lines = [f"{head} targets healthy, {checked}{missed}"]
+    if subject.problem:
+        lines.append(f"  !! {subject.problem}")
+    folded = fold_findings(subject.troubles)
+    for trouble in folded.shown[:TROUBLES_MAX]:
+        marks = [f"since {_ago(trouble.since, now)}"]
+        if trouble.ticket is not None:
+            marks.append(f"ticket {trouble.ticket}")
+        if reason := reason_listed(trouble, subject.tickets):
+            marks.append(reason)
+        elif trouble.flapping:
+            marks.append("flapping")
+        if trouble.silenced:
+            marks.append(f"silenced: {trouble.silenced}")
+        detail = f": {trouble.detail}" if trouble.detail else ""
+        name = f"{trouble.health} {trouble.target} {trouble.invariant}"
+        lines.append(f"  {name} ({', '.join(marks)}){detail}")
+    if len(folded.shown) > TROUBLES_MAX:
+        lines.append(f"  and {len(folded.shown) - TROUBLES_MAX} more; see --json")
+    lines += [f"  {fold.text}" for fold in folded.folds]
+    for ticket in subject.tickets:
         flaps = ", flapping" if ticket.flapping else ""
         lines.append(
             f"  ticket {ticket.id} ({ticket.state}, {ticket.severity}{flaps})"
             f" since {_ago(ticket.opened_at, now)}: {ticket.summary}"
         )
     return [*lines, ""]
-
-
-def _trouble(one: Trouble, now: datetime) -> str:
-    marks = [f"since {_ago(one.since, now)}"]
-    if one.ticket is not None:
-        marks.append(f"ticket {one.ticket}")
-    if one.flapping:
-        marks.append("flapping")
-    if one.silenced:
-        marks.append(f"silenced: {one.silenced}")
-    detail = f": {one.detail}" if one.detail else ""
-    return f"  {one.health} {one.target} {one.invariant} ({', '.join(marks)}){detail}"
 
 
 def _ago(at: datetime, now: datetime) -> str:
@@ -82,11 +87,11 @@ def _ago(at: datetime, now: datetime) -> str:
     return f"{seconds:.0f} s ago"
 
 
-# The command follows it as it changes, and a model is told of one subject.
+# `operator health` follows changes and MCP shows one subject, so each has code of its own.
 OPERATIONS = (
     Operation(
         name="health",
-        help="How everything is, by what the store knows; nobody looks at it now.",
+        help="The health of every subject, from the last checks.",
         request=ShowHealth,
         result=HealthDocument,
         call="operator_sre.app.health.show_health",

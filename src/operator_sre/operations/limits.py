@@ -49,7 +49,7 @@ def _table(found: LimitsList, now: datetime) -> View:
         for one in found.limits
     ]
     head = ("subject", "changes", "targets", "failures", "held back by")
-    return [Table(head, rows, "There is no subject here.")]
+    return [Table(head, rows, "No subjects.")]
 
 
 OPERATIONS = (

@@ -73,7 +73,7 @@ def _table(found: SubjectPage, now: datetime) -> View:
     ]
     start = "Describe one in operator.toml, or start one with: operator lab up SUBJECT"
     head = ("subject", "plugin", "targets", "health", "last look", "but")
-    return [Table(head, rows, f"There is no subject here.\n{start}")]
+    return [Table(head, rows, f"No subjects.\n{start}")]
 
 
 OPERATIONS = (

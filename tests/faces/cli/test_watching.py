@@ -44,7 +44,7 @@ def _healthy(home: Home) -> None:
 def test_health_is_loud_when_nobody_watches_and_quiet_when_all_is_well(shop: Home) -> None:
     assert shop.run("health").code == 1
     loud = shop.run("health")
-    assert "NOBODY IS WATCHING" in loud.out
+    assert "NO MONITOR IS RUNNING" in loud.out
     assert "UNKNOWN  shop" in loud.out
     _healthy(shop)
     well = shop.run("health")
@@ -59,7 +59,7 @@ def test_health_is_loud_when_nobody_watches_and_quiet_when_all_is_well(shop: Hom
 
 def test_health_of_an_empty_home_says_what_to_do(home: Home) -> None:
     said = home.run("health")
-    assert (said.code, "There is no subject here." in said.out) == (1, True)
+    assert (said.code, "No subjects." in said.out) == (1, True)
 
 
 def test_a_monitor_of_all_is_seen_in_health_until_it_stops(shop: Home) -> None:
@@ -74,7 +74,7 @@ def test_a_monitor_of_all_is_seen_in_health_until_it_stops(shop: Home) -> None:
     assert "broken node-1 node_down" in said.out
     assert "ticket 1 (open, critical)" in said.out
     assert running.end() == 128 + signal.SIGTERM
-    assert "NOBODY IS WATCHING" in shop.run("health").out
+    assert "NO MONITOR IS RUNNING" in shop.run("health").out
 
 
 def test_subjects_are_listed_shown_observed_and_checked(shop: Home) -> None:
