@@ -57,7 +57,7 @@ def _told(one: Parameter) -> str:
     name = one.option or one.name.upper()
     shown = one.default not in (None, "", False, [], ()) and not callable(one.default)
     default = f" Default: `{one.default}`." if shown else ""
-    return f"- `{name}`: {one.help or 'which one.'}{default}"
+    return f"- `{name}`: {one.help or 'The id.'}{default}"
 
 
 def contents(sentences: Mapping[str, str]) -> str:

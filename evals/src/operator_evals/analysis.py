@@ -116,7 +116,7 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two variants on the trials that both did: the same scenario with the same seed."""
+    """Compare two variants on the trials that both completed."""
 
     first: str
     second: str

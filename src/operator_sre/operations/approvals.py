@@ -21,7 +21,6 @@ from operator_sre.operations.operation import (
     TEXT_MAX,
     After,
     Effect,
-    Every,
     Most,
     Operation,
     Page,
@@ -39,32 +38,38 @@ if TYPE_CHECKING:
 
 __all__ = ["OPERATIONS", "SUMMARY", "ApprovalDocument", "ApprovalPage"]
 
-SUMMARY = "What waits for a person."
+SUMMARY = "Decide on actions that need approval."
 PENDING_MAX = 100
 Id = Annotated[
     str,
     Meta(
         max_length=TEXT_MAX,
-        description="The id of a request.",
-        extra={
-            "cli": Meta(),
-            "api": Meta(min_length=1, max_length=100, description="The id of a request."),
-        },
+        description="The request id.",
+        extra={"api": Meta(min_length=1, max_length=100, description="The request id.")},
     ),
 ]
 Seen = Annotated[
     int | None,
-    Meta(ge=1, le=1_000_000, description="The version that you saw.", extra={"api": False}),
+    Meta(
+        ge=1,
+        le=1_000_000,
+        description="Refuse if the request is no longer at this version.",
+        extra={"api": False},
+    ),
 ]
-RuleId = Annotated[
-    str, Meta(max_length=TEXT_MAX, description="The id of a rule.", extra={"cli": Meta()})
-]
+RuleId = Annotated[str, Meta(max_length=TEXT_MAX, description="The rule id.")]
 
 
 class ListApprovals(Request, frozen=True):
     """Which requests."""
 
-    every: Every = False
+    every: Annotated[
+        bool,
+        Meta(
+            description="Include decided and expired requests.",
+            extra={"option": "--all", "mcp": False},
+        ),
+    ] = False
     after: After = ""
     limit: Most = None
 
@@ -92,18 +97,21 @@ class Approve(Request, frozen=True):
         str,
         Meta(
             max_length=TEXT_MAX,
-            description="exact, flags or path: do not ask again for what is like it.",
+            description="Also approve similar actions from now on: exact, flags or path.",
         ),
     ] = ""
     scope: Annotated[
         str,
         Meta(
             max_length=TEXT_MAX,
-            description="With --always: ticket (unless told), subject or everywhere.",
+            description="With --always: ticket (default), subject or everywhere.",
         ),
     ] = ""
     path: Annotated[
-        str, Meta(max_length=TEXT_MAX, description="With --always path: below this directory.")
+        str,
+        Meta(
+            max_length=TEXT_MAX, description="With --always path: allow files below this directory."
+        ),
     ] = ""
     seen: Seen = None
 
@@ -118,8 +126,11 @@ class WithdrawApproval(Request, frozen=True):
 class ListRules(Request, frozen=True):
     """Which rules."""
 
-    rule: Annotated[str, Meta(max_length=TEXT_MAX, description="One of them, in full.")] = ""
-    every: Every = False
+    rule: Annotated[str, Meta(max_length=TEXT_MAX, description="Show this rule in full.")] = ""
+    every: Annotated[
+        bool,
+        Meta(description="Include revoked rules.", extra={"option": "--all", "mcp": False}),
+    ] = False
 
 
 class RevokeRule(Request, frozen=True):
@@ -338,7 +349,7 @@ _decision = partial(
 OPERATIONS = (
     Operation(
         name="approvals list",
-        help="Pending requests, oldest first.",
+        help="List pending approval requests, oldest first.",
         request=ListApprovals,
         result=ApprovalPage,
         call=f"{_HERE}.list_requests",
@@ -365,7 +376,7 @@ OPERATIONS = (
     ),
     Operation(
         name="approvals show",
-        help="Everything one needs to know before answering a request.",
+        help="Show an approval request with its action, risk and expected effect.",
         request=ShowApproval,
         result=ApprovalDetails,
         call=f"{_HERE}.show_details",
@@ -387,7 +398,7 @@ OPERATIONS = (
     ),
     _decision(
         name="approvals approve",
-        help="Let it run, once; with --always also whatever is like it.",
+        help="Approve an action to run once; with --always, similar actions too.",
         request=Approve,
         result=AnswerDocument,
         call=f"{_HERE}.approve",
@@ -412,7 +423,7 @@ OPERATIONS = (
     ),
     _decision(
         name="approvals reject",
-        help="Do not let it run; the reason is told to the mind.",
+        help="Reject an action. The agent sees the reason.",
         request=AnswerApproval,
         result=ApprovalDocument,
         call="operator_sre.app.approvals.reject",
@@ -430,7 +441,7 @@ OPERATIONS = (
     ),
     _decision(
         name="approvals withdraw",
-        help="Take a request back, without an answer; it may be asked again.",
+        help="Withdraw a request without a decision. It can be requested again.",
         request=WithdrawApproval,
         result=ApprovalDocument,
         call="operator_sre.app.approvals.withdraw",
@@ -438,7 +449,7 @@ OPERATIONS = (
     ),
     Operation(
         name="approvals rules",
-        help="What runs without asking because a person said always.",
+        help="List standing rules: actions that run without approval.",
         request=ListRules,
         result=RuleList,
         call=f"{_HERE}.list_rules",
@@ -448,7 +459,7 @@ OPERATIONS = (
     ),
     Operation(
         name="approvals revoke",
-        help="Ask again for what a rule allows.",
+        help="Revoke a standing rule, so that its actions need approval again.",
         request=RevokeRule,
         result=RuleDocument,
         call="operator_sre.app.approvals.revoke_rule",

@@ -33,21 +33,25 @@ if TYPE_CHECKING:
 
 __all__ = ["OPERATIONS", "SUMMARY", "EntryPage", "Order", "RunPage", "Told", "Transcript"]
 
-SUMMARY = "The record of everything that was done."
+SUMMARY = "Read, verify and export the audit log."
 VERIFIED_S_MIN = 30.0
-Many = Annotated[int, Meta(ge=1, le=10_000, description="How many.")]
+Many = Annotated[int, Meta(ge=1, le=10_000, description="Maximum number of rows.")]
 TicketNumber = Annotated[
     int | None,
     Meta(
         ge=1,
         le=NUMBER_MAX,
-        description="Only this ticket.",
+        description="Only entries of this ticket.",
         extra={"api": Meta(ge=1, le=NUMBER_MAX)},
     ),
 ]
 Run = Annotated[
     str,
-    Meta(max_length=TEXT_MAX, description="Only this run.", extra={"api": Meta(max_length=100)}),
+    Meta(
+        max_length=TEXT_MAX,
+        description="Only entries of this run.",
+        extra={"api": Meta(max_length=100)},
+    ),
 ]
 RunId = Annotated[str, Meta(min_length=1, max_length=100, description="The id of a run.")]
 
@@ -78,7 +82,7 @@ class ReadTranscript(Request, frozen=True):
     """Which run, and behind which entry."""
 
     run: RunId
-    after: Annotated[int, Meta(ge=0, le=NUMBER_MAX, description="Only what came behind.")] = 0
+    after: Annotated[int, Meta(ge=0, le=NUMBER_MAX, description="Only entries after this one.")] = 0
     limit: Many = 50
 
 
@@ -101,7 +105,7 @@ class SearchEntries(Request, frozen=True):
         str,
         Meta(
             max_length=TEXT_MAX,
-            description="Any text; all its words have to be there.",
+            description="The text; entries must contain all its words.",
             extra={
                 "query": "q",
                 "api": Meta(min_length=1, max_length=500, description="Any words at all."),
@@ -112,7 +116,8 @@ class SearchEntries(Request, frozen=True):
     ticket: TicketNumber = None
     run: Run = ""
     before: Annotated[
-        int | None, Meta(le=NUMBER_MAX, description="Older than this one.", extra={"cli": False})
+        int | None,
+        Meta(le=NUMBER_MAX, description="Only entries before this number.", extra={"cli": False}),
     ] = None
 
 
@@ -244,7 +249,7 @@ _api_operation = partial(Operation, view=lambda found, now: [], is_command=False
 OPERATIONS = (
     Operation(
         name="audit list",
-        help="Runs, newest first, with their outcome.",
+        help="List runs with their outcome, newest first.",
         request=ListRuns,
         result=RunPage,
         call="operator_sre.app.audit.page_of_runs",
@@ -281,7 +286,7 @@ OPERATIONS = (
     ),
     Operation(
         name="audit search",
-        help="Entries that hold a text, newest first.",
+        help="Search entries by text, newest first.",
         request=SearchEntries,
         result=EntryPage,
         call="operator_sre.app.history.search_entries",

@@ -39,7 +39,7 @@ __all__ = [
     "list_changes",
 ]
 
-SUMMARY = "What Operator itself changed, and what can be undone."
+SUMMARY = "List changes that Operator made."
 COMMAND_CHARACTERS_MAX = 80
 
 
@@ -89,17 +89,17 @@ class ChangePage:
 class ListChanges(Request, frozen=True):
     """Which changes, and how many."""
 
-    subject: Annotated[str, Meta(max_length=200, description="Only of this subject.")] = ""
+    subject: Annotated[str, Meta(max_length=200, description="Only changes of this subject.")] = ""
     before: Annotated[
         int,
         Meta(
             ge=0,
             le=NUMBER_MAX,
-            description="Only those in front of this entry.",
+            description="Only changes before this entry.",
             extra={"cli": False},
         ),
     ] = 0
-    limit: Annotated[int, Meta(ge=1, le=1000, description="How many at most.")] = 20
+    limit: Annotated[int, Meta(ge=1, le=1000, description="Maximum number of rows.")] = 20
 
 
 def list_changes(app: App, *, subject: str, before: int, limit: int) -> Sequence[Change]:
@@ -166,8 +166,9 @@ def _table(page: ChangePage, now: datetime) -> View:
 OPERATIONS = (
     Operation(
         name="changes list",
-        help="What Operator itself changed, newest first, and whether it can be undone.\n\n"
-        "A change is a command that was permitted and not judged SAFE, whoever asked for it.",
+        help="List changes that Operator made, newest first, and whether they are reversible.\n\n"
+        "A change is a permitted command that was not judged SAFE, whether an agent or a person"
+        " requested it.",
         request=ListChanges,
         result=ChangePage,
         call="operator_sre.operations.changes.list_changes",

@@ -24,7 +24,6 @@ from operator_sre.operations.operation import (
     TEXT_MAX,
     After,
     Effect,
-    Every,
     Most,
     Operation,
     Page,
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS", "SUMMARY", "ConfirmationDocument", "ConfirmationPage", "Pending"]
 
 PENDING_MAX = 100
-SUMMARY = "Changes that a person has to say yes to."
-_ID = "The id of a confirmation."
+SUMMARY = "Confirm changes to policy, modes, limits and secrets."
+_ID = "The confirmation id."
 Id = Annotated[
     str,
     Meta(
@@ -58,7 +57,13 @@ Id = Annotated[
 class ListConfirmations(Request, frozen=True):
     """Which changes."""
 
-    every: Every = False
+    every: Annotated[
+        bool,
+        Meta(
+            description="Include decided and expired confirmations.",
+            extra={"option": "--all", "mcp": False},
+        ),
+    ] = False
     after: After = ""
     limit: Most = None
 
@@ -75,7 +80,7 @@ class Confirm(Request, frozen=True):
     confirmation: Id
     reason: Reason = ""
     digest: Annotated[
-        str, Meta(max_length=TEXT_MAX, description="The digest of the change that you saw.")
+        str, Meta(max_length=TEXT_MAX, description="Refuse if the change has another digest.")
     ] = ""
 
 
@@ -263,7 +268,7 @@ _decision = partial(
 OPERATIONS = (
     Operation(
         name="confirmations list",
-        help="What waits for a yes or no, oldest first.",
+        help="List pending confirmations, oldest first.",
         request=ListConfirmations,
         result=ConfirmationPage,
         call=f"{_HERE}.sweep_and_list",
@@ -293,7 +298,7 @@ OPERATIONS = (
     ),
     Operation(
         name="confirmations show",
-        help="The exact change, what it is bound to, and what approving does.",
+        help="Show a confirmation: the exact change and the effect of approving it.",
         request=ShowConfirmation,
         result=ConfirmationDetails,
         call=f"{_HERE}.show_details",
@@ -315,7 +320,7 @@ OPERATIONS = (
     ),
     _decision(
         name="confirmations approve",
-        help="Say yes to exactly this change, once; it is made at once.",
+        help="Approve a change. Operator applies it at once.",
         request=Confirm,
         result=ConfirmationDocument,
         call=f"{_HERE}.approve",
@@ -338,14 +343,14 @@ OPERATIONS = (
     ),
     _decision(
         name="confirmations decline",
-        help="Say no; nothing is changed, and nobody can say yes to it any more.",
+        help="Decline a change. Nothing is changed, and it cannot be approved later.",
         request=Decline,
         result=DeclinedDocument,
         call=f"{_HERE}.decline_and_advise",
     ),
     _decision(
         name="confirmations decline",
-        help="Say no; nothing is changed, and nobody can say yes to it any more.",
+        help="Decline a change. Nothing is changed, and it cannot be approved later.",
         request=Decline,
         result=ConfirmationDocument,
         call=f"{_HERE}.decline",

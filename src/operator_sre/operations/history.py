@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPERATIONS", "SUMMARY", "CommandPage", "command_lines"]
 
-SUMMARY = "Every command, run or refused."
+SUMMARY = "Search commands that ran or were refused."
 OFTEN_MAX = 20
 COMMAND_CHARACTERS_MAX = 160
 _WORD = {"api": Meta(max_length=200)}
@@ -42,25 +42,29 @@ TicketNumber = Annotated[
     int | None,
     Meta(
         le=NUMBER_MAX,
-        description="Only of this ticket.",
+        description="Only commands of this ticket.",
         extra={"api": _NUMBER, "mcp": _NUMBER},
     ),
 ]
-Run = Annotated[str, Meta(max_length=TEXT_MAX, description="Only of this run.", extra=_WORD)]
-Target = Annotated[str, Meta(max_length=TEXT_MAX, description="Only on this target.", extra=_WORD)]
+Run = Annotated[
+    str, Meta(max_length=TEXT_MAX, description="Only commands of this run.", extra=_WORD)
+]
+Target = Annotated[
+    str, Meta(max_length=TEXT_MAX, description="Only commands on this target.", extra=_WORD)
+]
 Since = Annotated[
     str,
     Meta(
         max_length=TEXT_MAX,
-        description="30m, 12h, 7d, or a time like 2026-03-04T12:00.",
+        description="Only since: 30m, 12h, 7d, or a time such as 2026-03-04T12:00.",
         extra={
             "api": Meta(max_length=40, description="Such as 30m, 12h, 7d, or a time."),
             "mcp": Meta(max_length=40, description="30m, 12h, 7d, a time."),
         },
     ),
 ]
-Many = Annotated[int, Meta(ge=1, le=10_000, description="How many.")]
-Before = Annotated[int | None, Meta(le=NUMBER_MAX, description="Older than this one.")]
+Many = Annotated[int, Meta(ge=1, le=10_000, description="Maximum number of rows.")]
+Before = Annotated[int | None, Meta(le=NUMBER_MAX, description="Only commands before this number.")]
 
 
 class ListHistory(Request, frozen=True):
@@ -70,13 +74,14 @@ class ListHistory(Request, frozen=True):
     run: Run = ""
     target: Target = ""
     level: Annotated[
-        Level | None, Meta(description="safe, review or blocked.", extra={"api": Meta()})
+        Level | None,
+        Meta(description="Only this verdict: safe, review or blocked.", extra={"api": Meta()}),
     ] = None
     outcome: Annotated[
         str,
         Meta(
             max_length=TEXT_MAX,
-            description="succeeded, failed, refused, running, ...",
+            description="Only this outcome: succeeded, failed, refused, running, ...",
             extra={"api": Meta(pattern=f"^(|{'|'.join(OUTCOMES)})$")},
         ),
     ] = ""
@@ -89,7 +94,7 @@ class SearchHistory(ListHistory, frozen=True, kw_only=True):
     """Words, and which commands may have them."""
 
     words: Annotated[
-        tuple[str, ...], Meta(max_length=1000, description='Words; "a phrase"; a begin*.')
+        tuple[str, ...], Meta(max_length=1000, description='Words, "a phrase" or a prefix*.')
     ]
 
 
@@ -111,7 +116,9 @@ class SearchText(Request, frozen=True):
     ticket: TicketNumber = None
     run: Annotated[
         str,
-        Meta(max_length=200, description="Only of this run.", extra={**_WORD, "mcp": False}),
+        Meta(
+            max_length=200, description="Only commands of this run.", extra={**_WORD, "mcp": False}
+        ),
     ] = ""
     run_id: Annotated[
         str, Meta(max_length=100, description="The id of a run.", extra={"api": False})
@@ -133,7 +140,10 @@ class FilterHistory(Request, frozen=True):
     ticket: TicketNumber = None
     run: Run = ""
     target: Annotated[
-        str, Meta(max_length=TEXT_MAX, description="Only on this target.", extra={"api": False})
+        str,
+        Meta(
+            max_length=TEXT_MAX, description="Only commands on this target.", extra={"api": False}
+        ),
     ] = ""
     since: Since = ""
 
@@ -293,7 +303,7 @@ def list_failures(
 def list_violations(
     app: App, *, ticket: int | None, run: str, target: str, since: str, limit: int
 ) -> ViolationList:
-    """Commands of Python that ran without a virtual environment."""
+    """List Python commands that ran without a virtual environment."""
     where = history.wanted(app, ticket=ticket, run=run, target=target, since=since)
     return ViolationList(tuple(history.venv_report(app, where, limit=limit)))
 
@@ -323,7 +333,7 @@ def _table(found: CommandPage, now: datetime) -> View:
 
 
 def command_lines(view: history.CommandView) -> View:
-    """One command with its reason, its verdict, its approver and its output."""
+    """Show a command with its reason, verdict, approver and output."""
     one = view.command
     who = f"{one.agent} ({one.agent_type}), run {one.run or '-'}, ticket {one.ticket or '-'}"
     lines = facts(
@@ -391,7 +401,7 @@ _search_operation = partial(Operation, result=CommandPage, view=_table)
 OPERATIONS = (
     _search_operation(
         name="history list",
-        help="Commands, newest first.",
+        help="List commands, newest first.",
         request=ListHistory,
         call=f"{_HERE}.list_history",
         page=_PAGE,
@@ -404,7 +414,7 @@ OPERATIONS = (
     ),
     _search_operation(
         name="history search",
-        help="Commands with all of these words in their line, context or output, newest first.",
+        help="Search commands by words in the line, context or output, newest first.",
         request=SearchHistory,
         call=f"{_HERE}.search_history",
         arguments=("words",),
@@ -432,7 +442,7 @@ OPERATIONS = (
     ),
     Operation(
         name="history stats",
-        help="How often each command ran, and how often that went well.",
+        help="Show how often each command ran and succeeded.",
         request=CountHistory,
         result=Figures,
         call=f"{_HERE}.count_some",
@@ -441,7 +451,7 @@ OPERATIONS = (
     ),
     Operation(
         name="history stats",
-        help="How often each command ran, and how often that went well.",
+        help="Show how often each command ran and succeeded.",
         request=FilterHistory,
         result=StatisticsDocument,
         call=f"{_HERE}.count",
@@ -462,7 +472,7 @@ OPERATIONS = (
     ),
     Operation(
         name="history failures",
-        help="What failed, by category with examples, and what fails again and again.",
+        help="Show failures by category with examples, and repeated failures.",
         request=FilterHistory,
         result=history.Failures,
         call=f"{_HERE}.list_failures",
@@ -470,7 +480,7 @@ OPERATIONS = (
     ),
     Operation(
         name="history venv",
-        help="Commands of Python that ran without a virtual environment.",
+        help="List Python commands that ran without a virtual environment.",
         request=CountHistory,
         result=ViolationList,
         call=f"{_HERE}.list_violations",

@@ -16,7 +16,7 @@ from operator_sre.operations.operation import Effect, Operation, Request, Route,
 
 __all__ = ["OPERATIONS", "SUMMARY", "StoppedDocument", "SwitchDocument"]
 
-SUMMARY = "Stop everything, and let it go on."
+SUMMARY = "Stop all actions at once, and resume."
 
 
 class ShowSwitch(Request, frozen=True):
@@ -26,7 +26,7 @@ class ShowSwitch(Request, frozen=True):
 class TurnSwitch(Request, frozen=True):
     """Why."""
 
-    reason: Annotated[str, Meta(max_length=4000, description="Why.")] = ""
+    reason: Annotated[str, Meta(max_length=4000, description="Recorded in the audit log.")] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def _state(found: SwitchDocument, now: datetime) -> View:
 OPERATIONS = (
     Operation(
         name="kill-switch on",
-        help="End what runs, cancel what waits, permit nothing. Fine when it is on already.",
+        help="Stop all running actions, cancel pending ones, and permit nothing.",
         request=TurnSwitch,
         result=StoppedDocument,
         call="operator_sre.app.restraints.switch_on",
@@ -82,7 +82,7 @@ OPERATIONS = (
     ),
     Operation(
         name="kill-switch off",
-        help="Let permits be given again; those from before stay void.",
+        help="Permit actions again. Earlier permits stay void.",
         request=TurnSwitch,
         result=SwitchDocument,
         call="operator_sre.app.restraints.switch_off",
@@ -95,7 +95,7 @@ OPERATIONS = (
     ),
     Operation(
         name="kill-switch status",
-        help="How it stands, who turned it, and why.",
+        help="Show whether it is on, who switched it, and why.",
         request=ShowSwitch,
         result=SwitchDocument,
         call="operator_sre.app.restraints.switch_state",

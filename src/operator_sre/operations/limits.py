@@ -15,7 +15,7 @@ from operator_sre.operations.operation import Effect, Operation, Request, Table,
 
 __all__ = ["OPERATIONS", "SUMMARY", "LimitsList"]
 
-SUMMARY = "How much of each subject may be changed."
+SUMMARY = "Show and reset the limits on changes."
 
 
 class ShowLimits(Request, frozen=True):
@@ -25,8 +25,8 @@ class ShowLimits(Request, frozen=True):
 class ResetLimits(Request, frozen=True):
     """Of which subject, and why."""
 
-    subject: Annotated[str, Meta(max_length=200, description="which one.")]
-    reason: Annotated[str, Meta(max_length=4000, description="Why.")]
+    subject: Annotated[str, Meta(max_length=200, description="The subject name.")]
+    reason: Annotated[str, Meta(max_length=4000, description="Recorded in the audit log.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def _table(found: LimitsList, now: datetime) -> View:
 OPERATIONS = (
     Operation(
         name="limits show",
-        help="Every subject: what was changed lately, and what holds the next change back.",
+        help="Show recent changes of every subject and the limits on the next one.",
         request=ShowLimits,
         result=LimitsList,
         call="operator_sre.app.restraints.show_limits",
@@ -63,7 +63,7 @@ OPERATIONS = (
     ),
     Operation(
         name="limits reset",
-        help="Count from here on; after failures in a row, changes are allowed again at once.",
+        help="Reset a subject's change counters, so that changes are allowed again.",
         request=ResetLimits,
         result=LimitsList,
         call="operator_sre.app.restraints.reset_limits",

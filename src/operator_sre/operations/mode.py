@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT", "OPERATIONS", "SUMMARY", "ModePage", "confirmed_modes"]
 
-SUMMARY = "How much runs without a person."
+SUMMARY = "Set how much runs without approval."
 DEFAULT = "show"
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Subjects = Annotated[
     tuple[Name, ...],
     Meta(
         max_length=100,
-        description="Which subject; may be repeated.",
+        description="A subject; may be repeated.",
         extra={"option": "--subject", "api": Meta(max_length=100)},
     ),
 ]
@@ -49,7 +49,9 @@ class ShowMode(Request, frozen=True):
 class SetMode(Request, frozen=True):
     """A mode for these subjects, or for the only one there is."""
 
-    mode: Annotated[Mode, Meta(description="observe, approve or execute.", extra={"api": Meta()})]
+    mode: Annotated[
+        Mode, Meta(description="The mode: observe, approve or execute.", extra={"api": Meta()})
+    ]
     subjects: Subjects = ()
     reason: Reason = ""
 
@@ -84,14 +86,14 @@ _mode_operation = partial(Operation, result=ModePage, view=_table)
 OPERATIONS = (
     _mode_operation(
         name="mode show",
-        help="The mode of every subject, and whose word it is.",
+        help="Show the mode of every subject and where it is set.",
         request=ShowMode,
         call="operator_sre.app.restraints.show_modes",
         route=Route("GET", "/v1/mode", "show_mode"),
     ),
     _mode_operation(
         name="mode set",
-        help="Set it for a subject, instead of the configured one; execute has to be meant.",
+        help="Set the mode of a subject, overriding the configuration. execute needs confirmation.",
         request=SetMode,
         call="operator_sre.app.restraints.set_modes",
         confirmation="operator_sre.app.restraints.execute_asked",
@@ -112,7 +114,7 @@ OPERATIONS = (
     ),
     _mode_operation(
         name="mode reset",
-        help="Go back to the configured mode, for a subject or for all.",
+        help="Reset one subject or all to the configured mode.",
         request=ResetMode,
         call="operator_sre.app.restraints.reset_modes",
         confirmation="operator_sre.app.restraints.reset_asked",

@@ -28,7 +28,6 @@ __all__ = [
     "TEXT_MAX",
     "After",
     "Effect",
-    "Every",
     "Face",
     "Most",
     "Operation",
@@ -54,26 +53,24 @@ REQUIRED: Any = msgspec.NODEFAULT
 Face = Literal["api", "cli", "mcp"]
 TEXT_MAX = 100_000  # of a word of the command line that nothing else bounds
 # Parameters that many operations have.
-Every = Annotated[
-    bool,
-    msgspec.Meta(description="Those that are over, too.", extra={"option": "--all", "mcp": False}),
-]
 Reason = Annotated[
     str,
     msgspec.Meta(
-        max_length=TEXT_MAX, description="Why.", extra={"api": msgspec.Meta(max_length=4000)}
+        max_length=TEXT_MAX,
+        description="Recorded in the audit log.",
+        extra={"api": msgspec.Meta(max_length=4000)},
     ),
 ]
 # Where a page begins that is continued by a cursor, and how much of it there is.
 After = Annotated[
     str,
     msgspec.Meta(
-        max_length=100, description="Only those behind this.", extra={"cli": False, "mcp": False}
+        max_length=100, description="Only rows after this one.", extra={"cli": False, "mcp": False}
     ),
 ]
 Most = Annotated[
     int | None,
-    msgspec.Meta(description="How many at most.", extra={"cli": False, "mcp": False}),
+    msgspec.Meta(description="Maximum number of rows.", extra={"cli": False, "mcp": False}),
 ]
 
 

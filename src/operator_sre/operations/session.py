@@ -15,8 +15,8 @@ from operator_sre.operations.operation import Effect, Operation, Request, Table,
 
 __all__ = ["OPERATIONS", "SUMMARY", "SessionDocument", "SessionList"]
 
-SUMMARY = "How much risk each agent has piled up."
-Agent = Annotated[str, Meta(max_length=200, description="An agent's name.")]
+SUMMARY = "Show the accumulated risk of each agent."
+Agent = Annotated[str, Meta(max_length=200, description="The agent name.")]
 
 
 class ListSessions(Request, frozen=True):
@@ -33,7 +33,7 @@ class ResetSession(Request, frozen=True):
     """Of which agent, and why."""
 
     agent: Agent
-    reason: Annotated[str, Meta(max_length=4000, description="Why.")]
+    reason: Annotated[str, Meta(max_length=4000, description="Recorded in the audit log.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def _details(found: SessionDocument, now: datetime) -> View:
 OPERATIONS = (
     Operation(
         name="session list",
-        help="Everybody who acted within five minutes, or was ever held in observe.",
+        help="List agents that acted in the last five minutes or were held in observe.",
         request=ListSessions,
         result=SessionList,
         call="operator_sre.app.restraints.list_sessions",
@@ -83,7 +83,7 @@ OPERATIONS = (
     ),
     Operation(
         name="session show",
-        help="One agent: what it did, what that adds up to, and why.",
+        help="Show an agent's actions and accumulated risk.",
         request=ShowSession,
         result=SessionDocument,
         call="operator_sre.app.restraints.show_session",
@@ -92,7 +92,7 @@ OPERATIONS = (
     ),
     Operation(
         name="session reset",
-        help="Let an agent go that is held in observe, and begin its session anew.",
+        help="Release an agent held in observe, and start a new session for it.",
         request=ResetSession,
         result=SessionDocument,
         call="operator_sre.app.restraints.reset_session",

@@ -16,41 +16,43 @@ from operator_sre.operations.operation import Effect, Operation, Request, Route,
 
 __all__ = ["OPERATIONS", "SUMMARY", "AddSilence", "EndSilence", "ListSilences", "SilenceList"]
 
-SUMMARY = "Keep what is broken from opening tickets."
+SUMMARY = "Suppress tickets for known or planned trouble."
 Pattern = Annotated[str, Meta(min_length=1, max_length=200, description="A name or a pattern.")]
 
 
 class AddSilence(Request, frozen=True):
     """What to silence, for how long, and why. A silence ends by `for` or by `until`."""
 
-    reason: Annotated[str, Meta(min_length=1, max_length=200, description="Why.")]
+    reason: Annotated[
+        str, Meta(min_length=1, max_length=200, description="Recorded in the audit log.")
+    ]
     subject: Pattern = "*"
     target: Annotated[
         str,
         Meta(min_length=1, max_length=200, description="A name or a pattern, such as 'node-*'."),
     ] = "*"
     invariant: Pattern = "*"
-    for_: Annotated[str, Meta(max_length=40, description="How long: 90s, 30m, 2h, 1d.")] = (
+    for_: Annotated[str, Meta(max_length=40, description="Duration: 90s, 30m, 2h, 1d.")] = (
         msgspec.field(name="for", default="")
     )
-    until: Annotated[
-        str, Meta(max_length=40, description="Until when: 2030-01-31T06:00 (UTC).")
-    ] = ""
+    until: Annotated[str, Meta(max_length=40, description="End time in UTC: 2030-01-31T06:00.")] = (
+        ""
+    )
 
 
 class ListSilences(Request, frozen=True):
     """Which silences."""
 
     every: Annotated[
-        bool, Meta(description="Those that are over, too.", extra={"option": "--all"})
+        bool, Meta(description="Include silences that ended.", extra={"option": "--all"})
     ] = False
 
 
 class EndSilence(Request, frozen=True):
     """Which silence to end, and why."""
 
-    silence: Annotated[str, Meta(min_length=1, max_length=100, description="The id of a silence.")]
-    reason: Annotated[str, Meta(max_length=4000, description="Why.")] = ""
+    silence: Annotated[str, Meta(min_length=1, max_length=100, description="The silence id.")]
+    reason: Annotated[str, Meta(max_length=4000, description="Recorded in the audit log.")] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def _table(found: SilenceList, now: datetime) -> View:
 OPERATIONS = (
     Operation(
         name="silences add",
-        help="Open no tickets for what matches, from now on; what is worked on stays.",
+        help="Silence matching findings: they open no tickets. Existing tickets stay open.",
         request=AddSilence,
         result=SilenceList,
         call="operator_sre.app.silences.add_silence",
@@ -94,7 +96,7 @@ OPERATIONS = (
     ),
     Operation(
         name="silences list",
-        help="Silences that hold, and maintenance windows that are open.",
+        help="List active silences and open maintenance windows.",
         request=ListSilences,
         result=SilenceList,
         call="operator_sre.app.silences.list_silences",
@@ -107,7 +109,7 @@ OPERATIONS = (
     ),
     Operation(
         name="silences end",
-        help="End one before its time; what is still broken opens its ticket at the next look.",
+        help="End a silence early. Findings that remain open a ticket at the next check.",
         request=EndSilence,
         result=SilenceList,
         call="operator_sre.app.silences.end_silence",

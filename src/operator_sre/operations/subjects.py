@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPERATIONS", "SUMMARY", "SubjectDocument", "SubjectPage", "health_of_known"]
 
-SUMMARY = "What is in our care, and how it looks."
+SUMMARY = "Inspect the systems that Operator watches."
 
 
 class ListSubjects(Request, frozen=True):
@@ -79,7 +79,7 @@ def _table(found: SubjectPage, now: datetime) -> View:
 OPERATIONS = (
     Operation(
         name="subjects list",
-        help="Every subject: its plug-in, its targets, its health, and when it was last looked at.",
+        help="List subjects with their plug-in, targets, health and last check.",
         request=ListSubjects,
         result=SubjectPage,
         call="operator_sre.app.subjects.list_subjects",

@@ -39,14 +39,14 @@ __all__ = [
     "handed_off_ticket",
 ]
 
-SUMMARY = "What is broken, and what became of it."
+SUMMARY = "Manage incidents: their state, diagnosis and history."
 # How many of the newest entries about a ticket the API tells with it.
 STORY_MAX = 50
 # Which worker holds a ticket is of no use to a model.
 HELD_BY = ("epoch", "worker")
-Number = Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="A ticket's number.")]
+Number = Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="The ticket number.")]
 Word = Annotated[str, Meta(max_length=200)]
-Reason = Annotated[str, Meta(max_length=4000, description="Why.")]
+Reason = Annotated[str, Meta(max_length=4000, description="Recorded in the audit log.")]
 
 
 class ListTickets(Request, frozen=True):
@@ -56,26 +56,31 @@ class ListTickets(Request, frozen=True):
         tuple[TicketState, ...],
         Meta(
             max_length=len(TicketState),
-            description="Only these states; may be repeated.",
+            description="Only tickets in this state; may be repeated.",
             extra={"option": "--state", "query": "state", "called": "ticket state"},
         ),
     ] = ()
-    subject: Annotated[str, Meta(max_length=200, description="Only this subject.")] = ""
-    severity: Annotated[Severity | None, Meta(description="Only this severity.")] = None
-    assignee: Annotated[str, Meta(max_length=200, description="Only those of this person.")] = ""
+    subject: Annotated[str, Meta(max_length=200, description="Only tickets of this subject.")] = ""
+    severity: Annotated[Severity | None, Meta(description="Only tickets of this severity.")] = None
+    assignee: Annotated[
+        str, Meta(max_length=200, description="Only tickets assigned to this person.")
+    ] = ""
     text: Annotated[
-        str, Meta(max_length=200, description="Only with this in the summary or reason.")
+        str,
+        Meta(max_length=200, description="Only tickets with this text in the summary or reason."),
     ] = ""
     after: Annotated[
         int,
         Meta(
             ge=0,
             le=NUMBER_MAX,
-            description="Only those behind this ticket.",
+            description="Only tickets after this one.",
             extra={"cli": False},
         ),
     ] = 0
-    limit: Annotated[int | None, Meta(description="How many at most.", extra={"cli": False})] = None
+    limit: Annotated[
+        int | None, Meta(description="Maximum number of rows.", extra={"cli": False})
+    ] = None
 
 
 class ShowTicket(Request, frozen=True):
@@ -96,19 +101,21 @@ class PauseTicket(Request, frozen=True):
 
     number: Number
     reason: Reason = ""
-    for_: Annotated[str, Meta(max_length=40, description="How long: 90s, 30m, 2h, 1d.")] = (
+    for_: Annotated[str, Meta(max_length=40, description="Duration: 90s, 30m, 2h, 1d.")] = (
         msgspec.field(name="for", default="")
     )
-    until: Annotated[
-        str, Meta(max_length=40, description="Until when: 2030-01-31T06:00 (UTC).")
-    ] = ""
+    until: Annotated[str, Meta(max_length=40, description="End time in UTC: 2030-01-31T06:00.")] = (
+        ""
+    )
 
 
 class AssignTicket(Request, frozen=True):
     """Which ticket, and whose it is."""
 
     number: Number
-    assignee: Annotated[str, Meta(max_length=100, description="Who looks after it; '' for nobody.")]
+    assignee: Annotated[
+        str, Meta(max_length=100, description="The person to assign; '' unassigns.")
+    ]
     reason: Reason = ""
 
 
@@ -116,15 +123,15 @@ class CommentOnTicket(Request, frozen=True):
     """Which ticket, and what to say of it."""
 
     number: Number
-    text: Annotated[str, Meta(max_length=4000, description="What there is to say.")]
+    text: Annotated[str, Meta(max_length=4000, description="The comment.")]
 
 
 class HandOffTicket(Request, frozen=True):
     """Which ticket, to whom, and why."""
 
     number: Number
-    to: Annotated[str, Meta(max_length=100, description="The agent or team that takes it over.")]
-    why: Annotated[str, Meta(max_length=4000, description="What they need to know.")]
+    to: Annotated[str, Meta(max_length=100, description="The agent or team that takes the ticket.")]
+    why: Annotated[str, Meta(max_length=4000, description="What the new owner needs to know.")]
 
 
 class AnyMove(PauseTicket, frozen=True, kw_only=True):
@@ -235,7 +242,7 @@ def _move(
 OPERATIONS = (
     Operation(
         name="tickets list",
-        help="All tickets, most urgent and oldest first.",
+        help="List tickets, the most severe and oldest first.",
         request=ListTickets,
         result=TicketPage,
         call="operator_sre.app.tickets.list_tickets",
@@ -252,7 +259,7 @@ OPERATIONS = (
     ),
     Operation(
         name="tickets show",
-        help="One ticket: what broke, how it was understood, what was done, what proves it.",
+        help="Show a ticket: diagnosis, actions with approvals, evidence and timeline.",
         request=ShowTicket,
         result=TicketDocument,
         call="operator_sre.app.tickets.show_ticket",
@@ -286,20 +293,22 @@ OPERATIONS = (
     ),
     _move(
         MoveKind.HOLD,
-        "Keep agents off it until it is let go, or until a time; whoever works on it stops.",
+        "Hold a ticket: agents stop working on it until it is released or the time is up.",
         PauseTicket,
     ),
-    _move(MoveKind.UNHOLD, "Let agents work on it again, whether it was held or snoozed."),
-    _move(MoveKind.SNOOZE, "Put it off: it comes back by itself at that time.", PauseTicket),
+    _move(MoveKind.UNHOLD, "Release a held or snoozed ticket, so that agents work on it again."),
+    _move(
+        MoveKind.SNOOZE, "Snooze a ticket until a time; then agents work on it again.", PauseTicket
+    ),
     _move(
         MoveKind.ASSIGN,
-        "Say whose it is; agents work on it all the same, unless it is held.",
+        "Assign a ticket to a person. Agents keep working on it unless it is held.",
         AssignTicket,
         "assignee",
     ),
     Operation(
         name="tickets comment",
-        help="Add a sentence to its story.",
+        help="Add a comment to a ticket.",
         request=CommentOnTicket,
         result=TicketDocument,
         call="operator_sre.operations.tickets.comment_on_ticket",
@@ -309,10 +318,10 @@ OPERATIONS = (
         arguments=("number", "text"),
         unprinted=("entries",),
     ),
-    _move(MoveKind.ESCALATE, "Give it to people; no agent takes it up any more."),
+    _move(MoveKind.ESCALATE, "Escalate a ticket to people. Agents stop working on it."),
     Operation(
         name="tickets handoff",
-        help="Give it to another agent or team; ours work on it no more. It has to be confirmed.",
+        help="Hand a ticket to another agent or team. Requires confirmation.",
         request=HandOffTicket,
         result=TicketDocument,
         call="operator_sre.operations.tickets.handed_off_ticket",
@@ -323,14 +332,14 @@ OPERATIONS = (
         arguments=("number",),
         unprinted=("entries",),
     ),
-    _move(MoveKind.REOPEN, "Have it worked on again, with all attempts left."),
+    _move(MoveKind.REOPEN, "Reopen a ticket and reset its attempts."),
     _move(
         MoveKind.CLOSE,
-        "End it without a proof, with a reason; what is still broken opens a new one.",
+        "Close a ticket without proof. Findings that remain open a new ticket.",
     ),
     Operation(
         name="tickets resolve",
-        help="End it with a proof: we look ourselves, and it is refused while it does not hold.",
+        help="Check the subject and resolve the ticket. Refuses while an invariant is broken.",
         request=MoveTicket,
         result=TicketDocument,
         call="operator_sre.app.tickets.resolve_ticket",

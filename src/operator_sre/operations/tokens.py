@@ -14,37 +14,37 @@ from operator_sre.operations.operation import Effect, Operation, Request, Table,
 
 __all__ = ["OPERATIONS", "SUMMARY", "NewToken", "TokenList"]
 
-SUMMARY = "Let programs and browsers in."
+SUMMARY = "Manage access tokens for programs and browsers."
 
 
 class CreateToken(Request, frozen=True):
     """What a token is for, and for how long."""
 
-    name: Annotated[str, Meta(max_length=200, description="What it is for, such as grafana.")]
+    name: Annotated[str, Meta(max_length=200, description="The token name, such as grafana.")]
     role: Annotated[Role, Meta(description="viewer, approver or admin.")] = Role.VIEWER
     audience: Annotated[
         Audience,
         Meta(
-            description="api, mcp or web: the only place where it lets in.",
+            description="The only interface that accepts it: api, mcp or web.",
             extra={"option": "--for"},
         ),
     ] = Audience.API
-    days: Annotated[int, Meta(ge=1, le=366, description="How long it counts.")] = 30
+    days: Annotated[int, Meta(ge=1, le=366, description="Days until it expires.")] = 30
 
 
 class ListTokens(Request, frozen=True):
     """Which tokens."""
 
     every: Annotated[
-        bool, Meta(description="Those that are over, too.", extra={"option": "--all"})
+        bool, Meta(description="Include expired and revoked tokens.", extra={"option": "--all"})
     ] = False
 
 
 class RevokeToken(Request, frozen=True):
     """Which token, and why."""
 
-    token: Annotated[str, Meta(max_length=100, description="The id of a token.")]
-    reason: Annotated[str, Meta(max_length=4000, description="Why.")] = ""
+    token: Annotated[str, Meta(max_length=100, description="The token id.")]
+    reason: Annotated[str, Meta(max_length=4000, description="Recorded in the audit log.")] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def _table(found: TokenList, now: datetime) -> View:
 OPERATIONS = (
     Operation(
         name="tokens create",
-        help="A new token that acts in your name; its secret is shown this once.",
+        help="Create a token that acts in your name. Its secret is shown once.",
         request=CreateToken,
         result=NewToken,
         call="operator_sre.app.tokens.create",
@@ -104,7 +104,7 @@ OPERATIONS = (
     ),
     Operation(
         name="tokens list",
-        help="Tokens that let somebody in.",
+        help="List active tokens.",
         request=ListTokens,
         result=TokenList,
         call="operator_sre.app.tokens.find",
@@ -112,7 +112,7 @@ OPERATIONS = (
     ),
     Operation(
         name="tokens revoke",
-        help="It lets nobody in from now on.",
+        help="Revoke a token.",
         request=RevokeToken,
         result=TokenList,
         call="operator_sre.app.tokens.revoke",

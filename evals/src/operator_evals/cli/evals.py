@@ -45,19 +45,18 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    help="Break real systems, let minds repair them, and count.", no_args_is_help=True
-)
+app = typer.Typer(help="Measure how well agents repair real failures.", no_args_is_help=True)
 TIMES_MAX = 1000
 PARALLEL_MAX = 64
 SEED_MAX = 2**31
 CAMPAIGN = "campaign"
 
 DatabaseOption = Annotated[
-    Path | None, typer.Option("--database", help="Another file than eval.db of the home.")
+    Path | None,
+    typer.Option("--database", help="The results database; eval.db of the home by default."),
 ]
 CampaignArgument = Annotated[
-    str | None, typer.Argument(metavar="CAMPAIGN", help="Which one; the newest if not named.")
+    str | None, typer.Argument(metavar="CAMPAIGN", help="The campaign; the newest by default.")
 ]
 
 
@@ -74,36 +73,37 @@ class Format(StrEnum):
 def run(
     context: typer.Context,
     what: Annotated[
-        list[str] | None, typer.Argument(metavar="[campaign FILE]", help="A campaign from a file.")
+        list[str] | None, typer.Argument(metavar="[campaign FILE]", help="A campaign file.")
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="Whose rig.")] = None,
+    subject: Annotated[str | None, typer.Option(help="The subject.")] = None,
     fault: Annotated[
-        str | None, typer.Option("--fault", "--chaos", help="Which fault; all if not named.")
+        str | None, typer.Option("--fault", "--chaos", help="The fault; all by default.")
     ] = None,
     times: Annotated[
-        int, typer.Option("-n", "--times", min=1, max=TIMES_MAX, help="Trials of each.")
+        int,
+        typer.Option("-n", "--times", min=1, max=TIMES_MAX, help="Trials per fault and variant."),
     ] = 1,
     baseline: Annotated[
-        bool, typer.Option("--baseline", help="The same with nobody at work, too.")
+        bool, typer.Option("--baseline", help="Also run each trial without an agent.")
     ] = False,
     variant: Annotated[
-        list[str] | None, typer.Option(help="Who works: a name or a file; may be repeated.")
+        list[str] | None, typer.Option(help="A variant name or file; may be repeated.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=SEED_MAX, help="The first seed.")] = 0,
     parallel: Annotated[
-        int | None, typer.Option(min=1, max=PARALLEL_MAX, help="How many trials at once.")
+        int | None, typer.Option(min=1, max=PARALLEL_MAX, help="Number of parallel trials.")
     ] = None,
-    name: Annotated[str, typer.Option(help="What it is called; the same name goes on.")] = "",
+    name: Annotated[str, typer.Option(help="The campaign name; an existing name resumes.")] = "",
     engine: Annotated[
-        str, typer.Option(help="local, or dbos for workers on many machines (eval work).")
+        str, typer.Option(help="local, or dbos for workers on several machines (eval work).")
     ] = "local",
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try a fault with a variant, or do a whole campaign from a file.
+    """Run trials of a fault, or a whole campaign from a file.
 
-    Each trial has a fresh rig, a home and a ledger of its own. Everything is checked before the
-    first one. What is done is kept: Ctrl-C ends what runs, and the same command goes on later.
+    Each trial has its own rig, home and ledger. Everything is validated before the first trial.
+    Finished trials are kept: after Ctrl-C, the same command resumes.
     """
     from operator_evals.app.campaigns import Wanted, campaign_from_file, campaign_of
 
@@ -182,10 +182,10 @@ def _run(
 @app.command()
 def faults(
     context: typer.Context,
-    subject: Annotated[str | None, typer.Argument(help="Whose; all if not named.")] = None,
+    subject: Annotated[str | None, typer.Argument(help="The subject; all by default.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Every scenario that can be tried, and what its right end is."""
+    """List scenarios with their correct outcome."""
     from operator_evals.app.views import every_scenario
 
     found = every_scenario(subject)
@@ -197,7 +197,7 @@ def faults(
 def list_(
     context: typer.Context, database: DatabaseOption = None, as_json: JsonOption = False
 ) -> None:
-    """All campaigns, and how much of each is done."""
+    """List campaigns and their progress."""
     from operator_evals.app.views import campaigns_in
 
     found = campaigns_in(_database(context, database))
@@ -210,12 +210,12 @@ def show(
     context: typer.Context,
     campaign: CampaignArgument = None,
     trial: Annotated[
-        str | None, typer.Option(help="One trial, as SUBJECT:FAULT/VARIANT/SEED.")
+        str | None, typer.Option(help="The trial, as SUBJECT:FAULT/VARIANT/SEED.")
     ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The trials of a campaign, or all that is known of one trial."""
+    """Show the trials of a campaign, or one trial in full."""
     from operator_evals.app.views import shown_campaign, shown_trial
 
     where = _database(context, database)
@@ -243,15 +243,15 @@ def analyze(
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="A configured model to be asked, once, what it thinks of commands and causes.",
+            help="Ask this configured model once for its opinion of commands and causes.",
         ),
     ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """All tables of a campaign, computed anew from its facts.
+    """Compute all tables of a campaign from its facts.
 
-    A second opinion changes no score. It costs money once: answers are kept beside the facts.
+    A second opinion changes no score. It costs money only once: answers are stored with the facts.
     """
     from operator_evals.app.views import analysis_of, opinions_on
 
@@ -274,14 +274,14 @@ def analyze(
 def compare(
     context: typer.Context,
     first: Annotated[str, typer.Argument(metavar="A", help="A variant, or CAMPAIGN/VARIANT.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The variant to compare with.")],
     campaign: Annotated[
-        str | None, typer.Option(help="Of which campaign; the newest if not named.")
+        str | None, typer.Option(help="The campaign; the newest by default.")
     ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Two variants on the trials that both did: the same scenario with the same seed."""
+    """Compare two variants on the trials that both completed."""
     from operator_evals.app.views import compared
 
     found = compared(_database(context, database), first, second, campaign=campaign)
@@ -292,11 +292,13 @@ def compare(
 def compare_baseline(
     context: typer.Context,
     campaign: CampaignArgument = None,
-    baseline: Annotated[str | None, typer.Option(help="Another baseline than 'none'.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="The baseline variant; 'none' by default.")
+    ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Every variant against nobody at work."""
+    """Compare every variant with the baseline without an agent."""
     from operator_evals.app.views import compared_with_baseline
 
     where = _database(context, database)
@@ -310,7 +312,7 @@ def compare_variants(
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Every pair of variants of a campaign."""
+    """Compare every pair of variants of a campaign."""
     from operator_evals.app.views import every_comparison
 
     _show_comparisons(every_comparison(_database(context, database), campaign), as_json=as_json)
@@ -320,20 +322,23 @@ def compare_variants(
 def export(
     context: typer.Context,
     output: Annotated[
-        Path, typer.Argument(help="A file for it, replaced if it is there; for inspect a folder.")
+        Path, typer.Argument(help="The file to write, replacing it; a directory for inspect.")
     ],
     campaign: Annotated[
-        str | None, typer.Option(help="Which one; the newest if not named.")
+        str | None, typer.Option(help="The campaign; the newest by default.")
     ] = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="Facts and scores, scores or facts alone, or logs.")
+        Format,
+        typer.Option(
+            "--format", help="Facts and scores (json), scores (csv), facts, or logs (inspect)."
+        ),
     ] = Format.JSON,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Every trial of a campaign for others: JSON, CSV, facts to publish, or inspect-ai's logs.
+    """Export the trials of a campaign: JSON, CSV, facts to publish, or inspect-ai logs.
 
-    Facts go to a file NAME.jsonl, which every command takes as --database.
+    Facts go to NAME.jsonl, which every command accepts as --database.
     """
     from operator_evals.app.views import exported, shown_campaign
 

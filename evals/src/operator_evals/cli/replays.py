@@ -37,22 +37,24 @@ def register(app: typer.Typer) -> None:
 
 def record(
     context: typer.Context,
-    campaign: Annotated[str, typer.Argument(help="The campaign of a trial.")] = "",
+    campaign: Annotated[str, typer.Argument(help="The campaign of the trial.")] = "",
     key: Annotated[str, typer.Argument(help="The trial, as SUBJECT:FAULT/VARIANT/SEED.")] = "",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A new file for the recording.")
+        Path | None, typer.Option("--output", "-o", help="The file to create.")
     ] = None,
     ticket: Annotated[
-        int | None, typer.Option(min=1, max=NUMBER_MAX, help="A ticket, of this home or the trial.")
+        int | None,
+        typer.Option(min=1, max=NUMBER_MAX, help="A ticket of this home or of the trial."),
     ] = None,
-    cause: Annotated[str, typer.Option(help="What its cause was, if you know better.")] = "",
-    target: Annotated[str, typer.Option(help="Which target was at fault.")] = "",
+    cause: Annotated[str, typer.Option(help="The true cause, if you know it.")] = "",
+    target: Annotated[str, typer.Option(help="The target at fault.")] = "",
     database: Annotated[
-        Path | None, typer.Option("--database", help="Another file than eval.db of the home.")
+        Path | None,
+        typer.Option("--database", help="The results database; eval.db of the home by default."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Save an incident for other minds: all that was seen and answered, and the truth apart.
+    """Record an incident for replay by other models.
 
     Name a trial, or a ticket of this home with --ticket. Secrets are redacted as in the ledger.
     """
@@ -86,11 +88,11 @@ def record(
 
 def replay(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="A recording.")],
+    file: Annotated[Path, typer.Argument(help="The recording file.")],
     model: ModelOption = "reasoner",
     as_json: JsonOption = False,
 ) -> None:
-    """Let a mind work on a recording offline: nothing runs, and it is scored on its diagnosis."""
+    """Replay a recording offline with a model, and score its diagnosis. Runs nothing."""
     from operator_evals.app.replays import replay_file
 
     with opened(context, log_level="error") as app:
@@ -124,14 +126,16 @@ def replay(
 
 def cases(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folders of Cloud-OpsBench cases.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A directory of Cloud-OpsBench cases.")
+    ],
     model: ModelOption = "reasoner",
     limit: Annotated[
-        int | None, typer.Option(min=1, max=CASES_MAX, help="At most so many cases.")
+        int | None, typer.Option(min=1, max=CASES_MAX, help="Maximum number of cases.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a mind work on cases of Cloud-OpsBench, from the answers that were cached with them."""
+    """Run Cloud-OpsBench cases offline with a model, from their cached answers."""
     from operator_evals.app.replays import replay_cases, tally
 
     def tell(one: Replayed) -> None:

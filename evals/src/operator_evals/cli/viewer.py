@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["export_inspect", "register", "report", "viewer"]
 
 DatabaseOption = Annotated[
-    Path | None, typer.Option("--database", help="Another eval.db than that of the home.")
+    Path | None,
+    typer.Option("--database", help="The results database; eval.db of the home by default."),
 ]
 
 
@@ -41,7 +42,9 @@ def register(app: typer.Typer) -> None:
 def viewer(
     context: typer.Context,
     bind: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 chooses a free one.")] = 8450,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")
+    ] = 8450,
     database: DatabaseOption = None,
     tls_cert: CertificateOption = None,
     tls_key: KeyOption = None,
@@ -53,9 +56,9 @@ def viewer(
     confirmation: ConfirmationOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Show campaigns and trials in a browser until stopped.
+    """Serve campaigns and trials to a browser until stopped.
 
-    Beyond this machine a token is asked for, as the password; see: operator tokens create --help
+    On a public address the password is a token; see: operator tokens create --help
     """
     from operator_evals.viewer.serving import serve
     from operator_sre.app.listeners import Listener
@@ -84,17 +87,17 @@ def viewer(
 
 def report(
     context: typer.Context,
-    campaign: Annotated[str, typer.Argument(help="The name of a campaign.")],
+    campaign: Annotated[str, typer.Argument(help="The campaign name.")],
     output: Annotated[
-        Path | None, typer.Option("--output", help="A file for it; replaced if it is there.")
+        Path | None, typer.Option("--output", help="Write to this file, replacing it.")
     ] = None,
     only_misses: Annotated[
-        bool, typer.Option("--only-misses", help="Of trials, those that missed something.")
+        bool, typer.Option("--only-misses", help="Include only trials that missed something.")
     ] = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """One campaign with its trials as one page of HTML that needs nothing else."""
+    """Write a campaign with its trials as one self-contained HTML page."""
     from operator_evals.gallery import Gallery
     from operator_evals.rendering import report_page
     from operator_sre.app.reports import write_report

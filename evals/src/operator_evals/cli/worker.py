@@ -26,18 +26,19 @@ def register(app: typer.Typer) -> None:
 def work(
     context: typer.Context,
     parallel: Annotated[
-        int, typer.Option(min=1, max=PARALLEL_MAX, help="How many trials at once, here.")
+        int,
+        typer.Option(min=1, max=PARALLEL_MAX, help="Number of parallel trials on this machine."),
     ] = 1,
-    name: Annotated[str, typer.Option(help="What it is called; the machine's name if not.")] = "",
+    name: Annotated[str, typer.Option(help="The worker name; the host name by default.")] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="Every trial as a JSON document on a line.")
     ] = False,
 ) -> None:
-    """Do trials of campaigns that others lead, until stopped.
+    """Run trials of campaigns that other machines coordinate, until stopped.
 
-    They meet in a store in PostgreSQL: see `operator eval run --engine dbos`. One worker for each
-    machine: what has to be alone has the machine for itself. Models and their keys are those of
-    this home; whoever may write into that store decides which trials are done here.
+    The machines share a PostgreSQL store; see `operator eval run --engine dbos`. Run one worker per
+    machine, so that trials that need the whole machine have it. Models and keys come from this
+    home. Anyone who can write to that store decides which trials run here.
     """
     from operator_evals.app.worker import take_trials
     from operator_lab.cli.demo import this_program

@@ -135,7 +135,7 @@ async def deploy_logs(
 async def deploy_restart(
     app: App, subject: str, *, service: str | None, project: str | None = None
 ) -> DeploymentView:
-    """Start one service anew, or all, and wait until they are well."""
+    """Restart one service or all, and wait until they are healthy."""
     target, directory = _found(app, subject, project)
     return _view(target.record, directory, await target.restart(service))
 

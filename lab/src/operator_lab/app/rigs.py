@@ -207,7 +207,7 @@ async def own_rig(app: App, subject: str) -> AnyRig:
 
 
 async def rig_down(app: App, subject: str) -> None:
-    """End everything of it and remove its directory; fine when there is nothing."""
+    """Stop a rig and remove its directory."""
     find_plugin(subject)
     await retire_any(app.rig_directory(subject))
     if why := app.why_gone(subject):  # a configured subject of the same name has its own tickets

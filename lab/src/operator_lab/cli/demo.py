@@ -258,25 +258,30 @@ class _Wish:
 
 def demo(
     context: typer.Context,
-    subject: Annotated[str, typer.Argument(help="Which system to break.")] = "ratelimiter",
+    subject: Annotated[str, typer.Argument(help="The system to break.")] = "ratelimiter",
     fault: Annotated[
-        str | None, typer.Option(help="How to break it; see: operator lab faults.")
+        str | None, typer.Option(help="The fault to inject; see: operator lab faults.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Choose the victim repeatably.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed for choosing the target, to repeat a run.")
+    ] = None,
     model: ModelOption = None,
-    auto: Annotated[bool, typer.Option("--auto", help="Turn the pages by itself.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="The story as lines, no panels.")] = False,
+    auto: Annotated[bool, typer.Option("--auto", help="Advance the pages automatically.")] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Print plain lines instead of panels.")
+    ] = False,
     record: Annotated[
-        Path | None, typer.Option(help="Write an asciicast there, and a transcript beside it.")
+        Path | None,
+        typer.Option(help="Record an asciicast to this file, with a transcript next to it."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a real cluster, break it, and watch it being repaired.
+    """Start a real cluster, break it, and watch Operator repair it.
 
-    On a terminal there are panels, and you turn the pages: SPACE goes on, ? helps, q quits. In a
-    pipe, or with --plain, it is a story in lines; with --json every event is a JSON document on a
-    line of its own. With --mode approve it asks you before it repairs anything. The record is kept
-    in a directory that is named at the end (or in --home); your own state is not touched.
+    A terminal shows panels: press SPACE for the next page, ? for help, q to quit. In a pipe, or
+    with --plain, the demo prints plain lines; with --json it prints one JSON document per event.
+    With --mode approve it asks for your approval before each repair. The demo keeps its records in
+    a new directory, which it names at the end, or in --home. It does not touch your own state.
     """
     if context.obj.mode not in {None, *MODES}:
         raise UsageError(

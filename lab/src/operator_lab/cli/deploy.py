@@ -18,14 +18,16 @@ __all__ = ["app"]
 
 LINES_MAX = 10_000
 BROKEN_OFF = "Stopped. What was not up before is gone again."
-app = typer.Typer(help="Whole systems in containers.", no_args_is_help=True)
+app = typer.Typer(help="Run whole systems in containers.", no_args_is_help=True)
 local = typer.Typer(help="On this machine, by Docker Compose.", no_args_is_help=True)
 app.add_typer(local, name="local")
-SubjectArgument = Annotated[str, typer.Argument(help="Whose stack.")]
+SubjectArgument = Annotated[str, typer.Argument(help="The subject.")]
 ProjectOption = Annotated[
-    str | None, typer.Option("--project", help="The name of the project; operator-SUBJECT if none.")
+    str | None, typer.Option("--project", help="The compose project; operator-SUBJECT by default.")
 ]
-ServiceOption = Annotated[str | None, typer.Option("--service", help="Which one; all if none.")]
+ServiceOption = Annotated[
+    str | None, typer.Option("--service", help="The service; all by default.")
+]
 
 
 @local.command()
@@ -35,11 +37,13 @@ def up(
     project: ProjectOption = None,
     given: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A port or another setting, as NAME=VALUE; may be repeated."),
+        typer.Option(
+            "--set", help="Set a port or another variable, as NAME=VALUE; may be repeated."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start all of it and wait until it is well. Its passwords are made anew, in files."""
+    """Start a stack and wait until it is healthy. Generates new passwords in files."""
     from operator_lab.app.deployments import deploy_up
 
     with opened(context) as app, waiting("starting the containers"):
@@ -54,11 +58,11 @@ def down(
     subject: SubjectArgument,
     project: ProjectOption = None,
     volumes: Annotated[
-        bool, typer.Option("--volumes", help="Remove its data and its passwords, too.")
+        bool, typer.Option("--volumes", help="Also remove its data and passwords.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """End all of it; fine when there is nothing."""
+    """Stop a stack."""
     from operator_lab.app.deployments import deploy_down
 
     with opened(context) as app, waiting("ending the containers"):
@@ -79,7 +83,7 @@ def status(
     project: ProjectOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Every service with its state, container, image and ports."""
+    """List services with their state, container, image and ports."""
     from operator_lab.app.deployments import deploy_status
 
     with opened(context) as app, waiting("asking the engine"):
@@ -94,11 +98,11 @@ def logs(
     project: ProjectOption = None,
     service: ServiceOption = None,
     lines: Annotated[
-        int, typer.Option(min=1, max=LINES_MAX, help="How many lines of each at most.")
+        int, typer.Option(min=1, max=LINES_MAX, help="Maximum number of lines of each log.")
     ] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """What its services said last."""
+    """Print the latest log lines of its services."""
     from operator_lab.app.deployments import deploy_logs
 
     with opened(context) as app, waiting("asking the engine"):
@@ -119,7 +123,7 @@ def restart(
     service: ServiceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start one service anew, or all, and wait until they are well."""
+    """Restart one service or all, and wait until they are healthy."""
     from operator_lab.app.deployments import deploy_restart
 
     with opened(context) as app, waiting("starting it anew"):

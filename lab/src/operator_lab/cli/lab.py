@@ -21,15 +21,18 @@ __all__ = ["app"]
 
 LINES_MAX = 10_000
 BROKEN_OFF = "Stopped. Nothing of the rig is left."
-app = typer.Typer(help="Real systems to break.", no_args_is_help=True)
-TargetOption = Annotated[str | None, typer.Option(help="Which target; chosen if not named.")]
+app = typer.Typer(help="Run disposable systems and break them.", no_args_is_help=True)
+TargetOption = Annotated[
+    str | None, typer.Option(help="The target; chosen by the fault by default.")
+]
 SubjectArgument = Annotated[
-    str | None, typer.Argument(help="Whose rig; may be left out when only one is up.")
+    str | None, typer.Argument(help="The rig's subject; optional when only one rig is up.")
 ]
 WordsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[SUBJECT] FAULT", help="SUBJECT may be left out when only one rig is up."
+        metavar="[SUBJECT] FAULT",
+        help="[SUBJECT] FAULT; the subject is optional when only one rig is up.",
     ),
 ]
 
@@ -37,10 +40,8 @@ WordsArgument = Annotated[
 @app.command()
 def up(
     context: typer.Context,
-    subject: Annotated[str | None, typer.Argument(help="A copy of what.")] = None,
-    rig: Annotated[
-        str | None, typer.Option(help="Made of what: processes, or containers by compose.")
-    ] = None,
+    subject: Annotated[str | None, typer.Argument(help="The subject to copy.")] = None,
+    rig: Annotated[str | None, typer.Option(help="Run it as processes or as containers.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Start a disposable copy of a subject on private ports. It runs until `lab down`."""
@@ -55,7 +56,7 @@ def up(
 def down(
     context: typer.Context, subject: SubjectArgument = None, as_json: JsonOption = False
 ) -> None:
-    """End everything of it and remove its directory; fine when there is nothing."""
+    """Stop a rig and remove its directory."""
     from operator_lab.app.rigs import choose_rig, rig_down, rigs_up
 
     with opened(context) as app:
@@ -76,7 +77,7 @@ def down(
 def status(
     context: typer.Context, subject: SubjectArgument = None, as_json: JsonOption = False
 ) -> None:
-    """Every target with its pid, ports, log file and data directory; what is broken; the load."""
+    """Show a rig: its targets, active faults and load."""
     from operator_lab.app.rigs import choose_rig, rig_report
 
     with opened(context) as app:
@@ -90,10 +91,10 @@ def status(
 def restart(
     context: typer.Context,
     subject: SubjectArgument = None,
-    target: Annotated[str | None, typer.Option(help="Which target; all if not named.")] = None,
+    target: Annotated[str | None, typer.Option(help="The target; all by default.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """End one target, or all, and start it anew. What was broken stays so in the records."""
+    """Restart one target or all. Active faults stay recorded."""
     from operator_lab.app.rigs import choose_rig, restart_rig
 
     with opened(context) as app:
@@ -111,10 +112,12 @@ def break_(
     context: typer.Context,
     words: WordsArgument = None,
     target: TargetOption = None,
-    seed: Annotated[int | None, typer.Option(help="Choose the victim repeatably.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed for choosing the target, to repeat a run.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hurt it. Nobody is told."""
+    """Inject a fault. Operator is not informed."""
     from operator_lab.app.rigs import break_rig, choose_fault
 
     with opened(context) as app:
@@ -134,7 +137,7 @@ def heal(
     target: TargetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Undo a fault; without one named, undo all, the newest first."""
+    """Heal one fault, or all, the newest first."""
     from operator_lab.app.rigs import BrokenView, choose_fault, heal_all, heal_rig
 
     with opened(context) as app:
@@ -157,7 +160,7 @@ def heal(
 def faults(
     context: typer.Context, subject: SubjectArgument = None, as_json: JsonOption = False
 ) -> None:
-    """Every way to hurt a subject, or all; and what of it can be had on this machine."""
+    """List faults, and whether this machine supports them."""
     from operator_lab.app.rigs import faults_of
 
     with opened(context) as app:
@@ -181,14 +184,14 @@ def faults(
 def logs(
     context: typer.Context,
     subject: SubjectArgument = None,
-    target: Annotated[str | None, typer.Option(help="Whose log; all if not named.")] = None,
+    target: Annotated[str | None, typer.Option(help="The target; all by default.")] = None,
     lines: Annotated[
-        int, typer.Option(min=1, max=LINES_MAX, help="How many lines of each at most.")
+        int, typer.Option(min=1, max=LINES_MAX, help="Maximum number of lines of each log.")
     ] = 20,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on as lines come.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep printing new lines.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What the processes of a rig say."""
+    """Print the logs of a rig."""
     from operator_lab.app.rig_logs import read_logs
     from operator_lab.app.rigs import choose_rig
 

@@ -205,7 +205,7 @@ class ComposeTarget:
         return tuple(f"{one['service']} | {one['text']}" for one in found if one)
 
     async def restart(self, service: str | None = None) -> Sequence[ServiceStatus]:
-        """Start one service anew, or all, and wait until they are well."""
+        """Restart one service or all, and wait until they are healthy."""
         chosen = self._named(service)
         for each in await self.status():
             if each.state is ServiceState.PAUSED and each.name in (chosen or (each.name,)):

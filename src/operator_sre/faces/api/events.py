@@ -180,7 +180,7 @@ class EventStream(Response):
 )
 async def follow_events(
     request: Request,
-    after: Annotated[int, Query(ge=0, le=SEQ_MAX, description="Only what came behind.")] = 0,
+    after: Annotated[int, Query(ge=0, le=SEQ_MAX, description="Only entries after this one.")] = 0,
     last_event_id: Annotated[
         str, Header(max_length=20, description="The same, from a browser that comes back.")
     ] = "",

@@ -16,7 +16,7 @@ from operator_sre.faces.cli.story import with_entries
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Diagnose and repair what tickets say.", no_args_is_help=True)
+app = typer.Typer(help="Diagnose and repair incidents.", no_args_is_help=True)
 
 
 @app.callback()
@@ -32,7 +32,7 @@ def start(
     as_json: JsonLinesOption = False,
     tell: TellOption = False,
 ) -> None:
-    """Take tickets until stopped. Changes nothing unless --mode says so."""
+    """Work on tickets until stopped. Changes nothing unless --mode allows it."""
     from operator_sre.app import service
 
     with opened(context, interval_s=interval_s, model=model) as app:

@@ -13,16 +13,16 @@ from operator_sre.faces.cli.signals import run_until_stopped
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Alerts from other watchers.", no_args_is_help=True)
+app = typer.Typer(help="Receive alerts from other monitoring systems.", no_args_is_help=True)
 
 
 @app.command()
 def serve(
     context: typer.Context,
-    listen: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1:9094",
+    listen: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1:9094",
     as_json: JsonOption = False,
 ) -> None:
-    """Receive alerts by HTTP until stopped, and open tickets for them."""
+    """Receive alerts over HTTP until stopped, and open tickets for them."""
     from operator_sre.app.alerts import Receiver
     from operator_sre.faces.receiver.application import serve as serve_alerts
 
@@ -38,11 +38,11 @@ def serve(
 @app.command("list")
 def list_(
     context: typer.Context,
-    every: Annotated[bool, typer.Option("--all", help="Those that are over as well.")] = False,
-    subject: Annotated[str, typer.Option(help="Only those of this subject.")] = "",
+    every: Annotated[bool, typer.Option("--all", help="Include resolved alerts.")] = False,
+    subject: Annotated[str, typer.Option(help="Only alerts of this subject.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """What fires now, newest first."""
+    """List firing alerts, newest first."""
     from operator_sre.app.alerts import list_alerts
     from operator_sre.app.wiring import look_at_app
 

@@ -25,16 +25,16 @@ __all__ = [
     "validate",
 ]
 
-RunArgument = Annotated[str, typer.Argument(help="A run's id; see: operator audit list.")]
-MaybeRunArgument = Annotated[str, typer.Argument(help="A run's id.")]
+RunArgument = Annotated[str, typer.Argument(help="The run id; see: operator audit list.")]
+MaybeRunArgument = Annotated[str, typer.Argument(help="The run id.")]
 
 
 def validate(
     context: typer.Context,
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="A project; here by default.")] = ".",
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="The project directory.")] = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """Is a project ready? Every problem at once; exit 1 when there is one."""
+    """Check a project and list every problem. Exit 1 if there is one."""
     from operator_sre.app.answers import validate_project
     from operator_sre.app.wiring import look_at_app
     from operator_sre.contract.messages import ValidateAgentProjectRequest
@@ -54,7 +54,7 @@ def validate(
 
 
 def summarize(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
-    """How a run went, in figures and a sentence."""
+    """Summarize a run: its outcome, figures and one sentence."""
     from operator_sre.app.answers import summarize_run
     from operator_sre.contract.messages import SummarizeRunRequest
 
@@ -70,7 +70,7 @@ def summarize(context: typer.Context, run: RunArgument, as_json: JsonOption = Fa
 
 
 def explain_failure(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
-    """Why a run failed, what shows it, and the one thing to do next."""
+    """Explain why a run failed, with the evidence and the next step."""
     from operator_sre.app.answers import explain_failure as explained
     from operator_sre.contract.messages import ExplainFailureRequest
 
@@ -90,10 +90,10 @@ def explain_failure(context: typer.Context, run: RunArgument, as_json: JsonOptio
 def explain_denial(
     context: typer.Context,
     run: MaybeRunArgument = "",
-    action: Annotated[str, typer.Option(help="A command line, or a tool of the run.")] = "",
+    action: Annotated[str, typer.Option(help="A command line, or a tool that the run used.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Which rule denied an action, or would; exit 1 when nothing is denied."""
+    """Show which rule denied an action, or would deny it. Exit 1 if none does."""
     from operator_sre.app.answers import explain_denial as explained
     from operator_sre.contract.messages import ExplainPolicyDenialRequest
 
@@ -109,11 +109,11 @@ def explain_denial(
 
 def recommend_patch(
     context: typer.Context,
-    text: Annotated[str, typer.Argument(help="What shall be allowed, in plain words.")],
-    risk: Annotated[str, typer.Option(help="high: what is wide or private is meant.")] = "",
+    text: Annotated[str, typer.Argument(help="What to allow, in plain words.")],
+    risk: Annotated[str, typer.Option(help="Set to high to allow broad or private access.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Propose a change of the policy. Nothing is applied before a person confirms it; exit 4."""
+    """Propose a policy change. Nothing is applied until a person confirms it; exit 4."""
     from operator_sre.app.answers import recommend_patch as recommended
     from operator_sre.contract.documents import from_document
     from operator_sre.contract.messages import SCHEMA_VERSION, RecommendPolicyPatchRequest
@@ -135,7 +135,7 @@ def recommend_patch(
 
 
 def timeline(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
-    """All that happened in a run, oldest first."""
+    """List everything that happened in a run, oldest first."""
     from operator_sre.app.answers import run_timeline
     from operator_sre.contract.messages import GetRunTimelineRequest
 
@@ -152,7 +152,7 @@ def timeline(context: typer.Context, run: RunArgument, as_json: JsonOption = Fal
 def next_action(
     context: typer.Context, run: MaybeRunArgument = "", as_json: JsonOption = False
 ) -> None:
-    """The one thing to do next, after a run or at all."""
+    """Recommend the next step, for a run or overall."""
     from operator_sre.app.answers import next_action as decided
     from operator_sre.contract.messages import NextActionRequest
 

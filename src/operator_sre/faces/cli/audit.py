@@ -30,21 +30,23 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = noun_of(audit)
-TicketOption = Annotated[int | None, typer.Option(min=1, max=NUMBER_MAX, help="Only this ticket.")]
+TicketOption = Annotated[
+    int | None, typer.Option(min=1, max=NUMBER_MAX, help="Only entries of this ticket.")
+]
 
 
 @app.command("show")
 def show_(
     context: typer.Context,
-    run: Annotated[str, typer.Argument(help="A run's id.")] = "",
+    run: Annotated[str, typer.Argument(help="The run id.")] = "",
     seq: Annotated[
-        int | None, typer.Option(min=1, max=NUMBER_MAX, help="One entry by its number.")
+        int | None, typer.Option(min=1, max=NUMBER_MAX, help="Show the entry with this number.")
     ] = None,
-    span: Annotated[str, typer.Option(help="The entry that a span of a trace began with.")] = "",
-    raw: Annotated[bool, typer.Option("--raw", help="Every entry, with its payload.")] = False,
+    span: Annotated[str, typer.Option(help="Show the entry that a trace span started with.")] = "",
+    raw: Annotated[bool, typer.Option("--raw", help="Show every entry with its payload.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """One run as the whole conversation it was, or one entry."""
+    """Show a run's full transcript, or one entry."""
     if bool(run) + bool(span) + (seq is not None) != 1:
         raise UsageError(
             "Name a run, an entry (--seq N) or a span (--span ID).",
@@ -79,13 +81,17 @@ def show_(
 @app.command("verify")
 def verify_(
     context: typer.Context,
-    bundle: Annotated[Path | None, typer.Option(help="Check this bundle instead.")] = None,
-    anchors: Annotated[Path | None, typer.Option(help="A file of anchors to hold it to.")] = None,
-    key: Annotated[str, typer.Option(help="The signer's public key, for a bundle.")] = "",
-    record: Annotated[bool, typer.Option(help="Set damage aside and go on behind it.")] = True,
+    bundle: Annotated[Path | None, typer.Option(help="Verify this bundle instead.")] = None,
+    anchors: Annotated[
+        Path | None, typer.Option(help="Compare with the anchors in this file.")
+    ] = None,
+    key: Annotated[str, typer.Option(help="The signer's public key; for a bundle.")] = "",
+    record: Annotated[
+        bool, typer.Option(help="Record damage found, so that the ledger continues after it.")
+    ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Check chain, checkpoints, signatures and anchors; exit 1 names every damage."""
+    """Verify the chain, checkpoints, signatures and anchors. Exit 1 if anything is damaged."""
     with progress("checked") as tell_count:
         if bundle is not None:
             config_of(context)
@@ -113,11 +119,11 @@ def verify_(
 @app.command("anchor")
 def anchor_(
     context: typer.Context,
-    file: Annotated[Path | None, typer.Option(help="Append it to this file.")] = None,
-    url: Annotated[str, typer.Option(help="POST it there.")] = "",
+    file: Annotated[Path | None, typer.Option(help="Append the head to this file.")] = None,
+    url: Annotated[str, typer.Option(help="POST the head to this URL.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Print the signed head, to be kept where nobody can change it with the ledger."""
+    """Print the signed head of the ledger, to store on another system."""
     with opened(context) as app:
         line = ledger.anchor_head(app, file=file)
         if url:
@@ -131,21 +137,25 @@ def anchor_(
 @app.command("export")
 def export_(
     context: typer.Context,
-    file: Annotated[Path | None, typer.Argument(help="Where to; - or none is stdout.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="The file to write; - or nothing is stdout.")
+    ] = None,
     style: Annotated[str, typer.Option("--format", help="bundle, jsonl, csv, html.")] = "bundle",
     since: Annotated[
-        datetime | None, typer.Option(parser=moment, metavar="TIME", help="From this time (UTC).")
+        datetime | None,
+        typer.Option(parser=moment, metavar="TIME", help="Only entries from this time on (UTC)."),
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option(parser=moment, metavar="TIME", help="Before this time (UTC).")
+        datetime | None,
+        typer.Option(parser=moment, metavar="TIME", help="Only entries before this time (UTC)."),
     ] = None,
-    run: Annotated[str, typer.Option(help="Only this run.")] = "",
+    run: Annotated[str, typer.Option(help="Only entries of this run.")] = "",
     ticket: TicketOption = None,
-    actor: Annotated[str, typer.Option(help="Only this actor or agent.")] = "",
-    kind: Annotated[str, typer.Option(help="Only this kind of entry.")] = "",
+    actor: Annotated[str, typer.Option(help="Only entries of this actor or agent.")] = "",
+    kind: Annotated[str, typer.Option(help="Only entries of this kind.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Write entries for another machine (bundle: verifies by itself) or for people."""
+    """Export entries as a verifiable bundle, or as JSON lines, CSV or HTML."""
     wanted = ledger.Filter(_utc(since), _utc(until), run, ticket, actor, kind)
     shown = file is None or str(file) == "-"
     with opened(context) as app:
@@ -168,11 +178,15 @@ def export_(
 @app.command("tail")
 def tail_(
     context: typer.Context,
-    count: Annotated[int, typer.Option("--count", "-n", min=0, max=10_000, help="How many.")] = 20,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they come.")] = False,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=0, max=10_000, help="Maximum number of rows.")
+    ] = 20,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing new entries.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """The newest entries; with --json one document on each line."""
+    """Print the newest entries; with --json, one document per line."""
     with opened(context) as app:
         newest = ledger.tail(app, count=max(count, 1))
         show_entries(newest[-count:] if count else [], as_json=as_json)

@@ -92,10 +92,10 @@ SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 def completion(
     shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")], as_json: JsonOption = False
 ) -> None:
-    """Print a script that completes nouns, verbs and options in a shell.
+    """Print a completion script for bash, zsh or fish.
 
-    bash: source <(operator completion bash); zsh: the same with zsh; fish: operator completion
-    fish | source. To have it always, put that line into the file that your shell reads first.
+    bash: source <(operator completion bash); zsh: source <(operator completion zsh); fish: operator
+    completion fish | source. Add that line to your shell's startup file to keep it.
     """
     from operator_protocols.errors import UsageError
 

@@ -12,7 +12,7 @@ from operator_sre.faces.cli.output import clean, print_json, print_lines, print_
 
 __all__ = ["app"]
 
-app = typer.Typer(help="The effective settings.", no_args_is_help=True)
+app = typer.Typer(help="Show and trust settings.", no_args_is_help=True)
 
 
 @app.callback()
@@ -22,7 +22,7 @@ def _noun() -> None:
 
 @app.command()
 def show(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Every setting, its value, and where it came from."""
+    """Show every setting with its value and source."""
     from operator_sre.config import SETTINGS
 
     config = config_at(context, Path.cwd())
@@ -46,10 +46,10 @@ def show(context: typer.Context, as_json: JsonOption = False) -> None:
 @app.command()
 def trust(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="An operator.toml.")],
+    file: Annotated[Path, typer.Argument(help="The operator.toml file.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Confirm settings that are found from folders below, until the file changes."""
+    """Trust a settings file for the directories below it, until it changes."""
     from operator_protocols.errors import NotFoundError
     from operator_sre.app.config_trust import keep_trust, record_trust
     from operator_sre.app.wiring import open_app

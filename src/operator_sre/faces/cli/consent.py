@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 NEEDS_A_PERSON = 4
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")]
 ConfirmationOption = Annotated[
-    str, typer.Option("--confirmation", help="The id of the yes that allows it.")
+    str, typer.Option("--confirmation", help="The id of an approved confirmation.")
 ]
 ProposeOption = Annotated[
-    bool, typer.Option("--propose", help="Let somebody else confirm it; exit 4.")
+    bool, typer.Option("--propose", help="Request confirmation from someone else; exit 4.")
 ]
 
 

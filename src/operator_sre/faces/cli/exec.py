@@ -31,32 +31,41 @@ NOBODY_READS_S = 0.5
 def exec_(
     context: typer.Context,
     command: Annotated[
-        list[str], typer.Argument(help="One command line, quoted; or -- and its words.")
+        list[str], typer.Argument(help="One quoted command line, or -- followed by its words.")
     ],
-    subject: Annotated[str, typer.Option(help="What it is about; this machine by default.")] = "",
-    target: Annotated[str, typer.Option(help="Which part of the subject.")] = "",
-    cwd: Annotated[str, typer.Option(help="Where it runs; here by default.")] = "",
+    subject: Annotated[
+        str, typer.Option(help="The subject it acts on; this machine by default.")
+    ] = "",
+    target: Annotated[str, typer.Option(help="The target within the subject.")] = "",
+    cwd: Annotated[
+        str, typer.Option(help="The working directory; the current one by default.")
+    ] = "",
     timeout_s: Annotated[
-        float, typer.Option(min=0.1, max=SECONDS_MAX, help="Seconds that it may take.")
+        float, typer.Option(min=0.1, max=SECONDS_MAX, help="Timeout in seconds.")
     ] = 120.0,
     reason: ReasonOption = "",
-    venv: Annotated[str, typer.Option(help="A virtual environment to run inside of.")] = "",
+    venv: Annotated[str, typer.Option(help="Run inside this virtual environment.")] = "",
     passes: Annotated[
         list[str] | None,
-        typer.Option("--pass-env", help="A variable of yours that it is given; may be repeated."),
+        typer.Option(
+            "--pass-env", help="Pass this environment variable to the command; may be repeated."
+        ),
     ] = None,
     at: Annotated[
-        str, typer.Option(help="Later: +10m, or 2026-11-15T18:00Z; an agent runs it then.")
+        str,
+        typer.Option(
+            help="Run later: +10m or 2026-11-15T18:00Z. A running agent executes it then."
+        ),
     ] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would happen.")
+        bool, typer.Option("--dry-run", help="Show what would happen, without running it.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a command here as a mind would have it run: judged, permitted, recorded.
+    """Run a command through the gate: judged, permitted and recorded.
 
-    Exit code: that of the command, 124 when it took too long; 3 when it may never run, 4 when it
-    was not permitted, 130 when it was stopped with Ctrl-C.
+    The exit code is that of the command; 124 on timeout, 3 if the policy blocks it, 4 if it was not
+    approved, 130 if you stopped it with Ctrl-C.
     """
     from operator_sre.app.commands import Wanted
     from operator_sre.app.system import venv_warnings

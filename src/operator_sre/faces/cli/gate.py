@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="What would be allowed to run.", no_args_is_help=True)
+app = typer.Typer(help="Judge commands without running them.", no_args_is_help=True)
 _PERSON = {"": None, "person": True, "agent": False}
 EXIT_CODES = {"safe": 0, "review": 4, "blocked": 3}
 
@@ -30,18 +30,20 @@ def _noun() -> None:
 @app.command()
 def check(
     context: typer.Context,
-    command: Annotated[str | None, typer.Argument(help="One command line, quoted.")] = None,
-    cwd: Annotated[str, typer.Option(help="Where it would run; here by default.")] = "",
+    command: Annotated[str | None, typer.Argument(help="One quoted command line.")] = None,
+    cwd: Annotated[
+        str, typer.Option(help="The working directory; the current one by default.")
+    ] = "",
     stdin: Annotated[bool, typer.Option("--stdin", help="Judge JSON lines from stdin.")] = False,
     asks: Annotated[
-        str, typer.Option("--as", help="For whom: agent or person; whoever asks by default.")
+        str, typer.Option("--as", help="Judge for an agent or a person; the caller by default.")
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Judge a command without running it. Exit 0 safe, 4 review, 3 blocked.
 
-    With --stdin each line is a JSON string, or an object with `command` and maybe `cwd`; each
-    is answered by one JSON line, in order.
+    With --stdin, each input line is a JSON string, or an object with `command` and optionally
+    `cwd`. Each produces one JSON line, in order.
     """
     if asks not in _PERSON:
         raise UsageError(f"Nobody is a {asks!r} here.", next_step="Name agent or person with --as.")

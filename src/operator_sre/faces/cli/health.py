@@ -27,13 +27,13 @@ CLEAR = "\x1b[H\x1b[2J"
 def health(
     context: typer.Context,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Again every two seconds, until stopped.")
+        bool, typer.Option("--watch", help="Refresh every two seconds until stopped.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Every subject, the worst first, who watches, and what is kept quiet.
+    """Show the health of every subject, the worst first.
 
-    The exit code is 0 when all is watched and holds or is silenced, else 1.
+    Exit code 0 when every subject is watched and healthy or silenced, else 1.
     """
     from operator_sre.app.health import show_health
 

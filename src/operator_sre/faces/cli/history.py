@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = noun_of(history)
-patterns = typer.Typer(help="What worked before, with placeholders.", no_args_is_help=True)
+patterns = typer.Typer(help="Reuse command lines that worked before.", no_args_is_help=True)
 app.add_typer(patterns, name="patterns")
-NameArgument = Annotated[str, typer.Argument(help="A pattern's name.")]
+NameArgument = Annotated[str, typer.Argument(help="The pattern name.")]
 
 
 @app.command("show")
 def show_(
     context: typer.Context,
-    seq: Annotated[int, typer.Argument(max=NUMBER_MAX, help="A number from the list.")],
+    seq: Annotated[int, typer.Argument(max=NUMBER_MAX, help="The number from the list.")],
     output: Annotated[
-        bool, typer.Option("--output", help="Only all that it said, while it is kept.")
+        bool, typer.Option("--output", help="Print the full output, if it is still stored.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """One command with its reason, its verdict, its approver and its output."""
+    """Show a command with its reason, verdict, approver and output."""
     from operator_sre.app.history import show_command, show_output
     from operator_sre.faces.cli.live import Screen
 
@@ -63,11 +63,11 @@ arrange(app, "list", "search", "show", "stats", "failures", "venv")
 @patterns.command("list")
 def list_patterns_(
     context: typer.Context,
-    like: Annotated[str, typer.Option(help="Only what might help with this need.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 50,
+    like: Annotated[str, typer.Option(help="Only patterns that match this need.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """Patterns that people made, then those learned from what worked again and again."""
+    """List patterns: those people created, then those learned from repeated success."""
     from operator_sre.app.history import list_patterns
 
     with opened(context) as app:
@@ -80,7 +80,7 @@ def list_patterns_(
 
 @patterns.command("show")
 def show_pattern_(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
-    """One pattern, with what to fill in and what it needs."""
+    """Show a pattern with its placeholders and preconditions."""
     from operator_sre.app.history import show_pattern
 
     with opened(context) as app:
@@ -103,15 +103,15 @@ def show_pattern_(context: typer.Context, name: NameArgument, as_json: JsonOptio
 def create_(
     context: typer.Context,
     name: NameArgument,
-    lines: Annotated[list[str], typer.Argument(help="Each command, with {placeholders}.")],
-    category: Annotated[str, typer.Option(help="What it is about.")] = "",
+    lines: Annotated[list[str], typer.Argument(help="The command lines, with {placeholders}.")],
+    category: Annotated[str, typer.Option(help="The category.")] = "",
     precondition: Annotated[
-        list[str] | None, typer.Option(help="key=value that has to hold; may be repeated.")
+        list[str] | None, typer.Option(help="A precondition as key=value; may be repeated.")
     ] = None,
-    why: Annotated[str, typer.Option("--for", help="The need it answers, in words.")] = "",
+    why: Annotated[str, typer.Option("--for", help="The need it meets, in plain words.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Make a pattern of your own."""
+    """Create a pattern."""
     from operator_sre.app.history import create_pattern
 
     needs = _pairs(precondition or [])
@@ -129,10 +129,10 @@ def use_(
     context: typer.Context,
     name: NameArgument,
     values: Annotated[list[str] | None, typer.Argument(help="placeholder=value ...")] = None,
-    subject: Annotated[str, typer.Option(help="Judge under this subject's policy.")] = "",
+    subject: Annotated[str, typer.Option(help="Judge with this subject's policy.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Fill it in and print its lines with the gate's verdict. Nothing is run."""
+    """Fill in a pattern and print its commands with their verdicts. Runs nothing."""
     from operator_sre.app.history import use_pattern
 
     given = _pairs(values or [])
@@ -165,7 +165,7 @@ def delete_(
     reason: ReasonOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Offer it no more; the ledger keeps what it was."""
+    """Delete a pattern. The audit log keeps its definition."""
     from operator_sre.app.history import delete_pattern
 
     with opened(context) as app:

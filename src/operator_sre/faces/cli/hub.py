@@ -16,22 +16,27 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Where agents of any kind ask for actions.", no_args_is_help=True)
-AgentOption = Annotated[str, typer.Option("--agent", help="The name of the agent.")]
+app = typer.Typer(help="Exchange actions and results with other agents.", no_args_is_help=True)
+ActionArgument = Annotated[str, typer.Argument(help="The action id.")]
+AgentOption = Annotated[str, typer.Option("--agent", help="The agent name.")]
 
 
 @app.command()
 def request(
     context: typer.Context,
-    command: Annotated[str, typer.Argument(help="One command line, quoted.")],
+    command: Annotated[str, typer.Argument(help="One quoted command line.")],
     agent: AgentOption,
-    kind: Annotated[str, typer.Option("--type", help="What kind of agent it is.")] = "agent",
-    subject: Annotated[str, typer.Option(help="What it is about; this machine by default.")] = "",
-    cwd: Annotated[str, typer.Option(help="Where it runs; here by default.")] = "",
+    kind: Annotated[str, typer.Option("--type", help="The kind of agent.")] = "agent",
+    subject: Annotated[
+        str, typer.Option(help="The subject it acts on; this machine by default.")
+    ] = "",
+    cwd: Annotated[
+        str, typer.Option(help="The working directory; the current one by default.")
+    ] = "",
     reason: ReasonOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Ask for an action; any agent of this home that runs does it."""
+    """Request an action. A running agent of this home executes it."""
     from dataclasses import replace
 
     from operator_protocols.domain.action import Action
@@ -49,9 +54,9 @@ def request(
 
 @app.command()
 def result(
-    context: typer.Context, action: str, agent: AgentOption, as_json: JsonOption = False
+    context: typer.Context, action: ActionArgument, agent: AgentOption, as_json: JsonOption = False
 ) -> None:
-    """What became of an action of this agent. Exit code 0 when it is completed, else 1."""
+    """Show the result of an agent's action. Exit 0 when it completed, else 1."""
     from operator_sre.app.hub import Hub
 
     with opened(context) as home:
@@ -67,7 +72,7 @@ def result(
 
 @app.command()
 def pending(context: typer.Context, agent: AgentOption = "", as_json: JsonOption = False) -> None:
-    """Actions that are not over, of this agent or of all, oldest first."""
+    """List unfinished actions of one agent or of all, oldest first."""
     from operator_sre.app.hub import Hub
 
     with opened(context) as home:
@@ -89,12 +94,12 @@ def pending(context: typer.Context, agent: AgentOption = "", as_json: JsonOption
 @app.command()
 def approve(
     context: typer.Context,
-    action: str,
-    no: Annotated[bool, typer.Option("--reject", help="Do not let it run.")] = False,
+    action: ActionArgument,
+    no: Annotated[bool, typer.Option("--reject", help="Reject instead of approving.")] = False,
     reason: ReasonOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Answer what an action waits for, in the name of whoever is signed in."""
+    """Approve or reject a pending action in your name."""
     from operator_sre.app.hub import Hub
     from operator_sre.app.persons import signed_in
 
@@ -112,13 +117,13 @@ def listen(
     context: typer.Context,
     agent: AgentOption = "",
     after: Annotated[
-        int, typer.Option(min=0, max=NUMBER_MAX, help="Only what came behind this entry.")
+        int, typer.Option(min=0, max=NUMBER_MAX, help="Only messages after this entry.")
     ] = 0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Every message as a JSON document on a line.")
+        bool, typer.Option("--json", help="Print each message as a JSON document on its own line.")
     ] = False,
 ) -> None:
-    """Every message to this agent, or to all, until stopped."""
+    """Print messages to one agent or to all until stopped."""
     from operator_sre.app.hub import Hub
 
     async def hear(hub: Hub) -> None:

@@ -43,17 +43,20 @@ NAME_CHARACTERS_MAX = 253
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?", re.IGNORECASE)
 
 CertificateOption = Annotated[
-    Path | None, typer.Option("--tls-cert", help="A certificate, in PEM.")
+    Path | None, typer.Option("--tls-cert", help="The TLS certificate, in PEM.")
 ]
-KeyOption = Annotated[Path | None, typer.Option("--tls-key", help="Its private key, in PEM.")]
+KeyOption = Annotated[
+    Path | None, typer.Option("--tls-key", help="The private key of the certificate, in PEM.")
+]
 HostsOption = Annotated[
-    list[str] | None, typer.Option("--host", help="A name we are reached by; may be repeated.")
+    list[str] | None,
+    typer.Option("--host", help="Accept this host name in requests; may be repeated."),
 ]
 RateOption = Annotated[
-    int, typer.Option(min=1, max=100_000, help="Requests a second, for each token.")
+    int, typer.Option(min=1, max=100_000, help="Requests per second allowed for each token.")
 ]
 InsecureOption = Annotated[
-    bool, typer.Option("--insecure-public", help="Listen beyond this machine without TLS.")
+    bool, typer.Option("--insecure-public", help="Listen on a public address without TLS.")
 ]
 
 
@@ -71,7 +74,9 @@ def listens(load: Callable[[], Serve], sentence: str, *, what: str, at: int) -> 
     def run(
         context: typer.Context,
         bind: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-        port: Annotated[int, typer.Option(min=0, max=65535, help="0 chooses a free one.")] = at,
+        port: Annotated[
+            int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")
+        ] = at,
         tls_cert: CertificateOption = None,
         tls_key: KeyOption = None,
         host: HostsOption = None,
@@ -151,7 +156,7 @@ def _load_api() -> Serve:
 
 serve = listens(
     _load_api,
-    "Answer programs by HTTP until stopped; see docs/api.md.",
+    "Serve the HTTP API until stopped; see docs/api.md.",
     what="the API",
     at=8440,
 )
@@ -165,7 +170,7 @@ def _load_web() -> Serve:
 
 web = listens(
     _load_web,
-    "Show everything in a browser, and let people answer there; see docs/web.md.",
+    "Serve the web console until stopped; see docs/web.md.",
     what="the web console",
     at=8442,
 )
@@ -173,10 +178,12 @@ web = listens(
 
 def mcp(
     context: typer.Context,
-    http: Annotated[bool, typer.Option("--http", help="By HTTP instead of a pipe.")] = False,
+    http: Annotated[
+        bool, typer.Option("--http", help="Serve over HTTP instead of stdin and stdout.")
+    ] = False,
     bind: Annotated[str, typer.Option(help="With --http: the address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="With --http: 0 chooses a free one.")
+        int, typer.Option(min=0, max=65535, help="With --http: the port; 0 picks a free one.")
     ] = 8441,
     tls_cert: CertificateOption = None,
     tls_key: KeyOption = None,
@@ -188,7 +195,7 @@ def mcp(
     confirmation: ConfirmationOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Answer other minds by MCP until stopped; they can propose, never approve or confirm."""
+    """Serve MCP to other agents until stopped. They can propose, but never approve."""
     from operator_sre.faces.mcp.listener import serve_http, serve_pipe
 
     if not http:

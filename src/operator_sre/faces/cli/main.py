@@ -105,19 +105,26 @@ def _version(wanted: bool) -> None:
 
 def _globals(
     context: typer.Context,
-    home: Annotated[str | None, typer.Option(help="Where state lives.")] = None,
-    store_url: Annotated[
-        str | None, typer.Option("--store", help="A postgresql:// URL instead of a file.")
+    home: Annotated[
+        str | None, typer.Option(help="The directory that holds Operator's state.")
     ] = None,
-    mode: Annotated[str | None, typer.Option(help="observe, approve or execute.")] = None,
-    log_format: Annotated[str | None, typer.Option(help="text or json, on stderr.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error.")] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="Tell people only errors; the exit code answers.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    store_url: Annotated[
+        str | None,
+        typer.Option("--store", help="Store state in PostgreSQL at this URL instead of in a file."),
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="What may run: observe, approve or execute.")
+    ] = None,
+    log_format: Annotated[
+        str | None, typer.Option(help="Log format on stderr: text or json.")
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="Log level: debug, info, warning or error.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks on errors.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     valued = {"home": home, "store": store_url, "mode": mode}

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Who thinks, and what it costs.", no_args_is_help=True)
+app = typer.Typer(help="List and test models, and show their cost.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Every model that is known here, and what it has cost today (UTC)."""
+    """List configured models with today's cost (UTC)."""
     from operator_sre.app.models import list_models
     from operator_sre.app.wiring import look_at_app
 
@@ -53,10 +53,10 @@ def list_(context: typer.Context, as_json: JsonOption = False) -> None:
 @app.command("test")
 def try_(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A model's name; none: the one that thinks.")] = "",
+    name: Annotated[str, typer.Argument(help="The model name; the active one by default.")] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Ask it one small question, for real; exit 1 when it cannot do the work."""
+    """Send a model one short request. Exit 1 if it fails."""
     from operator_sre.app.models import thinking_model, try_model
 
     with opened(context) as home:
@@ -73,11 +73,13 @@ def try_(
 @app.command()
 def transcript(
     context: typer.Context,
-    run: Annotated[str, typer.Argument(help="A run's id.")],
-    file: Annotated[Path | None, typer.Argument(help="Where to; none is stdout.")] = None,
+    run: Annotated[str, typer.Argument(help="The run id.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="The file to write; stdout by default.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write what a mind answered, as --model scripted:FILE replays it."""
+    """Write a model's answers in a run, for replay with --model scripted:FILE."""
     from operator_sre.app.models import script_of, transcript_of
 
     with opened(context) as home:

@@ -18,7 +18,7 @@ from operator_sre.faces.cli.story import with_entries
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Watch subjects and open tickets.", no_args_is_help=True)
+app = typer.Typer(help="Check subjects and open tickets.", no_args_is_help=True)
 
 
 @app.callback()
@@ -36,7 +36,7 @@ def run(
     as_json: JsonLinesOption = False,
     tell: TellOption = False,
 ) -> None:
-    """Watch until stopped. Log lines go to stderr; tickets go to the store."""
+    """Check subjects until stopped, and open tickets. Log lines go to stderr."""
     from operator_sre.app import service
 
     with opened(context, interval_s=interval_s, metrics=metrics) as app:

@@ -12,12 +12,12 @@ from operator_sre.faces.cli.story import with_entries
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Tell people what happens.", no_args_is_help=True)
+app = typer.Typer(help="Send notifications.", no_args_is_help=True)
 
 
 @app.command()
 def run(context: typer.Context, as_json: JsonLinesOption = False) -> None:
-    """Notify until stopped. `operator monitor run` and `operator up` do so as well."""
+    """Send notifications until stopped. `operator monitor run` and `operator up` include this."""
     from operator_sre.app.notices import run_notices
 
     with opened(context) as home:
@@ -26,7 +26,7 @@ def run(context: typer.Context, as_json: JsonLinesOption = False) -> None:
 
 @app.command("test")
 def send_test_message(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Send one test message to every address."""
+    """Send a test message to every address."""
     from operator_sre.app.notices import send_test
 
     with opened(context) as home, waiting("sending"):
@@ -41,7 +41,7 @@ def send_test_message(context: typer.Context, as_json: JsonOption = False) -> No
 
 @app.command()
 def status(context: typer.Context, as_json: JsonOption = False) -> None:
-    """What was sent to each address, and what could not be."""
+    """Show sent and failed messages for each address."""
     from operator_sre.app.notices import notify_status
     from operator_sre.app.wiring import look_at_app
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NUMBER_MAX",
-    "EveryOption",
     "Globals",
     "JsonOption",
     "ReasonOption",
@@ -32,28 +31,29 @@ __all__ = [
 
 NUMBER_MAX = 2**63 - 1  # what a database can count to
 AllOption = Annotated[
-    bool, typer.Option("--all", help="Every subject, and those that come meanwhile.")
+    bool, typer.Option("--all", help="All subjects, including those added while it runs.")
 ]
 JsonLinesOption = Annotated[
-    bool, typer.Option("--json", help="Every new entry as a JSON document on a line.")
+    bool, typer.Option("--json", help="Print each new entry as a JSON document on its own line.")
 ]
-IntervalOption = Annotated[
-    str | None, typer.Option("--interval-s", help="Seconds between two looks.")
-]
+IntervalOption = Annotated[str | None, typer.Option("--interval-s", help="Seconds between checks.")]
 MetricsOption = Annotated[
-    str | None, typer.Option("--metrics", help="Serve metrics there, as 127.0.0.1:9464.")
+    str | None,
+    typer.Option(
+        "--metrics", help="Serve Prometheus metrics at this address, such as 127.0.0.1:9464."
+    ),
 ]
 ModelOption = Annotated[
-    str | None, typer.Option("--model", help="Who thinks; see: operator models list.")
+    str | None,
+    typer.Option("--model", help="The model to diagnose with; see: operator models list."),
 ]
-EveryOption = Annotated[bool, typer.Option("--all", help="Those that are over, too.")]
-ReasonOption = Annotated[str, typer.Option(help="Why.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+ReasonOption = Annotated[str, typer.Option(help="Recorded in the audit log.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 TellOption = Annotated[
-    bool, typer.Option("--tell", help="Tell on stdout what it does, whatever that is.")
+    bool, typer.Option("--tell", help="Print a line on stdout for everything it does.")
 ]
 SubjectsOption = Annotated[
-    list[str] | None, typer.Option("--subject", help="Which subject; may be repeated.")
+    list[str] | None, typer.Option("--subject", help="A subject; may be repeated.")
 ]
 _VALUED = ("--home", "--store", "--mode", "--log-format", "--log-level")
 _PLAIN = ("--debug", "--quiet")

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="The rules that decide what runs.", no_args_is_help=True)
+app = typer.Typer(
+    help="Check, explain and change the rules that decide what runs.", no_args_is_help=True
+)
 FileArgument = Annotated[
-    Path | None, typer.Argument(help="A policy file; without it, the one in force.")
+    Path | None, typer.Argument(help="The policy file; the active one by default.")
 ]
 
 
@@ -29,7 +31,7 @@ def _noun() -> None:
 
 @app.command()
 def check(context: typer.Context, file: FileArgument = None, as_json: JsonOption = False) -> None:
-    """Read a policy and run every example in it. Exit 2 and FILE:LINE:COLUMN if it is wrong."""
+    """Check a policy and run its examples. Exit 2 with FILE:LINE:COLUMN if it is invalid."""
     from operator_sre.app.policy import check_policy
 
     checked = check_policy(config_of(context), file)
@@ -47,7 +49,7 @@ def check(context: typer.Context, file: FileArgument = None, as_json: JsonOption
 
 @app.command()
 def show(context: typer.Context, as_json: JsonOption = False) -> None:
-    """The policy in force: the built-in rules with yours over them."""
+    """Show the active policy: the built-in rules with your overrides."""
     from operator_sre.app.policy import shown_policy
 
     file, digest, book = shown_policy(config_of(context))
@@ -84,10 +86,10 @@ def _listed(value: object) -> str:
 @app.command()
 def explain(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help="The id of a rule, or a command, quoted.")],
+    what: Annotated[str, typer.Argument(help="A rule id, or a quoted command.")],
     as_json: JsonOption = False,
 ) -> None:
-    """What a rule says, or which rules speak of a command and why."""
+    """Explain a rule, or which rules apply to a command and why."""
     from operator_sre.app.policy import explain_policy, rule_fields
 
     found = explain_policy(config_of(context), what)
@@ -125,11 +127,11 @@ def _tell_command(found: Explained) -> None:
 @app.command()
 def diff(
     context: typer.Context,
-    old: Annotated[Path, typer.Argument(help="The policy as it was.")],
-    new: Annotated[Path, typer.Argument(help="The policy as it shall be.")],
+    old: Annotated[Path, typer.Argument(help="The old policy file.")],
+    new: Annotated[Path, typer.Argument(help="The new policy file.")],
     as_json: JsonOption = False,
 ) -> None:
-    """What becomes tighter or looser, in the rules and for a sample of commands."""
+    """Compare two policies: what becomes stricter or looser, with sample commands."""
     from operator_sre.app.policy import compare_policies
 
     config_of(context)
@@ -156,12 +158,12 @@ def diff(
 def change(
     context: typer.Context,
     request: Annotated[str, typer.Argument(help="What to allow, in plain words, quoted.")],
-    risk: Annotated[str, typer.Option(help="high, where what is wide or private is meant.")] = "",
+    risk: Annotated[str, typer.Option(help="Set to high to allow broad or private access.")] = "",
     yes: YesOption = False,
     propose: ProposeOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Allow a host or a command, or raise a budget; the difference is shown before you confirm."""
+    """Allow a host or a command, or raise a budget. Shows the diff before you confirm."""
     from operator_sre.app.patches import sketch_for
 
     with opened(context) as app:
@@ -178,7 +180,7 @@ def change(
 
 @app.command()
 def init(context: typer.Context, file: FileArgument = None, as_json: JsonOption = False) -> None:
-    """Write a policy to start from, with comments. One that is there is left alone."""
+    """Write a commented policy to start from. Overwrites nothing."""
     from operator_sre.app.policy import write_policy
 
     written = write_policy(config_of(context), file)

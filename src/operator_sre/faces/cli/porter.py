@@ -14,22 +14,22 @@ from operator_sre.faces.cli.signals import run_until_stopped
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Let an agent reach one lab's containers.", no_args_is_help=True)
-SocketOption = Annotated[Path, typer.Option("--socket", help="Where the porter listens.")]
+app = typer.Typer(help="Give an agent access to one lab's containers only.", no_args_is_help=True)
+SocketOption = Annotated[Path, typer.Option("--socket", help="The porter's socket.")]
 PLACE = Path("/run/porter/docker.sock")
 
 
 @app.command()
 def serve(
     context: typer.Context,
-    project: Annotated[str, typer.Option(help="The compose project whose containers they are.")],
+    project: Annotated[str, typer.Option(help="The compose project whose containers are allowed.")],
     place: SocketOption = PLACE,
     engine: Annotated[
-        Path | None, typer.Option(help="The engine's socket; else that of this machine.")
+        Path | None, typer.Option(help="The Docker socket; this machine's by default.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Pass on to Docker what is about one lab's containers, and refuse all else, until stopped."""
+    """Proxy Docker for one lab's containers until stopped. Refuses all other requests."""
     from operator_sre.app.porter import keep, post_of
 
     config_of(context)
@@ -43,7 +43,7 @@ def try_(
     place: SocketOption = PLACE,
     as_json: JsonOption = False,
 ) -> None:
-    """Does Docker answer through a porter? Exit 1 when it does not."""
+    """Test whether Docker answers through a porter. Exit 1 if not."""
     from operator_sre.app.porter import look_behind
 
     config_of(context)

@@ -17,10 +17,10 @@ __all__ = ["doctor", "init", "install", "pack"]
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(help="Where; the current folder if none.")] = Path(),
+    directory: Annotated[Path, typer.Argument(help="The project directory.")] = Path(),
     as_json: JsonOption = False,
 ) -> None:
-    """Make a project: settings, a policy and a first subject. Overwrites nothing."""
+    """Create a project: settings, a policy and a first subject. Overwrites nothing."""
     from operator_sre.app.project import init_project
 
     made = init_project(directory)
@@ -40,14 +40,15 @@ def init(
 
 
 def doctor(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Is this machine fit? Each finding with its fix; exit 1 when something fails.
+    """Check that this machine can run Operator. Exit 1 if a check fails.
 
-    It changes nothing, and what is merely absent is a note.
+    Each problem is listed with its fix. Optional parts that are missing are notes. The command
+    changes nothing.
     """
     from operator_sre.app.doctor import examine
 
     config = config_of(context)
-    with waiting("looking at this machine"):
+    with waiting("checking this machine"):
         found = examine(config)
     healthy = not any(one.state == "failed" for one in found)
     if as_json:
@@ -63,16 +64,17 @@ def doctor(context: typer.Context, as_json: JsonOption = False) -> None:
 
 def pack(
     context: typer.Context,
-    directory: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
+    directory: Annotated[Path, typer.Argument(help="The project directory.")] = Path(),
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="The file; NAME.operator if none.")
+        Path | None,
+        typer.Option("-o", "--output", help="The file to write; NAME.operator by default."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Sign a project as one file, after looking for secrets in it.
+    """Pack a project into one signed file. Refuses if it contains secrets.
 
-    The same folder makes the same bytes. A secret that is found is named by file, line and kind,
-    and nothing is written.
+    The same directory always produces the same bytes. If a secret is found, pack names its file,
+    line and kind and writes nothing.
     """
     from operator_sre.app.bundles import pack_project
 
@@ -94,15 +96,19 @@ def pack(
 
 def install(
     context: typer.Context,
-    bundle: Annotated[Path, typer.Argument(help="What `operator pack` has made.")],
-    to: Annotated[Path | None, typer.Option("--to", help="The folder; its name if none.")] = None,
-    key: Annotated[str, typer.Option(help="The key that has to have signed it.")] = "",
+    bundle: Annotated[Path, typer.Argument(help="A file written by `operator pack`.")],
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help="The directory to create; named after the project by default."),
+    ] = None,
+    key: Annotated[str, typer.Option(help="Require a signature by this key.")] = "",
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify a packed project, and unpack it where nothing is yet.
+    """Verify a packed project and unpack it into a new directory.
 
-    A key that is met for the first time has to be meant; with --key it has to be that one.
+    You confirm a signing key the first time it appears. With --key, the project must be signed by
+    that key.
     """
     from operator_sre.app.bundles import install_bundle, is_trusted, read_bundle
 

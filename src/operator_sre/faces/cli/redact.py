@@ -17,7 +17,7 @@ CHUNK_BYTES = 65_536
 
 
 def redact(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Pass stdin on without secrets; with --json, only count them by kind."""
+    """Copy stdin to stdout without secrets; with --json, only count them."""
     from operator_sre.app.redaction import redact_stream
 
     tally = redact_stream(config_of(context), _chunks(), _drop if as_json else _write)

@@ -27,19 +27,20 @@ class Format(StrEnum):
 
 def report(
     context: typer.Context,
-    number: Annotated[int, typer.Argument(min=1, max=NUMBER_MAX, help="A ticket's number.")],
+    number: Annotated[int, typer.Argument(min=1, max=NUMBER_MAX, help="The ticket number.")],
     format_: Annotated[
-        Format, typer.Option("--format", help="What it is written as.")
+        Format, typer.Option("--format", help="The output format.")
     ] = Format.MARKDOWN,
     output: Annotated[
-        Path | None, typer.Option("--output", help="A file for it; replaced if it is there.")
+        Path | None, typer.Option("--output", help="Write to this file, replacing it.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """One incident for a post-mortem, from its impact to its proof.
+    """Write a post-mortem report of one incident.
 
-    Summary, impact, timeline, cause with evidence, alternatives, what was done and who allowed it,
-    proof, follow-ups. HTML is one page with charts that needs nothing else. It need not be over.
+    The report has a summary, impact, timeline, cause with evidence, alternatives, actions with
+    their approvals, proof and follow-ups. HTML is one self-contained page with charts. The incident
+    may still be open.
     """
     from operator_sre.app.reports import report_of, write_report
 

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="What opens doors, kept sealed and given to those who need it.", no_args_is_help=True
+    help="Store encrypted secrets and bind them to what needs them.", no_args_is_help=True
 )
 READ_BYTES_MAX = (1 << 16) + 2
 DAY_S = 86_400
-NameArgument = Annotated[str, typer.Argument(help="What the secret is called.")]
+NameArgument = Annotated[str, typer.Argument(help="The secret name.")]
 ToOption = Annotated[str, typer.Option("--to", help="subject:NAME, model:NAME or command:PATTERN.")]
 GivenOption = Annotated[
-    str, typer.Option("--confirmation", help="A confirmation of exactly this that was approved.")
+    str, typer.Option("--confirmation", help="The id of an approved confirmation of this request.")
 ]
 
 
 @app.command("set")
 def set_(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
-    """Keep a value: typed without being shown, or read from stdin. It is never shown again."""
+    """Store a secret from a hidden prompt or stdin. It is never shown again."""
     from operator_sre.app.secrets import set_secret
 
     value = _value()
@@ -48,7 +48,7 @@ def set_(context: typer.Context, name: NameArgument, as_json: JsonOption = False
 
 @app.command("list")
 def list_(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Names, who is given them, and how old they are; never what they are."""
+    """List secrets with their bindings and age, never their values."""
     from operator_sre.app.secrets import list_secrets, settle_changes, sweep_leases
 
     with opened(context) as home:
@@ -62,12 +62,14 @@ def bind(
     context: typer.Context,
     name: NameArgument,
     to: ToOption,
-    variable: Annotated[str, typer.Option("--as", help="The variable of a command.")] = "",
+    variable: Annotated[
+        str, typer.Option("--as", help="The environment variable for a command.")
+    ] = "",
     yes: YesOption = False,
     propose: ProposeOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Give it to a subject, a model, or commands like a pattern. A person has to confirm it."""
+    """Bind a secret to a subject, a model or a command pattern. Requires confirmation."""
     from operator_sre.app.secret_store import named_secret
     from operator_sre.app.secrets import binding_asked, holder_named, view_of
 
@@ -81,7 +83,7 @@ def bind(
 def unbind(
     context: typer.Context, name: NameArgument, to: ToOption, as_json: JsonOption = False
 ) -> None:
-    """It is not given to this one any more."""
+    """Remove a binding of a secret."""
     from operator_sre.app.secret_store import Holder
     from operator_sre.app.secrets import unbind_secret
 
@@ -95,7 +97,7 @@ def unbind(
 def remove(
     context: typer.Context, name: NameArgument, yes: YesOption = False, as_json: JsonOption = False
 ) -> None:
-    """Forget it; whoever held it gets nothing any more."""
+    """Remove a secret and all its bindings."""
     from operator_sre.app.secret_store import named_secret
     from operator_sre.app.secrets import remove_secret
 
@@ -111,9 +113,9 @@ def remove(
 
 @app.command("test")
 def try_(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
-    """Can it be had, and do the model and the subjects that hold it get on with it? Exit 1 if not.
+    """Test that a secret can be read and that its model and subjects accept it. Exit 1 if not.
 
-    A model is asked one small question, a subject is looked at once.
+    Sends the model one short request and checks each subject once.
     """
     from operator_sre.app.secrets import try_secret
 
@@ -131,20 +133,22 @@ def try_(context: typer.Context, name: NameArgument, as_json: JsonOption = False
 def lease(
     context: typer.Context,
     name: NameArgument,
-    command: Annotated[str, typer.Option(help="The one command that is given it.")],
-    variable: Annotated[str, typer.Option("--as", help="The variable it is given as.")] = "SECRET",
+    command: Annotated[str, typer.Option(help="The command that receives the secret.")],
+    variable: Annotated[
+        str, typer.Option("--as", help="The environment variable that holds it.")
+    ] = "SECRET",
     in_file: Annotated[
-        bool, typer.Option("--file", help="The variable is the path of a file that has it.")
+        bool, typer.Option("--file", help="Pass the secret in a file; the variable holds its path.")
     ] = False,
-    span: Annotated[str, typer.Option("--for", help="At most so long, as 30s or 5m.")] = "5m",
+    span: Annotated[str, typer.Option("--for", help="Time limit, such as 30s or 5m.")] = "5m",
     given: GivenOption = "",
     yes: YesOption = False,
     propose: ProposeOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Give it to one command, once, for a limited time. A person has to confirm it.
+    """Lend a secret to one command, once. Requires confirmation.
 
-    The command is judged like any other; its exit code is ours.
+    The command is judged like any other. The exit code is that of the command.
     """
     from pathlib import Path
 

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="The database as a whole.", no_args_is_help=True)
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+app = typer.Typer(help="Check, back up and migrate the store.", no_args_is_help=True)
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing data.")]
 
 
 @app.command()
 def check(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Look everything through; exit 1 names what is wrong. The chain: operator audit verify."""
+    """Check the store for damage. Exit 1 if any. For the chain, use: operator audit verify."""
     from operator_sre.app.store import check_store
 
     with progress("checked") as tell:
@@ -53,7 +53,7 @@ def check(context: typer.Context, as_json: JsonOption = False) -> None:
 
 @app.command()
 def rebuild(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Make everything anew that follows from the ledger, and say what was different."""
+    """Rebuild all tables derived from the ledger, and report differences."""
     from operator_sre.app.store import rebuild_store
 
     with progress("followed") as tell:
@@ -71,7 +71,7 @@ def backup(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the whole store to one file, and read it back."""
+    """Back up the store to one file and verify it."""
     from operator_sre.app.store import backup_store
 
     with progress("saved") as tell:
@@ -93,14 +93,14 @@ def backup(
 @app.command()
 def restore(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="A backup.")],
+    file: Annotated[Path, typer.Argument(help="The backup file.")],
     force: ForceOption = False,
     reason: ReasonOption = "",
     propose: ProposeOption = False,
     confirmation: ConfirmationOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Fill an empty store from a backup; --force saves what is there and replaces it."""
+    """Restore a backup into an empty store; --force saves and replaces existing data."""
     from operator_sre.app.store import restore_store
 
     means = force or propose
@@ -159,7 +159,7 @@ def _mean_it(
 
 @app.command()
 def migrate(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Bring the tables up to this program; a backup is made first."""
+    """Migrate the store to this version. Makes a backup first."""
     from operator_sre.app.store import migrate_store
 
     with progress("migrated"):
@@ -179,12 +179,12 @@ def migrate(context: typer.Context, as_json: JsonOption = False) -> None:
 @app.command()
 def purge(
     context: typer.Context,
-    before: Annotated[str, typer.Option(help="A date; stories that ended earlier go.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    before: Annotated[str, typer.Option(help="Purge incidents that ended before this date.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
     propose: ProposeOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take the contents of old entries away; the chain still verifies, and this is recorded."""
+    """Purge the contents of old entries. The chain still verifies."""
     from operator_sre.app.confirmations import cross, said_no
     from operator_sre.app.store import (
         plan_purge,

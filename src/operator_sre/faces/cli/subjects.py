@@ -34,11 +34,11 @@ _WAYS = {
 
 def init(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="What the subject is called.")] = "",
+    name: Annotated[str, typer.Argument(help="The subject name.")] = "",
     kind: Annotated[str, typer.Option(help="web, redis, postgres or blank.")] = "web",
     as_json: JsonOption = False,
 ) -> None:
-    """Write a commented description NAME.yaml, and add it to operator.toml. Overwrites nothing."""
+    """Write a commented description NAME.yaml and add it to operator.toml. Overwrites nothing."""
     from operator_sre.app.description import write_description
 
     config = config_of(context)
@@ -58,12 +58,13 @@ def init(
 
 def try_out(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="A description, such as shop.yaml.")],
+    file: Annotated[Path, typer.Argument(help="The description file, such as shop.yaml.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Check a description, ask every probe once, check every invariant, judge every lever.
+    """Check a description: run every probe once, check every invariant, judge every tool.
 
-    Exit 0 when all is healthy, 1 when something is broken or not known, 2 when the file is wrong.
+    Exit 0 when everything is healthy, 1 when something is broken or unknown, 2 when the file is
+    invalid.
     """
     from operator_sre.app.description import try_description
 
@@ -216,9 +217,11 @@ def _figures(series: Series) -> str:
 
 
 app = noun_of(subjects)
-NameArgument = Annotated[str, typer.Argument(help="A subject.")]
-NamesArgument = Annotated[list[str] | None, typer.Argument(help="Subjects; one may be left out.")]
-TargetOption = Annotated[str, typer.Option(help="Only these targets, such as 'node-*'.")]
+NameArgument = Annotated[str, typer.Argument(help="The subject name.")]
+NamesArgument = Annotated[
+    list[str] | None, typer.Argument(help="Subjects; optional when there is only one.")
+]
+TargetOption = Annotated[str, typer.Option(help="Only targets that match, such as 'node-*'.")]
 
 app.command("init")(init)
 app.command("test")(try_out)
@@ -226,7 +229,7 @@ app.command("test")(try_out)
 
 @app.command("show")
 def show_(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
-    """One subject: targets, dependencies, invariants, tools, faults and notes."""
+    """Show one subject: targets, dependencies, invariants, tools, faults and notes."""
     from operator_sre.app.subjects import show_subject
 
     with opened(context) as app:
@@ -241,7 +244,7 @@ def show_(context: typer.Context, name: NameArgument, as_json: JsonOption = Fals
 def observe_(
     context: typer.Context, names: NamesArgument = None, as_json: JsonOption = False
 ) -> None:
-    """Look once and print every reading; nothing is remembered."""
+    """Observe subjects once and print every reading. Stores nothing."""
     from operator_sre.app.subjects import observe_subject
 
     with opened(context) as app, waiting("looking"):
@@ -258,7 +261,7 @@ def observe_(
 def check_(
     context: typer.Context, names: NamesArgument = None, as_json: JsonOption = False
 ) -> None:
-    """Look once and print every finding; 0 when all is healthy, 1 when it is not or not known."""
+    """Check invariants once and print every finding. Exit 0 when all are healthy, else 1."""
     from operator_protocols.domain.health import Health, worst
     from operator_sre.app.subjects import check_subject
 
@@ -278,14 +281,19 @@ def history_(
     context: typer.Context,
     name: NameArgument,
     target: TargetOption = "*",
-    reading: Annotated[str, typer.Option(help="Only these readings, such as 'p99*'.")] = "*",
-    since: Annotated[str, typer.Option(help="A span such as 1h, or a time.")] = "1h",
+    reading: Annotated[str, typer.Option(help="Only readings that match, such as 'p99*'.")] = "*",
+    since: Annotated[
+        str, typer.Option(help="How far back: a duration such as 1h, or a time.")
+    ] = "1h",
     replay: Annotated[
-        bool, typer.Option("--replay", help="Check today's invariants over what was recorded.")
+        bool,
+        typer.Option(
+            "--replay", help="Check the current invariants against the recorded readings."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What was seen over time, as charts; or when each invariant would have been broken."""
+    """Chart recorded readings, or replay the invariants over them."""
     from operator_sre.app.subjects import replay_history, subject_history
 
     with opened(context) as app:

@@ -11,7 +11,7 @@ from operator_sre.faces.cli.output import clean, print_json, print_lines
 
 __all__ = ["app"]
 
-app = typer.Typer(help="What a command would find here.", no_args_is_help=True)
+app = typer.Typer(help="Show the environment that commands run in.", no_args_is_help=True)
 
 
 # Without it a noun with a single verb would be taken for the verb itself.
@@ -21,7 +21,7 @@ def _noun() -> None: ...
 
 @app.command()
 def state(as_json: JsonOption = False) -> None:
-    """Where we are, who we are, and which Python there is."""
+    """Show the host, user and Python of this system."""
     from dataclasses import asdict
 
     from operator_sre.app.system import system_state

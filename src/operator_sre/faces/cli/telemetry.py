@@ -12,12 +12,12 @@ from operator_sre.faces.cli.progress import waiting
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Traces for whoever collects them.", no_args_is_help=True)
+app = typer.Typer(help="Send traces to a collector.", no_args_is_help=True)
 
 
 @app.command()
 def status(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Where traces go, how many spans were sent, and how many were dropped."""
+    """Show where traces go and how many spans were sent and dropped."""
     from operator_sre.app.telemetry import telemetry_status
 
     with opened(context) as home:
@@ -32,7 +32,7 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
 
 @app.command("test")
 def try_(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Send one span to the collector; exit 1 when it cannot be told anything."""
+    """Send one span to the collector. Exit 1 if it fails."""
     from operator_sre.app.telemetry import try_collector
 
     with opened(context) as home, waiting("asking the collector"):
@@ -46,10 +46,10 @@ def try_(context: typer.Context, as_json: JsonOption = False) -> None:
 @app.command()
 def show(
     context: typer.Context,
-    run: Annotated[str, typer.Argument(help="A run's id; see: operator audit list.")],
+    run: Annotated[str, typer.Argument(help="The run id; see: operator audit list.")],
     as_json: JsonOption = False,
 ) -> None:
-    """The spans of a run, as they are or would be sent."""
+    """Show the spans of a run, as they are or would be sent."""
     from operator_sre.app.telemetry import run_spans
 
     with opened(context) as home:

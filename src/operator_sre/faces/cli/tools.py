@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Typed actions: which there are, and one call.", no_args_is_help=True)
+app = typer.Typer(help="List and call typed actions.", no_args_is_help=True)
 DOCUMENT_BYTES_MAX = 4_000_000
-SubjectOption = Annotated[str, typer.Option(help="Of which subject; this machine by default.")]
+SubjectOption = Annotated[str, typer.Option(help="The subject; this machine by default.")]
 
 
 @app.callback()
@@ -35,7 +35,7 @@ def _noun() -> None:
 
 @app.command("list")
 def list_(context: typer.Context, subject: SubjectOption = "", as_json: JsonOption = False) -> None:
-    """Every tool, its risk, and what the policy answers to it."""
+    """List tools with their risk and the policy's verdict."""
     from operator_sre.app.tools import list_tools
     from operator_sre.app.wiring import look_at_app
 
@@ -54,11 +54,11 @@ def list_(context: typer.Context, subject: SubjectOption = "", as_json: JsonOpti
 @app.command()
 def show(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Its name.")],
+    name: Annotated[str, typer.Argument(help="The tool name.")],
     subject: SubjectOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """One tool: what it takes, what it risks, and how it is taken back."""
+    """Show a tool: its arguments, risk and rollback."""
     from operator_sre.app.tools import show_tool
     from operator_sre.app.wiring import look_at_app
 
@@ -73,26 +73,28 @@ def show(
 @app.command()
 def run(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Its name.")],
+    name: Annotated[str, typer.Argument(help="The tool name.")],
     arg: Annotated[
         list[str] | None,
-        typer.Option("--arg", help="name=value; once for each item of a list."),
+        typer.Option("--arg", help="An argument as name=value; repeat for each item of a list."),
     ] = None,
     json_args: Annotated[
-        str, typer.Option("--json-args", help="A file with a JSON object of arguments; - is stdin.")
+        str, typer.Option("--json-args", help="Read arguments from a JSON file; - is stdin.")
     ] = "",
-    subject: Annotated[str, typer.Option(help="What it is about; this machine by default.")] = "",
-    target: Annotated[str, typer.Option(help="Which part of the subject.")] = "",
+    subject: Annotated[
+        str, typer.Option(help="The subject it acts on; this machine by default.")
+    ] = "",
+    target: Annotated[str, typer.Option(help="The target within the subject.")] = "",
     reason: ReasonOption = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would happen.")
+        bool, typer.Option("--dry-run", help="Show what would happen, without running it.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Call a tool as a mind would have it called: validated, judged, permitted, recorded.
+    """Call a tool through the gate: validated, judged, permitted and recorded.
 
-    Exit code: that of the tool, 124 when it took too long; 2 when the arguments are wrong, 3 when
-    it may never run, 4 when it was not permitted.
+    The exit code is that of the tool; 124 on timeout, 2 if the arguments are invalid, 3 if the
+    policy blocks it, 4 if it was not approved.
     """
     from operator_sre.app.tools import Call, call_document, propose_call
     from operator_sre.app.wiring import look_at_app

@@ -24,9 +24,9 @@ STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def tui(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Health, tickets, approvals, history, commands and the ledger on one terminal.
+    """Open the terminal console: health, tickets, approvals, history and audit log.
 
-    It follows whatever runs on this home, and can be left at any time: nothing depends on it.
+    It shows what runs on this home. You can quit at any time: nothing depends on it.
     """
     if as_json:
         raise UsageError(

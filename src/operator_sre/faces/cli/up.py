@@ -28,9 +28,10 @@ def up(
     model: ModelOption = None,
     as_json: JsonLinesOption = False,
 ) -> None:
-    """Watch and work until stopped. Changes nothing unless --mode says so.
+    """Monitor subjects and work on tickets until stopped.
 
-    On a terminal it tells what happens, line by line; elsewhere there are log lines on stderr.
+    Changes nothing unless --mode allows it. A terminal shows one line per event; without a
+    terminal, log lines go to stderr.
     """
     from operator_sre.app import service
 

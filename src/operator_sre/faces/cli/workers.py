@@ -13,20 +13,20 @@ from operator_sre.faces.cli.story import with_entries
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Work on tickets together with others.", no_args_is_help=True)
+app = typer.Typer(help="Run workers that share tickets.", no_args_is_help=True)
 
 
 @app.command()
 def run(
     context: typer.Context,
     engine: Annotated[
-        str, typer.Option(help="local, or dbos for many machines on one PostgreSQL.")
+        str, typer.Option(help="local, or dbos for several machines that share one PostgreSQL.")
     ] = "local",
-    name: Annotated[str, typer.Option(help="What it is called; the machine's name if not.")] = "",
+    name: Annotated[str, typer.Option(help="The worker name; the host name by default.")] = "",
     interval_s: IntervalOption = None,
     as_json: JsonLinesOption = False,
 ) -> None:
-    """Join the workers of this store until stopped. Changes nothing unless --mode says so."""
+    """Work on the tickets of this store until stopped. Changes nothing unless --mode allows it."""
     from operator_sre.app.service import run_worker
 
     with opened(context, interval_s=interval_s) as app:
@@ -36,7 +36,7 @@ def run(
 
 @app.command("list")
 def list_(context: typer.Context, as_json: JsonOption = False) -> None:
-    """Who works, where, since when, and on what."""
+    """List workers: host, start time and current ticket."""
     from operator_sre.app.workers import list_workers
 
     with opened(context) as app:

@@ -24,35 +24,35 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "print_scheduled"]
 
-app = typer.Typer(help="Several actions in an order, now or later.", no_args_is_help=True)
+app = typer.Typer(help="Run several actions in order, now or later.", no_args_is_help=True)
 T = TypeVar("T")
 FOLLOW_S = 0.1
 NOT_NOW = 4
 StateOption = Annotated[
-    list[str] | None, typer.Option("--state", help="Only these states; may be repeated.")
+    list[str] | None, typer.Option("--state", help="Only workflows in this state; may be repeated.")
 ]
+
+WorkflowArgument = Annotated[str, typer.Argument(help="The workflow id.")]
 
 
 @app.command()
 def run(
     context: typer.Context,
-    file: Annotated[Path | None, typer.Argument(help="A definition in YAML or JSON.")] = None,
-    at: Annotated[str, typer.Option(help="When: +10m, or 2026-11-15T18:00Z.")] = "",
+    file: Annotated[Path | None, typer.Argument(help="The definition, in YAML or JSON.")] = None,
+    at: Annotated[str, typer.Option(help="Run later: +10m or 2026-11-15T18:00Z.")] = "",
     due: Annotated[
-        bool, typer.Option("--due", help="Run what is due, or was interrupted.")
+        bool, typer.Option("--due", help="Run workflows that are due or were interrupted.")
     ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="The same: go on with what was interrupted.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Same as --due.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would happen.")
+        bool, typer.Option("--dry-run", help="Show what would happen, without running it.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a workflow to its end; or have it run later; or run what waits for somebody.
+    """Run a workflow now, schedule it, or run those that are due.
 
-    Exit code: 0 when all of it is completed, 1 when it failed or was cancelled, 4 when a step of it
-    was not permitted.
+    Exit code 0 when it completed, 1 when it failed or was cancelled, 4 when a step was not
+    approved.
     """
     if (file is not None) + (due or resume) != 1:
         raise UsageError("Name a definition, or say --due or --resume.")
@@ -72,12 +72,10 @@ def run(
 def list_(
     context: typer.Context,
     state: StateOption = None,
-    scheduled: Annotated[
-        bool, typer.Option("--scheduled", help="Only what waits for its time.")
-    ] = False,
+    scheduled: Annotated[bool, typer.Option("--scheduled", help="Only scheduled ones.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Workflows and scheduled actions, newest first."""
+    """List workflows and scheduled actions, newest first."""
     from operator_sre.app.workflows import list_workflows
 
     with opened(context) as app:
@@ -94,8 +92,8 @@ def list_(
 
 
 @app.command()
-def show(context: typer.Context, workflow: str, as_json: JsonOption = False) -> None:
-    """One workflow: its steps, where they stand, and its story."""
+def show(context: typer.Context, workflow: WorkflowArgument, as_json: JsonOption = False) -> None:
+    """Show a workflow: its steps, their state and its timeline."""
     from operator_sre.app.workflows import show_workflow
 
     with opened(context) as app:
@@ -114,12 +112,12 @@ def show(context: typer.Context, workflow: str, as_json: JsonOption = False) -> 
 @app.command()
 def cancel(
     context: typer.Context,
-    workflow: str,
-    undo: Annotated[bool, typer.Option("--undo", help="Take back what is done.")] = False,
+    workflow: WorkflowArgument,
+    undo: Annotated[bool, typer.Option("--undo", help="Roll back the completed steps.")] = False,
     reason: ReasonOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """End what runs of it, and begin no more; also for what is scheduled."""
+    """Cancel a running or scheduled workflow."""
     from operator_sre.app.workflows import cancel_workflow
 
     with opened(context) as app:

@@ -55,7 +55,7 @@ __all__ = [
 
 NUMBER_MAX = 2**63 - 1
 Number = Annotated[int, msgspec.Meta(ge=1, le=NUMBER_MAX)]
-Seq = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX, description="Only what came behind it.")]
+Seq = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX, description="Only entries after this one.")]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=100)]
 Word = Annotated[str, msgspec.Meta(max_length=200)]
 Run = Annotated[str, msgspec.Meta(min_length=1, max_length=100, description="The id of a run.")]
