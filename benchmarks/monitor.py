@@ -224,7 +224,7 @@ class Watching:
         self._subject = _subject(self._targets, clock, folder)
         self._stats = WatchStats()
         self._rounds = Rounds(
-            look=self._look,
+            check=self._look,
             clock=clock,
             interval_of=lambda subject: plan.interval_s,
             stats=self._stats,
@@ -240,7 +240,7 @@ class Watching:
         for ticket in await self._desk.file(watched.violations, watched.targets):
             for violation in ticket.violations:
                 self._opened.put_nowait(violation.target)
-        at = watched.sighting.observation.at
+        at = watched.check.observation.at
         await self._desk.flag(name, watched.conditions, at)
         await self._desk.recover(name, watched.conditions, at)
         self._figures.look_s.append(time.monotonic() - begun)

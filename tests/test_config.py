@@ -374,6 +374,6 @@ def test_a_wrong_subject_is_refused_with_its_place(folder: Path, toml: str, word
 
 def test_a_look_may_take_three_time_outs_or_its_interval(tmp_path: Path) -> None:
     given = {"home": str(tmp_path), "timeout_s": "5", "interval_s": "30"}
-    assert load_config(flags=given, environ={}, cwd=tmp_path).look_s == 30
+    assert load_config(flags=given, environ={}, cwd=tmp_path).check_timeout_s == 30
     given["interval_s"] = "1"
-    assert load_config(flags=given, environ={}, cwd=tmp_path).look_s == 15
+    assert load_config(flags=given, environ={}, cwd=tmp_path).check_timeout_s == 15

@@ -280,8 +280,8 @@ async def test_what_recovers_by_itself_needs_no_mind(shop: Open) -> None:
 async def test_watching_again_opens_nothing_twice_while_it_is_worked_on(shop: Open) -> None:
     one = shop()
     pipeline = one.pipeline()
-    sighting = await pipeline.watch("shop")
-    assert sighting.broken() == {"shop/node-1/up"}
+    check = await pipeline.watch("shop")
+    assert check.broken() == {"shop/node-1/up"}
     await one.claim()
     for _ in range(5):
         await pipeline.watch("shop")

@@ -14,7 +14,7 @@ from typing import assert_never
 from operator_protocols.domain.action import Action, Outcome, Result, digest_of
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Sighting
+from operator_protocols.domain.observation import CheckResult
 from operator_protocols.domain.permit import Permit
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import (
@@ -276,19 +276,19 @@ class Pipeline:
     summaries: Summaries | None = None
     gone: Callable[[str], str] = lambda _: ""
 
-    async def watch(self, subject: str) -> Sighting:
+    async def watch(self, subject: str) -> CheckResult:
         """Look once at a subject, file what is broken, close what recovered by itself."""
         controls = self.controls(subject)
         watched = await self.monitor.watch(controls.subject)
-        at = watched.sighting.observation.at
+        at = watched.check.observation.at
         if watched.violations and (why := self.gone(subject)):
             await self.desk.retire(subject, why)
-            return watched.sighting
+            return watched.check
         await self.desk.file(watched.violations, watched.targets, at)
         await self.desk.flag(subject, watched.conditions, at)
         await self.desk.plan(subject, watched.silenced, watched.violations, at)
         await self.desk.recover(subject, watched.conditions, at)
-        return watched.sighting
+        return watched.check
 
     async def work(self, ticket: Ticket) -> Ticket:
         """Carry one claimed ticket to an end: RESOLVED with a proof, or ESCALATED with reasons."""
@@ -299,17 +299,17 @@ class Pipeline:
         while (want := run.next()) is not None:
             known = self._known(recorded, want, work)
             if known is not None:
-                run.tell(*known)
+                run.receive(*known)
                 continue
             match want:
                 case Ask():
-                    run.tell(*await self._ask(want, work))
+                    run.receive(*await self._ask(want, work))
                 case Act():
-                    run.tell(*await self._act(want, work))
+                    run.receive(*await self._act(want, work))
                 case Diagnose():
-                    run.tell(None, await self._remember(work, Kind.DIAGNOSIS, want.diagnosis))
+                    run.receive(None, await self._remember(work, Kind.DIAGNOSIS, want.diagnosis))
                 case Prove():
-                    run.tell(*await self._prove(want, work))
+                    run.receive(*await self._prove(want, work))
                 case _:
                     assert_never(want)
         try:
@@ -418,11 +418,11 @@ class Pipeline:
     async def _look_again(self, want: Prove, work: Work) -> Proof:
         covered = work.ticket
 
-        async def look() -> Sighting:
+        async def look() -> CheckResult:
             nonlocal covered
-            sighting = await self.monitor.look(work.controls.subject)
+            check = await self.monitor.check(work.controls.subject)
             work.proven = covered = self._fresh(work.ticket)
-            return sighting
+            return check
 
         return await self.verifier.prove(
             lambda: covered,
@@ -448,27 +448,27 @@ class Pipeline:
 
     async def _brief(self, ticket: Ticket, controls: Controls) -> tuple[Briefing, frozenset[str]]:
         """What a mind is told, as it is now; what it may cite is in the ledger first."""
-        sighting = await self.monitor.look(controls.subject)
-        draft = Draft(Kind.OBSERVED, to_json(sighting), ticket=ticket.id, run=ticket.run)
+        check = await self.monitor.check(controls.subject)
+        draft = Draft(Kind.OBSERVED, to_json(check), ticket=ticket.id, run=ticket.run)
         entry = await self.journal.append(draft)
         ticket = self._fresh(ticket)
         context = controls.context(ticket)
         briefing = Briefing(
             ticket=ticket,
             targets=tuple(controls.subject.targets()),
-            observation=sighting.observation,
-            health=sighting.health_of(violation.key for violation in ticket.violations),
+            observation=check.observation,
+            health=check.health_of(violation.key for violation in ticket.violations),
             tools=tuple(tool.spec for tool in controls.executor.tools),
             causes=tuple(controls.causes),
             notes=controls.notes,
             observation_seq=entry.seq,
             trends=context.trends,
             logs=context.logs,
-            broken=sighting.broken(),
+            broken=check.broken(),
             comments=controls.comments(ticket),
         )
         await self._suspect(ticket, entry.seq, briefed(briefing))
-        return briefing, sighting.broken()
+        return briefing, check.broken()
 
     async def _suspect(self, ticket: Ticket, seq: int, texts: Iterable[tuple[str, str]]) -> None:
         """Report what in these texts tries to instruct whoever reads it, once in a run."""

@@ -62,7 +62,7 @@ class _Talk:
         if want is None:
             return False
         self.wants.append(want)
-        self.run.tell(self._reply(want), len(self.wants))
+        self.run.receive(self._reply(want), len(self.wants))
         return True
 
     def end(self) -> Conclusion:
@@ -126,11 +126,11 @@ def test_time_that_people_took_is_not_spent() -> None:
     now = [0.0]
     run = Run(briefing(), budget=BUDGET, seconds=lambda: now[0])
     run.next()
-    run.tell(Answer("look", (_look(1),)))
+    run.receive(Answer("look", (_look(1),)))
     run.next()
     now[0] = 7200.0
     run.waited(7150.0)
-    run.tell(Result(Outcome.RAN, 0))
+    run.receive(Result(Outcome.RAN, 0))
     ask = run.next()
     assert isinstance(ask, Ask)
     assert ask.left.seconds_max == 50.0
@@ -165,9 +165,9 @@ def test_a_claim_that_does_not_hold_ends_nothing() -> None:
 def test_a_claim_without_any_proof_ends_nothing() -> None:
     run = Run(briefing(), budget=BUDGET, seconds=lambda: 0.0)
     run.next()
-    run.tell(Answer("", (Finish("done"),)))
+    run.receive(Answer("", (Finish("done"),)))
     assert run.next() == Prove("done")
-    run.tell(None)
+    run.receive(None)
     assert isinstance(run.next(), Ask)
     assert run.conclusion is None
 
@@ -212,9 +212,9 @@ def test_a_diagnosis_is_handed_in_once_it_is_recorded() -> None:
 def test_an_action_of_which_nothing_was_told_is_unknown() -> None:
     run = Run(briefing(), budget=BUDGET, seconds=lambda: 0.0)
     run.next()
-    run.tell(Answer("", (_look(1),)))
+    run.receive(Answer("", (_look(1),)))
     run.next()
-    run.tell(None)
+    run.receive(None)
     run.next()
     assert run.steps == [Step(Act(_look(1)), Result(Outcome.UNKNOWN), None)]
 
@@ -223,7 +223,7 @@ def test_an_answer_that_is_none_costs_a_turn_and_nothing_else() -> None:
     run = Run(briefing(), budget=BUDGET, seconds=lambda: 0.0)
     for _ in range(5):
         assert isinstance(run.next(), Ask)
-        run.tell(None)
+        run.receive(None)
     assert run.next() is None
     assert run.conclusion is not None
     assert run.conclusion.category is ErrorCategory.BUDGET_EXCEEDED

@@ -21,7 +21,7 @@ from operator_protocols.domain.run import (
     Want,
 )
 from operator_sre.agent import Run
-from operator_sre.agent.progress import account_of, is_change, looking_tools, unproven, used_up
+from operator_sre.agent.progress import account_of, is_change, read_only_tools, unproven, used_up
 from operator_sre.agent.run import checked
 from operator_sre.agent.transcript import Stopped
 from tests.contract.samples import proof
@@ -45,14 +45,14 @@ def _drive(
         assert len(wants) < 100
         match want:
             case Ask():
-                run.tell(answers[min(turn, len(answers) - 1)], len(wants))
+                run.receive(answers[min(turn, len(answers) - 1)], len(wants))
                 turn += 1
             case Act():
-                run.tell(result, len(wants))
+                run.receive(result, len(wants))
             case Prove():
-                run.tell(proof(held=held.pop(0)), len(wants))
+                run.receive(proof(held=held.pop(0)), len(wants))
             case _:
-                run.tell(None, len(wants))
+                run.receive(None, len(wants))
     return run, wants
 
 
@@ -113,7 +113,7 @@ def test_the_end_of_the_budget_tells_all_that_is_known() -> None:
 def test_a_run_that_is_stopped_says_why_and_wants_nothing_more() -> None:
     run = Run(briefing(), budget=BUDGET, seconds=lambda: 0.0)
     run.next()
-    run.tell(Stopped("The model does not answer."))
+    run.receive(Stopped("The model does not answer."))
     assert run.next() is None
     assert run.conclusion is not None
     assert run.conclusion.reason.startswith("The model does not answer. No diagnosis")
@@ -165,7 +165,7 @@ def test_a_look_before_an_interruption_may_still_be_cited() -> None:
     run.brief(replace(briefing(), observation_seq=9))
     run.next()
     evidence = tuple(Evidence("seen", seq) for seq in (5, 7, 9, 6))
-    run.tell(Answer("so", (_with(evidence=evidence),)), 10)
+    run.receive(Answer("so", (_with(evidence=evidence),)), 10)
     want = run.next()
     assert isinstance(want, Diagnose)
     assert [one.seq for one in want.diagnosis.evidence] == [5, 7, 9, None]
@@ -174,9 +174,9 @@ def test_a_look_before_an_interruption_may_still_be_cited() -> None:
 def test_calls_behind_the_last_command_are_never_begun() -> None:
     run = Run(briefing(), budget=Budget(commands_max=1), seconds=lambda: 0.0)
     run.next()
-    run.tell(Answer("", (LOOK, LOOK, Escalate("x"))), 1)
+    run.receive(Answer("", (LOOK, LOOK, Escalate("x"))), 1)
     assert run.next() == Act(LOOK)
-    run.tell(RAN, 2)
+    run.receive(RAN, 2)
     assert run.next() is None
     assert run.conclusion is not None
     assert "1 commands" in run.conclusion.reason
@@ -184,7 +184,7 @@ def test_calls_behind_the_last_command_are_never_begun() -> None:
 
 
 def test_what_is_pure_says_the_same_by_itself() -> None:
-    looking = looking_tools(TOOLS)
+    looking = read_only_tools(TOOLS)
     assert "check_port" in looking
     assert "restart_node" not in looking
     assert account_of((), looking) == "No diagnosis was handed in. Nothing was changed."

@@ -28,7 +28,7 @@ def _run(budget: Budget = BUDGET) -> Run:
 def test_what_thinking_costs_is_bounded(spent: Spent, word: str) -> None:
     run = _run()
     assert isinstance(run.next(), Ask)
-    run.tell(Answer("thinking", (FLY,), spent), 1)
+    run.receive(Answer("thinking", (FLY,), spent), 1)
     assert run.next() is None
     assert run.conclusion is not None
     assert run.conclusion.category is ErrorCategory.BUDGET_EXCEEDED
@@ -38,7 +38,7 @@ def test_what_thinking_costs_is_bounded(spent: Spent, word: str) -> None:
 def test_what_is_left_is_told_to_the_mind() -> None:
     run = _run()
     run.next()
-    run.tell(Answer("thinking", (FLY,), Spent(100, 50, 0.125)), 1)
+    run.receive(Answer("thinking", (FLY,), Spent(100, 50, 0.125)), 1)
     ask = run.next()
     assert isinstance(ask, Ask)
     assert ask.left == replace(BUDGET, turns_max=39, tokens_max=850, usd_max=0.375)
@@ -48,7 +48,7 @@ def test_what_is_left_is_told_to_the_mind() -> None:
 def test_a_call_that_makes_no_sense_is_told_and_does_nothing() -> None:
     run = _run()
     run.next()
-    run.tell(Answer("trying", (FLY,)), 1)
+    run.receive(Answer("trying", (FLY,)), 1)
     ask = run.next()
     assert isinstance(ask, Ask)
     (turn,) = ask.turns

@@ -48,15 +48,15 @@ def _taken_back(*results: Result) -> list[Step]:
     while (want := run.next()) is not None:
         match want:
             case Ask():
-                run.tell(Answer("", (DIAGNOSIS, DRAIN, Finish("drained"))), 1)
+                run.receive(Answer("", (DIAGNOSIS, DRAIN, Finish("drained"))), 1)
             case Act(action) if action == DRAIN:
-                run.tell(replace(RAN, undo=FILL), 2)
+                run.receive(replace(RAN, undo=FILL), 2)
             case Act():
-                run.tell(next(told), 3)
+                run.receive(next(told), 3)
             case Prove():
-                run.tell(replace(proof(held=False), health=Health.BROKEN), 4)
+                run.receive(replace(proof(held=False), health=Health.BROKEN), 4)
             case _:
-                run.tell(None, 5)
+                run.receive(None, 5)
     return [step for step in run.steps if step.want == Act(FILL)]
 
 

@@ -40,7 +40,7 @@ async def test_how_a_subject_is_found_is_told_after_the_first_look(tmp_path: Pat
         before = app.clock.now() - timedelta(seconds=1)
         assert first_look(app, "shop", before) is None
         pipeline = app.engine().pipeline
-        await pipeline.monitor.look(pipeline.controls("shop").subject)
+        await pipeline.monitor.check(pipeline.controls("shop").subject)
         found = first_look(app, "shop", before)
         assert found is not None
         assert found.tone == "bad", "nothing listens there"

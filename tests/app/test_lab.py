@@ -38,7 +38,7 @@ from operator_lab.app.rigs import (
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.rig import RigSpec
 from operator_protocols.errors import MissingExtraError, NotFoundError, RigError, UsageError
-from operator_protocols.ports import Plugin, RightEnd
+from operator_protocols.ports import CorrectOutcome, Plugin
 from operator_sre.app.wiring import App
 from operator_sre.gate import Profile
 from operator_sre.plugins import find_plugin
@@ -212,7 +212,7 @@ async def test_faults_are_told_with_whether_they_can_be_had(app: App, bare: App)
     fault = fault_of(NAME, "node_kill")
     assert kill == FaultView(
         *(NAME, "node_kill", fault.sentence, "node", fault.breaks),
-        *(RightEnd.MITIGATED, True, ""),
+        *(CorrectOutcome.MITIGATED, True, ""),
     )
     for one in there:
         assert one.available is not bool(one.why_not)

@@ -62,8 +62,8 @@ def test_a_subject_is_shown_with_all_it_is_made_of(app: App) -> None:
 async def test_a_look_is_told_and_not_remembered(app: App) -> None:
     (seen,) = await observe_subject(app, [])
     assert [one.target for one in seen.seen] == ["node-1"]
-    (sighting,) = await check_subject(app, ["shop"])
-    assert "shop/node-1/node_down" in sighting.broken()
+    (check,) = await check_subject(app, ["shop"])
+    assert "shop/node-1/node_down" in check.broken()
     assert subject_of(app, "shop").name == "shop"
     assert list(app.store.observations.newest("shop", limit=1)) == []
     assert list(app.store.conditions.of("shop")) == []

@@ -10,7 +10,7 @@ import pytest
 from operator_protocols.domain.action import Action
 from operator_protocols.domain.entry import Actor, Kind
 from operator_protocols.domain.permit import Permit
-from operator_protocols.domain.session import Deed, SessionRecord, session_of
+from operator_protocols.domain.session import SessionAction, SessionRecord, session_of
 from tests.contract.clock import NOON, HeldClock
 from tests.contract.doing import Doer
 from tests.contract.stores import Home, Ports
@@ -37,20 +37,20 @@ async def test_deeds_are_told_oldest_first_by_all_processes_of_an_agent(
     home.close()
     again = home.open()
     later = NOON + timedelta(seconds=10)
-    assert list(again.sessions.deeds("host", since=NOON)) == [
-        Deed(NOON, "shell", "uptime", "safe"),
-        Deed(later, "shell", "systemctl restart x", "review", secret=True, network=True),
+    assert list(again.sessions.actions("host", since=NOON)) == [
+        SessionAction(NOON, "shell", "uptime", "safe"),
+        SessionAction(later, "shell", "systemctl restart x", "review", secret=True, network=True),
     ]
-    assert [one.command for one in again.sessions.deeds("host", since=later)] == [
+    assert [one.command for one in again.sessions.actions("host", since=later)] == [
         "systemctl restart x"
     ]
-    assert list(again.sessions.deeds("nobody", since=NOON)) == []
+    assert list(again.sessions.actions("nobody", since=NOON)) == []
 
 
 async def test_what_was_refused_is_no_deed(ports: Ports, clock: HeldClock) -> None:
     doer = await Doer.hired(ports, clock)
     await doer.refuse(Action.shell("systemctl restart x"))
-    assert list(ports.sessions.deeds(session_of(doer.ticket.worker), since=NOON)) == []
+    assert list(ports.sessions.actions(session_of(doer.ticket.worker), since=NOON)) == []
 
 
 async def test_an_agent_is_held_once_until_a_person_lets_it_go(
@@ -76,9 +76,9 @@ async def test_deeds_from_before_a_reset_do_not_count(ports: Ports, clock: HeldC
     await _do(doer, "host:1", "uptime")
     await ports.sessions.reset("host", by="ada", reason="")
     await _do(doer, "host:1", "df -h")
-    assert [one.command for one in ports.sessions.deeds("host", since=NOON)] == ["df -h"]
+    assert [one.command for one in ports.sessions.actions("host", since=NOON)] == ["df -h"]
     await ports.sessions.hold("host", score=60, reason="")
-    assert [one.command for one in ports.sessions.deeds("host", since=NOON)] == ["df -h"]
+    assert [one.command for one in ports.sessions.actions("host", since=NOON)] == ["df -h"]
 
 
 @pytest.mark.parametrize(

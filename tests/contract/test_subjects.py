@@ -18,7 +18,7 @@ from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import ObservationError
-from operator_protocols.faults import killed
+from operator_protocols.faults import kill_fault
 from operator_protocols.ports import Invariant, Job, Plugin, Subject, SubjectSettings, Tool
 from operator_protocols.ports.lab import Inject, Oracle
 from operator_protocols.promises import broken_promises
@@ -138,7 +138,7 @@ HONEST = Plugin(
     subject=Honest,
     causes=(CAUSE,),
     rig=lambda: RIG,
-    faults=(killed("node_kill", "node", breaks=("answers",)),),
+    faults=(kill_fault("node_kill", "node", breaks=("answers",)),),
     tools=lambda settings: [Lever(PUSH, REFUSES)],
     depot=lambda settings: Keeps(),
 )
@@ -184,11 +184,11 @@ LIARS: dict[str, tuple[Callable[[], Plugin], str]] = {
     ),
     "no rig": (lambda: replace(HONEST, rig=None), "no rig"),
     "fault without a break": (
-        lambda: replace(HONEST, faults=(killed("node_kill", "node", breaks=()),)),
+        lambda: replace(HONEST, faults=(kill_fault("node_kill", "node", breaks=()),)),
         "which invariant it breaks",
     ),
     "fault at nothing": (
-        lambda: replace(HONEST, faults=(killed("store_kill", "store", breaks=("answers",)),)),
+        lambda: replace(HONEST, faults=(kill_fault("store_kill", "store", breaks=("answers",)),)),
         "which the rig has not",
     ),
     "keeps all": (lambda: _depot(kept=True), "nobody has acknowledged"),

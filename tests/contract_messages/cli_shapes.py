@@ -23,7 +23,7 @@ from operator_protocols.domain.confinement import Confinement
 from operator_protocols.domain.confirmation import Confirmation
 from operator_protocols.domain.entry import Actor, Entry
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Observation, Sighting, Value
+from operator_protocols.domain.observation import CheckResult, Observation, Value
 from operator_protocols.domain.pattern import Pattern
 from operator_protocols.domain.permit import Approval
 from operator_protocols.domain.run import Diagnose, Escalate, Finish, Misuse, RunRecord, Spent
@@ -330,7 +330,7 @@ DOCUMENTS: dict[str, Shape] = {
     "store purge": {"purged": int, "recorded": int | None, "gone": bool},
     "store rebuild": {"differences": list[Difference]},
     "store restore": {"restored": {"entries": int, "head": str, "saved": str | None}},
-    "subjects check": {"health": Health, "sightings": list[Sighting]},
+    "subjects check": {"health": Health, "sightings": list[CheckResult]},
     "subjects history": OneOf(({"history": subjects.HistoryView}, {"replay": subjects.Replayed})),
     "subjects init": {"written": description.Written},
     "subjects observe": {"observations": list[Observation]},

@@ -45,7 +45,7 @@ class _World:
     def rounds(self, intervals: Mapping[str, float], **more: object) -> Rounds:
         given = {"jitter": 0.0, "chance": lambda: 0.0, **more}
         return Rounds(
-            look=self.look,
+            check=self.look,
             clock=self.clock,
             interval_of=lambda subject: intervals[subject],
             stats=self.stats,
@@ -136,7 +136,7 @@ async def test_no_more_than_so_many_are_looked_at_side_by_side(watching: Watchin
     names = [f"s{number}" for number in range(6)]
     gate = asyncio.Event()
     world.hanging = dict.fromkeys(names, gate)
-    watching(world.rounds(dict.fromkeys(names, 60.0), looks_max=2), names)
+    watching(world.rounds(dict.fromkeys(names, 60.0), checks_max=2), names)
     for _ in range(12):
         world.clock.advance(0.5)
         for _ in range(10):

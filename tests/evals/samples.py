@@ -20,7 +20,7 @@ from operator_evals.facts import (
     TrialState,
 )
 from operator_protocols.domain.budget import Spent
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 
 __all__ = ["CAMPAIGN", "RECORDED", "fill", "hostile", "trial_of", "trials"]
 
@@ -43,11 +43,18 @@ SEEDS = {"reasoner": 4, "none": 2, "restart-everything": 2, "oracle": 2}
 SCENARIOS = (
     *(
         Scenario(
-            "shop", name, RightEnd.MITIGATED, (breaks,), (f"{cause}@hit",), apart=number % 3 == 2
+            "shop",
+            name,
+            CorrectOutcome.MITIGATED,
+            (breaks,),
+            (f"{cause}@hit",),
+            apart=number % 3 == 2,
         )
         for number, (name, cause, breaks) in enumerate(FAULTS)
     ),
-    Scenario("bank", "quorum_lost", RightEnd.ESCALATED, ("majority",), ("majority_gone@any",)),
+    Scenario(
+        "bank", "quorum_lost", CorrectOutcome.ESCALATED, ("majority",), ("majority_gone@any",)
+    ),
     Scenario("shop", Control.NOTHING),
 )
 CAMPAIGN = Campaign("reference", SCENARIOS, VARIANTS, SEEDS, noise=("log_flood",))
@@ -94,7 +101,7 @@ def trial_of(scenario: Scenario, variant: str, seed: int) -> TrialFacts:
 def _worked(blank: TrialFacts, *, right: bool) -> TrialFacts:
     scenario, hit = blank.scenario, f"{blank.scenario.subject}-1"
     cause = scenario.truths[0].partition("@")[0]
-    ends = scenario.end is RightEnd.ESCALATED
+    ends = scenario.end is CorrectOutcome.ESCALATED
     knows = blank.variant in ("reasoner", "oracle")
     state = "escalated" if ends or not right else "resolved"
     harm = blank.variant == "restart-everything" and blank.seed == 1
@@ -161,7 +168,7 @@ def _commands(hit: str) -> tuple[CommandFact, ...]:
 
 def hostile(words: str) -> tuple[Recorded, TrialFacts]:
     """A campaign with one trial in which every text is this one."""
-    fault = Scenario(words, words, RightEnd.MITIGATED, (words,), (f"{words}@hit", words))
+    fault = Scenario(words, words, CorrectOutcome.MITIGATED, (words,), (f"{words}@hit", words))
     campaign = Campaign(words, (fault,), (Variant(words), Variant("b")), {words: 1}, noise=(words,))
     look = Snapshot(1.0, {words: {words: words, "n": 1, "b": True}}, (words,))
     later = Snapshot(4.0, {words: {words: "other", "n": 2, "b": False}}, (words, "x"))

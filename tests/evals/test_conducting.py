@@ -21,13 +21,14 @@ from operator_evals.conductor import (
 from operator_evals.facts import TrialFacts, TrialState
 from operator_protocols.domain.budget import Spent
 from operator_protocols.errors import RigError
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 from operator_sre.clock import SystemClock
 
 QUICK = tuple(
-    Scenario("shop", f"fault_{number}", RightEnd.MITIGATED, ("answers",)) for number in range(4)
+    Scenario("shop", f"fault_{number}", CorrectOutcome.MITIGATED, ("answers",))
+    for number in range(4)
 )
-SLOW = Scenario("shop", "latency", RightEnd.MITIGATED, ("slow_read",), alone=True)
+SLOW = Scenario("shop", "latency", CorrectOutcome.MITIGATED, ("slow_read",), alone=True)
 CAMPAIGN = Campaign(
     "c", (QUICK[0], SLOW, *QUICK[1:]), (Variant("reasoner"),), {"reasoner": 2}, parallel=3
 )

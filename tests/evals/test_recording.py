@@ -47,7 +47,7 @@ from operator_protocols.domain.entry import Kind
 from operator_protocols.domain.run import Answer, Ask, Escalate, Finish
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import NotFoundError, OperatorError, UsageError
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 from operator_sre.agent.transcript import answer_payload
 from operator_sre.app.audit import Filter, export_bundle
 from operator_sre.app.wiring import App, open_app
@@ -60,7 +60,9 @@ from tests.every import every
 
 SUBJECT = "ratelimiter"
 KEY = f"{SUBJECT}:node_kill/reasoner/0"
-SCENARIO = Scenario(SUBJECT, "node_kill", RightEnd.MITIGATED, ("node_down",), ("process_dead@hit",))
+SCENARIO = Scenario(
+    SUBJECT, "node_kill", CorrectOutcome.MITIGATED, ("node_down",), ("process_dead@hit",)
+)
 WATCHED_S_MAX = 60.0
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system")
 
@@ -294,11 +296,11 @@ def test_a_change_leads_to_what_was_seen_after_it(incident: Incident) -> None:
     change, asked = one.phases[0].change, one.phases[0].answers[0]
     assert change is not None
     asyncio.run(world.observe())
-    assert world.sighting == one.phases[0].looks[0].sighting
+    assert world.check == one.phases[0].looks[0].check
     assert world.answer(asked.action) == asked.result
     assert world.answer(change.action) == change.result
     asyncio.run(world.observe())
-    assert world.sighting == one.phases[1].looks[0].sighting
+    assert world.check == one.phases[1].looks[0].check
     again = world.answer(asked.action)
     assert again.outcome is Outcome.REFUSED
     assert "as things stand now" in again.stderr

@@ -23,12 +23,14 @@ from operator_evals.facts import (
 )
 from operator_evals.scoring import Score, score
 from operator_protocols.errors import NotFoundError, UsageError
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 
 FAULT = Scenario(
-    "shop", "till_kill", RightEnd.MITIGATED, breaks=("answers",), truths=("process_dead@hit",)
+    "shop", "till_kill", CorrectOutcome.MITIGATED, breaks=("answers",), truths=("process_dead@hit",)
 )
-LOST = replace(FAULT, fault="quorum_lost", end=RightEnd.ESCALATED, truths=("majority_gone@any",))
+LOST = replace(
+    FAULT, fault="quorum_lost", end=CorrectOutcome.ESCALATED, truths=("majority_gone@any",)
+)
 NOTHING = Scenario("shop", Control.NOTHING)
 RESTART = CommandFact(
     10, 6.0, 1, "restart", "restart till-1", "till-1", "review", "medium", changes=True, ran=True

@@ -14,9 +14,9 @@ from operator_evals.facts import Snapshot, TicketFact, TrialFacts, TrialState
 from operator_evals.scoring import score
 from operator_evals.trial import Cast, Hurting, Place, Trial, Witness, Working, run_trial
 from operator_protocols.errors import RigError
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 
-FAULT = Scenario("shop", "till_kill", RightEnd.MITIGATED, ("answers",), ("process_dead@hit",))
+FAULT = Scenario("shop", "till_kill", CorrectOutcome.MITIGATED, ("answers",), ("process_dead@hit",))
 CAMPAIGN = Campaign(
     "c",
     (FAULT,),

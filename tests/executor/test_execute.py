@@ -16,7 +16,7 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import Permit
-from operator_protocols.domain.target import Doer, Process
+from operator_protocols.domain.target import Initiator, Process
 from operator_protocols.domain.ticket import Ticket
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
@@ -226,9 +226,9 @@ class _Slow:
         self._intents = bench.store.intents
 
     async def begin(
-        self, permit: Permit, limits: Limits | None = None, *, doer: Doer | None = None
+        self, permit: Permit, limits: Limits | None = None, *, initiator: Initiator | None = None
     ) -> Entry:
-        intent = await self._intents.begin(permit, limits, doer=doer)
+        intent = await self._intents.begin(permit, limits, initiator=initiator)
         self.written.set()
         await self.told.wait()
         return intent

@@ -51,7 +51,7 @@ async def test_a_command_that_is_wrongly_safe_is_blocked_recorded_and_weighs(
         assert isinstance(permit, Permit)
         result, _ = await Executor(store.intents, shell, ()).execute(permit)
         entries = store.entries.after(0, limit=100)
-        session = weigh(store.sessions.deeds("me@here", since=LONG_AGO), classify)
+        session = weigh(store.sessions.actions("me@here", since=LONG_AGO), classify)
     end_runner(tmp_path / "runner")
     assert not target.exists()
     assert result.blocked == (f"write to {target}",)

@@ -14,7 +14,7 @@ import pytest
 from operator_protocols.domain.action import Action, Outcome, Result
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.permit import Permit
-from operator_protocols.domain.target import Doer, Process
+from operator_protocols.domain.target import Initiator, Process
 from operator_protocols.domain.tool import ToolSpec
 from operator_protocols.domain.verdict import Mode, Risk
 from operator_protocols.ports import Job
@@ -34,10 +34,10 @@ pytestmark = pytest.mark.asyncio
 SPEC = ToolSpec("nudge", "It nudges.", (), Risk.LOW, changes=True)
 
 
-def _origin(**changes: object) -> Doer:
+def _origin(**changes: object) -> Initiator:
     me = process_of(os.getpid())
     assert me is not None
-    return replace(Doer("here", boot_id(), me), **changes)  # type: ignore[arg-type]
+    return replace(Initiator("here", boot_id(), me), **changes)  # type: ignore[arg-type]
 
 
 # One that had our pid, long ago.
@@ -54,12 +54,12 @@ class _Bench:
             self.store.intents,
             LocalShell(self.programs),
             (),
-            doer=_origin(),
+            initiator=_origin(),
             settle=self.programs.recover,
         )
         self.recovery = Recovery(self.store.intents, _origin(), lambda intent: self.executor)
 
-    async def begun(self, action: Action, doer: Doer | None = DEAD) -> Entry:
+    async def begun(self, action: Action, initiator: Initiator | None = DEAD) -> Entry:
         """An intent, and nothing after it."""
         policy = Policy(mode=Mode.EXECUTE, tools=(SPEC,), auto=frozenset(Risk))
         store = self.store
@@ -68,7 +68,7 @@ class _Bench:
         )
         permit = await gate.permit(gate.judge(action), None, subject="machine")
         assert isinstance(permit, Permit)
-        return await store.intents.begin(permit, doer=doer)
+        return await store.intents.begin(permit, initiator=initiator)
 
     async def run(self, intent: Entry, command: str) -> asyncio.Task[Result]:
         """The command of an intent under way, as its operator had started it."""
@@ -157,7 +157,7 @@ async def test_what_another_machine_began_is_left_to_it(bench: _Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("doer", "is_abandoned"),
+    ("initiator", "is_abandoned"),
     [
         (_origin(), False),
         (DEAD, True),
@@ -168,9 +168,9 @@ async def test_what_another_machine_began_is_left_to_it(bench: _Bench) -> None:
     ids=["alive", "dead", "restarted", "elsewhere", "unsaid"],
 )
 async def test_only_what_is_abandoned_is_looked_at(
-    bench: _Bench, doer: Doer | None, is_abandoned: bool
+    bench: _Bench, initiator: Initiator | None, is_abandoned: bool
 ) -> None:
-    intent = await bench.begun(Action.shell("x"), doer)
+    intent = await bench.begun(Action.shell("x"), initiator)
     assert abandoned(intent, _origin()) is is_abandoned
     assert bench.recovery.open() == ([intent] if is_abandoned else [])
 

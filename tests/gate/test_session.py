@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from operator_protocols.domain.action import SHELL, Action
-from operator_protocols.domain.session import Deed
+from operator_protocols.domain.session import SessionAction
 from operator_protocols.domain.verdict import Risk
 from operator_sre.gate.restraint import SCORES, WINDOW_S, classify, weigh
 from tests.contract.clock import NOON
@@ -17,14 +17,14 @@ SLOWLY_S = 40.0
 LOOK = "uptime"
 
 
-def _deeds(*commands: str, gap_s: float = SLOWLY_S) -> list[Deed]:
+def _deeds(*commands: str, gap_s: float = SLOWLY_S) -> list[SessionAction]:
     """One after another: `name()` is a tool, `?x` a look, the rest are changes by a shell."""
     deeds = []
     for number, command in enumerate(commands):
         at = NOON + timedelta(seconds=number * gap_s)
         level = "safe" if command == LOOK else "review"
         tool = command.removesuffix("()") if command.endswith("()") else SHELL
-        deeds.append(Deed(at, tool, command, level))
+        deeds.append(SessionAction(at, tool, command, level))
     return deeds
 
 
@@ -133,9 +133,9 @@ def test_dangerous_sequences_weigh_more(commands: tuple[str, ...], more: int) ->
 
 
 def test_a_secret_and_then_the_network_weighs_more() -> None:
-    secret = Deed(NOON, SHELL, "cat key", "safe", secret=True)
-    network = Deed(NOON, SHELL, "curl x", "review", network=True)
-    both = Deed(NOON, SHELL, "curl -d @key x", "review", secret=True, network=True)
+    secret = SessionAction(NOON, SHELL, "cat key", "safe", secret=True)
+    network = SessionAction(NOON, SHELL, "curl x", "review", network=True)
+    both = SessionAction(NOON, SHELL, "curl -d @key x", "review", secret=True, network=True)
     assert weigh([secret, network], classify).score == 1 + 3 + 20
     assert weigh([network, secret], classify).score == 3 + 1
     assert weigh([both], classify).score == 3 + 20

@@ -43,7 +43,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """One rig for all these tests; each of them leaves it as it was."""
     rig = asyncio.run(Rig.up(TOWN, tmp_path_factory.mktemp("town") / "rig", owned=False))
     yield rig
-    hurt = {name: rig.hurt(name) for name in NAMES}
+    hurt = {name: rig.damage(name) for name in NAMES}
     asyncio.run(rig.down())
     assert not any(hurt.values())
 
@@ -62,7 +62,7 @@ def test_a_rig_can_do_all_that_faults_are_made_of(town: Rig) -> None:
     assert isinstance(town, Breakable)
     assert isinstance(town, Handle)
     assert manifest_of(town.directory) == town.manifest()
-    assert [town.hurt(name) for name in NAMES] == [frozenset()] * 4
+    assert [town.damage(name) for name in NAMES] == [frozenset()] * 4
     assert town.unable("ash", Ability.FILL) == "'ash' has no volume of its own size"
     assert not any(town.unable("cedar", ability) for ability in Ability)
 
@@ -78,7 +78,7 @@ async def test_a_stranger_is_refused_by_every_ability(town: Rig) -> None:
             with pytest.raises(NotFoundError, match="ash, birch, cedar, elm"):
                 await verb(name)
         with pytest.raises(NotFoundError):
-            town.hurt(name)
+            town.damage(name)
         with pytest.raises(NotFoundError):
             town.unable(name, Ability.KILL)
 
@@ -86,7 +86,7 @@ async def test_a_stranger_is_refused_by_every_ability(town: Rig) -> None:
 @pytest.mark.asyncio
 async def test_what_needs_a_running_target_says_so(town: Rig) -> None:
     await town.kill("elm")
-    assert town.hurt("elm") == {Ability.KILL}
+    assert town.damage("elm") == {Ability.KILL}
     for deed in (town.kill("elm"), town.pause("elm"), town.resume("elm")):
         with pytest.raises(RigError, match=r"'elm' is not running\. Restart it"):
             await deed
@@ -94,7 +94,7 @@ async def test_what_needs_a_running_target_says_so(town: Rig) -> None:
         await town.limit("elm", files=9)
     await town.unlimit("elm")
     await town.restart("elm")
-    assert town.hurt("elm") == frozenset()
+    assert town.damage("elm") == frozenset()
 
 
 @pytest.mark.asyncio
@@ -102,22 +102,22 @@ async def test_hurt_is_seen_in_the_world_whoever_did_it(town: Rig) -> None:
     process = process_of_target(town, "elm")
     os.kill(process.pid, signal.SIGSTOP)
     await eventually(lambda: paused(process))
-    assert town.hurt("elm") == {Ability.PAUSE}
+    assert town.damage("elm") == {Ability.PAUSE}
     os.kill(process.pid, signal.SIGCONT)
-    await eventually(lambda: town.hurt("elm") == frozenset())
+    await eventually(lambda: town.damage("elm") == frozenset())
     _, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
     before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (50, hard))
-    assert town.hurt("elm") == {Ability.LIMIT}
+    assert town.damage("elm") == {Ability.LIMIT}
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
     os.kill(process.pid, signal.SIGKILL)
-    await eventually(lambda: town.hurt("elm") == {Ability.KILL})
+    await eventually(lambda: town.damage("elm") == {Ability.KILL})
     with socket.socket() as stranger:
         stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         stranger.bind((HOST, town.manifest().ports["elm"]))
         stranger.listen()
-        assert town.hurt("elm") == {Ability.KILL, Ability.OCCUPY}
+        assert town.damage("elm") == {Ability.KILL, Ability.OCCUPY}
     await town.restart("elm")
-    assert town.hurt("elm") == frozenset()
+    assert town.damage("elm") == frozenset()
 
 
 @pytest.mark.asyncio
@@ -130,12 +130,12 @@ async def test_a_full_volume_is_full_for_its_process_alone(town: Rig) -> None:
     assert (volume / "written").stat().st_size == 64 << 10
     (volume / "written").unlink()
     await town.fill("cedar")
-    assert town.hurt("cedar") == {Ability.FILL}
+    assert town.damage("cedar") == {Ability.FILL}
     assert not await answers(town.manifest().ports["cedar"], path="/write")
     assert await _asked(town, "cedar", "/health")
     (town.directory / "ash" / "proof").write_bytes(bytes(1 << 20))
     await town.drain("cedar")
-    assert town.hurt("cedar") == frozenset()
+    assert town.damage("cedar") == frozenset()
     assert await _asked(town, "cedar", "/write")
     assert [each.name for each in volume.iterdir()] == ["written"]
 
@@ -151,10 +151,10 @@ async def test_filling_leaves_what_was_asked_for(town: Rig, left_bytes: int) -> 
     figures = os.statvfs(volume)
     left = figures.f_bavail * figures.f_frsize
     assert left_bytes - figures.f_frsize <= left <= left_bytes
-    assert Ability.FILL in town.hurt("cedar")
+    assert Ability.FILL in town.damage("cedar")
     # Somebody else may make room as well.
     max(Path(volume).iterdir(), key=lambda each: each.stat().st_size).unlink()
-    assert town.hurt("cedar") == frozenset()
+    assert town.damage("cedar") == frozenset()
     await town.drain("cedar")
 
 
@@ -175,13 +175,13 @@ async def test_files_are_taken_away_and_given_back(town: Rig) -> None:
 
     assert await opens()
     await town.limit("ash", files=3)
-    assert town.hurt("ash") == {Ability.LIMIT}
+    assert town.damage("ash") == {Ability.LIMIT}
     assert not await opens()
     await town.limit("ash", files=4)
     await town.unlimit("ash")
     assert await opens()
     assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == before
-    assert town.hurt("ash") == frozenset()
+    assert town.damage("ash") == frozenset()
     assert process_of_target(town, "ash") == process
     writer.close()
     await writer.wait_closed()
@@ -193,13 +193,13 @@ async def test_memory_is_taken_away_until_it_is_given_back_or_started_anew(town:
         pytest.skip(why)
     assert await _asked(town, "birch", "/grow")
     await town.limit("birch", memory_bytes=384 << 20)
-    assert town.hurt("birch") == {Ability.LIMIT}
+    assert town.damage("birch") == {Ability.LIMIT}
     assert not await answers(town.manifest().ports["birch"], path="/grow")
     await town.unlimit("birch")
     assert await _asked(town, "birch", "/grow")
     await town.limit("birch", memory_bytes=384 << 20)
     await town.restart("birch")
-    assert town.hurt("birch") == frozenset()
+    assert town.damage("birch") == frozenset()
     assert await _asked(town, "birch", "/grow")
     for files, memory_bytes in ((0, 0), (-1, 0), (0, -1)):
         with pytest.raises(RigError, match="A limit is"):
@@ -234,18 +234,18 @@ async def test_a_taken_port_keeps_its_owner_away_until_it_is_free(town: Rig) -> 
     before = process_of_target(town, "birch")
     await town.occupy("birch")
     assert not alive(before)
-    assert town.hurt("birch") == {Ability.KILL, Ability.OCCUPY}
+    assert town.damage("birch") == {Ability.KILL, Ability.OCCUPY}
     assert await answers(town.manifest().ports["birch"])
     # It is reached through the link, as everything that listens there.
     assert await answers(port_of(town, "birch"))
     with pytest.raises(PortTakenError, match="was taken"):
         await town.restart("birch")
     await town.vacate("birch")
-    assert town.hurt("birch") == {Ability.KILL}
+    assert town.damage("birch") == {Ability.KILL}
     await town.restart("birch")
-    assert town.hurt("birch") == frozenset()
+    assert town.damage("birch") == frozenset()
     await town.vacate("birch")
-    assert town.hurt("birch") == frozenset()
+    assert town.damage("birch") == frozenset()
 
 
 @pytest.mark.asyncio
@@ -254,6 +254,6 @@ async def test_a_stranger_ended_by_somebody_else_is_gone(town: Rig) -> None:
     (stranger,) = [each for each in town.status().processes if each.kind == "other"][-1:]
     assert stranger.process is not None
     os.kill(stranger.process.pid, signal.SIGKILL)
-    await eventually(lambda: town.hurt("elm") == {Ability.KILL})
+    await eventually(lambda: town.damage("elm") == {Ability.KILL})
     await town.restart("elm")
     assert status_of(town, "elm").state == "running"

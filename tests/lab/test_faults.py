@@ -12,18 +12,18 @@ import pytest_asyncio
 from operator_lab.faults import Broken, broken, heal, inject, is_over, unavailable
 from operator_lab.rig import Rig, RunState
 from operator_protocols.errors import NotFoundError, RigError
-from operator_protocols.faults import cut_off, filled, killed, paused
+from operator_protocols.faults import cut_fault, fill_fault, kill_fault, pause_fault
 from operator_protocols.ports import Fault, Scene
 from tests.lab.conftest import rig_spec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-KILL = killed("node_kill", "node", breaks=("node_down",))
-KILL_TWO = killed("nodes_kill", "node", breaks=("node_down",), count=2)
-PAUSE = paused("node_pause", "node", breaks=("node_down",))
-STORE_KILL = killed("store_kill", "store", breaks=("store_down",))
-FOREIGN = killed("disk", "disk", breaks=("disk_down",))
-FULL = filled("disk_full", "store", breaks=("store_down",))
+KILL = kill_fault("node_kill", "node", breaks=("node_down",))
+KILL_TWO = kill_fault("nodes_kill", "node", breaks=("node_down",), count=2)
+PAUSE = pause_fault("node_pause", "node", breaks=("node_down",))
+STORE_KILL = kill_fault("store_kill", "store", breaks=("store_down",))
+FOREIGN = kill_fault("disk", "disk", breaks=("disk_down",))
+FULL = fill_fault("disk_full", "store", breaks=("store_down",))
 
 
 def _states(rig: Rig) -> dict[str, RunState]:
@@ -162,7 +162,7 @@ async def test_what_cannot_be_done_here_is_refused_with_the_reason(rig: Rig) -> 
     assert unavailable(rig, KILL) == ""
     assert unavailable(rig, FOREIGN) == "this rig has nothing of kind 'disk'"
     assert "volume" in unavailable(rig, FULL)
-    lone = cut_off("cut", "store", breaks=("x",))
+    lone = cut_fault("cut", "store", breaks=("x",))
     assert "link" in unavailable(rig, lone)
     for fault in (FULL, lone):
         with pytest.raises(RigError, match=r"is not available here: .*(volume|link)"):

@@ -57,7 +57,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """One rig for all these tests; each of them leaves it as it was."""
     rig = asyncio.run(Rig.up(TOWN, tmp_path_factory.mktemp("town") / "rig", owned=False))
     yield rig
-    hurt = {name: rig.hurt(name) for name in NAMES}
+    hurt = {name: rig.damage(name) for name in NAMES}
     asyncio.run(rig.down())
     assert not any(hurt.values())
 
@@ -111,7 +111,7 @@ async def test_a_cut_silences_what_stands_and_what_comes(town: Rig) -> None:
     with _Line(port) as stands, _Line(port_of(town, "birch")) as other:
         assert b"200" in stands.ask()
         await town.cut("ash")
-        assert town.hurt("ash") == {Ability.CUT}
+        assert town.damage("ash") == {Ability.CUT}
         with pytest.raises(TimeoutError):
             stands.ask()
         with _Line(port) as comes:
@@ -120,7 +120,7 @@ async def test_a_cut_silences_what_stands_and_what_comes(town: Rig) -> None:
             assert b"200" in other.ask()
             # The process itself is well and knows nothing.
             assert await answers(town.manifest().ports["ash"], path="/health")
-            await town.mend("ash")
+            await town.reconnect("ash")
             assert stands.ends()
             assert comes.ends()
         assert b"200" in other.ask()
@@ -138,7 +138,7 @@ async def test_a_cut_between_two_holds_whoever_called_and_for_nobody_else(
     # What is not linked is called directly.
     expected = {pair: set(pair) != {one, two} or pair[1] not in LINKED for pair in PAIRS}
     assert await wrong_about(town, expected, anew=anew) == []
-    await town.mend(one, (two,))
+    await town.reconnect(one, (two,))
     assert await wrong_about(town, ALL_PASS) == []
 
 
@@ -163,10 +163,10 @@ async def test_any_set_of_cuts_lets_pass_exactly_what_it_does_not_name(
         for a, b in PAIRS
     }
     assert await wrong_about(town, expected) == []
-    hurt = {name for name in NAMES if town.hurt(name)}
+    hurt = {name for name in NAMES if town.damage(name)}
     assert hurt == whole | set(itertools.chain.from_iterable(pairs))
     for name in rng.sample(LINKED, 3):
-        await town.mend(name)
+        await town.reconnect(name)
     assert await wrong_about(town, ALL_PASS) == []
 
 
@@ -176,14 +176,14 @@ async def test_rules_outlive_a_restart_of_the_target(town: Rig) -> None:
     await town.restart("birch")
     expected = {("ash", "birch"): False, (OUTSIDE, "birch"): True}
     assert await wrong_about(town, expected) == []
-    await town.mend("birch")
+    await town.reconnect("birch")
     assert await wrong_about(town, ALL_PASS) == []
 
 
 @pytest.mark.asyncio
 async def test_slow_delays_both_ways_in_order_and_only_between_these(town: Rig) -> None:
     await town.slow("ash", 0.2)
-    assert town.hurt("ash") == {Ability.SLOW}
+    assert town.damage("ash") == {Ability.SLOW}
     reader, writer = await asyncio.open_connection(HOST, port_of(town, "ash"))
     begun = time.monotonic()
     writer.write(REQUEST)
@@ -209,7 +209,7 @@ async def test_slow_delays_both_ways_in_order_and_only_between_these(town: Rig) 
     await town.slow("ash", 0.01)
     assert [rule.delay_s for rule in (read_applied(town.directory) or Rules()).rules] == [0.01]
     await town.hasten("ash")
-    assert town.hurt("ash") == frozenset()
+    assert town.damage("ash") == frozenset()
 
 
 @pytest.mark.asyncio
@@ -217,7 +217,7 @@ async def test_a_slow_pair_is_slow_for_nobody_else(town: Rig) -> None:
     await town.slow("ash", 5.0, ("birch",))
     expected = {pair: set(pair) != {"ash", "birch"} for pair in PAIRS}
     assert await wrong_about(town, expected) == []
-    assert town.hurt("ash") == town.hurt("birch") == {Ability.SLOW}
+    assert town.damage("ash") == town.damage("birch") == {Ability.SLOW}
     await town.hasten("birch", ("ash",))
     assert await wrong_about(town, ALL_PASS) == []
 
@@ -247,7 +247,7 @@ def _refuses(port: int) -> bool:
 
 @pytest.mark.asyncio
 async def test_bad_wishes_are_told_in_one_sentence(town: Rig) -> None:
-    for verb in (town.cut, town.mend, town.hasten):
+    for verb in (town.cut, town.reconnect, town.hasten):
         with pytest.raises(NotFoundError, match="no target 'oak'"):
             await verb("oak")
         with pytest.raises(NotFoundError, match="no target 'oak'"):
@@ -270,8 +270,8 @@ async def test_links_that_died_are_seen_and_cut_everything(up: Up) -> None:
     assert links is not None
     os.kill(links.pid, signal.SIGKILL)
     await eventually(lambda: status_of(rig, LINKS).state is RunState.EXITED)
-    assert rig.hurt("ash") == {Ability.CUT}
-    assert rig.hurt("elm") == frozenset()
+    assert rig.damage("ash") == {Ability.CUT}
+    assert rig.damage("elm") == frozenset()
     with pytest.raises(RigError, match="'links' is not running"):
         await rig.cut("ash")
     await rig.restart("ash")

@@ -118,7 +118,7 @@ async def test_a_check_says_when_it_is_ready_and_nobody_has_to_listen(up: Up) ->
     assert "not ready" in await Control(rig.directory).check("elm")
     await rig.restart("elm")
     assert (home / "ready").exists()
-    assert rig.hurt("elm") == frozenset()
+    assert rig.damage("elm") == frozenset()
 
 
 @pytest.mark.asyncio
@@ -139,7 +139,7 @@ async def test_the_unprivileged_never_run_as_root(up: Up) -> None:
         # Our own directory may lie where nobody else can go.
         assert not home.is_relative_to(rig.directory)
     await rig.limit("elm", files=20)
-    assert rig.hurt("elm") == {"limit"}
+    assert rig.damage("elm") == {"limit"}
     await rig.unlimit("elm")
     await rig.restart("elm")
     await rig.down()

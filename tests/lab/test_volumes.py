@@ -72,8 +72,8 @@ async def test_a_volume_of_root_is_mounted_for_its_user_and_unmounted(up: Up) ->
         assert figures.f_blocks * figures.f_frsize == VOLUME_MB << 20
     assert (rig.layout().volume("elm") / "ready").stat().st_uid != 0
     await rig.fill("elm")
-    assert rig.hurt("elm") == {Ability.FILL}
-    assert rig.hurt("ash") == frozenset()
+    assert rig.damage("elm") == {Ability.FILL}
+    assert rig.damage("ash") == frozenset()
     await rig.down()
     assert _nothing_is_left(manifest, rig.directory)
 
@@ -221,11 +221,11 @@ async def test_without_root_a_volume_is_private_to_the_rig(
     assert manifest.supervisor is not None
     assert str(outside) == f"/proc/{manifest.supervisor.pid}/root{inside}"
     await rig.fill("ash", left_bytes=1 << 20)
-    assert rig.hurt("ash") == {Ability.FILL}
+    assert rig.damage("ash") == {Ability.FILL}
     assert list(inside.iterdir()) == []
     assert [each.stat().st_size for each in outside.iterdir()] == [3 << 20]
     await rig.drain("ash")
-    assert rig.hurt("ash") == frozenset()
+    assert rig.damage("ash") == frozenset()
     await rig.down()
     assert _nothing_is_left(manifest, rig.directory)
 
@@ -246,7 +246,7 @@ async def test_where_nothing_can_be_mounted_a_volume_is_a_directory(
     with pytest.raises(RigError, match="nothing can be mounted here"):
         await rig.fill("ash")
     assert Path(target_of(rig, "ash").data_dir) == rig.layout().volume("ash")
-    assert rig.hurt("ash") == frozenset()
+    assert rig.damage("ash") == frozenset()
 
 
 @pytest.mark.asyncio

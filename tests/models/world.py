@@ -173,15 +173,15 @@ class World:
                     ask = replace(want, briefing=self.told)
                     self.asks.append(ask)
                     self.answers.append(await model.answer(ask))
-                    run.tell(self.answers[-1], seq)
+                    run.receive(self.answers[-1], seq)
                 case Act():
-                    run.tell(self._act(want.action), seq)
+                    run.receive(self._act(want.action), seq)
                 case Diagnose():
                     self.diagnoses.append(want.diagnosis)
-                    run.tell(None, seq)
+                    run.receive(None, seq)
                 case Prove():
                     self.proofs.append(proof(held=self.holds(self.changes)))
-                    run.tell(self.proofs[-1], seq)
+                    run.receive(self.proofs[-1], seq)
         self.steps = run.steps
         assert run.conclusion is not None
         return run.conclusion

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Finding, Observation, Sighting
+from operator_protocols.domain.observation import CheckResult, Finding, Observation
 from operator_protocols.ports import Condition
 from operator_sre.monitor import advance, find_departed, skip_gap, violations_of
 from tests.contract.clock import NOON
@@ -22,9 +22,9 @@ def _at(second: float) -> datetime:
     return NOON + timedelta(seconds=second)
 
 
-def _look(second: float, *healths: Health, target: str = "n") -> Sighting:
+def _look(second: float, *healths: Health, target: str = "n") -> CheckResult:
     findings = tuple(Finding("up", target, health, f"at {second}") for health in healths)
-    return Sighting(Observation("shop", _at(second)), findings)
+    return CheckResult(Observation("shop", _at(second)), findings)
 
 
 def _after(*healths: Health | None) -> Condition:
@@ -76,7 +76,7 @@ def test_conditions_of_other_targets_are_left_alone() -> None:
     first = advance((), _look(0, BROKEN, target="a"))
     both = advance(
         first,
-        Sighting(
+        CheckResult(
             Observation("shop", _at(1)),
             (
                 Finding("up", "a", BROKEN),
@@ -159,7 +159,7 @@ def test_what_is_no_more_is_forgotten_unless_it_was_broken() -> None:
 def test_what_stays_the_same_is_the_same_thing() -> None:
     first = advance((), _look(0, HEALTHY))
     again = advance(
-        first, Sighting(Observation("shop", _at(1)), (Finding("up", "n", HEALTHY, "at 0"),))
+        first, CheckResult(Observation("shop", _at(1)), (Finding("up", "n", HEALTHY, "at 0"),))
     )
     assert again[0] is first[0]
 

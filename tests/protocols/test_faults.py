@@ -14,17 +14,17 @@ from operator_protocols import faults
 from operator_protocols.domain.target import Process, Target
 from operator_protocols.faults import (
     answers,
-    cut_off,
-    filled,
-    flooded,
-    killed,
-    limited,
-    occupied,
+    cut_fault,
+    fill_fault,
+    flood_fault,
+    kill_fault,
+    limit_fault,
+    occupy_fault,
     only_at,
-    paused,
-    slowed,
+    pause_fault,
+    slow_fault,
 )
-from operator_protocols.ports import Abilities, Ability, Fault, RightEnd, Scene
+from operator_protocols.ports import Abilities, Ability, CorrectOutcome, Fault, Scene
 from tests.contract.servers import closes, serving, unused_port
 
 pytestmark = pytest.mark.asyncio
@@ -45,7 +45,7 @@ class Pretended:
         able = target in self.able or (others and self.able.issuperset(others))
         return "" if able else self.cannot.get(ability, "")
 
-    def hurt(self, target: str) -> frozenset[Ability]:
+    def damage(self, target: str) -> frozenset[Ability]:
         return frozenset(self.hurts.get(target, ()))
 
     def _hurt(self, target: str, *abilities: Ability) -> None:
@@ -60,8 +60,8 @@ class Pretended:
         self._mended(target, Ability.PAUSE, Ability.LIMIT)
 
     async def restart(self, target: str) -> Process:
-        assert Ability.OCCUPY not in self.hurt(target), "somebody else has its port"
-        assert Ability.FILL not in self.hurt(target), "it cannot start on a full disk"
+        assert Ability.OCCUPY not in self.damage(target), "somebody else has its port"
+        assert Ability.FILL not in self.damage(target), "it cannot start on a full disk"
         self.calls.append(("restart", target))
         self._mended(target, Ability.KILL, Ability.PAUSE, Ability.LIMIT)
         return SOMEBODY
@@ -71,7 +71,7 @@ class Pretended:
         self._hurt(target, Ability.PAUSE)
 
     async def resume(self, target: str) -> Process:
-        assert Ability.KILL not in self.hurt(target), "the dead do not go on"
+        assert Ability.KILL not in self.damage(target), "the dead do not go on"
         self.calls.append(("resume", target))
         self._mended(target, Ability.PAUSE)
         return SOMEBODY
@@ -80,8 +80,8 @@ class Pretended:
         self.calls.append(("cut", target, others))
         self._hurt(target, Ability.CUT)
 
-    async def mend(self, target: str, others: tuple[str, ...] = ()) -> None:
-        self.calls.append(("mend", target, others))
+    async def reconnect(self, target: str, others: tuple[str, ...] = ()) -> None:
+        self.calls.append(("reconnect", target, others))
         self._mended(target, Ability.CUT)
 
     async def slow(self, target: str, delay_s: float, others: tuple[str, ...] = ()) -> None:
@@ -105,7 +105,7 @@ class Pretended:
         self._hurt(target, Ability.LIMIT)
 
     async def unlimit(self, target: str) -> None:
-        assert Ability.KILL not in self.hurt(target), "the dead have no limits"
+        assert Ability.KILL not in self.damage(target), "the dead have no limits"
         self.calls.append(("unlimit", target))
         self._mended(target, Ability.LIMIT)
 
@@ -145,68 +145,70 @@ BREAKS = ("node_down",)
 Make = Callable[[], Fault]
 STORES = ("store-1", "store-2")
 
-CASES: dict[str, tuple[Make, list[tuple[object, ...]], list[tuple[object, ...]], RightEnd]] = {
+CASES: dict[
+    str, tuple[Make, list[tuple[object, ...]], list[tuple[object, ...]], CorrectOutcome]
+] = {
     "killed": (
-        lambda: killed("a", "node", breaks=BREAKS),
+        lambda: kill_fault("a", "node", breaks=BREAKS),
         [("kill", "node-2")],
         [("restart", "node-2")],
-        RightEnd.MITIGATED,
+        CorrectOutcome.MITIGATED,
     ),
     "killed-several": (
-        lambda: killed("a", "node", breaks=BREAKS, count=2),
+        lambda: kill_fault("a", "node", breaks=BREAKS, count=2),
         [("kill", "node-2"), ("kill", "node-1")],
         [("restart", "node-2"), ("restart", "node-1")],
-        RightEnd.MITIGATED,
+        CorrectOutcome.MITIGATED,
     ),
     "paused": (
-        lambda: paused("a", "node", breaks=BREAKS),
+        lambda: pause_fault("a", "node", breaks=BREAKS),
         [("pause", "node-2")],
         [("resume", "node-2")],
-        RightEnd.MITIGATED,
+        CorrectOutcome.MITIGATED,
     ),
     "cut-off": (
-        lambda: cut_off("a", "node", breaks=BREAKS),
+        lambda: cut_fault("a", "node", breaks=BREAKS),
         [("cut", "node-2", ())],
-        [("mend", "node-2", ())],
-        RightEnd.ESCALATED,
+        [("reconnect", "node-2", ())],
+        CorrectOutcome.ESCALATED,
     ),
     "cut-off-from-a-kind": (
-        lambda: cut_off("a", "node", breaks=BREAKS, others=("store",)),
+        lambda: cut_fault("a", "node", breaks=BREAKS, others=("store",)),
         [("cut", "node-2", STORES)],
-        [("mend", "node-2", STORES)],
-        RightEnd.ESCALATED,
+        [("reconnect", "node-2", STORES)],
+        CorrectOutcome.ESCALATED,
     ),
     "cut-off-from-its-own-kind": (
-        lambda: cut_off(
-            "a", "node", breaks=BREAKS, others=("node", "store"), end=RightEnd.MITIGATED
+        lambda: cut_fault(
+            "a", "node", breaks=BREAKS, others=("node", "store"), end=CorrectOutcome.MITIGATED
         ),
         [("cut", "node-2", ("node-1", "node-3", *STORES))],
-        [("mend", "node-2", ("node-1", "node-3", *STORES))],
-        RightEnd.MITIGATED,
+        [("reconnect", "node-2", ("node-1", "node-3", *STORES))],
+        CorrectOutcome.MITIGATED,
     ),
     "slowed": (
-        lambda: slowed("a", "node", breaks=BREAKS, delay_s=0.5, others=("store",)),
+        lambda: slow_fault("a", "node", breaks=BREAKS, delay_s=0.5, others=("store",)),
         [("slow", "node-2", 0.5, STORES)],
         [("hasten", "node-2", STORES)],
-        RightEnd.ESCALATED,
+        CorrectOutcome.ESCALATED,
     ),
     "filled": (
-        lambda: filled("a", "node", breaks=BREAKS, left_bytes=10),
+        lambda: fill_fault("a", "node", breaks=BREAKS, left_bytes=10),
         [("fill", "node-2", 10)],
         [("drain", "node-2")],
-        RightEnd.MITIGATED,
+        CorrectOutcome.MITIGATED,
     ),
     "limited": (
-        lambda: limited("a", "node", breaks=BREAKS, files=20),
+        lambda: limit_fault("a", "node", breaks=BREAKS, files=20),
         [("limit", "node-2", 0, 20)],
         [("unlimit", "node-2")],
-        RightEnd.MITIGATED,
+        CorrectOutcome.MITIGATED,
     ),
     "occupied": (
-        lambda: occupied("a", "node", breaks=BREAKS),
+        lambda: occupy_fault("a", "node", breaks=BREAKS),
         [("occupy", "node-2")],
         [("vacate", "node-2"), ("restart", "node-2")],
-        RightEnd.MITIGATED,
+        CorrectOutcome.MITIGATED,
     ),
 }
 
@@ -264,24 +266,24 @@ async def test_it_is_not_available_where_the_lab_cannot_do_it(stage: Stage, case
 
 
 async def test_the_oracle_of_several_asks_after_each_of_them(stage: Stage) -> None:
-    fault = killed("a", "node", breaks=BREAKS, count=2)
+    fault = kill_fault("a", "node", breaks=BREAKS, count=2)
     await fault.inject(stage.scene)
     await stage.rig.restart("node-2")
     assert (await fault.oracle(stage.scene)).startswith("node-1 ")
-    few = killed("b", "node", breaks=BREAKS, count=4)
+    few = kill_fault("b", "node", breaks=BREAKS, count=4)
     assert few.unavailable(stage.scene) == "there are only 3 of kind 'node'"
 
 
 async def test_cut_off_from_nobody_is_not_cut_off_from_everybody(stage: Stage) -> None:
     for fault in (
-        cut_off("a", "node", breaks=BREAKS, others=("proxy",)),
-        slowed("a", "node", breaks=BREAKS, others=("proxy",), delay_s=1.0),
+        cut_fault("a", "node", breaks=BREAKS, others=("proxy",)),
+        slow_fault("a", "node", breaks=BREAKS, others=("proxy",), delay_s=1.0),
     ):
         assert fault.unavailable(stage.scene) == "there is nothing else of kind 'proxy'"
 
 
 async def test_a_link_of_either_side_is_enough(stage: Stage) -> None:
-    fault = cut_off("a", "node", breaks=BREAKS, others=("store",))
+    fault = cut_fault("a", "node", breaks=BREAKS, others=("store",))
     stage.rig.cannot = {Ability.CUT: "it has no link"}
     stage.rig.able = frozenset({"store-1"})
     assert fault.unavailable(stage.scene) == "it has no link"
@@ -289,12 +291,12 @@ async def test_a_link_of_either_side_is_enough(stage: Stage) -> None:
     assert fault.unavailable(stage.scene) == ""
     stage.rig.able = frozenset({"node-2"})
     assert fault.unavailable(stage.scene) == ""
-    assert cut_off("a", "node", breaks=BREAKS).unavailable(stage.scene) == ""
+    assert cut_fault("a", "node", breaks=BREAKS).unavailable(stage.scene) == ""
 
 
 async def test_a_fault_of_one_target_is_available_there_and_nowhere_else(stage: Stage) -> None:
-    fault = killed("a", "node", breaks=BREAKS, end=RightEnd.ESCALATED)
-    assert fault.end is RightEnd.ESCALATED
+    fault = kill_fault("a", "node", breaks=BREAKS, end=CorrectOutcome.ESCALATED)
+    assert fault.end is CorrectOutcome.ESCALATED
     assert only_at(fault, "node-2").unavailable(stage.scene) == ""
     assert only_at(fault, "node-1").unavailable(stage.scene) == "it is done to 'node-1' only"
     stage.rig.cannot = {Ability.KILL: "it cannot be killed"}
@@ -303,9 +305,9 @@ async def test_a_fault_of_one_target_is_available_there_and_nowhere_else(stage: 
 
 async def test_a_limit_on_nothing_and_a_kill_of_nobody_are_mistakes() -> None:
     with pytest.raises(ValueError, match="memory_bytes or files"):
-        limited("a", "node", breaks=BREAKS)
+        limit_fault("a", "node", breaks=BREAKS)
     with pytest.raises(ValueError, match="at least one"):
-        killed("a", "node", breaks=BREAKS, count=0)
+        kill_fault("a", "node", breaks=BREAKS, count=0)
 
 
 async def test_sentences_say_what_happens() -> None:
@@ -316,7 +318,7 @@ async def test_sentences_say_what_happens() -> None:
         "One node is cut off from every other node and every store."
     )
     assert said["slowed"] == "Messages between one node and every store take 0.5 s longer."
-    both = limited("a", "node", breaks=BREAKS, files=1, memory_bytes=1)
+    both = limit_fault("a", "node", breaks=BREAKS, files=1, memory_bytes=1)
     assert both.sentence == "One node may have no more memory and open files."
 
 
@@ -324,7 +326,7 @@ async def test_a_log_is_flooded_and_its_own_lines_stay(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(faults, "FLOOD_BYTES", 1 << 20)
-    fault = flooded("a", "node", breaks=("log_large",))
+    fault = flood_fault("a", "node", breaks=("log_large",))
     log = Path(stage.scene.target.log)
     assert await fault.oracle(stage.scene) == ""
     notes = await fault.inject(stage.scene)

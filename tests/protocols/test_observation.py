@@ -9,10 +9,10 @@ import pytest
 
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import (
+    CheckResult,
     Finding,
     Observation,
     Seen,
-    Sighting,
     key_of,
 )
 from tests.contract.clock import NOON
@@ -21,8 +21,8 @@ from tests.contract.samples import violation
 OBSERVATION = Observation("shop", NOON, (Seen("node-1", {"up": True}),))
 
 
-def _sighting(*findings: Finding) -> Sighting:
-    return Sighting(OBSERVATION, findings)
+def _sighting(*findings: Finding) -> CheckResult:
+    return CheckResult(OBSERVATION, findings)
 
 
 def _finding(target: str, health: Health, invariant: str = "node_down") -> Finding:
@@ -51,29 +51,29 @@ def test_a_key_differs_for_another_break(field: str) -> None:
 
 
 def test_what_is_not_spoken_of_is_unknown() -> None:
-    sighting = _sighting(_finding("node-1", Health.HEALTHY))
+    check = _sighting(_finding("node-1", Health.HEALTHY))
     known = key_of("shop", "node-1", "node_down")
-    assert sighting.health_of([known]) is Health.HEALTHY
-    assert sighting.health_of([known, key_of("shop", "node-2", "node_down")]) is Health.UNKNOWN
-    assert sighting.health_of([key_of("bank", "node-1", "node_down")]) is Health.UNKNOWN
-    assert sighting.health_of([]) is Health.UNKNOWN
+    assert check.health_of([known]) is Health.HEALTHY
+    assert check.health_of([known, key_of("shop", "node-2", "node_down")]) is Health.UNKNOWN
+    assert check.health_of([key_of("bank", "node-1", "node_down")]) is Health.UNKNOWN
+    assert check.health_of([]) is Health.UNKNOWN
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_two_words_about_one_target_count_as_the_worse(turned: bool) -> None:
     findings = [_finding("node-1", Health.BROKEN), _finding("node-1", Health.HEALTHY)]
-    sighting = _sighting(*(findings[::-1] if turned else findings))
-    assert sighting.health_of([key_of("shop", "node-1", "node_down")]) is Health.BROKEN
+    check = _sighting(*(findings[::-1] if turned else findings))
+    assert check.health_of([key_of("shop", "node-1", "node_down")]) is Health.BROKEN
 
 
 def test_broken_names_exactly_what_is_broken() -> None:
-    sighting = _sighting(
+    check = _sighting(
         _finding("node-1", Health.BROKEN),
         _finding("node-2", Health.UNKNOWN),
         _finding("node-3", Health.HEALTHY),
         _finding("node-3", Health.BROKEN, "store"),
     )
-    assert sighting.broken() == {"shop/node-1/node_down", "shop/node-3/store"}
+    assert check.broken() == {"shop/node-1/node_down", "shop/node-3/store"}
 
 
 def test_what_was_seen_cannot_be_changed_afterwards() -> None:

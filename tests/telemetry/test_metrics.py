@@ -13,10 +13,10 @@ from operator_sre.telemetry.metrics import (
     CONTENT_TYPE,
     WORDS_MAX,
     Channel,
+    CheckCounts,
     Counted,
     Figures,
     LedgerCounts,
-    LookCounts,
     exposition,
 )
 from tests.contract.clock import NOON
@@ -57,7 +57,7 @@ def test_what_minds_cost_is_counted_and_a_summary_is_no_turn() -> None:
     assert (counts.turns, counts.usd) == (2, 0.5)
     assert counts.tokens == {"in": 200, "out": 14}
     figures = Figures(
-        "1", counts, LookCounts(), approvals=2, confirmations=3, spans={"sent": 9, "dropped": 1}
+        "1", counts, CheckCounts(), approvals=2, confirmations=3, spans={"sent": 9, "dropped": 1}
     )
     text = exposition(lambda: figures).decode()
     for line in (
@@ -83,7 +83,7 @@ def test_alerts_are_counted_by_trigger_and_triggers_are_bounded() -> None:
 
 
 def test_looks_are_counted_once_however_often_they_are_asked_for() -> None:
-    counts = LookCounts()
+    counts = CheckCounts()
     watch = Watch("shop", 5.0, NOON, 0.3, looks=2, missed=1)
     counts.take([watch])
     counts.take([watch])
@@ -98,7 +98,7 @@ def test_looks_are_counted_once_however_often_they_are_asked_for() -> None:
 
 
 def test_what_is_watched_anew_goes_on_counting() -> None:
-    counts = LookCounts()
+    counts = CheckCounts()
     counts.take([Watch("shop", 5.0, NOON, 0.1, looks=7)])
     counts.take([])
     counts.take([Watch("shop", 5.0, NOON, 0.1, looks=2)])
@@ -107,7 +107,7 @@ def test_what_is_watched_anew_goes_on_counting() -> None:
 
 
 def test_subjects_are_bounded() -> None:
-    counts = LookCounts()
+    counts = CheckCounts()
     counts.take([Watch(f"s{n}", 5.0, NOON, 0.1, looks=1) for n in range(WORDS_MAX + 9)])
     assert counts.subjects["other"].looks == 9
     assert len(counts.subjects) == WORDS_MAX + 1
@@ -115,7 +115,7 @@ def test_subjects_are_bounded() -> None:
 
 
 def test_the_figures_are_told_in_the_words_of_prometheus() -> None:
-    ledger, looks = LedgerCounts(), LookCounts()
+    ledger, looks = LedgerCounts(), CheckCounts()
     ledger.take([_entry(Kind.RUN_FINISHED, state="failed")])
     looks.take([Watch("shop", 5.0, NOON, 0.3, looks=2)])
     figures = Figures(
@@ -153,7 +153,7 @@ def test_the_figures_are_told_in_the_words_of_prometheus() -> None:
 
 
 def test_what_cannot_be_asked_is_left_out_and_never_zero() -> None:
-    text = exposition(lambda: Figures("1", LedgerCounts(), LookCounts(), store_errors=3)).decode()
+    text = exposition(lambda: Figures("1", LedgerCounts(), CheckCounts(), store_errors=3)).decode()
     assert "operator_store_errors_total 3.0" in text
     for name in ("operator_ledger_head_seq", "operator_approvals_pending"):
         assert name not in text

@@ -50,10 +50,12 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/engine/local.py:Rounds._watch": (
         "one broken subject must not blind us to all others; it is logged and counted"
     ),
-    "src/operator_sre/monitor/look.py:sight": (
+    "src/operator_sre/monitor/monitor.py:run_check": (
         "whatever a plug-in raises, nothing was seen, and that is UNKNOWN"
     ),
-    "src/operator_sre/monitor/look.py:findings_of": "a plug-in's check that crashes knows nothing",
+    "src/operator_sre/monitor/monitor.py:findings_of": (
+        "a plug-in's check that crashes says nothing about health"
+    ),
     "src/operator_sre/plugins.py:_load": (
         "a stranger's module may raise anything while it is loaded; it is told in one sentence"
     ),

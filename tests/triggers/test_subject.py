@@ -13,8 +13,13 @@ from operator_protocols.domain.observation import Finding, Observation, Seen
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import ObservationError
 from operator_protocols.ports import Alerts, Invariant, Subject
-from operator_sre.monitor.look import sight
-from operator_sre.triggers.subject import AlertedSubject, AlertInvariant, Sighted, WithAlerts
+from operator_sre.monitor.monitor import run_check
+from operator_sre.triggers.subject import (
+    AlertedSubject,
+    AlertInvariant,
+    ObservedInvariant,
+    WithAlerts,
+)
 from tests.contract.clock import NOON, HeldClock
 from tests.contract.samples import alert
 
@@ -84,9 +89,9 @@ def _with(shop: Shop, *alerts: Alert) -> WithAlerts:
 
 
 async def _found(subject: Subject) -> dict[tuple[str, str], Health]:
-    sighting, _ = await sight(subject, HeldClock(), timeout_s=5.0)
+    check, _ = await run_check(subject, HeldClock(), timeout_s=5.0)
     found: dict[tuple[str, str], Health] = {}
-    for one in sighting.findings:
+    for one in check.findings:
         place = (one.invariant, one.target)
         found[place] = max(one.health, found.get(place, one.health))
     return found
@@ -106,8 +111,8 @@ async def test_an_alert_that_our_own_look_does_not_confirm_says_so(
     up: bool | None, doubted: bool
 ) -> None:
     subject = _with(Shop({"node-1": up}), alert())
-    sighting, _ = await sight(subject, HeldClock(), timeout_s=5.0)
-    (told,) = [one.detail for one in sighting.findings if (one.invariant, one.target) == ALERT]
+    check, _ = await run_check(subject, HeldClock(), timeout_s=5.0)
+    (told,) = [one.detail for one in check.findings if (one.invariant, one.target) == ALERT]
     assert ("our own look finds nothing wrong" in told) is doubted
 
 
@@ -167,7 +172,7 @@ async def test_without_alerts_a_subject_is_as_it_was() -> None:
     assert await _found(told) == await _found(plain)
     assert await told.observe() == await plain.observe()
     assert [one.name for one in told.invariants] == ["up"]
-    assert isinstance(told.invariants[0], Sighted)
+    assert isinstance(told.invariants[0], ObservedInvariant)
     assert told.targets() == plain.targets()
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Finding, Observation, Sighting
+from operator_protocols.domain.observation import CheckResult, Finding, Observation
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.ticket import Ticket
 from operator_sre.verify import Verifier
@@ -33,13 +33,13 @@ class _World:
         self.ticket = TICKET
         self.look_s = 0.0
 
-    async def look(self) -> Sighting:
+    async def look(self) -> CheckResult:
         health = self._healths[min(self.looks, len(self._healths) - 1)]
         self.looks += 1
         self.clock.advance(self.look_s)
         findings = [Finding("node_down", "node-1", health, "seen")]
         findings += [Finding("node_down", name, one) for name, one in self._others]
-        return Sighting(Observation("shop", self.clock.now()), tuple(findings))
+        return CheckResult(Observation("shop", self.clock.now()), tuple(findings))
 
     def current(self) -> Ticket:
         return self.ticket
@@ -142,11 +142,11 @@ async def test_a_ticket_that_grows_meanwhile_must_hold_as_a_whole() -> None:
     world = _World(WELL, others=[("node-2", BROKEN)])
     look = world.look
 
-    async def grow_on_the_third() -> Sighting:
-        sighting = await look()
+    async def grow_on_the_third() -> CheckResult:
+        check = await look()
         if world.looks == 3:
             world.ticket = ticket(violation("node-1"), violation("node-2"))
-        return sighting
+        return check
 
     world.look = grow_on_the_third  # type: ignore[method-assign]
     proof = await world.prove()
@@ -165,11 +165,11 @@ async def test_what_is_added_late_holds_from_then_on_and_inherits_no_time() -> N
     world = _World(WELL, others=[("node-2", WELL)])
     look = world.look
 
-    async def grow_at_the_last() -> Sighting:
-        sighting = await look()
+    async def grow_at_the_last() -> CheckResult:
+        check = await look()
         if world.clock.monotonic() == STABLE_S:
             world.ticket = ticket(violation("node-1"), violation("node-2"))
-        return sighting
+        return check
 
     world.look = grow_at_the_last  # type: ignore[method-assign]
     proof = await world.prove()

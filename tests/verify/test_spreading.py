@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Finding, Observation, Sighting
+from operator_protocols.domain.observation import CheckResult, Finding, Observation
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.target import Target
 from operator_sre.verify import Verifier
@@ -32,14 +32,14 @@ def _finding(target: str, health: Health, own: Health | None = None) -> Finding:
 async def _prove(look: Look, *, deadline_s: float | None = None, hasty: bool = False) -> Proof:
     clock, looks = LeapingClock(), iter(range(10_000))
 
-    async def sight() -> Sighting:
+    async def observe() -> CheckResult:
         found = tuple(look(next(looks)))
-        return Sighting(Observation("shop", clock.now()), found)
+        return CheckResult(Observation("shop", clock.now()), found)
 
     verifier = Verifier(clock=clock, stable_s=5.0, deadline_s=20.0, interval_s=1.0)
     return await verifier.prove(
         lambda: TICKET,
-        sight,
+        observe,
         before=frozenset(),
         targets=TARGETS,
         deadline_s=deadline_s,

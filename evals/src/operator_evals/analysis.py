@@ -19,7 +19,7 @@ from operator_evals.scoring import (
     signed_rank,
 )
 from operator_protocols.errors import UsageError
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 
 __all__ = [
     "Analysis",
@@ -187,7 +187,7 @@ def _summarise(variant: str, name: str, trials: Sequence[Scored]) -> Summary:
     states = [one.facts.state for one in trials]
     valid = [one for one in trials if one.score.valid]
     faults = [one for one in valid if not one.score.control]
-    mendable = [one for one in faults if one.facts.scenario.end is RightEnd.MITIGATED]
+    mendable = [one for one in faults if one.facts.scenario.end is CorrectOutcome.MITIGATED]
     controls = [one.score for one in valid if one.score.control]
     scores = [one.score for one in faults]
     every = [one.score for one in valid]

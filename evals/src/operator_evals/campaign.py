@@ -12,7 +12,7 @@ from typing import Any
 from operator_protocols.domain.budget import Budget
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import ConfigError, NotFoundError, UsageError
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 from operator_sre.config import SETTINGS
 from operator_sre.config.tables import unknown
 
@@ -81,7 +81,7 @@ class Scenario:
 
     subject: str
     fault: str
-    end: RightEnd | None = None
+    end: CorrectOutcome | None = None
     breaks: tuple[str, ...] = ()
     truths: tuple[str, ...] = ()
     apart: bool = False

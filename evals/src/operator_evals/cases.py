@@ -24,12 +24,12 @@ from operator_evals.recording import (
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Finding, Observation, Seen, Sighting, Violation
+from operator_protocols.domain.observation import CheckResult, Finding, Observation, Seen, Violation
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import Parameter, ParameterType, ToolSource, ToolSpec
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.errors import NotFoundError, UsageError
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 
 __all__ = ["CASE", "Case", "cases_in", "causes_around", "recording_of"]
 
@@ -137,17 +137,17 @@ def recording_of(case: Case, causes: Sequence[str]) -> Recording:
     at = datetime(2000, 1, 1, tzinfo=UTC)
     finding = Finding(REPORTED, case.namespace, Health.BROKEN, case.query)
     seen = tuple(Seen(one.name) for one in targets)
-    sighting = Sighting(Observation(case.namespace, at, seen), (finding,))
+    check = CheckResult(Observation(case.namespace, at, seen), (finding,))
     broken = Violation(case.namespace, REPORTED, case.namespace, Severity.CRITICAL, case.query, at)
     answers = tuple(
         RecordedAction(Action(tool, arguments), Result(Outcome.RAN, 0, text))
         for tool, arguments, text in case.answers
     )
-    end = RightEnd.ESCALATED  # nothing of a case can be mended
+    end = CorrectOutcome.ESCALATED  # nothing of a case can be mended
     scenario = Scenario(case.namespace, case.name, end, (REPORTED,), (f"{case.cause}@hit",))
     return Recording(
         subject=case.namespace,
-        incidents=(Incident((broken,), (Phase((Look(sighting, targets),), answers),)),),
+        incidents=(Incident((broken,), (Phase((Look(check, targets),), answers),)),),
         expected=Expected(scenario, case.hit, SOURCE, case.name),
         tools=_describe_tools(case),
         causes=tuple(Cause(one, f"{one.replace('_', ' ')}", 1 / len(causes)) for one in causes),

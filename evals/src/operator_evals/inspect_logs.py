@@ -17,7 +17,7 @@ from operator_evals.facts import CommandFact, DiagnosisFact, ProofFact, TrialFac
 from operator_evals.scoring import share
 from operator_protocols.domain.budget import Spent
 from operator_protocols.errors import UsageError
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 from operator_sre.codec import to_json
 
 __all__ = ["documents", "write_logs"]
@@ -250,7 +250,7 @@ def _applies(name: str, one: Scored) -> bool:
     if not one.score.valid:
         return False
     if name == "mitigated":
-        return one.facts.scenario.end is RightEnd.MITIGATED
+        return one.facts.scenario.end is CorrectOutcome.MITIGATED
     return name == "ended_right" or not one.score.control
 
 

@@ -15,7 +15,7 @@ from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.cause import Cause
 from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.entry import Entry, Kind
-from operator_protocols.domain.observation import Observation, Sighting, Violation
+from operator_protocols.domain.observation import CheckResult, Observation, Violation
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.target import Process, Target
 from operator_protocols.domain.tool import ToolSpec
@@ -54,7 +54,7 @@ _PORT = re.compile(r"^\S+:(\d{1,5})\s")
 class Look:
     """What a mind was shown: one look, and the parts that the subject had then."""
 
-    sighting: Sighting
+    check: CheckResult
     targets: tuple[Target, ...] = ()
 
 
@@ -155,7 +155,7 @@ def _split_phases(entries: Sequence[Entry]) -> Iterator[Phase]:
         match entry.kind:
             case Kind.OBSERVED:
                 targets = tuple(from_json(Target, one) for one in payload.get("targets", ()))
-                phase.looks.append(Look(from_json(Sighting, payload), targets))
+                phase.looks.append(Look(from_json(CheckResult, payload), targets))
             case Kind.PROOF:
                 phase.proof = from_json(Proof, payload)
             case Kind.TOOL_RESULT if payload["permit"] in calls:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from operator_evals.recording import Incident, Look, Phase, RecordedAction, Recording
 from operator_protocols.domain.action import SHELL, Action, Argument, Outcome, Result
 from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Finding, Observation, Sighting
+from operator_protocols.domain.observation import CheckResult, Finding, Observation
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.ticket import Ticket
@@ -76,7 +76,7 @@ class World:
         self.tools = tuple(RecordedTool(spec, self) for spec in recording.tools)
         self._registry = Registry(self.tools)
         looks = [look for phase in incident.phases for look in phase.looks]
-        names = {finding.invariant for look in looks for finding in look.sighting.findings}
+        names = {finding.invariant for look in looks for finding in look.check.findings}
         # Whoever looks says by himself whether he could.
         self.invariants = tuple(
             _RecordedInvariant(name, self) for name in sorted(names - {OBSERVABLE})
@@ -89,9 +89,9 @@ class World:
         return self.incident.phases[self._at]
 
     @property
-    def sighting(self) -> Sighting:
+    def check(self) -> CheckResult:
         """What the last look showed."""
-        return self._look.sighting
+        return self._look.check
 
     def targets(self) -> Sequence[Target]:
         """Its parts as they were."""
@@ -102,7 +102,7 @@ class World:
         looks: Sequence[Look] = self.phase.looks or (self._look,)
         self._look = looks[min(self._shown, len(looks) - 1)]
         self._shown += 1
-        return self._look.sighting.observation
+        return self._look.check.observation
 
     async def propose(self, action: Action, ticket: Ticket | None) -> Action | Result:
         """The action as it was done then, or a sentence for what nobody has asked."""
@@ -172,7 +172,7 @@ class _RecordedInvariant:
 
     def check(self, observation: Observation) -> Iterable[Finding]:
         """What was found of this name in the look that was just shown."""
-        return [one for one in self._world.sighting.findings if one.invariant == self.name]
+        return [one for one in self._world.check.findings if one.invariant == self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ class RecordedProofs(Verifier):
     async def prove(
         self,
         ticket: Callable[[], Ticket],
-        look: Callable[[], Awaitable[Sighting]],
+        look: Callable[[], Awaitable[CheckResult]],
         *,
         before: frozenset[str],
         targets: Sequence[Target] = (),
@@ -220,13 +220,13 @@ class RecordedProofs(Verifier):
         hasty: bool = False,
     ) -> Proof:
         """The proof of this phase; where there is none, nothing is proven."""
-        sighting = await look()
+        check = await look()
         recorded = self._world.phase.proof
         if recorded is not None:
             # Nothing was done yet: whatever else broke is not for whoever has just arrived.
             return replace(recorded, harm=()) if hasty else recorded
-        health = sighting.own_health_of(one.key for one in ticket().violations)
-        at = sighting.observation.at
+        health = check.own_health_of(one.key for one in ticket().violations)
+        at = check.observation.at
         said = "and it was never proven to hold" if health is Health.HEALTHY else "at that moment"
         detail = f"The recording shows the ticket's invariants {health} {said}."
         return Proof(False, health, 1, at, at, 0.0, detail)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from operator_evals.facts import CommandFact, TrialFacts, TrialState
 from operator_protocols.domain.ticket import TicketState
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 
 __all__ = [
     "Score",
@@ -181,7 +181,7 @@ def score(facts: TrialFacts, *, cap_s: float) -> Score:
         last = {one.ticket: one for one in facts.diagnoses}
         cause = any(explains(facts, one.cause, one.target) for one in last.values())
     mitigate_s = _between(facts.moments.fault_injected, facts.moments.resolved)
-    mendable = facts.scenario.end is RightEnd.MITIGATED
+    mendable = facts.scenario.end is CorrectOutcome.MITIGATED
     mitigated = mendable and not facts.still and not facts.still_after_hold
     if not mendable:
         mitigate_s = None
@@ -191,7 +191,7 @@ def score(facts: TrialFacts, *, cap_s: float) -> Score:
     match facts.scenario.end:
         case None:
             ended = not changed and (not states or facts.scenario.has_ticket)
-        case RightEnd.ESCALATED:
+        case CorrectOutcome.ESCALATED:
             ended = TicketState.ESCALATED in states and not changed
         case _:
             ended = mitigated and states == {TicketState.RESOLVED.value}

@@ -64,7 +64,7 @@ class Breakable(Handle):
         new = tuple(Rule(target, other, cut=True) for other in others or (EVERYBODY,))
         await self._change(lambda rules: (*(r for r in rules if r not in new), *new))
 
-    async def mend(self, target: str, others: tuple[str, ...] = ()) -> None:
+    async def reconnect(self, target: str, others: tuple[str, ...] = ()) -> None:
         """Everything passes again between them; what fell silent is closed."""
         self._check_links(target, others)
         await self._change(
@@ -158,7 +158,7 @@ class Breakable(Handle):
             case _:
                 return ""
 
-    def hurt(self, target: str) -> frozenset[Ability]:
+    def damage(self, target: str) -> frozenset[Ability]:
         """What is done to it now, seen in the world and not in a record."""
         layout = self.layout()
         manifest = layout.manifest

@@ -105,7 +105,7 @@ def _scene(rig: AnyRig, name: str, notes: Mapping[str, str] | None = None) -> Sc
 
 
 def _hurts(scene: Scene) -> dict[str, frozenset[Ability]]:
-    return {each.name: scene.rig.hurt(each.name) for each in scene.targets}
+    return {each.name: scene.rig.damage(each.name) for each in scene.targets}
 
 
 def _named(rig: AnyRig, fault: Fault, target: str) -> str:

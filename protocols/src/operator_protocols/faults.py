@@ -2,7 +2,7 @@
 
 A subject takes those that make sense for its kinds of targets, and adds its own:
 
-    FAULTS = (killed("node_kill", "node", breaks=("node_down",)), ...)
+    FAULTS = (kill_fault("node_kill", "node", breaks=("node_down",)), ...)
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from operator_protocols.domain.target import Target
-from operator_protocols.ports.lab import Ability, Fault, RightEnd, Scene
+from operator_protocols.ports.lab import Ability, CorrectOutcome, Fault, Scene
 
 __all__ = [
     "answers",
-    "cut_off",
-    "filled",
-    "flooded",
-    "killed",
-    "limited",
-    "occupied",
+    "cut_fault",
+    "fill_fault",
+    "flood_fault",
+    "kill_fault",
+    "limit_fault",
+    "occupy_fault",
     "only_at",
-    "paused",
-    "slowed",
+    "pause_fault",
+    "slow_fault",
 ]
 
 ANSWER_S_MAX = 2.0
@@ -48,13 +48,13 @@ def only_at(fault: Fault, name: str) -> Fault:
     return replace(fault, unavailable=unavailable)
 
 
-def killed(
+def kill_fault(
     name: str,
     kind: str,
     *,
     breaks: tuple[str, ...],
     count: int = 1,
-    end: RightEnd = RightEnd.MITIGATED,
+    end: CorrectOutcome = CorrectOutcome.MITIGATED,
 ) -> Fault:
     """So many processes are ended by SIGKILL; it is over when all run and answer again."""
     if count < 1:
@@ -81,11 +81,11 @@ def killed(
     )
 
 
-def paused(name: str, kind: str, *, breaks: tuple[str, ...]) -> Fault:
+def pause_fault(name: str, kind: str, *, breaks: tuple[str, ...]) -> Fault:
     """One process is stopped by SIGSTOP; it is over when it goes on, or another took its place."""
 
     async def resume(scene: Scene) -> None:
-        if Ability.PAUSE in scene.rig.hurt(scene.target.name):
+        if Ability.PAUSE in scene.rig.damage(scene.target.name):
             await scene.rig.resume(scene.target.name)
 
     return _fault(
@@ -95,13 +95,13 @@ def paused(name: str, kind: str, *, breaks: tuple[str, ...]) -> Fault:
     )
 
 
-def cut_off(
+def cut_fault(
     name: str,
     kind: str,
     *,
     breaks: tuple[str, ...],
     others: tuple[str, ...] = (),
-    end: RightEnd = RightEnd.ESCALATED,
+    end: CorrectOutcome = CorrectOutcome.ESCALATED,
 ) -> Fault:
     """Nothing passes between one process and all targets of other kinds (everybody).
 
@@ -111,20 +111,20 @@ def cut_off(
     return _fault(
         *(name, sentence, kind, breaks, Ability.CUT),
         lambda scene: scene.rig.cut(scene.target.name, _peers(scene, others)),
-        lambda scene: scene.rig.mend(scene.target.name, _peers(scene, others)),
+        lambda scene: scene.rig.reconnect(scene.target.name, _peers(scene, others)),
         unavailable=_needs_peers(Ability.CUT, others),
         end=end,
     )
 
 
-def slowed(
+def slow_fault(
     name: str,
     kind: str,
     *,
     breaks: tuple[str, ...],
     delay_s: float,
     others: tuple[str, ...] = (),
-    end: RightEnd = RightEnd.ESCALATED,
+    end: CorrectOutcome = CorrectOutcome.ESCALATED,
 ) -> Fault:
     """Every message between one process and all targets of other kinds (everybody) is delayed."""
     between = f"between one {kind} and {_everyone(kind, others)}"
@@ -138,13 +138,13 @@ def slowed(
     )
 
 
-def filled(
+def fill_fault(
     name: str,
     kind: str,
     *,
     breaks: tuple[str, ...],
     left_bytes: int = 0,
-    end: RightEnd = RightEnd.MITIGATED,
+    end: CorrectOutcome = CorrectOutcome.MITIGATED,
 ) -> Fault:
     """The disk of one process is full; it is over when there is room again.
 
@@ -158,7 +158,7 @@ def filled(
     )
 
 
-def limited(
+def limit_fault(
     name: str, kind: str, *, breaks: tuple[str, ...], memory_bytes: int = 0, files: int = 0
 ) -> Fault:
     """One process may have no more memory, or no more open files."""
@@ -166,7 +166,7 @@ def limited(
         raise ValueError("A limit needs memory_bytes or files.")
 
     async def unlimit(scene: Scene) -> None:
-        if Ability.LIMIT in scene.rig.hurt(scene.target.name):
+        if Ability.LIMIT in scene.rig.damage(scene.target.name):
             await scene.rig.unlimit(scene.target.name)
 
     things = " and ".join([*(["memory"] * bool(memory_bytes)), *(["open files"] * bool(files))])
@@ -177,8 +177,8 @@ def limited(
     )
 
 
-def occupied(
-    name: str, kind: str, *, breaks: tuple[str, ...], end: RightEnd = RightEnd.MITIGATED
+def occupy_fault(
+    name: str, kind: str, *, breaks: tuple[str, ...], end: CorrectOutcome = CorrectOutcome.MITIGATED
 ) -> Fault:
     """Another process listens on the port of one that is down."""
     return _fault(
@@ -190,7 +190,7 @@ def occupied(
     )
 
 
-def flooded(name: str, kind: str, *, breaks: tuple[str, ...]) -> Fault:
+def flood_fault(name: str, kind: str, *, breaks: tuple[str, ...]) -> Fault:
     """The log of one process has grown by a lot of lines that say nothing."""
 
     def size_of(log: Path) -> int:
@@ -251,7 +251,7 @@ def _fault(
     mend: Step | None = None,
     *,
     unavailable: Unavailable | None = None,
-    end: RightEnd = RightEnd.MITIGATED,
+    end: CorrectOutcome = CorrectOutcome.MITIGATED,
     count: int = 1,
 ) -> Fault:
     """One that is over when its ability is taken back and its victims run and answer."""
@@ -265,12 +265,12 @@ def _fault(
             await mend(scene)
         # Nothing is restarted that runs.
         for each in _victims(scene, count):
-            if Ability.KILL in scene.rig.hurt(each.name):
+            if Ability.KILL in scene.rig.damage(each.name):
                 await scene.rig.restart(each.name)
 
     async def oracle(scene: Scene) -> str:
         for each in _victims(scene, count):
-            wounds = scene.rig.hurt(each.name)
+            wounds = scene.rig.damage(each.name)
             if ability in wounds or Ability.KILL in wounds:
                 return f"{each.name} still suffers from: {', '.join(sorted(wounds))}"
             if not await answers(each):

@@ -23,8 +23,8 @@ __all__ = [
     "deadline_of",
     "is_change",
     "left_of",
-    "looking_tools",
     "obstacle_of",
+    "read_only_tools",
     "repeats",
     "to_undo",
     "undone_by",
@@ -53,7 +53,7 @@ class Progress:
 
     def brief(self, briefing: Briefing) -> None:
         """Which tools there are now, and which of them only look."""
-        self._looking = looking_tools(briefing.tools)
+        self._looking = read_only_tools(briefing.tools)
 
     def deeds(self) -> list[Step]:
         """The steps without commands that only look."""
@@ -166,7 +166,7 @@ def left_of(steps: Sequence[Step], looking: Iterable[str]) -> str:
     return " ".join(sentences)
 
 
-def looking_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
+def read_only_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
     """The names of tools that change nothing."""
     return frozenset(spec.name for spec in tools if not spec.changes)
 

@@ -81,7 +81,7 @@ class Run:
         """What it wants now; None when it has come to its conclusion."""
         return next(self._loop, None)
 
-    def tell(self, reply: Reply, seq: int | None = None) -> None:
+    def receive(self, reply: Reply, seq: int | None = None) -> None:
         """What became of the last want, and the ledger entry that records it."""
         self._told = (reply, seq)
         self._stopped = reply if isinstance(reply, Stopped) else self._stopped

@@ -11,7 +11,7 @@ from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.category import ErrorCategory
 from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_protocols.domain.entry import Entry, Kind
-from operator_protocols.domain.observation import Sighting
+from operator_protocols.domain.observation import CheckResult
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.run import (
     Act,
@@ -135,7 +135,7 @@ class Recorded:
         # Looks that the mind was told of, so that what it said of them still points somewhere.
         self.shown = tuple(entry.seq for entry in entries if entry.kind is Kind.OBSERVED)
         looks = [entry for entry in entries if entry.kind is Kind.OBSERVED]
-        self.first_look = from_json(Sighting, looks[0].payload) if looks else None
+        self.first_look = from_json(CheckResult, looks[0].payload) if looks else None
 
     def began_well(self, *, now: bool) -> bool:
         """Whether everything held when the run began; `now` is how it is for one that begins."""

@@ -409,7 +409,7 @@ async def settle_abandoned(app: App, *, wait_s: float = PASSING_S) -> dict[int, 
         except OperatorError:  # a rig that is gone: its commands ran on this machine
             return app.controls(MACHINE).executor
 
-    return await Recovery(app.store.intents, app.doer, executor).settle(wait_s=wait_s)
+    return await Recovery(app.store.intents, app.initiator, executor).settle(wait_s=wait_s)
 
 
 async def follow_abandoned(app: App) -> None:

@@ -106,7 +106,7 @@ async def run_notices(app: App) -> None:
         asked.quiet,
     )
     # What is new by process: a lease is not to be taken for one's own after a restart.
-    holder = f"{app.doer.host}:{app.doer.process.pid}:{app.new_id()[:8]}"
+    holder = f"{app.initiator.host}:{app.initiator.process.pid}:{app.new_id()[:8]}"
     async with asyncio.TaskGroup() as group:
         for channel in channels:
             follower = Follower(

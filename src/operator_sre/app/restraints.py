@@ -11,7 +11,7 @@ from operator_protocols.domain.command import CommandFilter
 from operator_protocols.domain.confirmation import Boundary, Confirmation
 from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.limits import Limits, Usage
-from operator_protocols.domain.session import Deed, SessionRecord, session_of
+from operator_protocols.domain.session import SessionAction, SessionRecord, session_of
 from operator_protocols.domain.standing import Scope, StandingRule
 from operator_protocols.domain.switch import SwitchState
 from operator_protocols.domain.ticket import TicketState
@@ -88,7 +88,7 @@ class SessionView:
     level: Risk
     held: bool
     reasons: tuple[str, ...]
-    deeds: tuple[Deed, ...]
+    deeds: tuple[SessionAction, ...]
     record: SessionRecord | None
 
 
@@ -267,7 +267,7 @@ async def reset_session(app: App, agent: str, *, reason: str) -> SessionView:
 
 def _session_view(app: App, agent: str) -> SessionView:
     since = app.clock.now() - timedelta(seconds=WINDOW_S)
-    deeds = tuple(app.store.sessions.deeds(agent, since=since))
+    deeds = tuple(app.store.sessions.actions(agent, since=since))
     session = weigh(deeds, classify)
     record = next(iter(app.store.sessions.find(agent)), None)
     held = record is not None and record.held

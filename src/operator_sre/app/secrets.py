@@ -238,12 +238,12 @@ async def _try_holder(app: App, holder: Holder) -> TriedSecret:
         if holder.kind == SUBJECT:
             from operator_sre.app.subjects import check_subject
 
-            (sighting,) = await check_subject(app, [holder.name])
-            problems = [one.problem for one in sighting.observation.seen if one.problem]
+            (check,) = await check_subject(app, [holder.name])
+            problems = [one.problem for one in check.observation.seen if one.problem]
             # What is down may be seen as down; nobody knows then whether it would have let us in.
             problems += [
                 f"{one.target}: {one.detail or one.invariant}"
-                for one in sighting.findings
+                for one in check.findings
                 if one.health is not Health.HEALTHY
             ]
             told = problems[0] if problems else "it was seen, and is healthy"

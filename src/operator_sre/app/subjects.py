@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
 from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Observation, Sighting, Value
+from operator_protocols.domain.observation import CheckResult, Observation, Value
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.tool import ToolSource
 from operator_protocols.domain.verdict import Risk
@@ -18,7 +18,7 @@ from operator_sre.app.health import SubjectHealth, health_of
 from operator_sre.app.silences import time_of
 from operator_sre.app.wiring import App
 from operator_sre.config import seconds_of
-from operator_sre.monitor import Spell, replay, sight
+from operator_sre.monitor import Spell, replay, run_check
 
 __all__ = [
     "HistoryView",
@@ -205,13 +205,13 @@ async def observe_subject(app: App, names: Sequence[str]) -> Sequence[Observatio
     return [one.observation for one in await check_subject(app, names)]
 
 
-async def check_subject(app: App, names: Sequence[str]) -> Sequence[Sighting]:
+async def check_subject(app: App, names: Sequence[str]) -> Sequence[CheckResult]:
     """Look once and check every invariant; nothing is remembered."""
-    timeout_s = app.config.look_s
+    timeout_s = app.config.check_timeout_s
     found = []
     for name in app.choose(names):
-        sighting, _ = await sight(subject_of(app, name), app.clock, timeout_s=timeout_s)
-        found.append(sighting)
+        check, _ = await run_check(subject_of(app, name), app.clock, timeout_s=timeout_s)
+        found.append(check)
     return found
 
 

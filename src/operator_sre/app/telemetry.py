@@ -36,9 +36,9 @@ from operator_sre.telemetry.metrics import (
     CONTENT_TYPE,
     WORDS_MAX,
     Channel,
+    CheckCounts,
     Figures,
     LedgerCounts,
-    LookCounts,
     MetricsServer,
     exposition,
 )
@@ -103,7 +103,7 @@ class Meter:
         self._app = app
         self._watches = watches
         self._ledger = LedgerCounts()
-        self._looks = LookCounts()
+        self._looks = CheckCounts()
         self._errors = 0
         self._seq: int | None = None
 
@@ -326,7 +326,7 @@ class Sender:
     async def run(self) -> None:
         """Until cancelled; one process at a time."""
         app = self.app
-        holder = f"{app.doer.host}:{app.doer.process.pid}:{app.new_id()[:8]}"
+        holder = f"{app.initiator.host}:{app.initiator.process.pid}:{app.new_id()[:8]}"
         while True:
             try:
                 cursor = await app.store.cursors.claim(CURSOR, holder, lease_s=LEASE_S)

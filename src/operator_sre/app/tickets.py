@@ -10,7 +10,7 @@ from operator_protocols.domain.action import Action, digest_of
 from operator_protocols.domain.confirmation import Boundary, Confirmation
 from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Sighting, key_of
+from operator_protocols.domain.observation import CheckResult, key_of
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.ticket import Move, MoveKind, Ticket, TicketState, refusal_of
 from operator_protocols.domain.verdict import Level, Risk, Verdict
@@ -182,12 +182,12 @@ async def _look_again(app: App, ticket: Ticket) -> Proof:
     pipeline = app.engine().pipeline
     subject = pipeline.controls(ticket.subject).subject
     before = app.store.observations.newest(ticket.subject, limit=1)
-    sighting = await pipeline.monitor.look(subject)
+    check = await pipeline.monitor.check(subject)
     keys = {one.key for one in ticket.violations}
-    health = sighting.health_of(keys)
-    at = sighting.observation.at
+    health = check.health_of(keys)
+    at = check.observation.at
     if health is not Health.HEALTHY:
-        details = [one.detail for one in sighting.findings if one.health is health and one.detail]
+        details = [one.detail for one in check.findings if one.health is health and one.detail]
         why = f"What it is about is {health}{f': {details[0]}' if details else ''}."
         return Proof(False, health, 1, at, at, 0.0, why)
     known = [
@@ -200,7 +200,7 @@ async def _look_again(app: App, ticket: Ticket) -> Proof:
         # Where somebody looked a moment ago and it held, what is known says how it was.
         (last,) = before
         young_s = LOOKS_MISSED_MAX * app.config.interval_of(subject.name)
-        held = Sighting(last, findings_of(subject.invariants, last)).health_of(keys)
+        held = CheckResult(last, findings_of(subject.invariants, last)).health_of(keys)
         if (at - last.at).total_seconds() <= young_s and held is Health.HEALTHY:
             since = max(one.since for one in known)
     held_s = (at - since).total_seconds()
@@ -209,7 +209,7 @@ async def _look_again(app: App, ticket: Ticket) -> Proof:
         detail = f"Every invariant of the ticket has held for {held_s:.0f} s."
         return Proof(True, health, 1, since, at, held_s, detail)
     return await pipeline.verifier.prove(
-        lambda: ticket, lambda: pipeline.monitor.look(subject), before=sighting.broken()
+        lambda: ticket, lambda: pipeline.monitor.check(subject), before=check.broken()
     )
 
 

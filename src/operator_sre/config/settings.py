@@ -182,7 +182,7 @@ class Config:
         return Mode(self.values["mode"])
 
     @property
-    def look_s(self) -> float:
+    def check_timeout_s(self) -> float:
         """How long a look at a whole subject may take: one with many targets takes its time."""
         return max(3 * self.number("timeout_s"), self.number("interval_s"))
 

@@ -35,7 +35,7 @@ STOPPING_POLL_S = 0.05
 # Most answers come within a minute; for those nobody has to brief a mind again.
 PARK_S = 60.0
 # So many subjects are looked at side by side; one that hangs holds its place until its time-out.
-LOOKS_MAX = 256
+CHECKS_MAX = 256
 # First looks are spread over so long at most, so that nobody waits for the first word.
 SPREAD_S_MAX = 5.0
 BEAT_S = 5.0
@@ -81,7 +81,7 @@ class LocalEngine:
     async def watch(self, subjects: Sequence[str]) -> None:
         """Watch these subjects until cancelled."""
         rounds = Rounds(
-            look=self.pipeline.watch,
+            check=self.pipeline.watch,
             clock=self.clock,
             interval_of=lambda subject: self.intervals.get(subject, self.interval_s),
             stats=self.stats,
@@ -301,25 +301,26 @@ class Parking:
 
 @dataclass(slots=True)
 class Rounds:
-    """Looks at subjects, each on its interval, until cancelled.
+    """Checks subjects, each on its own interval, until cancelled.
 
-    `look` looks once and files what it finds. Looks are due on a grid that does not drift, each up
-    to `jitter` of its interval late, so that what is watched by many is not asked by all at once.
+    `check` checks a subject once and files its findings. Checks are due on a grid that does not
+    drift, each up to `jitter` of its interval late, so that several operators do not all query a
+    system at the same moment.
     """
 
-    look: Callable[[str], Awaitable[object]]
+    check: Callable[[str], Awaitable[object]]
     clock: Clock
     interval_of: Callable[[str], float]
     stats: WatchStats
     worker: str
     watchers: Watchers | None = None
     jitter: float = 0.0
-    looks_max: int = LOOKS_MAX
+    checks_max: int = CHECKS_MAX
     chance: Callable[[], float] = random.random
     _places: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        self._places = asyncio.Semaphore(self.looks_max)
+        self._places = asyncio.Semaphore(self.checks_max)
 
     async def run(self, subjects: Sequence[str]) -> None:
         """Watch these subjects until cancelled."""
@@ -345,20 +346,20 @@ class Rounds:
             async with self._places:
                 started = self.clock.monotonic()
                 try:
-                    await self.look(subject)
+                    await self.check(subject)
                 except OperatorError as error:  # a full disk now may be none later
                     self._fail(subject, str(error))
                 except Exception as error:  # noqa: BLE001  it must not blind us to all
                     self._fail(subject, repr(error))
                 else:
                     took_s = self.clock.monotonic() - started
-                    self.stats.looked(subject, self.clock.now(), took_s)
+                    self.stats.add_check(subject, self.clock.now(), took_s)
             turn += 1
             late_s = self.clock.monotonic() - (first + turn * interval_s)
             if late_s >= interval_s:
                 missed = int(late_s // interval_s)
                 turn += missed
-                self.stats.missed(subject, missed)
+                self.stats.add_missed(subject, missed)
                 log.warning(
                     "%s took longer than its interval of %g s to look at: %d looks missed",
                     subject,
@@ -369,7 +370,7 @@ class Rounds:
             due = first + turn * interval_s + self.chance() * self.jitter * interval_s
 
     def _fail(self, subject: str, problem: str) -> None:
-        self.stats.failed(subject)
+        self.stats.add_failure(subject)
         log.error("cannot watch %s: %s", subject, problem, extra={"subject": subject})
 
     async def _beat(self, started: datetime) -> None:

@@ -15,7 +15,7 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.limits import BUSY, Limits
 from operator_protocols.domain.permit import Permit
-from operator_protocols.domain.target import Doer, Process
+from operator_protocols.domain.target import Initiator, Process
 from operator_protocols.errors import OperatorError, PermitError
 from operator_protocols.ports import Intents, Job, Shell, Tool
 from operator_sre.codec import from_json
@@ -51,7 +51,7 @@ class Recovering(Protocol):
 class Executor:
     """The hands. Nothing runs without a permit, and nothing runs twice.
 
-    `generation` is that of the kill switch: when it changes, what runs is ended. `doer` is who
+    `generation` is that of the kill switch: when it changes, what runs is ended. `initiator` is who
     we are, `settle` waits for the programs that a tool of an operator that is gone left running.
     """
 
@@ -60,7 +60,7 @@ class Executor:
     tools: Sequence[Tool]
     limits: Callable[[], Limits] = Limits
     generation: Callable[[], int] = lambda: 0
-    doer: Doer | None = None
+    initiator: Initiator | None = None
     settle: Settle | None = None
 
     async def execute(
@@ -74,7 +74,7 @@ class Executor:
         try:
             # A durable intent; whoever is stopped while it is written leaves none open.
             beginning = asyncio.ensure_future(
-                self.intents.begin(permit, self.limits(), doer=self.doer)
+                self.intents.begin(permit, self.limits(), initiator=self.initiator)
             )
             try:
                 intent = await asyncio.shield(beginning)
@@ -117,7 +117,7 @@ class Executor:
         timeout_s = min(action.timeout_s, TIMEOUT_S_MAX)
         job = Job(intent.payload["permit"], timeout_s, begun=intent.at)
         begun = intent.payload.get("doer")
-        is_elsewhere = bool(begun and self.doer and begun["host"] != self.doer.host)
+        is_elsewhere = bool(begun and self.initiator and begun["host"] != self.initiator.host)
         if is_elsewhere:
             result = Result(Outcome.UNKNOWN, stderr=ELSEWHERE)
         elif action.tool == SHELL:

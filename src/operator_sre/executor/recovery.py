@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from operator_protocols.domain.action import Result
 from operator_protocols.domain.entry import Entry
-from operator_protocols.domain.target import Doer
+from operator_protocols.domain.target import Initiator
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Intents
 from operator_sre.codec import from_json
@@ -21,15 +21,15 @@ __all__ = ["Recovery", "abandoned"]
 log = logging.getLogger(__name__)
 
 
-def abandoned(intent: Entry, here: Doer) -> bool:
+def abandoned(intent: Entry, here: Initiator) -> bool:
     """Whoever began it on this machine is gone; what began elsewhere is not for us to say."""
     told = intent.payload.get("doer")
     if told is None:
         return False
-    doer = from_json(Doer, told)
-    if doer.host != here.host:
+    initiator = from_json(Initiator, told)
+    if initiator.host != here.host:
         return False
-    return doer.boot != here.boot or not alive(doer.process)
+    return initiator.boot != here.boot or not alive(initiator.process)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Recovery:
     """Looks after what was left open. `executor` is the one for the subject of an intent."""
 
     intents: Intents
-    doer: Doer
+    initiator: Initiator
     executor: Callable[[Entry], Executor]
 
     def open(self) -> list[Entry]:
         """The intents whose operator is gone."""
-        return [one for one in self.intents.open() if abandoned(one, self.doer)]
+        return [one for one in self.intents.open() if abandoned(one, self.initiator)]
 
     async def settle(self, *, wait_s: float) -> dict[int, Result | None]:
         """Record what became of each, by its entry; None where it still runs after `wait_s`.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from operator_protocols.domain.action import SHELL, Action
 from operator_protocols.domain.limits import BUSY, Limits
-from operator_protocols.domain.session import Deed, session_of
+from operator_protocols.domain.session import SessionAction, session_of
 from operator_protocols.domain.verdict import Level, Risk, Verdict
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Session:
     reasons: tuple[str, ...] = field(default=())
 
 
-def weigh(deeds: Sequence[Deed], classify: Classify) -> Session:
+def weigh(deeds: Sequence[SessionAction], classify: Classify) -> Session:
     """What these deeds of one agent, oldest first and within the window, add up to."""
     changes = [deed for deed in deeds if deed.level != Level.SAFE]
     names = [
@@ -182,10 +182,10 @@ def weigh(deeds: Sequence[Deed], classify: Classify) -> Session:
     return Session(score, level, tuple(reasons))
 
 
-def deed_of(verdict: Verdict, at: datetime) -> Deed:
+def deed_of(verdict: Verdict, at: datetime) -> SessionAction:
     """What an action would weigh if it began now."""
     action = verdict.action
-    return Deed(
+    return SessionAction(
         at,
         action.tool,
         action.command,
@@ -296,5 +296,5 @@ class Restraint:
     def session(self, agent: str, verdict: Verdict) -> Session:
         """What an agent's deeds add up to, with the one that it wants now."""
         now = self.clock.now()
-        deeds = self.sessions.deeds(agent, since=now - timedelta(seconds=WINDOW_S))
+        deeds = self.sessions.actions(agent, since=now - timedelta(seconds=WINDOW_S))
         return weigh([*deeds, deed_of(verdict, now)], self.classify)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator_sre.monitor.look import (
+from operator_sre.monitor.monitor import (
     OBSERVABLE,
     Monitor,
     Spell,
@@ -12,7 +12,7 @@ from operator_sre.monitor.look import (
     find_departed,
     findings_of,
     replay,
-    sight,
+    run_check,
     skip_gap,
     violations_of,
 )
@@ -27,7 +27,7 @@ __all__ = [
     "find_departed",
     "findings_of",
     "replay",
-    "sight",
+    "run_check",
     "skip_gap",
     "violations_of",
 ]

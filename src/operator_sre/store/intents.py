@@ -10,7 +10,7 @@ from operator_protocols.domain.action import Result
 from operator_protocols.domain.entry import Draft, Entry, Kind
 from operator_protocols.domain.limits import Limits
 from operator_protocols.domain.permit import ApprovalState, Permit, permit_key
-from operator_protocols.domain.target import Doer, Process
+from operator_protocols.domain.target import Initiator, Process
 from operator_protocols.errors import PermitError
 from operator_sre.chain import entry_from
 from operator_sre.codec import to_json
@@ -42,7 +42,7 @@ class StoredIntents(Repository):
         permit: Permit,
         limits: Limits | None = None,
         *,
-        doer: Doer | None = None,
+        initiator: Initiator | None = None,
     ) -> Entry:
         """Use the permit up and record the intent, in one transaction; PermitError otherwise."""
         rows, name, busy = transaction.rows, permit.fingerprint, False
@@ -59,8 +59,8 @@ class StoredIntents(Repository):
             message = f"Permit {name[:SHOWN_CHARS]} {refusal}; nothing was run."
             raise PermitError(message, busy=busy)
         payload = {"permit": name, "action": to_json(permit.action)}
-        if doer:
-            payload["doer"] = to_json(doer)
+        if initiator:
+            payload["doer"] = to_json(initiator)
         if permit.confinement is not None:
             payload["confinement"] = to_json(permit.confinement)
         return transaction.append(

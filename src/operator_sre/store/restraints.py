@@ -12,7 +12,7 @@ from operator_protocols.domain.entry import Actor, Draft, Entry, Kind
 from operator_protocols.domain.limits import Limits, TargetChange, Usage
 from operator_protocols.domain.mode import SubjectMode
 from operator_protocols.domain.permit import Permit
-from operator_protocols.domain.session import Deed, SessionRecord, session_of
+from operator_protocols.domain.session import SessionAction, SessionRecord, session_of
 from operator_protocols.domain.switch import SwitchState
 from operator_protocols.domain.verdict import Level, Mode
 from operator_protocols.errors import LedgerDamagedError
@@ -175,7 +175,7 @@ def _unconfirmed_modes(subjects: Iterable[str]) -> list[SubjectMode]:
 class StoredSessions(Repository):
     """What each agent did, counted from the history of commands: a restart forgets nothing."""
 
-    def deeds(self, agent: str, *, since: datetime) -> Sequence[Deed]:
+    def actions(self, agent: str, *, since: datetime) -> Sequence[SessionAction]:
         """What it began since then and since its last reset, oldest first."""
         rows = self._reader.rows(
             "SELECT at, tool, command, level, touches FROM commands"
@@ -185,7 +185,7 @@ class StoredSessions(Repository):
             (agent, since.timestamp(), agent, COMMANDS_MAX),
         )
         return [
-            Deed(
+            SessionAction(
                 _utc(at),
                 tool,
                 command,

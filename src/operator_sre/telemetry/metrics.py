@@ -26,10 +26,10 @@ __all__ = [
     "BUCKETS_S",
     "CONTENT_TYPE",
     "Channel",
+    "CheckCounts",
     "Counted",
     "Figures",
     "LedgerCounts",
-    "LookCounts",
     "MetricsServer",
     "exposition",
 ]
@@ -116,7 +116,7 @@ class Counted:
     last_at_s: float = 0.0
 
 
-class LookCounts:
+class CheckCounts:
     """Looks by subject, gathered from what watchers tell of themselves now and then.
 
     Of several looks between two of our own the last one stands for all.
@@ -165,7 +165,7 @@ class Figures:
 
     version: str
     ledger: LedgerCounts
-    looks: LookCounts
+    looks: CheckCounts
     store_errors: int = 0
     head: int | None = None
     behind: int | None = None

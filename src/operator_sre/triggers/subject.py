@@ -13,7 +13,7 @@ from operator_protocols.domain.observation import Finding, Observation, Seen
 from operator_protocols.domain.target import Target
 from operator_protocols.ports import Alerts, Clock, Invariant, Subject
 
-__all__ = ["AlertInvariant", "AlertedSubject", "Sighted", "WithAlerts"]
+__all__ = ["AlertInvariant", "AlertedSubject", "ObservedInvariant", "WithAlerts"]
 
 FIRING_MAX = 10_000
 CLEARED_MAX = 1_000
@@ -73,7 +73,7 @@ class AlertInvariant:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighted:
+class ObservedInvariant:
     """An invariant of a subject's own, which says nothing of a look that showed nothing."""
 
     inner: Invariant
@@ -122,7 +122,7 @@ class WithAlerts:
         """What must hold, and what others say does not."""
         own = tuple(self._subject.invariants)
         known = self._known if self._known is not None else self._look_up()
-        sighted = [Sighted(one, self.name) for one in own]
+        sighted = [ObservedInvariant(one, self.name) for one in own]
         return (*sighted, *_invariants(known, own=own))
 
     def targets(self) -> Sequence[Target]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Sighting, key_of
+from operator_protocols.domain.observation import CheckResult, key_of
 from operator_protocols.domain.proof import Proof
 from operator_protocols.domain.target import Target, dependencies_of
 from operator_protocols.domain.ticket import Ticket
@@ -55,7 +55,7 @@ class Verifier:
     async def prove(
         self,
         ticket: Callable[[], Ticket],
-        look: Callable[[], Awaitable[Sighting]],
+        look: Callable[[], Awaitable[CheckResult]],
         *,
         before: frozenset[str],
         targets: Sequence[Target] = (),
@@ -79,19 +79,17 @@ class Verifier:
         holding, looks = _Holding(), 0
         hurt_at: float | None = None
         while True:
-            sighting = await look()
+            check = await look()
             looks += 1
-            now, at = self._clock.monotonic(), sighting.observation.at
+            now, at = self._clock.monotonic(), check.observation.at
             keys = {violation.key for violation in ticket().violations}
-            spread, harm = _split_new(
-                sighting, sighting.broken() - before - keys, ticket(), targets
-            )
-            health = sighting.own_health_of(keys | spread)
+            spread, harm = _split_new(check, check.broken() - before - keys, ticket(), targets)
+            health = check.own_health_of(keys | spread)
             pending = tuple(  # what others report of the ticket, and our own look does not show
                 key
                 for key in sorted(keys)
-                if sighting.own_health_of([key]) is Health.HEALTHY
-                and sighting.health_of([key]) is not Health.HEALTHY
+                if check.own_health_of([key]) is Health.HEALTHY
+                and check.health_of([key]) is not Health.HEALTHY
             )
             well_s = holding.note(keys, now, at, well=health is Health.HEALTHY)
             stable_s = well_s or 0.0
@@ -118,16 +116,16 @@ class Verifier:
 
 
 def _split_new(
-    sighting: Sighting, new: Iterable[str], ticket: Ticket, targets: Sequence[Target]
+    check: CheckResult, new: Iterable[str], ticket: Ticket, targets: Sequence[Target]
 ) -> tuple[frozenset[str], tuple[str, ...]]:
     """What broke since: how the fault itself spreads, and what has nothing to do with it."""
     about = {violation.target for violation in ticket.violations}
     needed = about.union(*(dependencies_of(name, targets) for name in about))
-    subject = sighting.observation.subject
+    subject = check.observation.subject
     spread: set[str] = set()
     harm: set[str] = set()
     wanted = set(new)
-    for finding in sighting.findings:
+    for finding in check.findings:
         key = key_of(subject, finding.target, finding.invariant)
         if key not in wanted:
             continue

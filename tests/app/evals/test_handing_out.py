@@ -18,12 +18,12 @@ from operator_evals.conductor import Outcome, Progress
 from operator_evals.facts import Moments, TrialFacts, TrialState
 from operator_protocols.domain.budget import Spent
 from operator_protocols.errors import StoreError
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 from operator_sre.app.wiring.engines import ErrandState, TrialErrand, TrialTaker
 
-FAULT = Scenario("shop", "till_kill", RightEnd.MITIGATED, ("answers",))
-OTHER = Scenario("shop", "till_stop", RightEnd.MITIGATED, ("answers",))
-ALONE = Scenario("shop", "latency", RightEnd.MITIGATED, ("slow",), alone=True)
+FAULT = Scenario("shop", "till_kill", CorrectOutcome.MITIGATED, ("answers",))
+OTHER = Scenario("shop", "till_stop", CorrectOutcome.MITIGATED, ("answers",))
+ALONE = Scenario("shop", "latency", CorrectOutcome.MITIGATED, ("slow",), alone=True)
 ONE = Campaign("c", (FAULT,), (Variant("reasoner"),), {"reasoner": 1})
 
 

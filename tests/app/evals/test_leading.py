@@ -26,7 +26,7 @@ from operator_evals.conductor import Outcome, Progress
 from operator_evals.database import open_database
 from operator_evals.facts import TrialFacts
 from operator_protocols.errors import ConflictError, StoreError, UsageError
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 from operator_sre.app.wiring.engines import TrialQueue, trials_of
 from operator_sre.clock import SystemClock
 from operator_sre.config import load_config
@@ -36,8 +36,10 @@ from tests.processes.waiting import eventually
 
 VERSION = "test"
 ROOT = Path(__file__).resolve().parents[3]
-QUICK = tuple(Scenario("shop", f"quick_{n}", RightEnd.MITIGATED, ("answers",)) for n in range(4))
-LONG = Scenario("shop", "long", RightEnd.MITIGATED, ("answers",))
+QUICK = tuple(
+    Scenario("shop", f"quick_{n}", CorrectOutcome.MITIGATED, ("answers",)) for n in range(4)
+)
+LONG = Scenario("shop", "long", CorrectOutcome.MITIGATED, ("answers",))
 
 
 def _campaign(*scenarios: Scenario, seeds: int = 1) -> Campaign:

@@ -15,10 +15,10 @@ from operator_evals.campaign import Campaign, Mind, Planned, Scenario, Variant
 from operator_evals.campaign_file import planned
 from operator_evals.facts import Snapshot, TrialFacts, TrialState
 from operator_protocols.errors import RigError, UsageError
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 from operator_sre.codec import to_json
 
-FAULTS = tuple(Scenario("shop", f"f{n}", RightEnd.MITIGATED, ("answers",)) for n in range(3))
+FAULTS = tuple(Scenario("shop", f"f{n}", CorrectOutcome.MITIGATED, ("answers",)) for n in range(3))
 VARIANTS = (Variant("reasoner", settings={"runs_max": "1"}), Variant("none", Mind.NONE))
 CAMPAIGN = Campaign("c", FAULTS, VARIANTS, {"reasoner": 2, "none": 2}, noise=("shop:f0",))
 ONE = Planned(FAULTS[1], "none", 1)

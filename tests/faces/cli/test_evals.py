@@ -14,10 +14,10 @@ from operator_evals.database import Recorded, open_database
 from operator_evals.facts import DiagnosisFact, Moments, TicketFact, TrialFacts, TrialState
 from operator_evals.opinions import CauseOpinion, Opinion, Opinions
 from operator_protocols.domain.budget import Spent
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 from tests.e2e.home import Home
 
-FAULT = Scenario("shop", "till_kill", RightEnd.MITIGATED, ("answers",), ("process_dead@hit",))
+FAULT = Scenario("shop", "till_kill", CorrectOutcome.MITIGATED, ("answers",), ("process_dead@hit",))
 CAMPAIGN = Campaign(
     "c", (FAULT,), (Variant("reasoner"), Variant("none", Mind.NONE)), {"reasoner": 1, "none": 1}
 )

@@ -25,7 +25,7 @@ async def _work(app: App) -> None:
     pipeline, now = app.engine().pipeline, app.clock.now()
     broken = Condition("shop", "node_down", "node-1", Health.BROKEN, now, now)
     await app.store.conditions.update([broken])
-    await pipeline.monitor.look(pipeline.controls("shop").subject)
+    await pipeline.monitor.check(pipeline.controls("shop").subject)
     ticket = await app.store.tickets.open([violation()])
     await app.store.journal.append(Draft(Kind.REASONING, REASONING, ticket=ticket.id))
     await asyncio.Event().wait()

@@ -117,7 +117,7 @@ class Stage:
         skipped = timedelta(seconds=max(0.0, grace_s - GRACE_S_MAX))
         return violations_of(
             watched.conditions,
-            now=watched.sighting.observation.at + skipped,
+            now=watched.check.observation.at + skipped,
             invariants={one.name: one for one in self.subject.invariants},
             blind_grace_s=2 * LOOK_EVERY_S,
         )
@@ -132,7 +132,7 @@ class Stage:
         """Whoever something is done to now; of a link, only that side to which it was done."""
         done = {one.target for one in broken(self.rig)}
         links = {Ability.CUT, Ability.SLOW}
-        names = {one.name for one in self.rig.targets() if self.rig.hurt(one.name) - links}
+        names = {one.name for one in self.rig.targets() if self.rig.damage(one.name) - links}
         return frozenset(done | names)
 
     def processes(self, *, but: frozenset[str]) -> dict[str, object]:
@@ -180,7 +180,7 @@ class Stages:
 
 def unwell(watched: Watched) -> list[str]:
     """What is not HEALTHY, in words; nothing at all seen is not health."""
-    findings = watched.sighting.findings
+    findings = watched.check.findings
     wrong = [
         f"{one.invariant} at {one.target}: {one.health} {one.detail}"
         for one in findings

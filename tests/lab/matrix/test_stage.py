@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Finding, Observation, Sighting, Violation
+from operator_protocols.domain.observation import CheckResult, Finding, Observation, Violation
 from operator_protocols.domain.target import Target
 from operator_sre.monitor import OBSERVABLE, Watched
 from tests.lab.matrix.stage import strangers, unwell
@@ -26,7 +26,7 @@ def _watched(*places: tuple[str, str], health: Health = Health.BROKEN) -> Watche
         Violation("shop", invariant, target, Severity.CRITICAL, "", NOON)
         for invariant, target in places
     )
-    return Watched(Sighting(Observation("shop", NOON), findings), TARGETS, (), violations)
+    return Watched(CheckResult(Observation("shop", NOON), findings), TARGETS, (), violations)
 
 
 @pytest.mark.parametrize("health", [Health.BROKEN, Health.UNKNOWN])

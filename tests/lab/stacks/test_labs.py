@@ -147,7 +147,7 @@ async def _until(app: App, invariant: str, *, broken: bool) -> None:
     ends = time.monotonic() + SEEN_S_MAX
     monitor, controls = app.engine().pipeline.monitor, app.controls("tikv")
     while True:
-        findings = (await monitor.look(controls.subject)).findings
+        findings = (await monitor.check(controls.subject)).findings
         about = [one for one in findings if one.invariant == invariant]
         bad = [one for one in about if one.health is not Health.HEALTHY]
         if about and bool(bad) is broken:

@@ -75,11 +75,9 @@ class Town:
     async def broken(self) -> set[str]:
         """What the real monitor finds wrong at this moment, as `invariant@target`."""
         controls = self.app.controls(NAME)
-        sighting = await self.app.engine().pipeline.monitor.look(controls.subject)
+        check = await self.app.engine().pipeline.monitor.check(controls.subject)
         return {
-            f"{one.invariant}@{one.target}"
-            for one in sighting.findings
-            if one.health is Health.BROKEN
+            f"{one.invariant}@{one.target}" for one in check.findings if one.health is Health.BROKEN
         }
 
     async def until(self, condition: Callable[[set[str]], bool]) -> None:
@@ -207,7 +205,7 @@ async def test_a_fault_is_seen_and_is_undone(town: Town, fault: str, breaks: str
     await town.until(lambda found: any(each.startswith(f"{breaks}@") for each in found))
     assert await heal_all(town.app, NAME, target=None)
     for name in before:
-        assert town.rig.hurt(name) == frozenset()
+        assert town.rig.damage(name) == frozenset()
     await town.until(lambda found: not found)
     assert set(town.containers.values()) == {"running"}
 
@@ -253,7 +251,7 @@ async def test_data_survives_a_kill_because_somebody_keeps_the_disk(town: Town) 
     await town.rig.kill("store")
     assert size() >= before, "its volume went with it"
     await town.rig.restart("store")
-    assert "KILL" not in str(town.rig.hurt("store"))
+    assert "KILL" not in str(town.rig.damage("store"))
 
 
 async def test_a_mind_restarts_by_the_tool_of_the_rig(town: Town) -> None:

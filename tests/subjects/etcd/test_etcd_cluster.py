@@ -6,7 +6,7 @@ import pytest
 
 from operator_lab.faults import is_over
 from operator_protocols.domain.health import Health
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 from operator_sre.subjects.etcd import plugin
 from operator_sre.subjects.etcd.client import Etcd, number
 from operator_sre.subjects.etcd.probes import PROBE_KEY, LeaseClock, read_from, write_to
@@ -75,7 +75,7 @@ async def test_a_member_cut_from_its_peers_is_found_at_it_alone(watch: Watch) ->
         look = await watch.broken("peer_unreachable", target)
         lost = {one.target: one.readings.get("peers_lost") for one in look.seen}
         assert [name for name, peers in lost.items() if peers] == [target]
-        assert fault.end is RightEnd.ESCALATED
+        assert fault.end is CorrectOutcome.ESCALATED
         assert await is_over(watch.rig, fault) != ""
 
 
@@ -144,7 +144,7 @@ async def test_the_faults_are_those_that_a_cluster_can_have() -> None:
         *("data_damaged", "member_diverged", "quota_reached", "compaction_lag"),
         *("configuration_drift", "wrong_credential"),
     }
-    assert fault_named("quorum_lost").end is RightEnd.ESCALATED
+    assert fault_named("quorum_lost").end is CorrectOutcome.ESCALATED
 
 
 @pytest.mark.slow

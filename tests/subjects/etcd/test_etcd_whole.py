@@ -11,7 +11,7 @@ from operator_protocols.domain.category import FailureCategory
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Seen, Value
 from operator_protocols.domain.target import Target
-from operator_protocols.ports import Ability, RightEnd
+from operator_protocols.ports import Ability, CorrectOutcome
 from operator_sre.subjects.etcd.client import Answer
 from operator_sre.subjects.etcd.cluster import WINDOW_S, Cluster, Hearing, summarize
 from operator_sre.subjects.etcd.configuration import (
@@ -247,6 +247,6 @@ async def test_who_is_not_let_in_any_more_is_told_so_and_nobody_is_called_down(
         assert broken == {("not_let_in", CLUSTER)}
         assert {one.readings["reachable"] for one in members_in(look)} == {True}
         assert "user name is empty" in str(look.of(CLUSTER).readings["refusal"])
-        assert fault.end is RightEnd.ESCALATED
+        assert fault.end is CorrectOutcome.ESCALATED
         assert await is_over(watch.rig, fault) != ""
-        assert all(not watch.rig.hurt(one.name) & {Ability.KILL} for one in watch.rig.targets())
+        assert all(not watch.rig.damage(one.name) & {Ability.KILL} for one in watch.rig.targets())

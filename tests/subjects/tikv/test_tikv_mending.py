@@ -23,10 +23,10 @@ from operator_lab.tools import rig_tools
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Sighting, Violation
+from operator_protocols.domain.observation import CheckResult, Violation
 from operator_protocols.domain.run import Act, Ask, Briefing, Budget, Diagnose, Prove
 from operator_protocols.domain.target import Process, Target
-from operator_protocols.ports import Ability, Fault, Job, RightEnd, SubjectSettings, Tool
+from operator_protocols.ports import Ability, CorrectOutcome, Fault, Job, SubjectSettings, Tool
 from operator_sre.agent import Conclusion, Run
 from operator_sre.clock import SystemClock
 from operator_sre.executor.tools.port import CheckPort
@@ -98,7 +98,7 @@ class Ward:
         if happens := self.happens.pop(name, None):
             await happens()
 
-    async def look(self) -> Sighting:
+    async def look(self) -> CheckResult:
         """One look, not sooner than a monitor would, and what every invariant says of it."""
 
         async def due() -> bool:
@@ -108,9 +108,9 @@ class Ward:
         seen = await self.subject.observe()
         self.due_at = time.monotonic() + INTERVAL_S
         found = (one for each in self.subject.invariants for one in each.check(seen))
-        return Sighting(seen, tuple(found))
+        return CheckResult(seen, tuple(found))
 
-    def broken(self, look: Sighting) -> list[Violation]:
+    def broken(self, look: CheckResult) -> list[Violation]:
         """What is broken in a look, however short."""
         severities = {one.name: one.severity for one in self.subject.invariants}
         return [
@@ -182,15 +182,15 @@ class Ward:
             match want:
                 case Ask():
                     told = await self._briefing(filed.violations)
-                    run.tell(await mind.answer(replace(want, briefing=told)), seq)
+                    run.receive(await mind.answer(replace(want, briefing=told)), seq)
                 case Act():
-                    run.tell(await self._act(want.action), seq)
+                    run.receive(await self._act(want.action), seq)
                 case Diagnose():
                     self.diagnoses.append(want.diagnosis)
                     await self._moment("diagnosis")
-                    run.tell(None, seq)
+                    run.receive(None, seq)
                 case Prove():
-                    run.tell(proof(held=await self._holds(filed.violations)), seq)
+                    run.receive(proof(held=await self._holds(filed.violations)), seq)
         assert run.conclusion is not None
         return run.conclusion
 
@@ -245,7 +245,7 @@ class Ward:
         name = await lab.inject(self.rig, fault, target=None, rng=random.Random(0))
         links = {Ability.CUT, Ability.SLOW}  # which have two sides
         known = {one.name for one in self.rig.targets()}
-        self.victims = {name, *(one for one in known if self.rig.hurt(one) - links)}
+        self.victims = {name, *(one for one in known if self.rig.damage(one) - links)}
         try:
             yield next(one for one in self.rig.targets() if one.name == name)
         finally:
@@ -309,7 +309,7 @@ async def test_a_fault_comes_to_its_right_end_and_nobody_else_is_touched(
         for _ in ward.victims:
             broken = await ward.incident(fault)
             conclusion = await ward.mend(broken)
-            if fault.end is RightEnd.ESCALATED or await ward.is_over(fault):
+            if fault.end is CorrectOutcome.ESCALATED or await ward.is_over(fault):
                 break
         assert ward.diagnoses, (conclusion, [one.key for one in broken])
         last = ward.diagnoses[-1]
@@ -321,7 +321,7 @@ async def test_a_fault_comes_to_its_right_end_and_nobody_else_is_touched(
             for one in ward.diagnoses
             for cause, place in right
         ), told
-        if fault.end is RightEnd.ESCALATED:
+        if fault.end is CorrectOutcome.ESCALATED:
             assert conclusion.proof is None, told
             assert not ward.changes, told
         else:

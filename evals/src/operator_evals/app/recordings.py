@@ -26,7 +26,7 @@ from operator_lab.tools import RESTART_NODE, RESUME_NODE
 from operator_protocols.domain.entry import Entry
 from operator_protocols.domain.observation import Observation
 from operator_protocols.errors import NotFoundError, OperatorError, UsageError
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 from operator_sre.app.redaction import open_redactor
 from operator_sre.app.wiring.controls import build_registry, notes_of
 from operator_sre.chain import entry_from
@@ -71,7 +71,7 @@ def record_ticket(
             f"There is no ticket {ticket}.", next_step="See them with: operator tickets list"
         )
     incidents = _worked_on(incidents_of(entries, ticket=ticket), f"ticket {ticket}")
-    until = incidents[0].phases[0].looks[0].sighting.observation.at
+    until = incidents[0].phases[0].looks[0].check.observation.at
     since = until - timedelta(seconds=COURSE_S)
     looks = app.store.observations.after(found.subject, since, limit=LOOKS_MAX)
     before = [one for one in looks if one.at <= until]
@@ -89,7 +89,7 @@ def record_ticket(
     named = cause or (told.cause if told else "")
     invariants = tuple(dict.fromkeys(one.invariant for one in found.violations))
     scenario = Scenario(
-        found.subject, "recorded", RightEnd.MITIGATED, invariants, (f"{named}@hit",)
+        found.subject, "recorded", CorrectOutcome.MITIGATED, invariants, (f"{named}@hit",)
     )
     source = BY_PERSON if cause else BY_PROOF
     expected = Expected(scenario, hit, source, f"ticket {ticket}")

@@ -30,7 +30,7 @@ from operator_protocols.domain.health import Severity
 from operator_protocols.domain.silence import Silence
 from operator_protocols.domain.ticket import Move, MoveKind, Ticket
 from operator_protocols.errors import ConflictError, RigError
-from operator_protocols.ports import Ability, Fault, RightEnd
+from operator_protocols.ports import Ability, CorrectOutcome, Fault
 from operator_sre.app.wiring import App
 from operator_sre.codec import to_json
 from operator_sre.plugins import find_plugin
@@ -161,7 +161,7 @@ class Knowing:
                     truth = truth_of(self._scenario, self._hurting.hit, ticket)
                     draft = Draft(Kind.DIAGNOSIS, to_json(truth), ticket=ticket.id, actor=_ME)
                     await self._app.store.journal.append(draft)
-                if self._scenario.end is RightEnd.ESCALATED:
+                if self._scenario.end is CorrectOutcome.ESCALATED:
                     reason = "Nobody may mend this without a person."
                     move = Move(MoveKind.ESCALATE, _ME, reason=reason)
                     with contextlib.suppress(ConflictError):  # it came to an end meanwhile
@@ -188,7 +188,7 @@ def truth_of(scenario: Scenario, hit: str, ticket: Ticket) -> Diagnosis:
         hypotheses=(Hypothesis(cause, target, 1.0),),
         alternatives=(),
         options=(),
-        choice="heal" if scenario.end is RightEnd.MITIGATED else "escalate",
+        choice="heal" if scenario.end is CorrectOutcome.MITIGATED else "escalate",
         why="It knows what was done.",
     )
 

@@ -27,7 +27,7 @@ from operator_protocols.domain.action import SHELL
 from operator_protocols.domain.budget import Spent
 from operator_protocols.domain.diagnosis import Diagnosis
 from operator_protocols.domain.entry import Entry, Kind
-from operator_protocols.domain.observation import Sighting
+from operator_protocols.domain.observation import CheckResult
 from operator_protocols.domain.verdict import Risk
 from operator_protocols.ports import Depot
 from operator_sre.app.audit import Filter, export_bundle
@@ -199,7 +199,7 @@ class LedgerWitness:
         invariants = self.place.controls.subject.invariants
         course = [
             replace(
-                snapshot_of(Sighting(look, findings_of(invariants, look))),
+                snapshot_of(CheckResult(look, findings_of(invariants, look))),
                 at_s=_since(look.at, self.began_at),
             )
             for look in store.observations.after(

@@ -15,7 +15,7 @@ from operator_lab import faults
 from operator_lab.app.rigs import fault_of, own_rig
 from operator_lab.rig import AnyRig
 from operator_protocols.domain.health import Health
-from operator_protocols.domain.observation import Sighting
+from operator_protocols.domain.observation import CheckResult
 from operator_protocols.errors import NotFoundError, OperatorError, RigError
 from operator_protocols.ports import Fault, Scene
 from operator_sre.app.wiring import App
@@ -160,7 +160,7 @@ class RigOfTrial:
         """How it is now."""
         if self._pipeline is None:
             self._pipeline = self._app.engine().pipeline
-        return snapshot_of(await self._pipeline.monitor.look(self.controls.subject))
+        return snapshot_of(await self._pipeline.monitor.check(self.controls.subject))
 
     async def down(self) -> None:
         """End all of it."""
@@ -234,14 +234,14 @@ class FaultOfTrial:
                     await faults.heal(self._place.rig, fault, target=hit)
 
 
-def snapshot_of(sighting: Sighting) -> Snapshot:
+def snapshot_of(check: CheckResult) -> Snapshot:
     """One look, as it is kept; the time is filled in by who has the clock."""
     broken = {
-        f"{one.invariant}@{one.target}" for one in sighting.findings if one.health is Health.BROKEN
+        f"{one.invariant}@{one.target}" for one in check.findings if one.health is Health.BROKEN
     }
-    seen = sighting.observation.seen
-    if sighting.observation.problem or (seen and all(one.problem for one in seen)):
-        broken.add(f"seen@{sighting.observation.subject}")
+    seen = check.observation.seen
+    if check.observation.problem or (seen and all(one.problem for one in seen)):
+        broken.add(f"seen@{check.observation.subject}")
     return Snapshot(
         at_s=0.0,
         readings={one.target: readings_of(one.readings) for one in seen},

@@ -11,7 +11,7 @@ from operator_evals.facts import CommandFact, DiagnosisFact, ProofFact, Snapshot
 from operator_evals.rendering.campaign_page import outcome_of
 from operator_evals.rendering.cells import Places, percent, states
 from operator_evals.scoring import explains
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 from operator_sre.drawing import Chart, Mark, Point, Tick, charts, span
 from operator_sre.drawing.html import (
     EMPTY,
@@ -217,8 +217,8 @@ def hypotheses(trial: TrialFacts) -> Html:
 
 ENDS = {
     None: "nothing is broken, so nothing may be repaired",
-    RightEnd.MITIGATED: "mitigated for good",
-    RightEnd.ESCALATED: "handed over to people, with nothing changed",
+    CorrectOutcome.MITIGATED: "mitigated for good",
+    CorrectOutcome.ESCALATED: "handed over to people, with nothing changed",
 }
 
 
@@ -232,7 +232,7 @@ def trial_body(one: Scored, places: Places) -> Html:
     scenario, moments, worth = trial.scenario, trial.moments, one.score
     badges = [badge(kind, f"{sign} {words}")]
     if worth.valid:
-        is_mendable = scenario.end is RightEnd.MITIGATED
+        is_mendable = scenario.end is CorrectOutcome.MITIGATED
         badges += [
             _draw_verdict("detected", worth.detected) if not worth.control else EMPTY,
             _draw_verdict("right cause", worth.cause_right),

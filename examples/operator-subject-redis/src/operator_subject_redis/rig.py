@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
-from operator_protocols.faults import killed, paused
+from operator_protocols.faults import kill_fault, pause_fault
 from operator_protocols.ports import Fault, Scene
 from operator_subject_redis.subject import ask
 
@@ -41,8 +41,10 @@ async def _paused(scene: Scene) -> str:
 
 
 FAULTS: tuple[Fault, ...] = (
-    killed("server_kill", "server", breaks=("server_up", "replica_linked", "accepts_writes")),
-    paused("server_freeze", "server", breaks=("server_up", "replica_linked", "accepts_writes")),
+    kill_fault("server_kill", "server", breaks=("server_up", "replica_linked", "accepts_writes")),
+    pause_fault(
+        "server_freeze", "server", breaks=("server_up", "replica_linked", "accepts_writes")
+    ),
     Fault(
         name="clients_wait",
         sentence="One server lets everybody wait who wants to write.",

@@ -17,7 +17,7 @@ from operator_lab.stacks.rig import raise_stack
 from operator_lab.stacks.target import find_compose
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import MissingExtraError, NotFoundError, RigError, UsageError
-from operator_protocols.ports import Fault, Plugin, RightEnd
+from operator_protocols.ports import CorrectOutcome, Fault, Plugin
 from operator_sre.app.wiring import App
 from operator_sre.app.wiring.engines import desk_of
 from operator_sre.plugins import find_plugin, plugin_names
@@ -176,7 +176,7 @@ class FaultView:
     sentence: str
     kind: str
     breaks: tuple[str, ...]
-    end: RightEnd
+    end: CorrectOutcome
     available: bool | None
     why_not: str = ""
 

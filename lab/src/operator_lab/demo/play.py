@@ -310,8 +310,8 @@ class _Director:
         controls = pipeline.controls(subject)
         deadline = time.monotonic() + HEALTHY_S_MAX
         while time.monotonic() < deadline:
-            sighting = await pipeline.monitor.look(controls.subject)
-            if worst(finding.health for finding in sighting.findings) is Health.HEALTHY:
+            check = await pipeline.monitor.check(controls.subject)
+            if worst(finding.health for finding in check.findings) is Health.HEALTHY:
                 return
             await asyncio.sleep(0.2)
         raise OperatorError(

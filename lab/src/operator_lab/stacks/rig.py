@@ -224,7 +224,7 @@ class StackRig:
         for network in found:
             await containers.leave(target, network)
 
-    async def mend(self, target: str, others: tuple[str, ...] = ()) -> None:
+    async def reconnect(self, target: str, others: tuple[str, ...] = ()) -> None:
         """Everything passes again between them."""
         self.require(target)
         if others:
@@ -298,7 +298,7 @@ class StackRig:
             return f"no relay is in front of {target!r}"
         return ""
 
-    def hurt(self, target: str) -> frozenset[Ability]:
+    def damage(self, target: str) -> frozenset[Ability]:
         """What is done to it now, seen in the world and not in a record."""
         return at_once(self._hurt(target))
 

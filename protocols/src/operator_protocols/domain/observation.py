@@ -8,7 +8,7 @@ from datetime import datetime
 
 from operator_protocols.domain.health import Health, Severity, worst
 
-__all__ = ["Finding", "Observation", "Seen", "Sighting", "Value", "Violation", "key_of"]
+__all__ = ["CheckResult", "Finding", "Observation", "Seen", "Value", "Violation", "key_of"]
 
 Value = bool | int | float | str | None
 
@@ -59,7 +59,7 @@ def key_of(subject: str, target: str, invariant: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class CheckResult:
     """One Observation with what every Invariant says of it."""
 
     observation: Observation

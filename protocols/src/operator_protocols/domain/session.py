@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-__all__ = ["Deed", "SessionRecord", "session_of"]
+__all__ = ["SessionAction", "SessionRecord", "session_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class SessionAction:
     """One action that an agent began, as far as it weighs on its session.
 
     `secret` says that it read something sensitive, `network` that it could reach the network,

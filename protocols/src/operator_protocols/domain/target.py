@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Access", "Doer", "Process", "Target", "dependencies_of"]
+__all__ = ["Access", "Initiator", "Process", "Target", "dependencies_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Doer:
+class Initiator:
     """Who begins something: which process, in which life of which machine."""
 
     host: str

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Abilities",
     "Ability",
+    "CorrectOutcome",
     "Cut",
     "Deploying",
     "DeploymentTarget",
@@ -26,7 +27,6 @@ __all__ = [
     "Occupy",
     "Oracle",
     "Pause",
-    "RightEnd",
     "Scene",
     "Slow",
     "Tending",
@@ -82,7 +82,7 @@ class Cut(Protocol):
         """
         ...
 
-    async def mend(self, target: str, others: tuple[str, ...] = ()) -> None:
+    async def reconnect(self, target: str, others: tuple[str, ...] = ()) -> None:
         """Everything passes again; what fell silent is closed."""
         ...
 
@@ -147,7 +147,7 @@ class Abilities(Kill, Pause, Cut, Slow, Fill, Limit, Occupy, Protocol):
         """Why this cannot be done to that target (between it and these others) here, or ""."""
         ...
 
-    def hurt(self, target: str) -> frozenset[Ability]:
+    def damage(self, target: str) -> frozenset[Ability]:
         """What is done to it now, seen in the world and not in a record."""
         ...
 
@@ -170,7 +170,7 @@ class Scene:
         return tuple(target for target in self.targets if target.kind == kind)
 
 
-class RightEnd(StrEnum):
+class CorrectOutcome(StrEnum):
     """What has to become of a fault: mended for good, or handed to a person untouched."""
 
     MITIGATED = "mitigated"
@@ -199,7 +199,7 @@ class Fault:
     inject: Inject
     heal: Heal
     oracle: Oracle
-    end: RightEnd = RightEnd.MITIGATED
+    end: CorrectOutcome = CorrectOutcome.MITIGATED
     unavailable: Callable[[Scene], str] = lambda scene: ""
 
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from operator_protocols.domain.permit import Approval, ApprovalState, Permit
     from operator_protocols.domain.query import Query
     from operator_protocols.domain.run_record import RunRecord
-    from operator_protocols.domain.session import Deed, SessionRecord
+    from operator_protocols.domain.session import SessionAction, SessionRecord
     from operator_protocols.domain.standing import StandingRule
     from operator_protocols.domain.switch import SwitchState
-    from operator_protocols.domain.target import Doer, Process
+    from operator_protocols.domain.target import Initiator, Process
     from operator_protocols.domain.ticket import Move, Ticket, TicketState
     from operator_protocols.domain.verdict import Mode
 
@@ -262,7 +262,7 @@ class Intents(Protocol):
     """What is about to run and what became of it."""
 
     async def begin(
-        self, permit: Permit, limits: Limits | None = None, *, doer: Doer | None = None
+        self, permit: Permit, limits: Limits | None = None, *, initiator: Initiator | None = None
     ) -> Entry:
         """Use the permit up and record the intent, in one transaction; PermitError otherwise.
 
@@ -304,7 +304,7 @@ class LimitUsage(Protocol):
 class Sessions(Protocol):
     """What each agent did lately, and who is held in observe."""
 
-    def deeds(self, agent: str, *, since: datetime) -> Sequence[Deed]:
+    def actions(self, agent: str, *, since: datetime) -> Sequence[SessionAction]:
         """What it began since then and since its last reset, oldest first."""
         ...
 

@@ -140,7 +140,7 @@ def _build(
             registry.tools,
             limits=limits,
             generation=lambda: store.switch.state().generation,
-            doer=app.doer,
+            initiator=app.initiator,
             settle=programs.recover,
         ),
         turns=Turns(name, store.limit_usage, limits, app.clock),
@@ -167,7 +167,7 @@ def _add_alerts(app: App, subject: Subject) -> Subject:
     from operator_sre.triggers.subject import WithAlerts
 
     # Less than a whole observation may take: alerts count also where the rest cannot be seen.
-    timeout_s = app.config.look_s * 2 / 3
+    timeout_s = app.config.check_timeout_s * 2 / 3
     return WithAlerts(subject, app.store.alerts, clock=app.clock, timeout_s=timeout_s)
 
 

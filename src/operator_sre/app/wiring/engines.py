@@ -101,13 +101,13 @@ def _build_pipeline(app: App, controls: Callable[[str], Controls]) -> Pipeline:
             clock=app.clock,
             conditions=store.conditions,
             observations=store.observations,
-            timeout_s=config.look_s,
+            timeout_s=config.check_timeout_s,
             blind_grace_s=2 * interval_s,
             quiet=lambda subject: silences_now(
                 app, subject, [tool.spec for tool in controls(subject).executor.tools]
             ),
             blind_graces={name: 2 * config.interval_of(name) for name in app.subjects()},
-            gap_of=lambda subject: 2 * config.interval_of(subject) + config.look_s,
+            gap_of=lambda subject: 2 * config.interval_of(subject) + config.check_timeout_s,
         ),
         desk=desk_of(app),
         model=mind_of(app),

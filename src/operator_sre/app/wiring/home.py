@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operator_protocols.domain.action import digest_of
-from operator_protocols.domain.target import Doer, Process
+from operator_protocols.domain.target import Initiator, Process
 from operator_protocols.domain.verdict import Mode
 from operator_protocols.errors import NotFoundError, UsageError
 from operator_sre.app.extras import load_lab
@@ -149,13 +149,13 @@ class App:
         return Programs(self.spool, self.running)
 
     @property
-    def doer(self) -> Doer:
+    def initiator(self) -> Initiator:
         """Who we are, for whoever finds what we began."""
         from operator_sre.processes.identity import process_of
         from operator_sre.processes.runner.records import boot_id
 
         me = process_of(os.getpid()) or Process(os.getpid(), 0.0)
-        return Doer(socket.gethostname(), boot_id(), me)
+        return Initiator(socket.gethostname(), boot_id(), me)
 
     @property
     def surroundings(self) -> Surroundings:

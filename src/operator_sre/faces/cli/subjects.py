@@ -17,7 +17,7 @@ from operator_sre.faces.cli.signals import run_until_stopped
 from operator_sre.operations import subjects
 
 if TYPE_CHECKING:
-    from operator_protocols.domain.observation import Observation, Sighting
+    from operator_protocols.domain.observation import CheckResult, Observation
     from operator_sre.app.description import Trial
     from operator_sre.app.subjects import HistoryView, Point, Replayed, Series, SubjectView
 
@@ -363,10 +363,10 @@ def _print_readings(observation: Observation) -> None:
         )
 
 
-def _print_findings(sighting: Sighting) -> None:
+def _print_findings(check: CheckResult) -> None:
     rows = [
         (one.health, one.target, one.invariant, one.detail or "-")
-        for one in sorted(sighting.findings, key=lambda one: -one.health.rank)
+        for one in sorted(check.findings, key=lambda one: -one.health.rank)
     ]
-    print_lines([clean(sighting.observation.subject)])
+    print_lines([clean(check.observation.subject)])
     print_table(("health", "target", "invariant", "because"), rows)

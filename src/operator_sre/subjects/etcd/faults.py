@@ -12,16 +12,16 @@ from pathlib import Path
 from operator_protocols.domain.target import Access
 from operator_protocols.errors import OperatorError, RigError
 from operator_protocols.faults import (
-    cut_off,
-    filled,
-    flooded,
-    killed,
-    limited,
-    occupied,
-    paused,
-    slowed,
+    cut_fault,
+    fill_fault,
+    flood_fault,
+    kill_fault,
+    limit_fault,
+    occupy_fault,
+    pause_fault,
+    slow_fault,
 )
-from operator_protocols.ports import Ability, Fault, Job, RightEnd, Scene
+from operator_protocols.ports import Ability, CorrectOutcome, Fault, Job, Scene
 from operator_sre.subjects.etcd.client import Etcd
 from operator_sre.subjects.etcd.configuration import config_file, data_dir, setting, with_setting
 from operator_sre.subjects.etcd.members import KIND
@@ -75,7 +75,7 @@ def _with_load(fault: Fault) -> Fault:
             photo = bytes(HEAVY_BYTES)
             puts = (cluster.put(scene.target, "shop/photo", photo) for _ in range(HEAVY))
             await asyncio.gather(*puts)
-            if Ability.KILL in scene.rig.hurt(scene.target.name):
+            if Ability.KILL in scene.rig.damage(scene.target.name):
                 break
         return notes
 
@@ -83,13 +83,13 @@ def _with_load(fault: Fault) -> Fault:
 
 
 def _leader_far() -> Fault:
-    plain = slowed(
+    plain = slow_fault(
         "leader_far",
         KIND,
         breaks=("slow_write", "slow_read"),
         delay_s=FAR_S,
         others=(KIND,),
-        end=RightEnd.MITIGATED,
+        end=CorrectOutcome.MITIGATED,
     )
 
     async def oracle(scene: Scene) -> str:
@@ -97,7 +97,7 @@ def _leader_far() -> Fault:
         leader = await ClusterScene(scene).leader()
         if leader is None:
             return "nobody leads"
-        far = leader.name == scene.target.name and Ability.SLOW in scene.rig.hurt(leader.name)
+        far = leader.name == scene.target.name and Ability.SLOW in scene.rig.damage(leader.name)
         return f"{leader.name} leads from afar" if far else ""
 
     return replace(_with_leader(plain, leads=True), oracle=oracle)
@@ -155,7 +155,7 @@ def _data_faults() -> tuple[Fault, Fault]:
             raise RigError(f"{scene.target.name} cannot be replaced: {result.stderr}")
 
     async def differ(scene: Scene) -> str:
-        if Ability.KILL in scene.rig.hurt(scene.target.name):
+        if Ability.KILL in scene.rig.damage(scene.target.name):
             return f"{scene.target.name} does not run"
         cluster = ClusterScene(scene)
         if silent := await cluster.find_silent():
@@ -254,7 +254,7 @@ def _wrong_credential() -> Fault:
     return Fault(
         "wrong_credential",
         "The cluster wants a user and a password that nobody was given.",
-        *(KIND, ("not_let_in",), inject, heal, oracle, RightEnd.ESCALATED),
+        *(KIND, ("not_let_in",), inject, heal, oracle, CorrectOutcome.ESCALATED),
     )
 
 
@@ -316,29 +316,33 @@ def _space_faults() -> tuple[Fault, Fault]:
 
 
 FAULTS: tuple[Fault, ...] = (
-    killed("node_kill", KIND, breaks=("member_down",)),
-    _with_leader(killed("leader_down", KIND, breaks=("member_down",)), leads=True),
-    paused("node_pause", KIND, breaks=("member_down",)),
-    killed(
+    kill_fault("node_kill", KIND, breaks=("member_down",)),
+    _with_leader(kill_fault("leader_down", KIND, breaks=("member_down",)), leads=True),
+    pause_fault("node_pause", KIND, breaks=("member_down",)),
+    kill_fault(
         *("quorum_lost", KIND),
         breaks=("quorum_lost", "member_down"),
         count=2,
-        end=RightEnd.ESCALATED,
+        end=CorrectOutcome.ESCALATED,
     ),
-    _with_leader(slowed("latency", KIND, breaks=("slow_read",), delay_s=SLOW_S), leads=False),
+    _with_leader(slow_fault("latency", KIND, breaks=("slow_read",), delay_s=SLOW_S), leads=False),
     _leader_far(),
-    cut_off(
+    cut_fault(
         *("network_partition", KIND),
         breaks=("peer_unreachable", "no_leader", "raft_lag"),
         others=(KIND,),
     ),
-    cut_off("network_isolation", KIND, breaks=("member_down",)),
-    filled("disk_pressure", KIND, breaks=("disk_full", "member_down"), end=RightEnd.ESCALATED),
-    _with_load(limited("memory_limit", KIND, breaks=("member_down",), memory_bytes=MEMORY_BYTES)),
-    limited("file_descriptors", KIND, breaks=("member_down",), files=FILES_MAX),
+    cut_fault("network_isolation", KIND, breaks=("member_down",)),
+    fill_fault(
+        "disk_pressure", KIND, breaks=("disk_full", "member_down"), end=CorrectOutcome.ESCALATED
+    ),
+    _with_load(
+        limit_fault("memory_limit", KIND, breaks=("member_down",), memory_bytes=MEMORY_BYTES)
+    ),
+    limit_fault("file_descriptors", KIND, breaks=("member_down",), files=FILES_MAX),
     # Whose process holds the port, and whether it may go, is known to people only.
-    occupied("port_taken", KIND, breaks=("member_down",), end=RightEnd.ESCALATED),
-    flooded("log_flood", KIND, breaks=("log_oversized",)),
+    occupy_fault("port_taken", KIND, breaks=("member_down",), end=CorrectOutcome.ESCALATED),
+    flood_fault("log_flood", KIND, breaks=("log_oversized",)),
     *_space_faults(),
     *_data_faults(),
     _configuration_drift(),

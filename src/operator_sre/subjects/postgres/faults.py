@@ -7,17 +7,17 @@ from dataclasses import replace
 
 from operator_protocols.domain.target import Target
 from operator_protocols.faults import (
-    cut_off,
-    filled,
-    flooded,
-    killed,
-    limited,
-    occupied,
+    cut_fault,
+    fill_fault,
+    flood_fault,
+    kill_fault,
+    limit_fault,
+    occupy_fault,
     only_at,
-    paused,
-    slowed,
+    pause_fault,
+    slow_fault,
 )
-from operator_protocols.ports import Fault, RightEnd, Scene
+from operator_protocols.ports import CorrectOutcome, Fault, Scene
 from operator_sre.subjects.postgres.rig import PRIMARY, REPLICA
 from operator_sre.subjects.postgres.scenes import (
     Sessions,
@@ -138,7 +138,7 @@ def _by_setting(
 
 def _role_faults() -> tuple[Fault, Fault, Fault]:
     """Those that are about who is primary: it dies, there are two, the replica is not let in."""
-    plain = killed("primary_kill", "server", breaks=AWAY)
+    plain = kill_fault("primary_kill", "server", breaks=AWAY)
 
     async def restart(scene: Scene) -> None:
         await plain.heal(scene)
@@ -185,7 +185,7 @@ def _role_faults() -> tuple[Fault, Fault, Fault]:
         promote,
         rejoin,
         count_primaries,
-        RightEnd.ESCALATED,
+        CorrectOutcome.ESCALATED,
     )
     wrong_credential = Fault(
         "wrong_credential",
@@ -195,7 +195,7 @@ def _role_faults() -> tuple[Fault, Fault, Fault]:
         change_password,
         restore_password,
         count_replicas,
-        RightEnd.ESCALATED,
+        CorrectOutcome.ESCALATED,
     )
     return (
         only_at(primary_kill, PRIMARY),
@@ -207,26 +207,26 @@ def _role_faults() -> tuple[Fault, Fault, Fault]:
 _PRIMARY_KILL, _WRONG_CREDENTIAL, _WRONG_PROMOTION = _role_faults()
 
 FAULTS: tuple[Fault, ...] = (
-    killed("node_kill", "server", breaks=AWAY),
+    kill_fault("node_kill", "server", breaks=AWAY),
     _PRIMARY_KILL,
-    only_at(killed("replica_kill", "server", breaks=AWAY), REPLICA),
-    paused("node_pause", "server", breaks=AWAY),
-    slowed("latency", "server", breaks=("high_latency",), delay_s=DELAY_S),
-    cut_off("network_partition", "server", breaks=DETACHED, others=("server",)),
-    cut_off("network_isolation", "server", breaks=AWAY),
+    only_at(kill_fault("replica_kill", "server", breaks=AWAY), REPLICA),
+    pause_fault("node_pause", "server", breaks=AWAY),
+    slow_fault("latency", "server", breaks=("high_latency",), delay_s=DELAY_S),
+    cut_fault("network_partition", "server", breaks=DETACHED, others=("server",)),
+    cut_fault("network_isolation", "server", breaks=AWAY),
     # What lies on a disk, and what of it may go, is known to people only.
-    filled(
+    fill_fault(
         *("disk_pressure", "server"),
         breaks=("disk_space",),
         left_bytes=LEFT_BYTES,
-        end=RightEnd.ESCALATED,
+        end=CorrectOutcome.ESCALATED,
     ),
-    limited("memory_limit", "server", breaks=AWAY, memory_bytes=MEMORY_BYTES_MAX),
-    limited("files_limit", "server", breaks=AWAY, files=FILES_MAX),
+    limit_fault("memory_limit", "server", breaks=AWAY, memory_bytes=MEMORY_BYTES_MAX),
+    limit_fault("files_limit", "server", breaks=AWAY, files=FILES_MAX),
     # Whose process holds the port, and whether it may go, is known to people only.
-    occupied("port_taken", "server", breaks=AWAY, end=RightEnd.ESCALATED),
-    flooded("log_flood", "server", breaks=("log_size",)),
-    killed("client_kill", "client", breaks=("client_down",)),
+    occupy_fault("port_taken", "server", breaks=AWAY, end=CorrectOutcome.ESCALATED),
+    flood_fault("log_flood", "server", breaks=("log_size",)),
+    kill_fault("client_kill", "client", breaks=("client_down",)),
     _WRONG_CREDENTIAL,
     _inside(
         *("replay_pause", "Replay on the replica is paused.", ("replication_lag",)),

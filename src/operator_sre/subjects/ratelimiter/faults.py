@@ -14,17 +14,17 @@ from typing import Any
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import RigError
 from operator_protocols.faults import (
-    cut_off,
-    filled,
-    flooded,
-    killed,
-    limited,
-    occupied,
-    paused,
-    slowed,
+    cut_fault,
+    fill_fault,
+    flood_fault,
+    kill_fault,
+    limit_fault,
+    occupy_fault,
+    pause_fault,
+    slow_fault,
 )
 from operator_protocols.kit.resp import Reply
-from operator_protocols.ports import Ability, Fault, RightEnd, Scene
+from operator_protocols.ports import Ability, CorrectOutcome, Fault, Scene
 from operator_sre.subjects.ratelimiter.nodes import TalkError, api, in_path
 from operator_sre.subjects.ratelimiter.rig import CONFIGURATION, PRIMARY_NAME
 from operator_sre.subjects.ratelimiter.stores import command, role_of
@@ -105,7 +105,7 @@ async def _explain_refusal(scene: Scene) -> str:
 
 
 def _memory_limit() -> Fault:
-    plain = limited(
+    plain = limit_fault(
         *("memory_limit", "replica"),
         breaks=("redis_disconnected", "replication"),
         memory_bytes=MEMORY_BYTES,
@@ -132,7 +132,7 @@ def _nodes_kill() -> Fault:
 
     def gone(scene: Scene) -> list[str]:
         names = scene.notes["names"].split()
-        return [name for name in names if Ability.KILL in scene.rig.hurt(name)]
+        return [name for name in names if Ability.KILL in scene.rig.damage(name)]
 
     async def heal(scene: Scene) -> None:
         for name in gone(scene):
@@ -175,7 +175,7 @@ def _configured(
         if json.loads(now) != json.loads(before):
             await asyncio.to_thread(file_of(scene).write_text, before, encoding="utf-8")
             await scene.rig.restart(scene.target.name)
-        elif Ability.KILL in scene.rig.hurt(scene.target.name):
+        elif Ability.KILL in scene.rig.damage(scene.target.name):
             await scene.rig.restart(scene.target.name)
         for key in tight_keys:
             await _api(scene.target, "DELETE", f"/limits/{in_path(key)}")
@@ -218,7 +218,7 @@ def _wrong_password() -> Fault:
         "wrong_password",
         "One node has a password that its store does not take.",
         *("node", ("redis_disconnected",), inject, heal, oracle),
-        RightEnd.ESCALATED,  # a credential is given by people
+        CorrectOutcome.ESCALATED,  # a credential is given by people
     )
 
 
@@ -406,38 +406,40 @@ def _keys_without_ttl() -> Fault:
     return Fault("keys_without_ttl", sentence, "store", ("keys_without_ttl",), inject, heal, oracle)
 
 
-_LATENCY = slowed(
+_LATENCY = slow_fault(
     "latency", "node", breaks=("high_latency",), delay_s=DELAY_S, others=("store", "replica")
 )
 FAULTS: tuple[Fault, ...] = (
-    killed("node_kill", "node", breaks=("node_down",)),
-    paused("node_pause", "node", breaks=("node_down", "high_latency")),
-    killed("store_kill", "store", breaks=("redis_disconnected", "replication")),
-    paused("store_pause", "store", breaks=("redis_disconnected", "high_latency", "replication")),
-    killed("replica_kill", "replica", breaks=("redis_disconnected", "replication")),
-    paused("replica_pause", "replica", breaks=("redis_disconnected", "replication")),
-    killed("sentinel_kill", "sentinel", breaks=("sentinel_down",)),
+    kill_fault("node_kill", "node", breaks=("node_down",)),
+    pause_fault("node_pause", "node", breaks=("node_down", "high_latency")),
+    kill_fault("store_kill", "store", breaks=("redis_disconnected", "replication")),
+    pause_fault(
+        "store_pause", "store", breaks=("redis_disconnected", "high_latency", "replication")
+    ),
+    kill_fault("replica_kill", "replica", breaks=("redis_disconnected", "replication")),
+    pause_fault("replica_pause", "replica", breaks=("redis_disconnected", "replication")),
+    kill_fault("sentinel_kill", "sentinel", breaks=("sentinel_down",)),
     _LATENCY,
     replace(_LATENCY, name="node_slow"),
-    cut_off(
+    cut_fault(
         *("network_partition", "node"),
         breaks=("redis_disconnected", "high_latency"),
         others=("store", "replica", "sentinel"),
     ),
-    cut_off("node_cut", "node", breaks=("node_down",)),
-    cut_off("replica_cut", "replica", breaks=("replication",), others=("store",)),
+    cut_fault("node_cut", "node", breaks=("node_down",)),
+    cut_fault("replica_cut", "replica", breaks=("replication",), others=("store",)),
     # What lies on the disk, and whether it may go, is known to people only.
-    filled(
+    fill_fault(
         *("disk_pressure", "store"),
         breaks=("store_refuses_writes",),
         left_bytes=LEFT_BYTES,
-        end=RightEnd.ESCALATED,
+        end=CorrectOutcome.ESCALATED,
     ),
-    limited("file_limit", "node", breaks=("node_down",), files=FILES),
+    limit_fault("file_limit", "node", breaks=("node_down",), files=FILES),
     _memory_limit(),
     # The same goes for whose process holds the port.
-    occupied("port_taken", "node", breaks=("node_down",), end=RightEnd.ESCALATED),
-    flooded("log_flood", "node", breaks=("log_size",)),
+    occupy_fault("port_taken", "node", breaks=("node_down",), end=CorrectOutcome.ESCALATED),
+    flood_fault("log_flood", "node", breaks=("log_size",)),
     _nodes_kill(),
     _configured(
         "node_limits",

@@ -10,16 +10,16 @@ from typing import Any
 from operator_protocols.domain.target import Target
 from operator_protocols.errors import RigError
 from operator_protocols.faults import (
-    cut_off,
-    filled,
-    flooded,
-    killed,
-    limited,
-    occupied,
-    paused,
-    slowed,
+    cut_fault,
+    fill_fault,
+    flood_fault,
+    kill_fault,
+    limit_fault,
+    occupy_fault,
+    pause_fault,
+    slow_fault,
 )
-from operator_protocols.ports import Fault, RightEnd, Scene, SubjectSettings
+from operator_protocols.ports import CorrectOutcome, Fault, Scene, SubjectSettings
 from operator_sre.clock import SystemClock
 from operator_sre.subjects.tikv.client import Pd
 from operator_sre.subjects.tikv.kinds import PD, STORE, addresses_of
@@ -284,51 +284,53 @@ def _split_ignored() -> Fault:
 
 PD_FAULTS: tuple[Fault, ...] = (
     _aim_at_pd(
-        killed("pd_leader_kill", PD, breaks=("pd_member_down", "pd_no_leader")),
+        kill_fault("pd_leader_kill", PD, breaks=("pd_member_down", "pd_no_leader")),
         leads=True,
         sentence="The member of PD that leads is killed.",
     ),
     _aim_at_pd(
-        paused("pd_leader_pause", PD, breaks=("pd_member_down", "pd_no_leader")),
+        pause_fault("pd_leader_pause", PD, breaks=("pd_member_down", "pd_no_leader")),
         leads=True,
         sentence="The member of PD that leads is frozen.",
     ),
     _aim_at_pd(
-        killed("pd_member_kill", PD, breaks=("pd_member_down",)),
+        kill_fault("pd_member_kill", PD, breaks=("pd_member_down",)),
         leads=False,
         sentence="A member of PD that does not lead is killed.",
     ),
     # Members that are lost may have to be replaced by force, which is for people to decide.
     replace(
-        killed("pd_quorum_lost", PD, breaks=("pd_no_leader", "pd_member_down"), count=2),
-        end=RightEnd.ESCALATED,
+        kill_fault("pd_quorum_lost", PD, breaks=("pd_no_leader", "pd_member_down"), count=2),
+        end=CorrectOutcome.ESCALATED,
         sentence="Two members of PD are killed, and the one that is left cannot lead.",
     ),
 )
 
 FAULTS: tuple[Fault, ...] = (
-    killed("node_kill", STORE, breaks=AWAY),
-    killed("stores_kill", STORE, breaks=AWAY, count=2),
-    paused("node_pause", STORE, breaks=AWAY),
-    slowed("latency", STORE, breaks=("high_latency",), delay_s=SLOW_S, others=(STORE,)),
-    cut_off(
+    kill_fault("node_kill", STORE, breaks=AWAY),
+    kill_fault("stores_kill", STORE, breaks=AWAY, count=2),
+    pause_fault("node_pause", STORE, breaks=AWAY),
+    slow_fault("latency", STORE, breaks=("high_latency",), delay_s=SLOW_S, others=(STORE,)),
+    cut_fault(
         "network_partition",
         STORE,
         breaks=("store_disconnected", "store_down", *AWAY[2:]),
         others=(PD,),
     ),
-    cut_off("network_isolation", STORE, breaks=AWAY),
-    cut_off(
+    cut_fault("network_isolation", STORE, breaks=AWAY),
+    cut_fault(
         "peers_cut",
         STORE,
         breaks=("peers_unreachable", "high_latency", *AWAY[4:], "leader_imbalance"),
         others=(STORE,),
     ),
-    replace(filled("disk_pressure", STORE, breaks=("low_disk_space",)), end=RightEnd.ESCALATED),
-    limited("file_descriptors", STORE, breaks=AWAY, files=FILES_MAX),
+    replace(
+        fill_fault("disk_pressure", STORE, breaks=("low_disk_space",)), end=CorrectOutcome.ESCALATED
+    ),
+    limit_fault("file_descriptors", STORE, breaks=AWAY, files=FILES_MAX),
     # Whose process holds the port, and whether it may go, is known to people only.
-    replace(occupied("port_taken", STORE, breaks=AWAY), end=RightEnd.ESCALATED),
-    flooded("log_flood", STORE, breaks=("log_oversized",)),
+    replace(occupy_fault("port_taken", STORE, breaks=AWAY), end=CorrectOutcome.ESCALATED),
+    flood_fault("log_flood", STORE, breaks=("log_oversized",)),
     *PD_FAULTS,
     _scheduler_left(),
     _leader_imbalance(),

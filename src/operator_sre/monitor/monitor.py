@@ -10,7 +10,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from operator_protocols.domain.health import Health, Severity
-from operator_protocols.domain.observation import Finding, Observation, Sighting, Violation, key_of
+from operator_protocols.domain.observation import (
+    CheckResult,
+    Finding,
+    Observation,
+    Violation,
+    key_of,
+)
 from operator_protocols.domain.silence import Silence
 from operator_protocols.domain.target import Target
 from operator_protocols.domain.watcher import Watch
@@ -35,7 +41,7 @@ __all__ = [
     "find_departed",
     "findings_of",
     "replay",
-    "sight",
+    "run_check",
     "skip_gap",
     "violations_of",
 ]
@@ -58,7 +64,7 @@ class Watched:
     are violations too, and nobody is to be told of them now.
     """
 
-    sighting: Sighting
+    check: CheckResult
     targets: tuple[Target, ...]
     conditions: tuple[Condition, ...]
     violations: tuple[Violation, ...]
@@ -110,7 +116,7 @@ class Monitor:
         self._gap_of = gap_of
         self._looked: dict[str, datetime] = {}
 
-    async def look(self, subject: Subject) -> Sighting:
+    async def check(self, subject: Subject) -> CheckResult:
         """Observe once and check every invariant. Never raises for what the subject does."""
         return (await self._see(subject))[0]
 
@@ -121,8 +127,8 @@ class Monitor:
         if last is None or (self._clock.now() - last).total_seconds() > gap_s:
             newest = self._observations.newest(subject.name, limit=1) if gap_s < math.inf else ()
             last = newest[0].at if newest else last
-        sighting, targets = await self._see(subject)
-        at = sighting.observation.at
+        check, targets = await self._see(subject)
+        at = check.observation.at
         graces = {invariant.name: invariant for invariant in subject.invariants}
         blind_grace_s = self._blind_graces.get(subject.name, self._blind_grace_s)
         known = before = self._conditions.of(subject.name)
@@ -133,9 +139,7 @@ class Monitor:
                 now=at,
                 grace_of=lambda name: graces[name].grace_s if name in graces else blind_grace_s,
             )
-        conditions = await self._remember(
-            known, advance(before, sighting), sighting, subject, targets
-        )
+        conditions = await self._remember(known, advance(before, check), check, subject, targets)
         self._looked[subject.name] = at
         violations = violations_of(
             conditions, now=at, invariants=graces, blind_grace_s=blind_grace_s
@@ -147,21 +151,21 @@ class Monitor:
             place = (one.subject, one.target, one.invariant)
             silent = any(silence.covers(*place) for silence in silences)
             (quiet if silent else loud).append(one)
-        return Watched(sighting, targets, conditions, tuple(loud), tuple(quiet))
+        return Watched(check, targets, conditions, tuple(loud), tuple(quiet))
 
     async def _remember(
         self,
         before: Sequence[Condition],
         after: tuple[Condition, ...],
-        sighting: Sighting,
+        check: CheckResult,
         subject: Subject,
         targets: Sequence[Target],
     ) -> tuple[Condition, ...]:
         """What holds since when, after this look; only what has changed is written."""
-        if targets and not sighting.observation.problem:
+        if targets and not check.observation.problem:
             here = [subject.name, *(one.name for one in targets)]
-            seen = [one.target for one in sighting.observation.seen]
-            spoken = {one.invariant for one in sighting.findings}
+            seen = [one.target for one in check.observation.seen]
+            spoken = {one.invariant for one in check.findings}
             names = {OBSERVABLE, *spoken, *(one.name for one in subject.invariants)}
             gone = find_departed(after, targets=[*here, *seen], invariants=names)
             if gone:
@@ -173,15 +177,15 @@ class Monitor:
         await self._conditions.update(changed)
         return after
 
-    async def _see(self, subject: Subject) -> tuple[Sighting, tuple[Target, ...]]:
-        sighting, targets = await sight(subject, self._clock, timeout_s=self._timeout_s)
-        await self._observations.add(sighting.observation)
-        return sighting, targets
+    async def _see(self, subject: Subject) -> tuple[CheckResult, tuple[Target, ...]]:
+        check, targets = await run_check(subject, self._clock, timeout_s=self._timeout_s)
+        await self._observations.add(check.observation)
+        return check, targets
 
 
-async def sight(
+async def run_check(
     subject: Subject, clock: Clock, *, timeout_s: float
-) -> tuple[Sighting, tuple[Target, ...]]:
+) -> tuple[CheckResult, tuple[Target, ...]]:
     """Observe once and check every invariant; nothing is remembered."""
     targets: tuple[Target, ...] = ()
     try:
@@ -196,7 +200,7 @@ async def sight(
         name = subject.name
         log.warning("cannot observe %s: %s", name, problem, extra={"subject": name})
         observation = Observation(name, clock.now(), problem=problem)
-    return Sighting(observation, findings_of(subject.invariants, observation)), targets
+    return CheckResult(observation, findings_of(subject.invariants, observation)), targets
 
 
 async def _observe_within(subject: Subject, timeout_s: float) -> Observation:
@@ -240,13 +244,13 @@ def findings_of(invariants: Iterable[Invariant], observation: Observation) -> tu
     return tuple(findings)
 
 
-def advance(before: Sequence[Condition], sighting: Sighting) -> tuple[Condition, ...]:
+def advance(before: Sequence[Condition], check: CheckResult) -> tuple[Condition, ...]:
     """The conditions after a look. What was not spoken of becomes UNKNOWN, never healthy."""
     known = {(one.invariant, one.target): one for one in before}
-    at = sighting.observation.at
-    subject = sighting.observation.subject
+    at = check.observation.at
+    subject = check.observation.subject
     worst: dict[Place, Finding] = {}
-    for finding in sighting.findings:
+    for finding in check.findings:
         place = (finding.invariant, finding.target)
         other = worst.get(place)
         # Where two findings speak of one target, the worse one counts.
@@ -369,7 +373,7 @@ def replay(
     live: dict[str, Spell] = {}
     over: list[Spell] = []
     for look in looks:
-        conditions = advance(conditions, Sighting(look, findings_of(invariants, look)))
+        conditions = advance(conditions, CheckResult(look, findings_of(invariants, look)))
         for one in conditions:
             key = key_of(one.subject, one.target, one.invariant)
             if one.health is Health.BROKEN and one.broken_since is not None:
@@ -397,17 +401,17 @@ class WatchStats:
         known = self._watches.get(subject) or Watch(subject, interval_s)
         self._watches[subject] = replace(known, interval_s=interval_s)
 
-    def looked(self, subject: str, at: datetime, took_s: float) -> None:
+    def add_check(self, subject: str, at: datetime, took_s: float) -> None:
         """One look came to its end."""
         known = self._watches[subject]
         self._watches[subject] = replace(known, last_at=at, last_s=took_s, looks=known.looks + 1)
 
-    def missed(self, subject: str, count: int) -> None:
+    def add_missed(self, subject: str, count: int) -> None:
         """So many looks that were due did not begin."""
         known = self._watches[subject]
         self._watches[subject] = replace(known, missed=known.missed + count)
 
-    def failed(self, subject: str) -> None:
+    def add_failure(self, subject: str) -> None:
         """One look came to nothing at all, so that nobody knows how it is."""
         known = self._watches[subject]
         self._watches[subject] = replace(known, failed=known.failed + 1)

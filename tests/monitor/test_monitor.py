@@ -15,7 +15,7 @@ from operator_protocols.domain.observation import Observation
 from operator_protocols.domain.ticket import TicketState
 from operator_protocols.errors import ObservationError
 from operator_protocols.ports import Condition
-from operator_sre.monitor import OBSERVABLE, Monitor, Watched, sight
+from operator_sre.monitor import OBSERVABLE, Monitor, Watched, run_check
 from operator_sre.store import open_store
 from operator_sre.tickets import Desk
 from tests.contract.clock import HeldClock
@@ -95,7 +95,7 @@ WAYS = ["raises", "crashes", "times out by itself", "hangs"]
 
 async def test_a_healthy_subject_opens_nothing(watch: _Watch) -> None:
     watched = await watch.look()
-    assert {finding.health for finding in watched.sighting.findings} == {Health.HEALTHY}
+    assert {finding.health for finding in watched.check.findings} == {Health.HEALTHY}
     assert {one.health for one in watched.conditions} == {Health.HEALTHY}
     assert watch.tickets() == []
 
@@ -134,8 +134,8 @@ async def test_a_look_that_fails_knows_nothing(watch: _Watch, way: str) -> None:
         ("up", "node-1"): Health.UNKNOWN,
         ("up", "node-2"): Health.UNKNOWN,
     }
-    assert watched.sighting.observation.problem
-    assert watched.sighting.observation.at == watch.clock.now()
+    assert watched.check.observation.problem
+    assert watched.check.observation.at == watch.clock.now()
 
 
 async def test_a_failed_look_is_remembered_too(watch: _Watch) -> None:
@@ -320,8 +320,8 @@ async def test_a_look_that_does_not_stop_when_it_is_told_to_is_left_behind(
         return Observation("shop", watch.clock.now())
 
     monkeypatch.setattr(watch.plant, "observe", stubborn)
-    sighting, _ = await sight(watch.plant, watch.clock, timeout_s=TIMEOUT_S)
-    assert "took longer" in sighting.observation.problem
+    check, _ = await run_check(watch.plant, watch.clock, timeout_s=TIMEOUT_S)
+    assert "took longer" in check.observation.problem
     released.set()
 
 
