@@ -93,35 +93,48 @@ _WITHOUT_WALLS = frozenset(
 )
 
 
+_UNLIMITED = Confinement(writes=None, hosts=None)
+# Programs that need more than to read files and to reach hosts; most commands hold none of them.
+_SPECIAL = frozenset({*_ABILITIES, *_DISK_PROGRAMS, *_OPENED, *_PORTS, *_SOCKETS, *_WITH_PROCESSES})
+
+
 def confinement_of(findings: Sequence[Finding], scene: Scene, level: Level) -> Confinement | None:
-    """What a command is held to; None where walls would keep it from what it is for."""
-    names = [name_of(one.simple) for one in findings if one.simple.words]
+    """What the kernel holds a command to; None if that would stop it from doing its work."""
+    names = [name_of(finding.simple) for finding in findings]
     if level is not Level.SAFE:
-        if not _WITHOUT_WALLS.isdisjoint(names) or any(one.simple.privileged for one in findings):
+        if not _WITHOUT_WALLS.isdisjoint(names) or any(
+            finding.simple.privileged for finding in findings
+        ):
             return None
-        return Confinement(writes=None, hosts=None)
-    abilities = {ability for name in names for ability in _ABILITIES.get(name, ())}
-    for one in findings:
-        shows = _WITH_PROCESSES.get(name_of(one.simple)) if one.simple.words else None
-        if shows is not None and any(shows.fullmatch(word.text) for word in one.simple.words[1:]):
+        return _UNLIMITED
+    special = [name for name in names if name in _SPECIAL]
+    abilities = {ability for name in special for ability in _ABILITIES.get(name, ())}
+    for name, finding in zip(names, findings, strict=True):
+        texts = [word.text for word in finding.simple.words[1:]]
+        shows = _WITH_PROCESSES.get(name)
+        if shows is not None and any(map(shows.fullmatch, texts)):
             abilities.add(Ability.PROCESSES)
-        if name_of(one.simple) == "netstat":
+        if name == "netstat":
             abilities.add(Ability.INTERFACES)
-        if any(_OF_PROCESS.match(word.text) for word in one.simple.words[1:]):
+        if any(map(_OF_PROCESS.match, texts)):
             abilities.add(Ability.PROCESSES)
-    sockets = [path for name in names for path in _SOCKETS.get(name, ())]
-    programs = [name for name in names if name in _SOCKETS]
-    programs += [program for name in names for program in _DISK_PROGRAMS.get(name, ())]
-    asked = [*scene.network, *(_PORTS[name] for name in names if name in _PORTS)]
-    servers = {host.removeprefix(_SERVER_OF) for host in asked if host.startswith(_SERVER_OF)}
-    # Where an answer or its own settings say whom it reaches, that may be anybody.
-    is_open = scene.follows or not servers <= _SERVED_HERE
-    hosts = ("localhost" if host.startswith(_SERVER_OF) else host for host in asked)
+    hosts: tuple[str, ...] | None = ()
+    if scene.network or not _PORTS.keys().isdisjoint(special):
+        asked = [*scene.network, *(_PORTS[name] for name in special if name in _PORTS)]
+        servers = {host.removeprefix(_SERVER_OF) for host in asked if host.startswith(_SERVER_OF)}
+        # The settings of other programs name a server that may be any host.
+        if servers <= _SERVED_HERE:
+            local = ("localhost" if host.startswith(_SERVER_OF) else host for host in asked)
+            hosts = tuple(dict.fromkeys(local))
+        else:
+            hosts = None
+    clients = [name for name in special if name in _SOCKETS]
+    disks = (program for name in special for program in _DISK_PROGRAMS.get(name, ()))
     return Confinement(
         reads=tuple(dict.fromkeys(scene.reads)),
-        writes=tuple(dict.fromkeys(path for name in names for path in _OPENED.get(name, ()))),
-        hosts=None if is_open else tuple(dict.fromkeys(hosts)),
-        sockets=tuple(dict.fromkeys(sockets)),
-        programs=tuple(dict.fromkeys(programs)),
+        writes=tuple(dict.fromkeys(path for name in special for path in _OPENED.get(name, ()))),
+        hosts=None if scene.follows else hosts,
+        sockets=tuple(dict.fromkeys(path for name in clients for path in _SOCKETS[name])),
+        programs=tuple(dict.fromkeys((*clients, *disks))),
         abilities=tuple(sorted(abilities)),
     )

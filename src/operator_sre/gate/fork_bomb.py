@@ -24,6 +24,7 @@ _FUNCTION = re.compile(
     rf"(?:function\s{{1,8}}(?P<word>{_NAME})\s{{0,8}}(?:\(\s{{0,8}}\))?"
     rf"|(?P<name>{_NAME})\s{{0,8}}\(\s{{0,8}}\))\s{{0,8}}[{{(]"
 )
+_PARENTHESES = re.compile(r"\(\s{0,8}\)")
 _ITSELF = r"\$(?:0|FUNCNAME|\{(?:0|FUNCNAME)(?:\[0\])?\})"
 # What follows a call that does not wait for its end; a pipe starts both of its sides at once.
 _BESIDE = r"(?:[ \t][^;&|\n(){}]{0,200})?[ \t)]{0,8}(?:\|(?!\|)|&(?![&>]))"
@@ -51,11 +52,16 @@ _CODE = re.compile(
 def is_fork_bomb(line: str) -> bool:
     """True when a line starts, or makes a shell or an interpreter start, copies without an end."""
     text = line[:LINE_MAX].translate(_HIDING)
-    if _SCRIPT.search(text) or (_INTERPRETER.search(text) and _CODE.search(text)):
+    # Most lines hold none of the literals that an expression needs, and need not be searched.
+    if ("$0" in text or "${0" in text or "FUNCNAME" in text) and _SCRIPT.search(text):
         return True
-    for loop in _ENDLESS.finditer(text):
+    if "fork" in text and _INTERPRETER.search(text) and _CODE.search(text):
+        return True
+    for loop in _ENDLESS.finditer(text) if "done" in text else ():
         if _ALONE.search(loop["body"]) and not _WAITS.search(loop["body"]):
             return True
+    if "function" not in text and not _PARENTHESES.search(text):
+        return False
     bodies: dict[str, str] = {}
     rest = text
     for found in list(_FUNCTION.finditer(text))[:FUNCTIONS_MAX]:

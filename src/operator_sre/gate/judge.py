@@ -68,10 +68,11 @@ def judge(
     """
     if action.tool != SHELL:
         return judge_tool(action, policy)
-    script = parse(action.command)
+    line = action.command
+    script = parse(line)
     scene = _scene(action, policy, person=person)
     findings = read(script, scene, tables())
-    unproven = any(one.reason for one in findings)
+    unproven = any(finding.reason for finding in findings)
     rules: dict[tuple[str, str], Rule] = {}
     risks, reversible = {Risk.LOW}, None
     if script.trouble:
@@ -82,32 +83,37 @@ def judge(
         rules["venv", ""] = _IN_VENV
     if action.passes:
         rules["passes", ""] = _PASSES
-    if not person and decides(action.command, script, findings, ours):
+    if not person and decides(line, script, findings, ours):
         rules["for_people", ""] = FOR_PEOPLE
         risks.add(Risk.CRITICAL)
-    if (script.trouble or unproven) and is_fork_bomb(action.command):
+    if (script.trouble or unproven) and is_fork_bomb(line):
         rules["fork_bomb", ""] = FORK_BOMB
         risks.add(Risk.CRITICAL)
     for finding in findings:
         said = _add_rules(finding, policy, rules, risks)
         reversible = said if said is not None else reversible
-    strictest = max(rules.values(), key=lambda rule: _LEVELS.index(rule.level), default=None)
+    strictest = max(rules.values(), key=_rank, default=None) if rules else None
     level = strictest.level if strictest else Level.SAFE
     score = score_of((one.simple for one in findings), level=level)
     risks.add(risk_of(score))
     risk = max(risks, key=_RISKS.index)
-    names = list(dict.fromkeys(name_of(one.simple) for one in findings if one.simple.words))
-    only_reads = f"It only reads: {', '.join(names[:6])}."
-    # What only a rule of the policy calls SAFE is not known to read only.
-    confinement = confinement_of(findings, scene, max(level, Level.REVIEW) if unproven else level)
+    if strictest is None:
+        names = dict.fromkeys(name_of(one.simple) for one in findings if one.simple.words)
+        why = f"It only reads: {', '.join(list(names)[:6])}."
+        rules["read_only", ""] = Rule("read_only", Level.SAFE, why)
+    else:
+        why = strictest.justification
+    # A rule of the policy that calls a command SAFE does not prove that it only reads.
+    known = Level.REVIEW if unproven and level is Level.SAFE else level
+    confinement = confinement_of(findings, scene, known)
     if level is Level.REVIEW and not script.trouble:
         confinement = _confinement_of_question(action, script, findings) or confinement
     return Verdict(
         action=action,
         level=level,
         risk=risk,
-        rules=tuple(rules.values()) or (Rule("read_only", Level.SAFE, only_reads),),
-        explanation=strictest.justification if strictest else only_reads,
+        rules=tuple(rules.values()),
+        explanation=why,
         policy_digest=policy.digest,
         score=max(score, SCORES[risk]),
         reads=tuple(dict.fromkeys(scene.reads)),
@@ -169,6 +175,10 @@ def _confinement_of_question(
         return None
     held = confinement_of(again, scene, Level.SAFE)
     return replace(held, credentials="?" in marks) if held else None
+
+
+def _rank(rule: Rule) -> int:
+    return _LEVELS.index(rule.level)
 
 
 def _mark(reason: str) -> str:

@@ -88,7 +88,8 @@ def decides(
 ) -> bool:
     """True when a line, or anything that it runs, decides in the place of a person."""
     found = list(findings)
-    if (script.trouble or len(found) > COMMANDS_MAX) and _TEXT.search(line):
+    is_long = len(found) > COMMANDS_MAX
+    if (script.trouble or is_long) and "operator" in line and _TEXT.search(line):
         return True
     found = [one for one in found if one.reason]
     if any(_decides(one.simple) for one in found):
@@ -113,6 +114,8 @@ def _decides(simple: Simple) -> bool:
             return True
     words = simple.words
     for at, word in enumerate(words):
+        if not (word.opaque or word.glob or "operator" in word.text or "OPERATOR" in word.text):
+            continue
         if at and _MODE.fullmatch(word.text):
             return True
         program = word.text.rpartition("/")[2]
@@ -134,15 +137,17 @@ def _decides(simple: Simple) -> bool:
         ):
             return True
     # An argument may be a text that something runs.
+    texts = [word.text for word in words[1:] if "operator" in word.text]
+    if not texts:
+        return False
     name = name_of(simple)
     if name in _TELLING:
         return False
-    if name in _PROGRAMS and all(one.text not in _RUNNING for one in simple.words[1:]):
+    if name in _PROGRAMS and all(word.text not in _RUNNING for word in words[1:]):
         return False
-    interprets = any(fnmatchcase(name, one) for one in _INTERPRETERS)
-    for word in simple.words[1:]:
-        text = word.text
-        if "operator" not in text or text.isidentifier():
+    interprets = any(fnmatchcase(name, pattern) for pattern in _INTERPRETERS)
+    for text in texts:
+        if text.isidentifier():
             continue
         if _TEXT.search(text):
             return True

@@ -76,7 +76,9 @@ class Secrets:
         self._deep = [one for one in self._parts if one[0] == "**" and len(one) > 2]
         self._starts = frozenset(one[1] for one in self._deep)
         self._globs = lru_cache(maxsize=512)(self._may_match)
-        self._roots = frozenset(one[0] for one in self._parts) - {"**"}
+        self._rooted = [one for one in self._parts if one[0] != "**"]
+        self._roots = frozenset(one[0] for one in self._rooted)
+        self._wild_roots = any(map(_WILD.search, self._roots))
         self._below = cache(
             lambda root: one_of("/".join(one) for one in self._parts if one[0] == root)
         )
@@ -104,11 +106,13 @@ class Secrets:
             return False
         if len(parts) < 3 and any(_overlap(parts, root) for root in _ROOTS):
             return True
+        if not self._wild_roots and parts[0] not in self._roots and not _WILD.search(parts[0]):
+            return False
         is_log = _LOG.fullmatch(path)
         return any(
-            _leads_to(parts, one)
-            for one in self._parts
-            if one[0] != "**" and not (is_log and _is_rotated(one))
+            _leads_to(parts, pattern)
+            for pattern in self._rooted
+            if not (is_log and _is_rotated(pattern))
         )
 
     def _is_one(self, path: str) -> bool:

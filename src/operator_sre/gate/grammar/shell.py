@@ -38,6 +38,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _BROKEN_WORD = re.compile(r"(?<![ \t])\\\n")
 _WORD_END = re.compile(r"[\s;|&()<>]|\Z")
 
+# What ends a word for certain; the empty text, at the end of the line, is in every text.
+_AFTER_WORD = " \t\n;|"
 _ARROWS = ("<", ">")
 _MARK = "\x00"
 
@@ -137,7 +139,7 @@ class _Reader(Structured):
                     self._finish(simple)
                     simple = self._begun(closed=sign == ")")
             else:
-                self._take(simple)
+                self._take(simple, token)
         self._finish(simple)
         if until or groups or self._open:
             self.note("Something is opened and never closed.")
@@ -165,10 +167,14 @@ class _Reader(Structured):
             return 1
         return -1 if sign == ")" else 0
 
-    def _take(self, simple: Building) -> None:
-        """Read one word and put it where it belongs."""
-        start = self.at
-        word = self.word()
+    def _take(self, simple: Building, token: re.Match[str]) -> None:
+        """Read the word that begins with a token, and put it where it belongs."""
+        start, end = self.at, token.end()
+        if token.lastgroup == "bare" and self.text[end : end + 1] in _AFTER_WORD:
+            self.at = end  # most words are one token
+            word = Word(token.group(), bare=True)
+        else:
+            word = self.word()
         simple.last = (start, self.at)
         if simple.words:
             simple.words.append(word)
