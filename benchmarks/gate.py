@@ -2,12 +2,11 @@
 
     .venv/bin/python benchmarks/gate.py [FOLDER]
 
-The commands are those of tests/cases, or of another folder with JSON lines (`command` in each). The
-list of 137 patterns is what tools of this kind usually do; it parses nothing, proves nothing, and
-is here only to compare speeds.
+It judges the commands of tests/cases, or those of another folder with JSON lines (`command` in
+each). The list of 137 patterns is what tools of this kind usually use. It parses nothing and proves
+nothing; it is here only to compare speeds.
 
-Promises: half of all verdicts within 60 µs and 99 of 100 within 300 µs; 64 kB of hostile text
-within 5 ms.
+Goals: verdicts p50 60 µs, p99 300 µs; 64 kB of hostile text 5 ms.
 """
 
 from __future__ import annotations
@@ -37,34 +36,32 @@ def patterns() -> list[re.Pattern[str]]:
 
 
 def commands_in(folder: Path) -> list[str]:
-    """What is judged."""
+    """The commands to judge."""
     lines = [
         line for file in sorted(folder.glob("*.jsonl")) for line in file.open(encoding="utf-8")
     ]
     return [json.loads(line)["command"] for line in lines]
 
 
-def spent(one: Callable[[str], object], commands: Sequence[str]) -> list[float]:
-    """The best time of several rounds for each command, in microseconds, in order of size."""
+def time_each(check: Callable[[str], object], commands: Sequence[str]) -> list[float]:
+    """The best time of several rounds for each command, in microseconds, sorted."""
     best = [float("inf")] * len(commands)
     for _ in range(ROUNDS):
         for index, command in enumerate(commands):
             started = time.perf_counter()
-            one(command)
+            check(command)
             best[index] = min(best[index], time.perf_counter() - started)
     return sorted(1e6 * seconds for seconds in best)
 
 
-def row(name: str, times: Sequence[float]) -> None:
-    """One line of the table."""
-    p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
-    say(f"{name:<12}{len(times):>8}{p50:>10.1f}{p99:>10.1f}{times[-1]:>10.1f}")
-
-
-def say(line: str) -> None:
-    """One line."""
+def write(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def write_row(name: str, times: Sequence[float]) -> None:
+    p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
+    write(f"{name:<12}{len(times):>8}{p50:>10.1f}{p99:>10.1f}{times[-1]:>10.1f}")
 
 
 def main() -> None:
@@ -74,14 +71,15 @@ def main() -> None:
     commands = commands_in(parser.parse_args().folder)
     policy, listed = Policy(), patterns()
     warm(policy)
-    say(f"{'':<12}{'commands':>8}{'p50 µs':>10}{'p99 µs':>10}{'max µs':>10}")
-    row("regex list", spent(lambda text: any(one.search(text) for one in listed), commands))
-    row("gate", spent(lambda text: judge(Action.shell(text), policy), commands))
-    say(f"\n64 kB of hostile text, ms: {'':<4}")
+    write(f"{'':<12}{'commands':>8}{'p50 µs':>10}{'p99 µs':>10}{'max µs':>10}")
+    matches = time_each(lambda text: any(one.search(text) for one in listed), commands)
+    write_row("regex list", matches)
+    write_row("gate", time_each(lambda text: judge(Action.shell(text), policy), commands))
+    write("\n64 kB of hostile text, ms:")
     for piece in HOSTILE:
         text = (piece * HOSTILE_BYTES)[:HOSTILE_BYTES]
-        times = spent(lambda text: judge(Action.shell(text), policy), [text])
-        say(f"  {piece!r:<10}{times[0] / 1000:>8.2f}")
+        times = time_each(lambda text: judge(Action.shell(text), policy), [text])
+        write(f"  {piece!r:<10}{times[0] / 1000:>8.2f}")
 
 
 if __name__ == "__main__":

@@ -178,7 +178,7 @@ class Seen:
     def __init__(self, simple: Simple, cwd: str) -> None:
         self.simple = simple
         self.cwd = cwd
-        self.argv = simple.argv
+        self.argv = [word.text for word in simple.words]
         self.folder, _, self.name = self.argv[0].rpartition("/") if self.argv else ("", "", "")
         self.options: list[str] = []
         # Each with whether it may be the value of the option before it.
@@ -244,8 +244,13 @@ class Matcher:
     def __init__(self, rule: PolicyRule) -> None:
         trusted = rule.is_built_in
         self.rule = rule
-        phrases = (phrase.split() for phrase in rule.subcommand)
-        self._subcommands = [[_Choice(word) for word in phrase] for phrase in phrases]
+        # Each word of a sub-command is one of some words, or fits a pattern.
+        self._subcommands: list[list[tuple[frozenset[str], re.Pattern[str] | None]]] = []
+        for phrase in rule.subcommand:
+            choices = [word.split("|") for word in phrase.split()]
+            globs = ([translate(one) for one in words if _GLOB.search(one)] for words in choices)
+            patterns = (re.compile("|".join(one)) if one else None for one in globs)
+            self._subcommands.append(list(zip(map(frozenset, choices), patterns, strict=True)))
         self._operand = compile_expression(rule.operand, trusted=trusted) if rule.operand else None
         self._redirect = (
             compile_expression(rule.redirect, trusted=trusted) if rule.redirect else None
@@ -298,13 +303,18 @@ class Matcher:
         if not self._subcommands:
             return [text for text, _ in seen.operands]
         operands, strict = seen.operands, self.rule.level is Level.SAFE
+        count = len(operands)
         for phrase in self._subcommands:
             at = 0
-            for word in phrase:  # what may be the value of an option is stepped over
-                while at < len(operands) and not word.fits(operands[at][0]):
-                    at = at + 1 if operands[at][1] and not strict else len(operands)
+            for words, pattern in phrase:
+                while at < count:
+                    text, may_be_value = operands[at]
+                    if text in words or (pattern is not None and pattern.match(text)):
+                        break
+                    # The value of an option may stand before the sub-command.
+                    at = at + 1 if may_be_value and not strict else count
                 at += 1
-            if at <= len(operands):
+            if at <= count:
                 return [text for text, _ in operands[at:]]
         return None
 
@@ -330,23 +340,6 @@ def _only(options: Sequence[str], listed: Sequence[str]) -> bool:
         if name not in listed and not cluster:
             return False
     return True
-
-
-class _Choice:
-    """One word of a sub-command: any of these, or what fits a pattern."""
-
-    __slots__ = ("_pattern", "_words")
-
-    def __init__(self, written: str) -> None:
-        choices = written.split("|")
-        patterns = [translate(one) for one in choices if _GLOB.search(one)]
-        self._words = frozenset(choices)
-        self._pattern = re.compile("|".join(patterns)) if patterns else None
-
-    def fits(self, text: str) -> bool:
-        return text in self._words or (
-            self._pattern is not None and self._pattern.match(text) is not None
-        )
 
 
 class Index:
