@@ -121,7 +121,7 @@ class Obedient:
             return Answer("That was all.", (Escalate("I did what I was told."),))
         name, given = self.obeys[step]
         arguments = {_FREE[name]: given} if name in _FREE else given
-        call = call_from(name, arguments, ask, said="The text says so.")
+        call = call_from(name, arguments, ask, thoughts="The text says so.")
         self.calls.append(call)
         return Answer("The text says so.", (call,) if step else (DIAGNOSIS, call))
 

@@ -135,7 +135,7 @@ def test_a_call_is_understood_and_can_be_told_again(case: str) -> None:
 
 
 def test_a_call_without_a_reason_has_that_of_the_turn() -> None:
-    call = call_from("shell", {"command": "ls"}, ASK, said="I look around.")
+    call = call_from("shell", {"command": "ls"}, ASK, thoughts="I look around.")
     assert isinstance(call, Action)
     assert call.reasoning == "I look around."
 
@@ -179,8 +179,8 @@ BAD: dict[str, tuple[str, Any, str]] = {
     "type": ("diagnose", {**DIAGNOSIS, "severity": "awful"}, "does not fit"),
     "sure": ("diagnose", {**DIAGNOSIS, "confidence": 90}, "from 0 to 1"),
     "claims only": ("diagnose", {**DIAGNOSIS, "evidence": []}, "needs evidence"),
-    "no list": ("diagnose", {**DIAGNOSIS, "evidence": "x"}, "takes a list"),
-    "flood": ("diagnose", {**DIAGNOSIS, "affected": ["x"] * 1_000}, "takes a list"),
+    "no list": ("diagnose", {**DIAGNOSIS, "evidence": "x"}, "must be a list"),
+    "flood": ("diagnose", {**DIAGNOSIS, "affected": ["x"] * 1_000}, "must be a list"),
     "no cause": ("diagnose", {**DIAGNOSIS, "cause": " "}, "'cause' is missing"),
 }
 

@@ -98,7 +98,7 @@ async def test_whoever_asks_for_an_hour_is_left_alone() -> None:
     clock, moody = LeapingClock(), Moody(ModelError("Later.", wait_s=600.0))
     patient = Patient(moody, clock=clock)
     await tried(patient)
-    assert "left alone" in (await tried(patient)).message
+    assert "Operator retries in" in (await tried(patient)).message
     assert moody.asked == 1
     clock.advance(601.0)
     assert await patient.answer(ASK) == ANSWER
@@ -130,7 +130,7 @@ async def test_a_model_that_is_down_is_not_asked_by_every_run() -> None:
     assert patient.name == "moody"
     await tried(patient)
     for _ in range(10):
-        assert "left alone" in (await tried(patient)).message
+        assert "Operator retries in" in (await tried(patient)).message
     assert moody.asked == 4
 
 
@@ -183,7 +183,7 @@ async def test_a_recorded_run_is_replayed_offline() -> None:
 async def test_a_script_that_is_too_short_escalates() -> None:
     world = World({"": WELL})
     conclusion = await world.live(Scripted([Answer("", (Action.shell("ls", reasoning="?"),))]))
-    assert "script ends after 1" in conclusion.reason
+    assert "script ended after 1" in conclusion.reason
     assert isinstance(world.answers[-1].calls[0], Escalate)
 
 
@@ -208,7 +208,7 @@ async def test_prices() -> None:
     [
         ("One. Two! Three?", "One. Two!"),
         ("  It is v1.2.3 at 10.0.0.1, fine. So it is. No more. ", None),
-        ("", "It says nothing."),
+        ("", "No text."),
         ("word " * 200, None),
         ("x" * 5_000, None),
         (
@@ -220,7 +220,7 @@ async def test_prices() -> None:
             "It ran and failed with exit 1: Error: no route",
         ),
         (Result(Outcome.REFUSED, stderr="No."), "It was refused and did not run: No."),
-        (Result(Outcome.UNKNOWN), "Nobody knows how it ended."),
+        (Result(Outcome.UNKNOWN), "Its result is unknown."),
     ],
 )
 async def test_a_rule_says_it_short(what: str | Result, text: str | None) -> None:

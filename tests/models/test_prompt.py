@@ -112,13 +112,13 @@ def test_the_boundary_is_another_for_every_run_and_the_same_within_one() -> None
 
 def test_what_a_mind_must_know_is_told() -> None:
     told = conversation(asked())
-    for words in ("Explore early, change late", "virtual environment", "diagnosis", "Report it"):
+    for words in ("Investigate first, change later", "virtual environment", "diagnosis", "Report it"):
         assert words in told.system
     assert "execute_script" not in told.system
     assert "execute_script" in system_text("x", scripts=True)
     assert "seq=7: observation" in told.opening
     assert "40 turns" in told.closing
-    assert "not handed in a diagnosis" in told.closing
+    assert "not submitted a diagnosis" in told.closing
     left = Budget(turns_max=3, usd_max=0.5)
     assert "3 turns" in conversation(asked(left=left)).closing
 
@@ -138,7 +138,7 @@ def test_refusals_come_with_their_explanation() -> None:
     (exchange,) = conversation(asked(Turn(Answer("", (action, misuse)), steps))).exchanges
     assert "Hand in a diagnosis first." in exchange.calls[0].result
     assert f"<<gate {BOUNDARY} seq=12" in exchange.calls[0].result
-    assert "It makes no sense" in exchange.calls[1].result
+    assert "Invalid call" in exchange.calls[1].result
 
 
 def test_every_call_has_a_result_also_what_was_never_begun() -> None:
@@ -150,9 +150,9 @@ def test_every_call_has_a_result_also_what_was_never_begun() -> None:
     (exchange,) = conversation(asked(turn)).exchanges
     results = [one.result for one in exchange.calls]
     assert "one" in results[0]
-    assert results[1].startswith("Not done")
-    assert "did not hold" in results[2]
-    assert results[3].startswith("Not done")
+    assert results[1].startswith("Not executed")
+    assert "not resolved" in results[2]
+    assert results[3].startswith("Not executed")
     assert len({one.id for one in exchange.calls}) == 4
 
 
@@ -176,7 +176,7 @@ def test_the_context_is_bounded_and_the_oldest_is_shortened_first(chars_max: int
     lengths = [len(one.calls[0].result) for one in found.exchanges]
     assert lengths == sorted(lengths)
     assert "end-59" in found.exchanges[-1].calls[0].result
-    assert "are left out" in found.opening
+    assert "are omitted" in found.opening
 
 
 def test_secrets_are_taken_out_before_anything_is_cut() -> None:
@@ -213,7 +213,7 @@ def test_only_the_front_of_what_is_too_long_to_be_searched_is_told() -> None:
         told = fence.inside("x" * filler + "\n" + PEM + "\nEND", 1_000)
         assert "MIIEvQ" not in told
         assert "END" not in told
-        assert told.endswith("characters at the end left out: too long to be searched]")
+        assert told.endswith("characters at the end omitted: too long to search for secrets]")
         assert len(told) <= 1_000
 
 
@@ -266,7 +266,7 @@ def test_texts_are_cleaned_and_shortened() -> None:
     short = shorten("x" * 1_000 + "END", 100)
     assert len(short) <= 104
     assert short.endswith("END")
-    assert "left out" in short
+    assert "omitted" in short
 
 
 def test_earlier_turns_in_json_read_like_answers() -> None:

@@ -129,6 +129,6 @@ async def test_what_it_claims_tells_how_the_script_ended_and_not_its_text() -> N
     answer = await _next(told, [Step(Act(action), done, seq=1)])
     claim = answer.calls[-1]
     assert isinstance(claim, Finish)
-    assert claim.summary.endswith("was done: the limit is 60.")
+    assert claim.summary.endswith("succeeded: the limit is 60.")
     assert "lines)" in claim.summary
     assert "urlopen" not in claim.summary

@@ -169,14 +169,14 @@ def test_of_what_is_gone_or_makes_no_sense_nothing_is_healthy(kind: str) -> None
         (
             "counter_drift",
             Seen("s", {**STORE, "drift": 9, "drift_key": "a", "drift_api": 1, "drift_stored": 10}),
-            "of 'a' nodes counted 1 and the store holds 10",
+            "key 'a': nodes counted 1, the store holds 10",
         ),
         (
             "ghost_allowing",
             Seen("n", {**UP, "ghost_allowed": 3, "ghost_key": "a", "ghost_limit": 7}),
-            "3 requests of 'a' passed beyond its limit of 7",
+            "3 requests of 'a' allowed beyond its limit of 7",
         ),
-        ("node_draining", Seen("n", {**UP, "status": "draining"}), "nobody said why"),
+        ("node_draining", Seen("n", {**UP, "status": "draining"}), "no reason given"),
     ],
 )
 def test_a_finding_says_why(name: str, seen: Seen, words: str) -> None:

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # What is claimed of a ticket that nothing had to be done about.
-ARRIVED = "It holds again by itself; nothing was changed."
+ARRIVED = "All invariants hold again; Operator changed nothing."
 REDACTED = "[REDACTED:"
 TRIED_MAX = 5
 COMMAND_CHARS_MAX = 120

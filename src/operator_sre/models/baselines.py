@@ -1,4 +1,4 @@
-"""Agents that understand nothing: whoever is better than they are has to show it.
+"""Agents without understanding, as a baseline for evaluations.
 
 Both act through the gate like any other agent, and neither claims to know a cause.
 """
@@ -24,44 +24,50 @@ from operator_protocols.domain.tool import ParameterType, ToolSource
 
 __all__ = ["UNKNOWN_CAUSE", "RandomCalls", "RestartEverything"]
 
-# What they say instead of a cause.
+# The cause in their diagnoses.
 UNKNOWN_CAUSE = "unknown"
-# What a tool ends that starts a process anew.
+# The cause that a restarting tool resolves.
 DEAD = "process_dead"
 CALLS_BEFORE_A_CLAIM = 4
 CLAIMS_MAX = 3
 NUMBER_MAX = 1000
-_GIVE_UP = Escalate("What needs no understanding was done, and it is not over.")
+_GIVE_UP = Escalate("The baseline has no further actions, and the incident is not resolved.")
 
 
 class RestartEverything:
-    """Restarts every target, one after another, and claims that this was it."""
+    """Restarts every target, one after another, and claims success."""
 
     name = "restart-everything"
 
     async def answer(self, ask: Ask) -> Answer:
-        """Restart the next target; when all are done, claim; when that is wrong, give up."""
+        """Restart the next target, then claim success, then give up."""
         briefing = ask.briefing
-        # The tool that starts any target anew, whatever it is called.
+        # The tool that restarts any target, whatever its name.
         able = [one for one in briefing.tools if DEAD in one.ends and one.parameter("target")]
         tool = min(able, key=lambda one: (len(one.parameters), one.name), default=None)
         if tool is None:
-            return Answer("There is nothing here that restarts anything.", (_GIVE_UP,))
+            return Answer("No tool restarts a target.", (_GIVE_UP,))
         if _count_claims(ask):
-            return Answer("Everything was restarted and it is not over.", (_GIVE_UP,))
+            return Answer(
+                "Every target was restarted, and the incident is not resolved.", (_GIVE_UP,)
+            )
         tried = {action.target for action in _list_actions(ask)}
         left = [target.name for target in briefing.targets if target.name not in tried]
         if not left:
-            return Answer("Everything was restarted.", (Finish("Every target was restarted."),))
+            return Answer("Every target was restarted.", (Finish("Every target was restarted."),))
         action = Action(
-            tool.name, {"target": left[0]}, target=left[0], reasoning="It may help.", timeout_s=60.0
+            tool.name,
+            {"target": left[0]},
+            target=left[0],
+            reasoning="The baseline restarts every target.",
+            timeout_s=60.0,
         )
         first = _diagnose_nothing(ask, "restart every target")
-        return Answer(f"{left[0]} is restarted next.", (*first, action))
+        return Answer(f"Restart {left[0]} next.", (*first, action))
 
 
 class RandomCalls:
-    """Calls tools by chance, the same ones for the same seed."""
+    """Calls random tools, the same ones for the same seed."""
 
     name = "random"
 
@@ -69,15 +75,17 @@ class RandomCalls:
         self._seed = seed
 
     async def answer(self, ask: Ask) -> Answer:
-        """One tool by chance; now and then a claim that it is over."""
+        """One random tool; from time to time a claim of success."""
         briefing = ask.briefing
         claims = _count_claims(ask)
         if claims >= CLAIMS_MAX or not briefing.tools:
-            return Answer("Chance did not help.", (_GIVE_UP,))
+            return Answer("Random calls did not help.", (_GIVE_UP,))
         if len(_list_actions(ask)) >= CALLS_BEFORE_A_CLAIM * (claims + 1):
-            return Answer("Perhaps that was it.", (Finish("Some tools were called by chance."),))
+            return Answer(
+                "Perhaps the incident is resolved.", (Finish("Random tools were called."),)
+            )
         chance = random.Random(f"{self._seed}/{briefing.ticket.id}/{len(ask.turns)}")
-        # The tools of the subject and those with a target; all, where there are none of these.
+        # The tools of the subject and tools with a target; all tools, where there are none.
         ordered = sorted(briefing.tools, key=lambda one: one.name)
         subject = ToolSource.SUBJECT
         near = [one for one in ordered if one.source is subject or one.parameter("target")]
@@ -99,9 +107,11 @@ class RandomCalls:
                 case _:
                     arguments[one.name] = chance.choice(one.choices or names)
         target = str(arguments.get("target") or "")
-        action = Action(tool.name, arguments, target=target, reasoning="By chance.", timeout_s=60.0)
-        first = _diagnose_nothing(ask, "call tools by chance")
-        return Answer(f"Chance says {tool.name}.", (*first, action))
+        action = Action(
+            tool.name, arguments, target=target, reasoning="Random call.", timeout_s=60.0
+        )
+        first = _diagnose_nothing(ask, "call random tools")
+        return Answer(f"Random choice: {tool.name}.", (*first, action))
 
 
 def _list_actions(ask: Ask) -> list[Action]:
@@ -109,7 +119,7 @@ def _list_actions(ask: Ask) -> list[Action]:
 
 
 def _count_claims(ask: Ask) -> int:
-    """How often a claim of our own was checked and did not hold."""
+    """How many claims of success were checked and refuted."""
     return sum(
         isinstance(step.want, Prove)
         and not step.want.arrival
@@ -121,25 +131,23 @@ def _count_claims(ask: Ask) -> int:
 
 
 def _diagnose_nothing(ask: Ask, choice: str) -> tuple[Call, ...]:
-    """Nothing is changed without a diagnosis, so that one is handed in which claims nothing."""
+    """A change requires a diagnosis, so submit one that claims nothing."""
     if any(isinstance(step.want, Diagnose) for step in ask.steps):
         return ()
     ticket = ask.briefing.ticket
     diagnosis = Diagnosis(
         cause=UNKNOWN_CAUSE,
         target="",
-        summary="Nobody has looked for a cause.",
+        summary="This baseline does not look for a cause.",
         severity=ticket.severity,
         confidence=0.0,
         timeline=(),
         affected=tuple(dict.fromkeys(one.target for one in ticket.violations)),
         evidence=(Evidence(ticket.summary, ask.briefing.observation_seq),),
         hypotheses=(),
-        alternatives=(
-            Alternative(UNKNOWN_CAUSE, "", (), (), "Nobody has looked for any other cause either."),
-        ),
+        alternatives=(Alternative(UNKNOWN_CAUSE, "", (), (), "This baseline compares no causes."),),
         options=(),
         choice=choice,
-        why="It needs no understanding.",
+        why="The baseline always does this.",
     )
     return (Diagnose(diagnosis),)

@@ -1,4 +1,4 @@
-"""A model's tool call as a Call, and back. What makes no sense is a Misuse, never an error.
+"""A model's tool call as a Call, and back. An invalid call becomes a Misuse, never an error.
 
 A model that cannot call tools writes its calls as one JSON object in plain text.
 """
@@ -57,7 +57,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 ACTION_SCHEMA: Schema = {
     "type": "object",
     "properties": {
-        "reasoning": {"type": "string", "description": "what you think, briefly"},
+        "reasoning": {"type": "string", "description": "your reasoning, briefly"},
         "calls": {
             "type": "array",
             "minItems": 1,
@@ -65,7 +65,7 @@ ACTION_SCHEMA: Schema = {
                 "type": "object",
                 "properties": {
                     "name": {"type": "string", "description": "the name of a tool"},
-                    "arguments": {"type": "object", "description": "what the tool takes"},
+                    "arguments": {"type": "object", "description": "the arguments of the tool"},
                 },
                 "required": ["name", "arguments"],
             },
@@ -74,22 +74,24 @@ ACTION_SCHEMA: Schema = {
     "required": ["reasoning", "calls"],
 }
 _FORM = """\
-Answer every time with one JSON object and nothing else, in this form:
-{{"reasoning": "what you think", "calls": [{{"name": "a tool", "arguments": {{}}}}]}}
-The calls are done in their order; what becomes of them is told in the next message.
-These are the tools, each with the JSON schema of its arguments:
+Always answer with one JSON object and nothing else, in this form:
+{{"reasoning": "your reasoning", "calls": [{{"name": "a tool", "arguments": {{}}}}]}}
+The calls run in order; the next message contains their results.
+The tools, each with the JSON schema of its arguments:
 {tools}"""
 
 
 class _WrongError(Exception):
-    """One sentence on what is wrong with a call; it never leaves this module."""
+    """An invalid call; never leaves this module."""
 
 
-def call_from(name: str, raw: str | Mapping[str, Any] | None, ask: Ask, *, said: str = "") -> Call:
-    """What a model called. `said` stands for the reasoning of a call that brings none."""
+def call_from(
+    name: str, raw: str | Mapping[str, Any] | None, ask: Ask, *, thoughts: str = ""
+) -> Call:
+    """The call that a model made; `thoughts` stand in for a missing reasoning."""
     try:
         if _SURROGATE.search(name):
-            raise _WrongError("The name of a tool is plain text.")
+            raise _WrongError("The name of a tool must be plain text.")
         table = _parse_arguments(raw)
         given = {offer.name: offer for offer in offers(ask.briefing)}
         typed = {offer.spec.name: offer for offer in given.values() if offer.spec is not None}
@@ -99,9 +101,9 @@ def call_from(name: str, raw: str | Mapping[str, Any] | None, ask: Ask, *, said:
             raise _WrongError(f"There is no tool {name[:60]!r}; there are: {names}.")
         match offer.name:
             case _ if offer.spec is not None:
-                return _typed_call(offer.spec, table, ask, said)
+                return _typed_call(offer.spec, table, ask, thoughts)
             case "shell":
-                return _shell_call(table, ask, said)
+                return _shell_call(table, ask, thoughts)
             case "diagnose":
                 return Diagnose(_read_diagnosis(table, ask))
             case "finish":
@@ -111,8 +113,8 @@ def call_from(name: str, raw: str | Mapping[str, Any] | None, ask: Ask, *, said:
     except _WrongError as wrong:
         why = str(wrong)
     except (OverflowError, RecursionError):
-        why = "The arguments hold a number that is too large, or are nested too deeply."
-    # The arguments as they came, where they can be written at all.
+        why = "The arguments contain a number that is too large, or are nested too deeply."
+    # The arguments as received, where they can be written as JSON.
     try:
         arguments = raw if isinstance(raw, str) else json.dumps(raw, default=str)
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -121,7 +123,7 @@ def call_from(name: str, raw: str | Mapping[str, Any] | None, ask: Ask, *, said:
 
 
 def tool_call_of(call: Call) -> tuple[str, dict[str, Any]]:
-    """The tool call that says the same: its name and its arguments."""
+    """The name and arguments of the equivalent tool call."""
     match call:
         case Action(tool=tool) if tool == SHELL:
             words: dict[str, Any] = {"command": call.command}
@@ -140,7 +142,7 @@ def tool_call_of(call: Call) -> tuple[str, dict[str, Any]]:
                 arguments = json.loads(call.arguments)
             except (ValueError, RecursionError):
                 arguments = None
-            # What is nested too deeply could fail when it is told again.
+            # Arguments that are nested too deeply could fail when they are sent again.
             level = [arguments]
             for _ in range(DEPTH_MAX):
                 inner = [list(one.values()) if isinstance(one, dict) else one for one in level]
@@ -159,7 +161,7 @@ def known_seqs(ask: Ask) -> frozenset[int]:
 
 
 def _parse_arguments(raw: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    """The arguments as a table of bounded size that holds nothing but JSON."""
+    """The arguments as a JSON object of bounded size."""
 
     def refuse_constant(name: str) -> float:
         raise ValueError(name)
@@ -175,14 +177,16 @@ def _parse_arguments(raw: str | Mapping[str, Any] | None) -> dict[str, Any]:
         table = json.loads(raw or "{}", parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         where = f" (at character {error.pos})" if isinstance(error, json.JSONDecodeError) else ""
-        raise _WrongError(f"The arguments are not valid JSON{where}; call it again.") from None
+        raise _WrongError(
+            f"The arguments are not valid JSON{where}; call the tool again."
+        ) from None
     if not isinstance(table, dict):
         raise _WrongError("The arguments must be one JSON object.")
     values: list[object] = [table]
     while values:
         value = values.pop()
         if isinstance(value, str) and _SURROGATE.search(value):
-            raise _WrongError("The arguments hold characters that are not valid Unicode.")
+            raise _WrongError("The arguments contain characters that are not valid Unicode.")
         if isinstance(value, dict):
             values += [*value.keys(), *value.values()]
         elif isinstance(value, list):
@@ -199,7 +203,7 @@ def _text(table: Mapping[str, Any], name: str, chars_max: int, *, default: str =
     if value is None and default:
         return default[:chars_max]
     if not isinstance(value, str) or not value.strip():
-        raise _WrongError(f"{name!r} is missing: it takes a text that is not empty.")
+        raise _WrongError(f"{name!r} is missing: it must be a non-empty string.")
     if len(value) > chars_max:
         raise _WrongError(f"{name!r} is longer than {chars_max} characters.")
     return value
@@ -216,19 +220,19 @@ def _target(table: Mapping[str, Any], ask: Ask) -> str:
     return str(value)
 
 
-def _shell_call(table: Mapping[str, Any], ask: Ask, said: str) -> Action:
+def _shell_call(table: Mapping[str, Any], ask: Ask, thoughts: str) -> Action:
     known = {"command", "reasoning", "target", "expected", "timeout_s"}
     for name in table:
         if name not in known:
             why = f"{SHELL} takes no argument {name[:60]!r}; it takes: {sorted(known)}."
             raise _WrongError(why)
-    reasoning = _text(table, "reasoning", SENTENCES_CHARS_MAX, default=said)
+    reasoning = _text(table, "reasoning", SENTENCES_CHARS_MAX, default=thoughts)
     expected = table.get("expected") or ""
     if not isinstance(expected, str) or len(expected) > SENTENCES_CHARS_MAX:
-        raise _WrongError("'expected' takes a short text.")
+        raise _WrongError("'expected' must be a short string.")
     timeout_s = table.get("timeout_s") or SHELL_S
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
-        raise _WrongError("'timeout_s' takes a number of seconds.")
+        raise _WrongError("'timeout_s' must be a number of seconds.")
     if not 0 < timeout_s <= TIMEOUT_S_MAX:
         raise _WrongError(f"'timeout_s' must be above 0 and at most {TIMEOUT_S_MAX:g}.")
     return Action(
@@ -241,12 +245,12 @@ def _shell_call(table: Mapping[str, Any], ask: Ask, said: str) -> Action:
     )
 
 
-def _typed_call(spec: ToolSpec, table: dict[str, Any], ask: Ask, said: str) -> Action:
-    """A call of a typed tool. Whether its arguments fit is for the tool's own check to say."""
+def _typed_call(spec: ToolSpec, table: dict[str, Any], ask: Ask, thoughts: str) -> Action:
+    """A call of a typed tool, which checks its arguments itself."""
     own = {parameter.name for parameter in spec.parameters}
-    reasoning = said
+    reasoning = thoughts
     if "reasoning" not in own:
-        reasoning = _text(table, "reasoning", SENTENCES_CHARS_MAX, default=said)
+        reasoning = _text(table, "reasoning", SENTENCES_CHARS_MAX, default=thoughts)
     plain = bool | int | float | str | None
     arguments: dict[str, Argument] = {}
     for name, value in table.items():
@@ -257,7 +261,7 @@ def _typed_call(spec: ToolSpec, table: dict[str, Any], ask: Ask, said: str) -> A
         elif isinstance(value, dict) and all(isinstance(item, plain) for item in value.values()):
             pass
         elif not isinstance(value, plain):
-            problem = f"{name!r} is nested too deeply: it takes a value, a list or a table."
+            problem = f"{name!r} is nested too deeply: it must be a value, a list or an object."
             raise _WrongError(problem)
         arguments[name] = value
     if "target" in own:
@@ -269,11 +273,11 @@ def _typed_call(spec: ToolSpec, table: dict[str, Any], ask: Ask, said: str) -> A
 
 
 def _read_diagnosis(table: dict[str, Any], ask: Ask) -> Diagnosis:
-    """The diagnosis; what cites an entry that nobody was shown becomes a mere claim."""
+    """The diagnosis; evidence that cites an entry the agent was not shown becomes a claim."""
     given = table | {name: [] for name in _LISTS if table.get(name) is None}
     for name in _LISTS:
         if not isinstance(given[name], list) or len(given[name]) > ITEMS_MAX:
-            raise _WrongError(f"{name!r} takes a list of at most {ITEMS_MAX} items.")
+            raise _WrongError(f"{name!r} must be a list of at most {ITEMS_MAX} items.")
     known = known_seqs(ask)
     for name in _CITED:
         cited: list[Any] = list(given[name])
@@ -290,37 +294,37 @@ def _read_diagnosis(table: dict[str, Any], ask: Ask) -> Diagnosis:
     for name in ("cause", "target", "summary", "choice", "why"):
         _text(given, name, SENTENCES_CHARS_MAX)
     if not 0 <= diagnosis.confidence <= 1:
-        raise _WrongError("'confidence' is a number from 0 to 1.")
+        raise _WrongError("'confidence' must be a number from 0 to 1.")
     if not diagnosis.evidence:
-        raise _WrongError("A diagnosis needs evidence: cite the seq of what you were shown.")
+        raise _WrongError("A diagnosis needs evidence: cite the seq of a result.")
     return diagnosis
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenCalls:
-    """Calls that stood in a text: what was said with them, and names with their arguments."""
+    """Calls found in a text: the reasoning, and names with their arguments."""
 
     reasoning: str
     calls: tuple[tuple[str, Any], ...]
 
 
 def actions_text(given: Sequence[Offer]) -> str:
-    """What is added to the system text: the form of an answer, and the tools."""
+    """The addition to the system text: the form of an answer, and the tools."""
     lines = [f"- {offer.name}: {offer.sentence}\n  {json.dumps(offer.schema)}" for offer in given]
     return _FORM.format(tools="\n".join(lines))
 
 
 def find_calls(text: str, given: Sequence[Offer]) -> WrittenCalls | None:
-    """The calls that a text holds, however they are wrapped; None when it holds none.
+    """The calls in a text, however they are wrapped; None when there are none.
 
-    A whole answer in the asked form counts first. Bare calls count only by the names of tools, so
-    that a text which merely talks about JSON calls nothing.
+    A complete answer in the requested form comes first. Bare calls count only with the name of a
+    tool, so that a text about JSON calls nothing.
     """
     names = {offer.name for offer in given}
     bare: list[tuple[str, Any]] = []
     decoder, bounded = json.JSONDecoder(), text[:TEXT_CHARS_MAX]
     at = tries = objects = 0
-    # The JSON objects in a text, in their order; not those inside of another.
+    # The outermost JSON objects in a text, in order.
     while tries < TRIES_MAX and objects < OBJECTS_MAX and (at := bounded.find("{", at)) >= 0:
         tries += 1
         try:

@@ -1,4 +1,4 @@
-"""Text from outside, in marked blocks that it cannot close by itself."""
+"""External text in marked blocks that the text itself cannot close."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEARCHED_CHARS_MAX = 1_000_000
 # Where a text ends because it was too long to be searched, half a secret may stand: not shown.
 EDGE_CHARS = 4_096
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)")
-# Controls, lone surrogates and what nobody can see: it hides instructions and forges lines.
+# Control characters, lone surrogates and invisible characters hide instructions and forge lines.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ud800-\udfff\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
@@ -37,14 +37,14 @@ def redact_whole(text: str, redact: Callable[[str], str]) -> str:
         return redact(text)
     kept = redact(text[:SEARCHED_CHARS_MAX])[:-EDGE_CHARS]
     beyond = len(text) - SEARCHED_CHARS_MAX + EDGE_CHARS
-    return f"{kept}\n[about {beyond} characters at the end left out: too long to be searched]"
+    return f"{kept}\n[about {beyond} characters at the end omitted: too long to search for secrets]"
 
 
 def shorten(text: str, chars_max: int) -> str:
     """The beginning and the end of a text that is too long, with how much is left out."""
     if len(text) <= chars_max:
         return text
-    note = f"\n[{len(text) - chars_max} characters left out]\n"
+    note = f"\n[{len(text) - chars_max} characters omitted]\n"
     kept = max(chars_max - len(note), 0)
     return text[: kept - kept // 2] + note + (text[-(kept // 2) :] if kept > 1 else "")
 
@@ -61,7 +61,7 @@ def _keep_last(lines: Sequence[str], chars_max: int) -> list[str]:
 
 
 class Fence:
-    """Marks blocks with a boundary that nobody outside of the run knows."""
+    """Marks blocks with a boundary that only the run knows."""
 
     def __init__(self, run: str, *, redact: Callable[[str], str] = str) -> None:
         digest = hashlib.sha256(f"fence of {run}".encode("utf-8", "replace")).hexdigest()
@@ -82,7 +82,7 @@ class Fence:
         """The last of these lines, without secrets; whole lines, so that none is cut in two."""
         near = _keep_last(lines, SEARCHED_CHARS_MAX)
         kept = _keep_last(self._redact("\n".join(near)).split("\n"), chars_max)
-        older = ["[older lines left out]"] if len(kept) < len(lines) else []
+        older = ["[older lines omitted]"] if len(kept) < len(lines) else []
         return "\n".join([*older, *kept])
 
     def redacted(self, text: str) -> str:
@@ -92,4 +92,4 @@ class Fence:
     def inside(self, text: str, chars_max: int) -> str:
         """The text as it may stand in a block: without secrets, short, and without the boundary."""
         shown = clean(shorten(self.redacted(text), chars_max))
-        return self._own.sub("[a copy of the mark was removed]", _MARKS.sub("< <", shown))
+        return self._own.sub("[copy of the marker removed]", _MARKS.sub("< <", shown))

@@ -37,7 +37,7 @@ _TYPES: Mapping[ParameterType, Schema] = {
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One tool as a model knows it; `spec` is the typed tool behind it, where there is one."""
+    """One tool as offered to a model; `spec` is the typed tool behind it, where there is one."""
 
     name: str
     sentence: str
@@ -46,7 +46,7 @@ class Offer:
 
 
 def wire_name(name: str) -> str:
-    """A tool's name in the letters that every API takes."""
+    """A tool's name in the characters that every API accepts."""
     return _UNSPEAKABLE.sub("_", name)[:NAME_CHARS_MAX] or "nameless"
 
 
@@ -70,54 +70,54 @@ def _list(items: Schema, sentence: str) -> Schema:
 _REASONING = _text("one or two sentences: what you expect to learn or to change, and why now")
 _EVIDENCE = _object(
     {
-        "sentence": _text("what was seen"),
+        "sentence": _text("the observation"),
         "seq": {
             "type": ["integer", "null"],
-            "description": "the seq of the block that shows it; without one it is a mere claim",
+            "description": "the seq of the block that shows it; without a seq it is only a claim",
         },
     },
     ["sentence"],
 )
 _HYPOTHESIS = _object(
     {
-        "cause": _text("its name"),
-        "target": _text("where"),
+        "cause": _text("the name of the cause"),
+        "target": _text("the affected target"),
         "probability": {"type": "number", "minimum": 0, "maximum": 1},
     },
     ["cause", "target", "probability"],
 )
 _ALTERNATIVE = _object(
     {
-        "cause": _text("its name"),
-        "target": _text("where"),
-        "supporting": _list({"type": "string"}, "what speaks for it"),
-        "against": _list({"type": "string"}, "what speaks against it"),
+        "cause": _text("the name of the cause"),
+        "target": _text("the affected target"),
+        "supporting": _list({"type": "string"}, "evidence for it"),
+        "against": _list({"type": "string"}, "evidence against it"),
         "why_rejected": _text("why it is not the cause"),
     },
     ["cause", "target", "supporting", "against", "why_rejected"],
 )
 _OPTION = _object(
     {
-        "action": _text("what could be done"),
+        "action": _text("the action"),
         "risk": {"type": "string", "enum": [str(one) for one in Risk]},
         "reversible": {"type": "boolean"},
-        "trade_off": _text("what it costs and what it leaves undone"),
+        "trade_off": _text("its cost, and what it does not resolve"),
     },
     ["action", "risk", "reversible", "trade_off"],
 )
 _DIAGNOSIS = _object(
     {
         "cause": _text("the name of a known cause, or your own in a few words"),
-        "target": _text("the target that is to blame"),
-        "summary": _text("what is happening, in one or two sentences"),
+        "target": _text("the target where the cause is"),
+        "summary": _text("the cause and its effect, in one or two sentences"),
         "severity": {"type": "string", "enum": [str(one) for one in Severity]},
         "confidence": {"type": "number", "minimum": 0, "maximum": 1},
         "timeline": _list(_EVIDENCE, "what happened, oldest first"),
-        "affected": _list({"type": "string"}, "every target that suffers"),
-        "evidence": _list(_EVIDENCE, "why this is the cause; several readings, compared"),
-        "hypotheses": _list(_HYPOTHESIS, "what it could be, and how probable each is now"),
-        "alternatives": _list(_ALTERNATIVE, "two or three others, and why they are rejected"),
-        "options": _list(_OPTION, "what could be done, each with its price"),
+        "affected": _list({"type": "string"}, "every affected target"),
+        "evidence": _list(_EVIDENCE, "why this is the cause: several readings, compared"),
+        "hypotheses": _list(_HYPOTHESIS, "the possible causes and their current probabilities"),
+        "alternatives": _list(_ALTERNATIVE, "two or three other causes, and why you reject them"),
+        "options": _list(_OPTION, "the possible actions and their trade-offs"),
         "choice": _text("the option that you choose"),
         "why": _text("why that one"),
     },
@@ -139,40 +139,40 @@ _DIAGNOSIS = _object(
 _ENDS = (
     Offer(
         DIAGNOSE,
-        "It hands in your diagnosis, which is required before the first change.",
+        "Submit your diagnosis, which is required before the first change.",
         _DIAGNOSIS,
     ),
     Offer(
         FINISH,
-        "You believe that it is over; fresh looks at the system decide.",
-        _object({"summary": _text("what was wrong and what ended it")}, ["summary"]),
+        "Report that the incident is resolved; a new check of the system decides.",
+        _object({"summary": _text("the cause and how it was resolved")}, ["summary"]),
     ),
     Offer(
         ESCALATE,
-        "You cannot go on safely; a person takes over with all that you know.",
+        "Stop because you cannot continue safely; an engineer takes over with your findings.",
         _object({"reason": _text("why, and what you would do next")}, ["reason"]),
     ),
 )
 
 
 def offers(briefing: Briefing) -> tuple[Offer, ...]:
-    """Everything that may be called: the shell, every typed tool, and the ways to end a run."""
+    """Every tool a model may call: the shell, the typed tools, and the ways to end a run."""
     shell = Offer(
         SHELL,
-        "It runs one command line in a fresh shell, if the gate lets it.",
+        "Run one command line in a new shell, if the gate permits it.",
         _object(
             {
-                "command": _text("one command line, which ends by itself"),
+                "command": _text("one command line that terminates"),
                 "reasoning": _REASONING,
                 "target": _target(
-                    briefing, "the target where it runs; left out: the operator's machine"
+                    briefing, "the target where it runs; default: the machine of Operator"
                 ),
-                "expected": _text("what you expect to see when it works"),
+                "expected": _text("the result you expect"),
                 "timeout_s": {
                     "type": "number",
                     "exclusiveMinimum": 0,
                     "maximum": TIMEOUT_S_MAX,
-                    "description": "how many seconds it may take",
+                    "description": "timeout in seconds",
                 },
             },
             ["command", "reasoning"],
@@ -186,16 +186,16 @@ def offers(briefing: Briefing) -> tuple[Offer, ...]:
             continue
         taken.add(name)
         sentences = [spec.sentence, f"Risk: {spec.risk}."]
-        sentences.append("It changes something." if spec.changes else "It only looks.")
+        sentences.append("It changes the system." if spec.changes else "It is read-only.")
         if spec.undo:
-            sentences.append(f"{spec.undo} takes it back.")
+            sentences.append(f"Reversible with {spec.undo}.")
         elif spec.reversible:
-            sentences.append("It can be taken back.")
+            sentences.append("Reversible.")
         sentences += [f"Expected: {spec.expected}"] if spec.expected else []
         properties = {one.name: _parameter(one) for one in spec.parameters}
         required = [one.name for one in spec.parameters if one.required and not one.infers]
         if "target" not in properties:
-            properties["target"] = _target(briefing, "the target that it is about")
+            properties["target"] = _target(briefing, "the target")
         if "reasoning" not in properties:
             properties["reasoning"] = _REASONING
             required.append("reasoning")
@@ -206,7 +206,7 @@ def offers(briefing: Briefing) -> tuple[Offer, ...]:
 def _target(briefing: Briefing, sentence: str) -> Schema:
     names = [target.name for target in briefing.targets]
     schema = _text(sentence)
-    # A schema is no block: what is more than a name is told among the targets only.
+    # A schema is not a marked block, so it may contain only plain names.
     plain = names and len(names) <= TARGETS_NAMED_MAX and all(map(_NAME.fullmatch, names))
     return {**schema, "enum": names} if plain else schema
 
@@ -220,5 +220,5 @@ def _parameter(parameter: Parameter) -> Schema:
     if parameter.maximum is not None:
         schema["maximum"] = parameter.maximum
     if parameter.infers:
-        schema["description"] += f" (the {parameter.infers} of the ticket when left out)"
+        schema["description"] += f" (default: the {parameter.infers} of the ticket)"
     return schema

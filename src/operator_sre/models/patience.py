@@ -1,4 +1,4 @@
-"""A model that is asked again when it is busy, left alone when it is down, or answered for."""
+"""Retries, a circuit breaker, and a fallback around a model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from random import Random
 
 from operator_protocols.domain.run import Answer, Ask
 from operator_protocols.errors import MissingExtraError, ModelError
+from operator_protocols.kit.units import format_duration
 from operator_protocols.ports import Clock, Model
 
 __all__ = ["Breaker", "Fallback", "Patient"]
@@ -28,23 +29,23 @@ class Breaker:
 
     @property
     def closed_in_s(self) -> float:
-        """How long it is open yet; 0 when somebody may try."""
+        """How long it stays open; 0 when a try is allowed."""
         return max(self._until - self._clock.monotonic(), 0.0)
 
     def allows(self) -> bool:
-        """True when somebody may try. After a pause that is one alone, until it has been told."""
+        """Whether a try is allowed. After a pause only one is, until its result is known."""
         if self.closed_in_s > 0:
             return False
-        if self._failures >= self._failures_max:  # the one who tries; others wait for the outcome
+        if self._failures >= self._failures_max:  # this is the one try; others wait for its result
             self._until = self._clock.monotonic() + self._open_s
         return True
 
     def succeeded(self) -> None:
-        """It answered."""
+        """Record a success."""
         self._failures, self._until = 0, 0.0
 
     def failed(self, *, wait_s: float = 0.0) -> None:
-        """It did not; `wait_s` is how long it asked to be left alone, where that is too long."""
+        """Record a failure; `wait_s` is the pause that the endpoint requires, if too long."""
         self._failures += 1
         pause_s = self._open_s if self._failures >= self._failures_max else 0.0
         pause_s = min(max(pause_s, wait_s), OPEN_S_MAX)
@@ -55,7 +56,7 @@ class Breaker:
 class Patient:
     """Asks `model` up to `tries_max` times, and not at all while its circuit breaker is open.
 
-    Raises the ModelError of the last try. `breaker` is shared by whoever asks the same endpoint.
+    Raises the ModelError of the last try. `breaker` is shared by all users of the same endpoint.
     It never waits longer than `wait_s_max`, nor longer than what is left of the run.
     """
 
@@ -78,7 +79,7 @@ class Patient:
 
     @property
     def name(self) -> str:
-        """Who speaks, in the ledger."""
+        """Its name in the ledger."""
         return self._model.name
 
     async def answer(self, ask: Ask) -> Answer:
@@ -90,8 +91,8 @@ class Patient:
             if not self.breaker.allows():
                 wait_s = self.breaker.closed_in_s
                 raise ModelError(
-                    f"{self.name} failed several times in a row and is left alone for"
-                    f" {wait_s:.0f} s.",
+                    f"{self.name} failed several times in a row. Operator retries in"
+                    f" {format_duration(wait_s)}.",
                     wait_s=wait_s,
                     lasting=True,
                 )
@@ -100,7 +101,7 @@ class Patient:
             except ModelError as error:
                 too_long = error.wait_s if error.wait_s > self._wait_s_max else 0.0
                 self.breaker.failed(wait_s=too_long)
-                # Twice as long each time, and never at the same moment as everybody else.
+                # Exponential back-off with jitter.
                 longest_s = min(BACK_OFF_S * 2.0 ** (tries - 1), self._wait_s_max)
                 wait_s = max(error.wait_s, longest_s * self._random.uniform(0.5, 1.0))
                 late = self._clock.monotonic() + wait_s >= ends_at
@@ -112,7 +113,7 @@ class Patient:
             await self._clock.sleep(wait_s)
 
     async def close(self) -> None:
-        """Let go of the model's connections."""
+        """Close the model's connections."""
         close = getattr(self._model, "close", None)
         if close is not None:
             await close()
@@ -121,8 +122,8 @@ class Patient:
 class Fallback:
     """Answers by `reasoner`, with a note that says why, when `primary` does not answer.
 
-    `allowed()` is asked before every turn: an empty text lets `primary` speak, any other is the
-    reason why it may not (the budget of the day is gone).
+    `allowed()` is called before every turn: an empty text permits `primary`, any other is the
+    reason why it may not be used (the daily budget is exhausted).
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Fallback:
 
     @property
     def name(self) -> str:
-        """Who speaks, in the ledger."""
+        """Its name in the ledger."""
         return self._primary.name
 
     async def answer(self, ask: Ask) -> Answer:
@@ -150,7 +151,7 @@ class Fallback:
         return replace(answer, by=answer.by or self._reasoner.name, note=answer.note or note)
 
     async def close(self) -> None:
-        """Let go of the primary's connections."""
+        """Close the primary's connections."""
         close = getattr(self._primary, "close", None)
         if close is not None:
             await close()

@@ -1,4 +1,4 @@
-"""A model that says what was written down: offline, in tests and evaluations."""
+"""A model that replays recorded answers, for offline use, tests and evaluations."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ TEXT_CHARS_MAX = 20_000_000
 
 
 class Scripted:
-    """Gives its answers in their order; past the last one it escalates and says so.
+    """Returns its answers in order, and escalates after the last one.
 
-    Which one is next follows from the turns that the run has had, so that one script serves any
-    number of runs, and a run that was interrupted goes on where it was.
+    The next answer follows from the number of turns of the run, so one script serves any number of
+    runs, and an interrupted run continues where it stopped.
     """
 
     def __init__(self, answers: Iterable[Answer], *, name: str = "scripted") -> None:
@@ -32,7 +32,7 @@ class Scripted:
     ) -> Scripted:
         """From JSON: a list of recorded answers, or one to a line; `parse` reads one of them."""
         if len(text) > TEXT_CHARS_MAX:
-            raise UsageError(f"A script has at most {TEXT_CHARS_MAX} characters.")
+            raise UsageError(f"The script is longer than {TEXT_CHARS_MAX} characters.")
         try:
             if text.lstrip().startswith("["):
                 recorded = json.loads(text)
@@ -42,18 +42,18 @@ class Scripted:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(
                 f"The script cannot be read ({type(error).__name__}).",
-                next_step="It is a JSON list of recorded answers, or one of them to a line.",
+                next_step="Write a JSON list of recorded answers, or one answer per line.",
             ) from None
         return cls(answers, name=name)
 
     @property
     def name(self) -> str:
-        """Who speaks, in the ledger."""
+        """Its name in the ledger."""
         return self._name
 
     async def answer(self, ask: Ask) -> Answer:
         """The next answer of the script: the one after as many turns as the run has had."""
         if len(ask.turns) < len(self._answers):
             return self._answers[len(ask.turns)]
-        reason = f"The script ends after {len(self._answers)} answers and the trouble is not over."
+        reason = f"The script ended after {len(self._answers)} answers without a resolution."
         return Answer(reason, (Escalate(reason),))

@@ -101,7 +101,7 @@ async def test_an_answer_that_leads_elsewhere_is_not_followed(asked: Asked) -> N
 
 async def test_a_provider_whose_answers_have_no_bound_is_refused() -> None:
     model = RemoteModel(name="somebody", provider="github", model="m", key="k")
-    with pytest.raises(ModelError, match="have no bound") as caught:
+    with pytest.raises(ModelError, match="cannot be bounded") as caught:
         await model.answer(ASK)
     assert caught.value.lasting
     assert "openai-compatible" in str(caught.value.next_step)

@@ -143,7 +143,7 @@ async def test_a_conversation_goes_on_with_every_result(wire: WireServer, build:
     told = [json.dumps(part["content"]) for part in results]
     assert "python -m node" in told[0]
     assert "There is no tool 'nonsense'" in told[1]
-    assert "Left of your budget: 39 turns" in json.dumps(messages[2]["content"][-1])
+    assert "Remaining budget: 39 turns" in json.dumps(messages[2]["content"][-1])
 
 
 async def test_a_diagnosis_arrives_whole(wire: WireServer, build: Build) -> None:
@@ -398,11 +398,11 @@ async def test_another_provider_by_its_name(wire: WireServer, build: Build) -> N
 
 
 async def test_providers_that_cannot_be_used(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "not known" in (await fails(build("nobody").answer(ASK))).message
+    assert "not supported" in (await fails(build("nobody").answer(ASK))).message
     assert "base_url" in (await fails(build("deepseek").answer(ASK))).message
     assert build(base_url="").mode == "native"
     assert build().mode == "auto"
-    assert "No key" in (await fails(build(key="", base_url="").answer(ASK))).message
+    assert "No API key" in (await fails(build(key="", base_url="").answer(ASK))).message
     assert "address" in (await fails(build("openai-compatible", base_url="").answer(ASK))).message
     with pytest.raises(MissingExtraError, match=r"pydantic-ai-slim\[cohere\]"):
         await build("cohere").answer(ASK)

@@ -52,7 +52,7 @@ BROKEN: list[tuple[str, dict[str, Value], str]] = [
     ("quorum_lost", {"quorum": False, "quorum_lost_s": 5.1, "healthy_voters": 1}, "1 of 3"),
     ("no_leader", {"has_leader": False}, "term 7"),
     ("raft_lag", {"lag": 5_001}, "5001 entries"),
-    ("raft_lag", {"lag": 3, "behind_s": 5.1}, "5.1 s behind"),
+    ("raft_lag", {"lag": 3, "behind_s": 5.1}, "(5.1 s) behind"),
     ("database_near_quota", {"quota_ratio": 0.81, "db_bytes": 81 << 20}, "81 MB of 100 MB"),
     ("alarm_raised", {"alarms": "NOSPACE"}, "NOSPACE"),
     ("slow_read", {"read_ms": 500.1}, "500 ms"),
@@ -60,14 +60,14 @@ BROKEN: list[tuple[str, dict[str, Value], str]] = [
     ("slow_write", {"write_ms": 250.1, "write_error": ""}, "250 ms"),
     ("slow_write", {"write_ms": None, "write_error": "space exceeded"}, "space exceeded"),
     ("peer_unreachable", {"peers_lost": "b,c"}, "b,c"),
-    ("members_agree", {"agrees": False}, "other keys"),
+    ("members_agree", {"agrees": False}, "keys or values do not match"),
     (
         "settings_agree",
         {"settings_differ": True, "settings_differing": "election-timeout is 9"},
         "election-timeout is 9",
     ),
-    ("leases_expire", {"lease_error_s": -5.1}, "5 s earlier"),
-    ("leases_expire", {"lease_error_s": 9.0}, "9 s later"),
+    ("leases_expire", {"lease_error_s": -5.1}, "5.1 s earlier"),
+    ("leases_expire", {"lease_error_s": 9.0}, "9.0 s later"),
     ("compaction_lag", {"history_ratio": 0.81, "in_use_ratio": 0.26}, "500 revisions"),
     ("disk_full", {"disk_ratio": 0.91}, "91% full"),
     ("log_oversized", {"log_bytes": 17 << 20}, "17 MB"),
@@ -90,7 +90,7 @@ def test_what_all_members_show_is_told_once() -> None:
     found = findings(look_of(a={**LEADER, **full, "is_leader": True}, b=full, c=full))
     broken = {key: one.detail for key, one in found.items() if one.health is Health.BROKEN}
     assert set(broken) == {("alarm_raised", "cluster"), ("database_near_quota", "cluster")}
-    assert broken["alarm_raised", "cluster"] == "NOSPACE was raised by a, b, c"
+    assert broken["alarm_raised", "cluster"] == "alarm NOSPACE raised by a, b, c"
 
 
 def test_who_is_refused_is_not_let_in_and_nobody_is_down_or_slow() -> None:
@@ -135,7 +135,7 @@ def test_a_member_that_is_down_is_broken_and_the_rest_of_it_unknown() -> None:
 
 def test_damage_in_its_last_words_is_told() -> None:
     found = findings(look_of(c={**DOWN, "data_damaged": True}))
-    assert "its data is damaged" in found["member_down", "c"].detail
+    assert "its log reports damaged data" in found["member_down", "c"].detail
 
 
 def test_a_lost_quorum_is_told_once() -> None:

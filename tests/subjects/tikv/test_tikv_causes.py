@@ -313,12 +313,12 @@ def test_what_probes_predict_is_what_they_can_show() -> None:
 
 
 def test_nobody_is_told_to_force_anything() -> None:
-    """A remedy takes nothing away for good; the notes say what is never ours."""
+    """A remedy takes nothing away for good; the notes say what is Operator never uses them."""
     words = ("force", "unsafe", "delete", "recover", "tombstone")
     for cause in CAUSES:
         for remedy in cause.remedies:
             assert not any(word in f"{remedy.tool} {remedy.sentence}" for word in words)
     assert not next(one for one in CAUSES if one.name == "majority_gone").remedies
-    assert "never ours" in KNOWLEDGE.notes
+    assert "Operator never uses them" in KNOWLEDGE.notes
     undone = {name: KNOWLEDGE.tools[name].undo for name in ("drain_store", "undrain_store")}
     assert undone == {"drain_store": "undrain_store", "undrain_store": "drain_store"}

@@ -143,7 +143,7 @@ async def test_what_a_new_leader_of_pd_has_not_heard_itself_is_not_believed() ->
         subject = cluster.subject(settle_s=10.0)
         seen, found = await cluster.look(subject, 3)
         assert not [key for key, one in found.items() if one.health is Health.BROKEN]
-        assert "yet to hear" in found["store_down", STORE].detail
+        assert "no heartbeat of it yet" in found["store_down", STORE].detail
         assert "heard" not in seen.of(STORE).readings
         told = seen.of("cluster").readings
         assert (told["settled"], told["stores_silent"]) == (False, "")
@@ -190,7 +190,7 @@ async def test_pds_that_follow_nobody_have_no_leader() -> None:
         cluster.pds[0].up = cluster.pds[2].up = False
         seen, found = await cluster.look(subject, 2)
         assert found["pd_no_leader", "cluster"].health is Health.BROKEN
-        assert "1 of 3 PDs answer" in found["pd_no_leader", "cluster"].detail
+        assert "1 of 3 PD members answer" in found["pd_no_leader", "cluster"].detail
         assert seen.of("cluster").readings["quorum"] is False
         # What PD cannot be asked about is not known, and the stores are looked at all the same.
         assert found["store_down", STORE].health is Health.UNKNOWN
@@ -260,7 +260,7 @@ async def test_a_store_that_pd_does_not_know_is_neither_well_nor_down() -> None:
         subject = TikvCluster(SubjectSettings("tikv", lambda: given, cluster.clock, 2.0, {}))
         _, found = await cluster.look(subject, 2)
         assert found["store_down", "lost"].health is Health.UNKNOWN
-        assert "knows of no store" in found["store_down", "lost"].detail
+        assert "lists no store" in found["store_down", "lost"].detail
 
 
 async def test_prometheus_tells_what_the_stores_show_by_their_status_address() -> None:
@@ -273,7 +273,7 @@ async def test_prometheus_tells_what_the_stores_show_by_their_status_address() -
         cluster.stores[0].latency_s = 2.0
         cluster.stores[1].up = False
         broken = await cluster.broken(subject, 1)
-        assert broken["high_latency", STORE] == "99 of 100 requests take up to 2000 ms"
+        assert broken["high_latency", STORE] == "p99 latency of requests is 2000 ms"
         assert "gets no answer" in broken["prometheus_target_missing", "store-5"]
         gone = Target("prometheus", "prometheus", port=cluster.stores[1].port)
         given = [*cluster.settings().targets(), gone]

@@ -96,17 +96,17 @@ BACK = _store(state="Up", silent_s=1.0, up=True, leaders=40)
 PROVOKED: dict[str, Wrong] = {
     "a store that is gone": Wrong(
         {
-            ("store_down", STORE): "PD heard of it 3",
-            ("store_disconnected", STORE): "heartbeat was 3",
-            ("under_replicated", "cluster"): "120 copies are on stores that PD does not hear",
+            ("store_down", STORE): "last heartbeat 3",
+            ("store_disconnected", STORE): "heartbeat 3",
+            ("under_replicated", "cluster"): "120 replicas are on stores without heartbeats",
         },
         lambda cluster: (GONE(cluster), _leads(0, 60, 60)(cluster), None)[-1],
         lambda cluster: (BACK(cluster), _leads(40, 40, 40)(cluster), None)[-1],
     ),
     "a store that PD does not hear and we do": Wrong(
         {
-            ("store_disconnected", STORE): "and yet it answers us",
-            ("under_replicated", "cluster"): "120 copies",
+            ("store_disconnected", STORE): "although it answers Operator",
+            ("under_replicated", "cluster"): "120 replicas",
             ("regions_without_leader", "cluster"): "40 regions have no leader",
         },
         _store(state="Disconnected", silent_s=33.0),
@@ -114,16 +114,16 @@ PROVOKED: dict[str, Wrong] = {
     ),
     "a store that was silent for long": Wrong(
         {
-            ("store_down", STORE): "PD calls it down",
-            ("store_disconnected", STORE): "1900 s ago",
-            ("under_replicated", "cluster"): "120 copies",
-            ("regions_without_leader", "cluster"): f"PD does not hear {STORE}",
+            ("store_down", STORE): "PD reports it as Down",
+            ("store_disconnected", STORE): "32 min ago",
+            ("under_replicated", "cluster"): "120 replicas",
+            ("regions_without_leader", "cluster"): f"no heartbeats from {STORE}",
         },
         _store(state="Down", silent_s=1900.0, up=False),
         _store(state="Up", silent_s=1.0, up=True),
     ),
     "a status port that is gone": Wrong(
-        {("store_unreachable", STORE): "PD hears it, but"}, _store(up=False), _store(up=True)
+        {("store_unreachable", STORE): "PD gets its heartbeats, but"}, _store(up=False), _store(up=True)
     ),
     "what is not a store at its status port": Wrong(
         {("store_unreachable", STORE): "shows no metrics of a store"},
@@ -131,7 +131,7 @@ PROVOKED: dict[str, Wrong] = {
         _store(raw=b""),
     ),
     "slow answers": Wrong(
-        {("high_latency", STORE): "up to 9"}, _store(latency_s=5.0), _store(latency_s=0.005)
+        {("high_latency", STORE): "is 9"}, _store(latency_s=5.0), _store(latency_s=0.005)
     ),
     "slow appliance": Wrong(
         {("apply_lag", STORE): "to be applied"}, _store(apply_s=5.0), _store(apply_s=0.005)
@@ -143,7 +143,7 @@ PROVOKED: dict[str, Wrong] = {
         {("peers_unreachable", STORE): "cut off from store-5, store-6"}, _cut, lambda _: None
     ),
     "leaders that are kept away": Wrong(
-        {("scheduler_left", STORE): "keeps every leader away"}, _evicts(4), _evicts()
+        {("scheduler_left", STORE): "keeps all leaders away"}, _evicts(4), _evicts()
     ),
     "a clock that is ahead": Wrong(
         {("clock_skew", STORE): " s ahead"}, _store(clock_s=9.0), _store(clock_s=0.0)
@@ -152,12 +152,12 @@ PROVOKED: dict[str, Wrong] = {
         {("clock_skew", "pd-2"): " s behind"}, _pd(1, clock_s=-9.0), _pd(1, clock_s=0.0)
     ),
     "an older store": Wrong(
-        {("versions_differ", STORE): "7.5.0, and most others of 8.1.0"},
+        {("versions_differ", STORE): "7.5.0, most others run 8.1.0"},
         _store(version="7.5.0"),
         _store(version="8.1.0"),
     ),
     "an older PD": Wrong(
-        {("versions_differ", "pd-2"): "most others of 8.1.0"},
+        {("versions_differ", "pd-2"): "most others run 8.1.0"},
         _pd(1, version="v7.5.0"),
         _pd(1, version="v8.1.0"),
     ),
@@ -170,12 +170,12 @@ PROVOKED: dict[str, Wrong] = {
         _pd(2, raw=b""),
     ),
     "copies that are missing": Wrong(
-        {("under_replicated", "cluster"): "7 miss a copy"},
+        {("under_replicated", "cluster"): "7 regions miss a replica"},
         _cluster(checks={"miss-peer": 7}),
         _cluster(checks={}),
     ),
     "copies that are down": Wrong(
-        {("under_replicated", "cluster"): "3 have one that is down"},
+        {("under_replicated", "cluster"): "3 have a replica that is down"},
         _cluster(checks={"down-peer": 3}),
         _cluster(checks={}),
     ),
@@ -195,7 +195,7 @@ PROVOKED: dict[str, Wrong] = {
         _cluster(operators=[]),
     ),
     "a region that does most of the work": Wrong(
-        {("hot_region", "cluster"): "region 77 on store-4 takes 89% of all that is written"},
+        {("hot_region", "cluster"): "region 77 on store-4 takes 89% of all writes"},
         _cluster(hot=HOT),
         _cluster(hot={}),
     ),

@@ -1,4 +1,4 @@
-"""What is believed at first, how evidence moves it, and which question would move it most. Pure."""
+"""The initial belief, how evidence changes it, and the expected gain of a probe. Pure."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ __all__ = [
 ]
 
 SURE = 0.9
-# A cause that names invariants or readings need not explain words besides.
+# A cause that names invariants or readings need not explain words as well.
 KNOWS_BETTER = 0.2
 KNOWS_BETTER_UNTOLD = 0.6
-TRIED = 0.02  # what should have ended it was done, and the trouble stayed
-NOT_EXPLAINED = 0.05  # how well a cause fits a violation that does not follow from it
-NAMED = 3.0  # a cause that says which invariants it breaks, and one of them is broken
-NOT_NAMED = 0.1  # the same, and another one is broken besides
-NONE_NAMED = 0.02  # the same, and none of those is
-SHOWN = 4.0  # a look shows just what the cause says that it shows
+TRIED = 0.02  # its remedy was applied, and the trouble stayed
+NOT_EXPLAINED = 0.05  # a violation that does not follow from the cause
+NAMED = 3.0  # one of the invariants that the cause names is broken
+NOT_NAMED = 0.1  # another invariant is broken as well
+NONE_NAMED = 0.02  # none of the named invariants is broken
+SHOWN = 4.0  # the observation shows what the cause predicts
 NOT_SHOWN = 0.02
-REACHED = 0.1  # a look reached it, and the cause means that hardly anybody does
-HARDLY = 0.05  # how seldom its port answers then
+REACHED = 0.1  # the target answered, although the cause makes it unreachable
+HARDLY = 0.05  # how seldom the port answers then
 OFTEN = 0.5
-ELSEWHERE = 0.1  # at a part whose own invariants hold, which is rarely the one to blame
-ELSEWHERE_SHOWN = 0.5  # the same, and a look shows there all that the cause says that it shows
+ELSEWHERE = 0.1  # a target whose own invariants hold is rarely the cause
+ELSEWHERE_SHOWN = 0.5  # the same, but the observation shows all that the cause predicts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Suspect:
     """A cause at a target; compared by identity, because one belief passes it to the next.
 
-    `dependants` are those that suffer with it.
+    `dependants` are the targets that fail with it.
     """
 
     cause: Cause
@@ -55,18 +55,18 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """Suspects with their probabilities, which add up to one."""
+    """Suspects with their probabilities, which sum to one."""
 
     weights: Mapping[Suspect, float]
 
     def ranked(self) -> list[tuple[Suspect, float]]:
-        """The most probable first; equal ones by name, so that a run repeats exactly."""
+        """The most probable first; ties by name, so that a run is reproducible."""
         return sorted(
             self.weights.items(), key=lambda item: (-item[1], item[0].cause.name, item[0].target)
         )
 
     def after(self, probe: str, target: str, outcome: str) -> Belief:
-        """The belief when a probe at a target has shown an outcome."""
+        """The belief after a probe at a target had this outcome."""
         return normalise(
             {
                 suspect: weight * likelihood(suspect, probe, target, outcome)
@@ -75,7 +75,7 @@ class Belief:
         )
 
     def without(self, tried: Iterable[tuple[str, str]]) -> Belief:
-        """The belief when what ends these (cause, target) was done, and the trouble stayed."""
+        """The belief after the remedies of these (cause, target) pairs did not help."""
         known = set(tried)
         return normalise(
             {
@@ -85,7 +85,7 @@ class Belief:
         )
 
     def gain(self, probe: str, target: str) -> float:
-        """How many bits a probe is expected to tell."""
+        """The expected information of a probe, in bits."""
         expected = 0.0
         for outcome in HEALTHY[probe]:
             chance = sum(
@@ -97,22 +97,22 @@ class Belief:
         return self.entropy() - expected
 
     def entropy(self) -> float:
-        """How much is not known, in bits."""
+        """The uncertainty, in bits."""
         return -sum(p * math.log2(p) for p in self.weights.values() if p > 0)
 
 
 def expected(cause: Cause, probe: str) -> Mapping[str, float]:
-    """What a probe shows where this is so; what a cause does not speak of is as it always is."""
+    """The outcomes of a probe under a cause; by default those of a healthy target."""
     return cause.predicts.get(probe) or HEALTHY[probe]
 
 
 def likelihood(suspect: Suspect, probe: str, target: str, outcome: str) -> float:
-    """How probable it is that a probe at a target shows this, if the suspect is to blame."""
+    """The probability of an outcome of a probe at a target, given the suspect."""
     cause = suspect.cause
     if probe == WORDS:
         if probe not in cause.predicts and (cause.breaks or cause.shows):
             return KNOWS_BETTER_UNTOLD if outcome == "nothing" else KNOWS_BETTER
-        # Words about what depends on it may well be about it.
+        # Words about a dependant may well be about the suspect.
         return chance(expected(cause, probe), probe, outcome)
     if suspect.target == target:
         return chance(expected(cause, probe), probe, outcome)
@@ -121,14 +121,14 @@ def likelihood(suspect: Suspect, probe: str, target: str, outcome: str) -> float
 
 
 def normalise(weights: Mapping[Suspect, float]) -> Belief:
-    """A belief whose probabilities add up to one."""
+    """A belief whose probabilities sum to one."""
     total = sum(weights.values()) or 1.0
     return Belief({suspect: weight / total for suspect, weight in weights.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class Symptoms:
-    """What the ticket and the last look show: broken invariants and readings, by target."""
+    """Broken invariants and readings by target, from the ticket and the last observation."""
 
     invariants: Mapping[str, frozenset[str]] = field(default_factory=dict)
     readings: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Symptoms:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a cause may be: the broken targets that need it, and those that it needs itself."""
+    """A possible place of a cause: the broken targets that depend on it, and its dependencies."""
 
     target: Target
     broken: bool
@@ -145,7 +145,7 @@ class _Place:
     needs: frozenset[str]
 
     def admits(self, cause: Cause, symptoms: Symptoms) -> bool:
-        """Whether a cause can be here at all."""
+        """Whether the cause is possible here."""
         if cause.kinds and self.target.kind not in cause.kinds:
             return False
         if cause.name in NEEDS_OTHERS and not self.needs:
@@ -154,7 +154,7 @@ class _Place:
             return False
         if self.within:
             return True
-        # Who merely needs what is broken is to blame only for what it names, where a look shows it.
+        # A mere dependant is suspected only of causes whose predictions the observation shows.
         near = [symptoms.invariants.get(name) for name in self.without if name in self.needs]
         readings = symptoms.readings.get(self.target.name, {})
         return _shows_all(cause, readings) and any(_explains_all(cause, each) for each in near)
@@ -166,9 +166,9 @@ def first_belief(
     causes: Sequence[Cause],
     symptoms: Symptoms | None = None,
 ) -> Belief:
-    """The belief before any question: causes at what is broken and at what that depends on.
+    """The belief before any probe: causes at the broken targets and at their dependencies.
 
-    A part that depends on what is broken is a suspect too, if it shows what would break that.
+    A dependant of a broken target is a suspect too, if it shows what would break that target.
     """
     shown = symptoms or Symptoms()
     broken = sorted(set(violated))
@@ -199,12 +199,12 @@ def _weigh(
     readings: Mapping[str, Value],
     invariants: Mapping[str, frozenset[str]],
 ) -> float:
-    """How much speaks for a cause at a place, before anything was asked."""
+    """The weight of a cause at a place, before any probe."""
     weight = cause.prior
     if not place.broken:
         weight *= ELSEWHERE_SHOWN if _shows_all(cause, readings) else ELSEWHERE
-    # What several targets say of a cause: each that it explains speaks for it, doubt counts once.
-    # Those that depend on the same part all show the same thing, so it is one surprise, not many.
+    # Every explained target adds weight. Unexplained ones count once, because the dependants of
+    # one target all show the same symptom.
     doubt = 1.0
     for broken in (invariants.get(name) for name in place.within):
         if not broken or not cause.breaks:
@@ -213,18 +213,18 @@ def _weigh(
         fit = NAMED**explained * NOT_NAMED ** (len(broken) - explained) if explained else NONE_NAMED
         doubt = min(doubt, fit)
         weight *= max(fit, 1.0)
-    # What is broken where nothing depends on the place may still show what the place needs, as a
-    # primary shows that its replica is away.
+    # A broken target that does not depend on the place may still point to it, as a primary reports
+    # that its replica is down.
     for name in place.without:
         broken = invariants.get(name)
         near = name in place.needs and _explains_all(cause, broken)
         weight *= NAMED ** len(broken or ()) if near else NOT_EXPLAINED
-    # What an observation contradicts is not made up for by what it happens to share.
+    # A contradiction is not compensated by matching readings.
     known = [readings[name] == value for name, value in cause.shows.items() if name in readings]
     wrong = known.count(False)
     weight *= NOT_SHOWN**wrong if wrong else SHOWN ** len(known)
-    # Who answered a moment ago is hardly one that answers nobody. Some close the door on whoever
-    # does not speak their language: they are there as well.
+    # A target that has just answered is hardly unreachable. Some servers close connections that do
+    # not speak their protocol: they are reachable as well.
     port = cause.predicts.get("port", {})
     mute = bool(port) and port.get("answers", 0.0) < HARDLY and port.get("closed", 0.0) < OFTEN
     return doubt * weight * (REACHED if mute and readings.get("reachable") is True else 1.0)
@@ -235,7 +235,7 @@ def _explains_all(cause: Cause, invariants: frozenset[str] | None) -> bool:
 
 
 def _shows_all(cause: Cause, readings: Mapping[str, Value]) -> bool:
-    """Whether all that a cause says that it shows is seen, and it says something."""
+    """Whether the readings show everything that the cause predicts, and it predicts something."""
     return bool(cause.shows) and all(
         name in readings and readings[name] == value for name, value in cause.shows.items()
     )

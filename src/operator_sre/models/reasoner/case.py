@@ -1,4 +1,4 @@
-"""What is known of a ticket so far, read from the steps of its run. Pure."""
+"""The evidence on a ticket so far, read from the steps of its run. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Case", "Reading", "case_from"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one probe showed at one target."""
+    """The outcome of one probe at one target."""
 
     probe: str
     target: str
@@ -30,10 +30,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The state of knowledge: readings that are still fresh, what was tried, what is believed.
+    """The state of knowledge: fresh readings, tried actions, and the belief.
 
-    `before` is what was believed before the last reading. `patient` are those that were given time
-    in vain. `failed` are actions that were begun and not done, each with the cause it was to end.
+    `before` is the belief before the last reading. `patient` are the causes and targets for which
+    waiting did not help. `failed` are failed actions, each with the cause it was meant to resolve.
     """
 
     briefing: Briefing
@@ -47,7 +47,7 @@ class Case:
 
     @property
     def open_questions(self) -> list[tuple[Probe, Target, Action]]:
-        """Every probe that can be asked and has not been since the last change."""
+        """Every possible probe that has not run since the last change."""
         asked = {(reading.probe, reading.target) for reading in self.readings}
         given = {SHELL, *(spec.name for spec in self.briefing.tools)}
         suspected = {suspect.target for suspect in self.belief.weights}
@@ -63,13 +63,13 @@ class Case:
 
 
 def case_from(ask: Ask) -> Case:
-    """Everything a run has shown so far, weighed."""
+    """The evidence of a run so far, weighed."""
     briefing = ask.briefing
     changing = {spec.name for spec in briefing.tools if spec.changes}
-    # A change makes older readings worthless: they tell of a world that is gone.
+    # A change makes older readings obsolete.
     over = 0
     tried: list[Act] = []
-    # The causes whose remedy was done and whose proof then failed.
+    # The causes whose remedy was applied, and whose proof then failed.
     blamed: list[tuple[str, str]] = []
     failed: list[tuple[str, Act]] = []
     complaints: dict[tuple[str, str], None] = {}
@@ -84,21 +84,21 @@ def case_from(ask: Ask) -> Case:
         elif isinstance(want, Act) and want.action.tool in changing:
             over = at + 1
             outcome = result.outcome if isinstance(result, Result) else None
-            # Nobody knows whether it was done, so after a fresh check it may be proposed again.
+            # Its effect is unknown, so after a new check it may be proposed again.
             if outcome not in (Outcome.CANCELLED, Outcome.UNKNOWN):
                 tried.append(want)
             if isinstance(result, Result) and outcome is Outcome.RAN and not result.ok:
                 failed.append((suspect[0] if suspect is not None else "", want))
-                # What a remedy that failed said about why.
+                # The reason in the output of the failed remedy.
                 if word := meaning(f"{result.stderr}\n{result.stdout}"):
                     complaints[word, want.action.target] = None
     readings = tuple(
         reading for step in ask.steps[over:] if (reading := _read_step(step)) is not None
     )
-    # What holds again needs no cause any more.
-    violations = [one for one in briefing.ticket.violations if one.key in briefing.broken]
+    # An invariant that holds again needs no cause.
+    violations = [each for each in briefing.ticket.violations if each.key in briefing.broken]
     violations = violations or list(briefing.ticket.violations)
-    # Those of every subject, unless it knows better, and its own.
+    # The causes of the subject, and the generic ones that it does not redefine.
     own = {cause.name for cause in briefing.causes}
     own |= VAGUE if own else frozenset()
     causes = (*(cause for cause in GENERIC if cause.name not in own), *briefing.causes)
@@ -123,7 +123,7 @@ def case_from(ask: Ask) -> Case:
 
 
 def _find_symptoms(briefing: Briefing, violations: Sequence[Violation]) -> Symptoms:
-    """All that is broken now where the ticket is: what has its grace yet tells as much."""
+    """All broken invariants of the targets in the ticket, including those within their grace."""
     subject = briefing.ticket.subject
     known = {invariant for cause in briefing.causes for invariant in cause.breaks}
     broken: dict[str, set[str]] = {}
@@ -138,10 +138,10 @@ def _find_symptoms(briefing: Briefing, violations: Sequence[Violation]) -> Sympt
 
 
 def _find_words(briefing: Briefing, violations: Sequence[Violation]) -> list[tuple[str, str]]:
-    """What the violations speak of, each trouble once: they are one thing that was seen."""
+    """The troubles that the violations name, each once, because they are one observation."""
     words: dict[str, str] = {}
     for violation in violations:
-        # What it says now counts: a ticket tells how it was when it broke.
+        # The current error counts: the ticket has the first one.
         errors: list[str] = []
         for seen in briefing.observation.seen:
             if seen.target == violation.target:

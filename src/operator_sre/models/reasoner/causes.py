@@ -1,4 +1,4 @@
-"""Causes that serve every subject: what each predicts, and what ends it. Data, not code."""
+"""Causes that apply to every subject: what each predicts, and its remedies. Data, not code."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["GENERIC", "NEEDS_OTHERS", "PATIENCE", "UNEXPLAINED", "VAGUE"]
 
 Table = Mapping[str, float]
 
-# The tool of a remedy that is nothing but patience: no tool is called, and the proof waits.
+# The remedy is to wait: no tool is called, and the proof waits.
 PATIENCE = "wait"
-# Causes that lie between a target and what it depends on, so that they need such a thing.
+# Causes between a target and its dependency, so the target must have one.
 NEEDS_OTHERS = frozenset({"dependency_unreachable"})
-# Causes that say little: of use only where nobody wrote down what else could be wrong.
+# Vague causes: used only for subjects without causes of their own.
 VAGUE = frozenset({"wrong_answer"})
 
 
 def _table(probe: str, chances: Table) -> Table:
-    """A whole table: what is not named shares what is left."""
-    told = {"isolated": ISOLATED_SHARE, **chances} if probe == "process" else chances
-    rest = [outcome for outcome in OUTCOMES[probe] if outcome not in told]
-    left = 1.0 - sum(told.values())
-    return {**told, **{outcome: left / len(rest) for outcome in rest}}
+    """A complete table: outcomes that are not named share the remaining probability."""
+    named = {"isolated": ISOLATED_SHARE, **chances} if probe == "process" else chances
+    rest = [outcome for outcome in OUTCOMES[probe] if outcome not in named]
+    left = 1.0 - sum(named.values())
+    return {**named, **{outcome: left / len(rest) for outcome in rest}}
 
 
 def _predicts(**tables: Table) -> Mapping[str, Table]:
@@ -40,22 +40,22 @@ _TALKS: Table = {"quiet": 0.42, "errors": 0.34, "ended": 0.05, "unknown": 0.05}
 
 _RESTART = Remedy(
     tool="restart_node",
-    sentence="start it again",
-    trade_off="what it held in memory is lost, and it is away for a moment",
+    sentence="restart the process",
+    trade_off="its in-memory state is lost, and it is unavailable for a few seconds",
     risk=Risk.MEDIUM,
     reversible=False,
 )
 _RESUME = Remedy(
     tool="resume_node",
-    sentence="let it go on where it was stopped",
-    trade_off="it goes on with whatever it was doing, and its clients may have given up",
+    sentence="resume the process (SIGCONT)",
+    trade_off="the process continues where it stopped; its clients may have timed out",
     risk=Risk.LOW,
     reversible=True,
 )
 _WAIT = Remedy(
     tool=PATIENCE,
-    sentence="give it time to become ready",
-    trade_off="it stays away for as long as it takes, and nothing is changed",
+    sentence="wait until the process is ready",
+    trade_off="it is unavailable until then, and nothing is changed",
     risk=Risk.LOW,
     reversible=True,
 )
@@ -63,7 +63,7 @@ _WAIT = Remedy(
 GENERIC: tuple[Cause, ...] = (
     Cause(
         name="process_dead",
-        sentence="its process is gone",
+        sentence="the process is not running",
         prior=0.5,
         predicts=_predicts(
             process=_GONE,
@@ -76,7 +76,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="process_paused",
-        sentence="its process is stopped and gets no processor time",
+        sentence="the process is stopped (SIGSTOP) and gets no CPU time",
         prior=0.15,
         predicts=_predicts(
             process={"stopped": 0.97},
@@ -89,7 +89,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="process_hung",
-        sentence="its process runs but serves nobody",
+        sentence="the process hangs: it runs but answers no clients",
         prior=0.1,
         predicts=_predicts(
             process=_RUNS,
@@ -102,7 +102,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="not_listening",
-        sentence="its process runs and listens where nobody looks for it, or nowhere",
+        sentence="the process runs but does not listen on its port",
         prior=0.06,
         predicts=_predicts(
             process=_RUNS,
@@ -115,7 +115,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="process_starting",
-        sentence="its process was started a moment ago and is not ready yet",
+        sentence="the process has just started and is not ready yet",
         prior=0.06,
         predicts=_predicts(
             process={"starting": 0.95, "alive": 0.02},
@@ -125,9 +125,9 @@ GENERIC: tuple[Cause, ...] = (
         ),
         remedies=(_WAIT,),
     ),
-    Cause(  # whose process that is, and whether it may go, is known to people only
+    Cause(  # only people know whose process it is, and whether it may be stopped
         name="port_occupied",
-        sentence="another process listens where it should, so that it cannot start",
+        sentence="another process uses its port, so it cannot start",
         prior=0.04,
         predicts=_predicts(
             process=_GONE,
@@ -138,9 +138,9 @@ GENERIC: tuple[Cause, ...] = (
             words={"address": 0.2, "nothing": 0.3, "silence": 0.2, "refused": 0.1},
         ),
     ),
-    Cause(  # nobody inside of a system can mend a wire
+    Cause(  # the network cannot be repaired from inside the system
         name="cut_off",
-        sentence="it runs and would serve, but nothing reaches it by its address",
+        sentence="it runs but cannot be reached at its address",
         prior=0.06,
         predicts=_predicts(
             process={"alive": 0.6, "isolated": 0.34, "starting": 0.03},
@@ -152,7 +152,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="files_used_up",
-        sentence="it has as many files and connections open as it may, so it can open no more",
+        sentence="it has reached its limit of open files",
         prior=0.04,
         predicts=_predicts(
             process=_RUNS,
@@ -166,7 +166,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="memory_used_up",
-        sentence="it has used up the memory that it may have",
+        sentence="it has reached its memory limit",
         prior=0.03,
         predicts=_predicts(
             process={"alive": 0.6, "dead": 0.35, "starting": 0.02},
@@ -178,9 +178,9 @@ GENERIC: tuple[Cause, ...] = (
         ),
         remedies=(_RESTART,),
     ),
-    Cause(  # what may be thrown away is known to people only
+    Cause(  # only people know which files may be deleted
         name="disk_full",
-        sentence="the disk under its data has no room left",
+        sentence="the disk of its data directory is full",
         prior=0.04,
         predicts=_predicts(
             process={"alive": 0.7, "dead": 0.25, "starting": 0.02},
@@ -194,7 +194,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="credential_refused",
-        sentence="a password or a right that it needs is not accepted",
+        sentence="its credentials are rejected, or it lacks a permission",
         prior=0.03,
         predicts=_predicts(
             process=_RUNS,
@@ -205,7 +205,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="dependency_unreachable",
-        sentence="it runs and does not reach something that it needs, which others do",
+        sentence="it cannot reach one of its dependencies, which others can reach",
         prior=0.03,
         predicts=_predicts(
             process=_RUNS,
@@ -216,7 +216,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="settings_differ",
-        sentence="it is configured otherwise than it should be",
+        sentence="its configuration is wrong or differs from the others",
         prior=0.03,
         predicts=_predicts(
             process=_RUNS, port=_ANSWERS, log=_TALKS, words={"drift": 0.85, "nothing": 0.08}
@@ -224,7 +224,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="overloaded",
-        sentence="it is asked for more than it can do",
+        sentence="it is overloaded",
         prior=0.03,
         predicts=_predicts(
             process=_RUNS,
@@ -236,7 +236,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="way_slow",
-        sentence="messages to it take long on their way",
+        sentence="its network connection is slow",
         prior=0.02,
         predicts=_predicts(
             process=_RUNS,
@@ -246,9 +246,9 @@ GENERIC: tuple[Cause, ...] = (
             words={"slow": 0.85, "silence": 0.05, "nothing": 0.05},
         ),
     ),
-    Cause(  # what is left of a majority must not decide by itself
+    Cause(  # the rest of a lost majority must not decide alone
         name="majority_gone",
-        sentence="too few of those that have to agree are left",
+        sentence="quorum lost: too few members are left",
         prior=0.02,
         predicts=_predicts(
             process={"alive": 0.5, "dead": 0.3, "stopped": 0.15},
@@ -259,7 +259,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="wrong_answer",
-        sentence="it runs and answers, but not as it should",
+        sentence="it runs but gives wrong answers",
         prior=0.4,
         predicts=_predicts(
             process=_RUNS,
@@ -272,7 +272,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="alert_unconfirmed",
-        sentence="another watcher says so, while our own look finds nothing wrong with it",
+        sentence="an external alert fires, but Operator's own checks find nothing wrong",
         prior=0.05,
         predicts=_predicts(
             process=_RUNS,
@@ -285,7 +285,7 @@ GENERIC: tuple[Cause, ...] = (
     ),
     Cause(
         name="log_long",
-        sentence="something writes a lot into its log",
+        sentence="its log grows too fast",
         prior=0.03,
         predicts=_predicts(
             process=_RUNS, port=_ANSWERS, log=_TALKS, words={"log": 0.95, "nothing": 0.02}
@@ -295,7 +295,7 @@ GENERIC: tuple[Cause, ...] = (
 
 UNEXPLAINED = Cause(
     name="unexplained",
-    sentence="none of the causes known here explains it",
+    sentence="no known cause explains the evidence",
     prior=0.05,
     predicts={
         **{probe: _table(probe, {"unknown": 0.1}) for probe in HEALTHY if probe != WORDS},

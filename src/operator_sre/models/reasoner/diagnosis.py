@@ -1,4 +1,4 @@
-"""Writing the Diagnosis: every sentence of it points at something that was seen. Pure."""
+"""Builds the Diagnosis; every sentence in it is backed by an observation. Pure."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from operator_sre.models.reasoner.causes import PATIENCE, UNEXPLAINED
 __all__ = ["SCRIPT", "arguments_of", "choose", "diagnose", "remedies_for"]
 
 ALTERNATIVES_MAX = 3
+RULED_OUT_MAX = 4
 _BLANK = re.compile(r"\{(\w+)\}")
 SCRIPT = "execute_script"
-POSSIBLE = 0.1  # what is at least so probable is named where nothing is sure
-TELLING = 2.0  # how many times likelier under one cause than the other counts as evidence
+POSSIBLE = 0.1  # candidates from this probability on are named in an uncertain diagnosis
+TELLING = 2.0  # a likelihood ratio from which on a reading counts as evidence
 
 
 def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
@@ -43,7 +44,7 @@ def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
         Option(f"{one.tool}({leader.target})", one.risk, one.reversible, one.trade_off)
         for one in remedies_for(case, leader)
     ]
-    leave = Option("leave it and tell a person", Risk.LOW, True, "it stays broken until they come")
+    leave = Option("escalate", Risk.LOW, True, "it stays broken until someone repairs it")
     return Diagnosis(
         cause=leader.cause.name,
         target=leader.target,
@@ -75,9 +76,9 @@ def diagnose(case: Case, remedy: Remedy | None) -> Diagnosis:
 
 
 def choose(case: Case) -> Remedy | None:
-    """The remedy of least risk that ends what is the matter, whichever suspect it is.
+    """The remedy of least risk that resolves the leading suspects.
 
-    Several causes at one target may have a remedy in common: they need not be told apart then.
+    Several causes at one target may share a remedy; they need not be told apart then.
     """
     ranked = case.belief.ranked()
     leader = ranked[0][0]
@@ -90,10 +91,10 @@ def choose(case: Case) -> Remedy | None:
 
 
 def remedies_for(case: Case, suspect: Suspect) -> list[Remedy]:
-    """What could end it here: tools that exist and were not tried, least risk first."""
+    """The remedies whose tools exist and were not tried, least risk first."""
     if suspect.cause is UNEXPLAINED:
         return []
-    # What failed for one cause was not done, and may be right for another.
+    # An action that failed for one cause may be right for another.
     other = [act for cause, act in case.failed if cause != suspect.cause.name]
     tried = {(act.action.tool, act.action.target) for act in case.tried if act not in other}
     if (suspect.cause.name, suspect.target) in case.patient:
@@ -102,10 +103,10 @@ def remedies_for(case: Case, suspect: Suspect) -> list[Remedy]:
     remedies = {remedy.tool: remedy for remedy in suspect.cause.remedies}
     for spec in case.briefing.tools:
         if suspect.cause.name in spec.ends and spec.name not in remedies:
-            # What a tool itself says that it ends.
+            # A tool may itself declare that it resolves the cause.
             sentence = spec.sentence.partition(": it runs `")[0]
             sentence = f"{sentence[:1].lower()}{sentence[1:].rstrip('.')}"
-            trade_off = spec.expected or "nothing is known of what it costs"
+            trade_off = spec.expected.rstrip(".") or "its side effects are unknown"
             remedies[spec.name] = Remedy(spec.name, sentence, trade_off, spec.risk, spec.reversible)
     left = []
     for remedy in remedies.values():
@@ -114,8 +115,7 @@ def remedies_for(case: Case, suspect: Suspect) -> list[Remedy]:
         if arguments_of(remedy, case.briefing, suspect.target) is None:
             continue
         if (known := specs.get(remedy.tool)) is not None:
-            # What a tool says of its own risk counts; a script is undone by whoever knows what it
-            # did.
+            # The risk of the tool counts; whether a script is reversible is known to its author.
             undone = known.reversible or (remedy.reversible and known.name == SCRIPT)
             remedy = replace(remedy, risk=known.risk, reversible=undone)
         left.append(remedy)
@@ -123,7 +123,7 @@ def remedies_for(case: Case, suspect: Suspect) -> list[Remedy]:
 
 
 def arguments_of(remedy: Remedy, briefing: Briefing, target: str) -> dict[str, Argument] | None:
-    """What its tool is called with at a target; None without the tool or the reading."""
+    """The arguments of its tool at a target; None without the tool or a reading."""
     if remedy.tool == PATIENCE:
         return {}
     spec = next((one for one in briefing.tools if one.name == remedy.tool), None)
@@ -141,7 +141,7 @@ def arguments_of(remedy: Remedy, briefing: Briefing, target: str) -> dict[str, A
 
 
 def _fill_blanks(value: Argument, readings: Mapping[str, Value]) -> Argument:
-    """A whole text `{name}` is the reading of that name; KeyError where there is none."""
+    """Replace `{name}` by the reading of that name; KeyError where there is none."""
     if isinstance(value, Mapping):
         return {name: str(_fill_blanks(each, readings)) for name, each in value.items()}
     blank = _BLANK.fullmatch(value) if isinstance(value, str) else None
@@ -153,7 +153,7 @@ def _fill_blanks(value: Argument, readings: Mapping[str, Value]) -> Argument:
 
 
 def _compare(case: Case, suspect: Suspect, leader: Suspect) -> Alternative:
-    """What speaks for a suspect and against it, and why the leader explains more."""
+    """The evidence for and against a suspect, and why the leader explains more."""
     supporting, against = [], []
     for one in case.readings:
         chances = [
@@ -165,11 +165,11 @@ def _compare(case: Case, suspect: Suspect, leader: Suspect) -> Alternative:
         elif ratio <= 1 / TELLING:
             against.append(f"{one.target}: {one.sentence}")
     if not against:
-        why = "nothing speaks against it but that the other explains more"
+        why = "the chosen cause explains more of the evidence"
     elif suspect.target == leader.target:
-        why = f"that {suspect.cause.sentence} does not fit what was seen: {against[0]}"
+        why = f"contradicted by the evidence: {against[0]}"
     else:
-        why = f"it would not show this: {against[0]}"
+        why = f"does not explain the evidence: {against[0]}"
     return Alternative(
         cause=suspect.cause.name,
         target=suspect.target,
@@ -182,34 +182,58 @@ def _compare(case: Case, suspect: Suspect, leader: Suspect) -> Alternative:
 def _summarise(case: Case) -> str:
     ranked = case.belief.ranked()
     leader, chance = ranked[0]
-    sentence = leader.cause.sentence
+    headline = f"{leader.target}: {leader.cause.sentence}"
     if leader.cause is UNEXPLAINED:
-        return f"{leader.target} is broken, and {sentence}."
+        return _report_unexplained(case, leader)
     if chance >= SURE:
         targets = case.briefing.targets
         names = [one.name for one in targets if leader.target in dependencies_of(one.name, targets)]
         joined = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
-        because = f", and {joined} depend on it" if names else ""
-        return f"{leader.target} is broken because {sentence}{because}."
+        verb = "depends" if len(names) == 1 else "depend"
+        return f"{headline}. {joined} {verb} on it." if names else f"{headline}."
     others = [
-        f"at {suspect.target} {suspect.cause.sentence} ({weight:.0%})"
+        f"{suspect.target}: {suspect.cause.sentence} ({weight:.0%})"
         for suspect, weight in ranked[1:]
         if weight >= POSSIBLE and suspect.cause is not UNEXPLAINED
     ]
-    rest = f"; or {' or '.join(others[:ALTERNATIVES_MAX])}" if others else ""
-    return f"{leader.target} is broken most likely because {sentence} ({chance:.0%}){rest}."
+    rest = f" Other candidates: {'; '.join(others[:ALTERNATIVES_MAX])}." if others else ""
+    return f"{headline} (most likely, {chance:.0%}).{rest}"
+
+
+def _report_unexplained(case: Case, leader: Suspect) -> str:
+    """What an engineer needs where the reasoner gives up: what is excluded, and what to run."""
+    ruled_out: dict[str, str] = {}
+    for suspect, _ in reversed(case.belief.ranked()):
+        for one in case.readings if suspect.target == leader.target else ():
+            chances = [
+                likelihood(each, one.probe, one.target, one.outcome) for each in (suspect, leader)
+            ]
+            if chances[0] * TELLING <= chances[1]:
+                ruled_out.setdefault(suspect.cause.name, one.sentence)
+    excluded = "; ".join(
+        f"{cause} ({sentence})" for cause, sentence in list(ruled_out.items())[:RULED_OUT_MAX]
+    )
+    excluded = f" Ruled out: {excluded}." if excluded else ""
+    show = f"operator tickets show {case.briefing.ticket.id}"
+    return (
+        f"{leader.target}: cause not identified.{excluded} Next: run `{show}` for the evidence,"
+        f" and check the log of {leader.target}."
+    )
 
 
 def _explain_choice(leader: Suspect, chance: float, remedy: Remedy | None) -> str:
-    if remedy is None and chance < SURE and leader.cause is not UNEXPLAINED:
-        return "Nothing that can be asked here tells them apart surely, so a person has to decide."
+    if remedy is None and leader.cause is UNEXPLAINED:
+        return "Operator knows no remedy for an unidentified cause."
+    if remedy is None and chance < SURE:
+        return "No available check tells these causes apart, so an engineer has to decide."
     if remedy is None:
-        return "No remedy known here removes this cause, so a person has to decide."
+        return "Operator knows no remedy for this cause, so an engineer has to decide."
+    action = f"{remedy.sentence[:1].upper()}{remedy.sentence[1:]}"
     if remedy.tool == PATIENCE:
-        return f"To {remedy.sentence} is all that it needs: {remedy.trade_off}."
-    undo = "it can be undone" if remedy.reversible else "it cannot be undone"
-    either = "" if chance >= SURE else ", whichever of the likely ones it is,"
+        return f"{action}. Trade-off: {remedy.trade_off}."
+    undo = "reversible" if remedy.reversible else "not reversible"
+    either = "" if chance >= SURE else " for each of the likely causes"
     return (
-        f"To {remedy.sentence} removes the cause{either} at the least risk ({remedy.risk}): {undo},"
-        f" and {remedy.trade_off}."
+        f"{action}: the option with the lowest risk{either} ({remedy.risk}, {undo})."
+        f" Trade-off: {remedy.trade_off}."
     )

@@ -1,4 +1,4 @@
-"""What probes can show, how often they show it where nothing is wrong, and what words mean."""
+"""The outcomes of probes, how probable they are at a healthy target, and what words mean."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = [
     "meaning",
 ]
 
-# What was written about a target before anybody asked: it costs no question.
+# The text of the violations: it costs no probe.
 WORDS = "words"
 
-# What a text speaks of, the most telling first.
+# Which trouble a text names, the most specific first.
 TROUBLES: Mapping[str, re.Pattern[str]] = {
     name: re.compile(pattern, re.IGNORECASE)
     for name, pattern in {
-        "unconfirmed": r"our own look finds nothing wrong",
+        "unconfirmed": r"own (look|checks?|observations?) finds? nothing wrong",
         "no_space": r"no space left|disk (is )?(nearly |almost )?full|\bENOSPC\b|write to its disk"
         r"|quota exceeded|disk[_ ](full|space)",
         "files": r"too many open files|\bEMFILE\b|\bENFILE\b|file descriptors?\b",
@@ -54,17 +54,17 @@ OUTCOMES: Mapping[str, tuple[str, ...]] = {
     "disk": ("room", "full", "unknown"),
     WORDS: ("nothing", *TROUBLES),
 }
-# An outcome that is one kind of another: who does not speak of it means the other.
+# Outcomes that are special cases of another: a table without them means the general outcome.
 KINDS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "process": {"alive": ("starting", "isolated")},
     "log": {"errors": _IN_A_LOG},
 }
 KIND_SHARE = 0.05
-# Whoever is on no network was taken off it: who does not speak of that does not expect it.
+# A container without a network was disconnected on purpose: rare unless a cause predicts it.
 ISOLATED_SHARE = 0.0001
 RARE = 0.01
 
-# What a probe shows at a target that has nothing wrong of its own.
+# The outcomes of a probe at a healthy target.
 HEALTHY: Mapping[str, Mapping[str, float]] = {
     "process": {
         "alive": 0.94 * (1.0 - ISOLATED_SHARE),
@@ -96,7 +96,7 @@ HEALTHY: Mapping[str, Mapping[str, float]] = {
 }
 
 
-# The same at a target that needs another one, which is in trouble.
+# The same at a healthy target whose dependency is broken.
 SUFFERING: Mapping[str, Mapping[str, float]] = {
     "log": {
         "quiet": 0.35,
@@ -110,7 +110,7 @@ SUFFERING: Mapping[str, Mapping[str, float]] = {
 
 
 def chance(table: Mapping[str, float], probe: str, outcome: str) -> float:
-    """How probable an outcome is by a table, which may know only what the outcome is a kind of."""
+    """The probability of an outcome by a table, which may know only its general outcome."""
     for parent, kinds in KINDS_OF.get(probe, {}).items():
         if parent not in table or any(kind in table for kind in kinds):
             continue
@@ -126,5 +126,5 @@ def _share(kind: str) -> float:
 
 
 def meaning(text: str, *, among: tuple[str, ...] = tuple(TROUBLES)) -> str:
-    """What trouble a text speaks of, or ""."""
+    """Which trouble a text names, or ""."""
     return next((name for name in among if TROUBLES[name].search(text)), "")

@@ -1,4 +1,4 @@
-"""Questions to a target: the action that asks, and how its result reads. Pure."""
+"""Probes of a target: the action that each runs, and how its result is read. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Protocol
 
 from operator_protocols.domain.action import SHELL, Action, Outcome, Result
 from operator_protocols.domain.target import Target
+from operator_protocols.kit.units import format_bytes
 from operator_sre.models.reasoner.outcomes import KINDS_OF, meaning
 
 __all__ = ["PROBES", "Probe"]
@@ -17,119 +18,118 @@ _ERRORS = re.compile(r"\b(error|fatal|panic|exception|traceback|refused|out of m
 _ENDED = re.compile(
     r"\b(shutting down|shutdown|stopped|exiting|bye|terminated(?! with success))\b", re.I
 )
-# Where a program was when it broke off: many lines that say nothing of why it did.
+# The stack trace of a crash: many lines that do not name the reason.
 _FRAME = re.compile(r"\s|goroutine \d|created by |[\w.*/()-]+\(.*\)$|runtime stack:|\[signal |$")
-_BEGUN = re.compile(r"\b(started|starting|serving|listening|ready|accepting)\b", re.I)
+_STARTED = re.compile(r"\b(started|starting|serving|listening|ready|accepting)\b", re.I)
 LAST_LINES = 5
 # A process that is younger than this may not be ready yet.
 YOUNG_S = 10
-# What is used to so much of a limit is used up.
+# A limit counts as reached from this share on.
 USED_UP = 0.95
 DISK_FULL_PERCENT = 99
 PORTS_MAX = 5
-# What runs in a container has no process that we could see: its engine is asked instead.
+# The process in a container is not visible here, so its engine is asked instead.
 _DOCKER = "docker://"
 _INSPECT, _NO_CONTAINER = "docker_inspect", "No such container"
 
 
 class Probe(Protocol):
-    """One question: its action for a target, whose results are its own, and how they read."""
+    """One probe: its action for a target, which results belong to it, and how to read them."""
 
     @property
     def name(self) -> str:
-        """What it is called in tables of outcomes."""
+        """Its name in the tables of outcomes."""
         ...
 
     @property
     def question(self) -> str:
-        """What it asks, in words."""
+        """The question that it answers."""
         ...
 
     @property
     def cost(self) -> float:
-        """How dear it is, compared with the others."""
+        """Its cost relative to the other probes."""
         ...
 
     def ask(self, target: Target) -> Action | None:
-        """Its action for a target; None when it cannot be asked there."""
+        """Its action for a target; None where it does not apply."""
         ...
 
     def mine(self, action: Action) -> bool:
-        """Whether an action asks just this."""
+        """Whether an action belongs to this probe."""
         ...
 
     def read(self, result: Result) -> tuple[str, str]:
-        """The outcome, and a sentence on what was seen."""
+        """The outcome, and a sentence of evidence."""
         ...
 
 
 class ProcessProbe:
     """Whether the process or the container of a target runs."""
 
-    name, question, cost = "process", "is the process alive?", 1.0
+    name, question, cost = "process", "is the process running?", 1.0
 
     def ask(self, target: Target) -> Action | None:
-        """By its pid, or by the engine of its container."""
+        """By PID, or by the engine of its container."""
         if target.runs_at.startswith(_DOCKER):
             container = target.runs_at.removeprefix(_DOCKER)
-            why = f"Does the container of {target.name} run?"
+            why = f"Check whether the container of {target.name} is running."
             return Action(_INSPECT, {"container": container}, target=target.name, reasoning=why)
         if target.process is None:
             return None
         pid = target.process.pid
         with_ps = f"ps -o pid=,stat=,etimes=,args= -p {pid}"
         command = with_ps if shutil.which("ps") else f"cat /proc/{pid}/stat"
-        return _shell(target, command, f"Is the process of {target.name} (pid {pid}) alive?")
+        return _shell(target, command, f"Check whether {target.name} (pid {pid}) is running.")
 
     def mine(self, action: Action) -> bool:
-        """By the tool, or by how the command begins."""
+        """By the tool, or by the start of the command."""
         own = re.match(r"ps -o |cat /proc/\d+/stat\Z", action.command)
         return action.tool == _INSPECT or (action.tool == SHELL and own is not None)
 
     def read(self, result: Result) -> tuple[str, str]:
-        """What `ps`, /proc or the engine of containers says of it."""
+        """The state by `ps`, /proc or the container engine."""
         if result.outcome is not Outcome.RAN:
-            return "unknown", "it could not be asked for its process"
+            return "unknown", "the process could not be checked"
         if "running" in (data := result.data):
             if data.get("status") == "paused":
-                return "stopped", "its container is there but paused"
+                return "stopped", "the container is paused"
             if not data["running"]:
-                return "dead", f"its container has ended, with exit code {data.get('exit_code')}"
+                return "dead", f"the container has exited with code {data.get('exit_code')}"
             if not data.get("networks"):
-                alone = "its container runs and is on no network, so that nobody reaches it"
-                return "isolated", alone
+                return "isolated", "the container is running but connected to no network"
             if data.get("health") == "starting" or data.get("status") == "restarting":
-                return "starting", "its container was started a moment ago"
-            return "alive", "its container runs"
+                return "starting", "the container has just been started"
+            return "alive", "the container is running"
         if _NO_CONTAINER in result.stderr:
-            return "dead", "there is no such container any more"
+            return "dead", "the container does not exist"
         # `ps` prints "pid stat seconds args", /proc prints "pid (name) stat ...".
         match = re.match(r"\s*\d+\s+(\(.*\)\s+)?([A-Za-z])\S*(?:\s+(\d+)\b)?", result.stdout)
         if match is None:
             gone = not result.stderr or "No such file" in result.stderr
             if result.exit_code == 1 and not result.stdout.strip() and gone:
-                return "dead", "there is no such process any more"
-            return "unknown", "the answer about its process makes no sense"
+                return "dead", "the process does not exist"
+            return "unknown", "the state of the process could not be parsed"
         in_proc, state, age_s = match.groups()
         if state in "Tt":
-            return "stopped", f"its process is there but stopped (state {state})"
+            return "stopped", f"the process is stopped (state {state})"
         if state in "ZX":
-            return "dead", "its process has ended and only its entry is left (zombie)"
+            return "dead", "the process has exited (zombie)"
         if age_s is not None and in_proc is None and int(age_s) < YOUNG_S:
-            return "starting", f"its process is only {age_s} s old (state {state})"
-        return "alive", f"its process is alive (state {state})"
+            return "starting", f"the process was started {age_s} s ago (state {state})"
+        return "alive", f"the process is running (state {state})"
 
 
 class PortProbe:
-    """Whether anybody answers at the port of a target."""
+    """Whether the port of a target answers."""
 
     name, question, cost = "port", "does the port answer?", 1.5
 
     def ask(self, target: Target) -> Action | None:
-        """By the typed tool for it."""
+        """By the tool check_port."""
         if target.port is None:
             return None
-        why = f"Does {target.name} answer on port {target.port}?"
+        why = f"Check whether {target.name} answers on port {target.port}."
         return Action("check_port", {"target": target.name}, target=target.name, reasoning=why)
 
     def mine(self, action: Action) -> bool:
@@ -139,104 +139,104 @@ class PortProbe:
     def read(self, result: Result) -> tuple[str, str]:
         """The state that the tool names."""
         state = str(result.data.get("port", "unknown")) if result.ok else "unknown"
-        return state, result.stdout or "its port could not be tried"
+        return state, result.stdout or "the port could not be checked"
 
 
 class LogProbe:
-    """The last words of a target."""
+    """The last lines of a target's log."""
 
-    name, question, cost = "log", "what does the log say?", 1.0
+    name, question, cost = "log", "what do the last log lines show?", 1.0
 
     def ask(self, target: Target) -> Action | None:
         """The end of its log."""
         if not target.log:
             return None
         command = f"tail -n 20 {shlex.quote(target.log)}"
-        return _shell(target, command, f"What are the last words of {target.name}?")
+        return _shell(target, command, f"Read the last log lines of {target.name}.")
 
     def mine(self, action: Action) -> bool:
-        """By how the command begins."""
+        """By the start of the command."""
         return action.tool == SHELL and action.command.startswith("tail -n")
 
     def read(self, result: Result) -> tuple[str, str]:
-        """The trouble that its last lines name, since it was started."""
+        """The trouble that the last lines name, since the last start."""
         if not result.ok:
-            return "unknown", "its log could not be read"
+            return "unknown", "the log could not be read"
         every = result.stdout.splitlines()
         lines = ([line for line in every if not _FRAME.match(line)] or every)[-LAST_LINES:]
-        # What it said before it was started anew is of another life, if that one was ended.
-        begun = [at for at, line in enumerate(lines) if _BEGUN.search(line)]
-        if begun and any(_ENDED.search(line) for line in lines[: begun[-1]]):
-            lines = lines[begun[-1] :]
+        # Lines before the last start are about an earlier process, if that one exited.
+        starts = [at for at, line in enumerate(lines) if _STARTED.search(line)]
+        if starts and any(_ENDED.search(line) for line in lines[: starts[-1]]):
+            lines = lines[starts[-1] :]
         for line in reversed(lines):
             if trouble := meaning(line, among=KINDS_OF["log"]["errors"]):
-                return trouble, f"its log says: {line.strip()[:160]!r}"
+                return trouble, f"the log shows {line.strip()[:160]!r}"
         for state, pattern in (("ended", _ENDED), ("errors", _ERRORS)):
             telling = [line for line in lines if pattern.search(line)]
             if telling:
-                return state, f"its log says: {telling[-1].strip()[:160]!r}"
-        return "quiet", "its log ends without a word about it"
+                return state, f"the log shows {telling[-1].strip()[:160]!r}"
+        return "quiet", "the last log lines show no error"
 
 
 class SocketsProbe:
-    """Whether a process listens, and takes what comes in."""
+    """Whether a process listens and accepts connections."""
 
-    name, question, cost = "sockets", "does it take in what reaches it?", 1.2
+    name, question, cost = "sockets", "does it accept connections?", 1.2
 
     def ask(self, target: Target) -> Action | None:
         """The connections of its process."""
         if target.process is None or not shutil.which("ss"):
             return None
         command = f"ss -Htanp | grep -w pid={target.process.pid}"
-        why = f"Does the process of {target.name} listen, and does it take what comes in?"
+        why = f"Check whether {target.name} listens and accepts connections."
         return _shell(target, command, why)
 
     def mine(self, action: Action) -> bool:
-        """By how the command begins."""
+        """By the start of the command."""
         return action.tool == SHELL and action.command.startswith("ss -Htanp")
 
     def read(self, result: Result) -> tuple[str, str]:
-        """On which ports it listens, and how many wait there."""
+        """The ports it listens on, and the connections that wait."""
         if result.outcome is not Outcome.RAN or result.exit_code not in (0, 1):
-            return "unknown", "its connections could not be listed"
+            return "unknown", "the sockets could not be listed"
         rows = [line.split() for line in result.stdout.splitlines()]
         rows = [row for row in rows if len(row) >= 5 and row[1].isdigit()]
         if (result.exit_code == 0) != bool(rows) or result.stderr:
-            return "unknown", "the list of its connections makes no sense"
+            return "unknown", "the list of sockets could not be parsed"
         ports = [row[3].rpartition(":")[2] for row in rows if row[0] == "LISTEN"][:PORTS_MAX]
         if not ports:
-            return "deaf", "it listens on no port"
+            return "deaf", "the process listens on no port"
         queued = sum(int(row[1]) for row in rows if row[0] == "LISTEN")
         unread = sum(row[0] != "LISTEN" and int(row[1]) > 0 for row in rows)
         left = sum(row[0] == "CLOSE-WAIT" for row in rows)
-        where = f"it listens on {', '.join(ports)}"
+        where = f"the process listens on {', '.join(ports)}"
         if queued or unread or left:
-            waiting = f"{queued} callers wait to be let in, {unread} wait to be read"
-            return "waiting", f"{where}, and {waiting}, {left} gave up"
-        return "listening", f"{where} itself, and nobody who reached it is kept waiting"
+            waiting = f"{queued} connections wait to be accepted, {unread} to be read"
+            return "waiting", f"{where}; {waiting}, {left} were given up"
+        return "listening", f"{where} and no connection waits"
 
 
 class LimitsProbe:
-    """Whether a process has used up the files or the memory that it may have."""
+    """Whether a process has reached its limit of open files or memory."""
 
-    name, question, cost = "limits", "has it used up what it may have?", 1.2
+    name, question, cost = "limits", "has it reached a resource limit?", 1.2
 
     def ask(self, target: Target) -> Action | None:
-        """What the kernel tells of its process."""
+        """The limits and usage by the kernel."""
         if target.process is None:
             return None
         here = f"/proc/{target.process.pid}"
         command = f"cat {here}/limits {here}/status; ls {here}/fd | wc -l"
-        why = f"Has {target.name} used up the files or memory it may have?"
+        why = f"Check whether {target.name} has reached its limit of files or memory."
         return _shell(target, command, why)
 
     def mine(self, action: Action) -> bool:
-        """By how the command begins."""
+        """By the start of the command."""
         own = re.match(r"cat /proc/\d+/limits ", action.command)
         return action.tool == SHELL and own is not None
 
     def read(self, result: Result) -> tuple[str, str]:
-        """Limits against what is used of them."""
+        """Usage compared with the limits."""
         text = result.stdout if result.outcome is Outcome.RAN else ""
         files_max, bytes_max, held_kb, files = (
             int(match[1][:18]) if (match := re.search(pattern, text, re.MULTILINE)) else None
@@ -248,39 +248,39 @@ class LimitsProbe:
             )
         )
         if files is None or (files_max is None and "Max open files" not in text):
-            return "unknown", "what it may have could not be read"
+            return "unknown", "the resource limits could not be read"
         if files_max is not None and files >= USED_UP * files_max:
-            return "files", f"it has {files} files open and may have {files_max}"
+            return "files", f"{files} of {files_max} allowed files are open"
         if bytes_max is not None and held_kb is not None and held_kb * 1024 >= USED_UP * bytes_max:
-            held_mb, most_mb = held_kb >> 10, bytes_max >> 20
-            return "memory", f"it holds {held_mb} MB of memory and may have {most_mb} MB"
-        return "room", "it may have more files and memory than it has"
+            held, most = format_bytes(held_kb * 1024), format_bytes(bytes_max)
+            return "memory", f"{held} of {most} allowed memory is in use"
+        return "room", "files and memory are below their limits"
 
 
 class DiskProbe:
-    """Whether there is room on the disk of a target."""
+    """Whether the disk of a target has free space."""
 
-    name, question, cost = "disk", "is there room on its disk?", 1.2
+    name, question, cost = "disk", "does its disk have free space?", 1.2
 
     def ask(self, target: Target) -> Action | None:
-        """The disk under its data."""
+        """The disk of its data directory."""
         if not target.data_dir:
             return None
         command = f"df -Pk {shlex.quote(target.data_dir)}"
-        return _shell(target, command, f"Is there room on the disk of {target.name}?")
+        return _shell(target, command, f"Check the free space on the disk of {target.name}.")
 
     def mine(self, action: Action) -> bool:
-        """By how the command begins."""
+        """By the start of the command."""
         return action.tool == SHELL and action.command.startswith("df -Pk")
 
     def read(self, result: Result) -> tuple[str, str]:
         """How full it is."""
         match = re.search(r"\s(\d+)\s+(\d+)\s+(-?\d+)\s+(\d{1,3})%\s", result.stdout)
         if not result.ok or match is None:
-            return "unknown", "its disk could not be asked for"
-        free_kb, percent = match[3], int(match[4])
+            return "unknown", "the disk could not be checked"
+        free, percent = format_bytes(int(match[3]) * 1024), int(match[4])
         state = "full" if percent >= DISK_FULL_PERCENT else "room"
-        return state, f"its disk is {percent} % full, with {free_kb} kB left"
+        return state, f"the disk is {percent} % full, {free} free"
 
 
 def _shell(target: Target, command: str, why: str) -> Action:

@@ -1,4 +1,4 @@
-"""The next turn: a question, a diagnosis with its remedy, a claim to be proven, or giving up."""
+"""The next turn: a probe, a diagnosis with its remedy, a claim to be proven, or an escalation."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ __all__ = ["HOLDS_AGAIN", "Reasoner", "rank_hypotheses"]
 
 WORTH_ASKING_BITS = 0.05
 ROWS_MAX, SHOWN_MIN, DIGITS = 4, 0.01, 4
-CERTAIN = 0.999  # nothing seen from outside is surer than that
-CHEAP = 1.0  # what costs no more is asked of whoever is about to be blamed
+CERTAIN = 0.999  # no external observation gives more certainty
+CHEAP = 1.0  # probes up to this cost are run at the leading suspect in any case
 ACTION_S_MAX = 60.0
-HOLDS_AGAIN = "It holds again by itself; nothing was changed."
-HOLDS_NOW = "It holds again, after what was tried."
+HOLDS_AGAIN = "All invariants hold again; Operator changed nothing."
+HOLDS_NOW = "All invariants hold again after the actions taken."
 
 
 class Reasoner:
-    """Lists hypotheses, asks what tells them apart, and acts on the clear leader.
+    """Lists hypotheses, runs the probes that tell them apart, and acts on the clear leader.
 
-    It keeps nothing between turns: all it knows follows from what it is asked with.
+    It keeps no state between turns: everything follows from the steps of the run.
     """
 
     name = "reasoner"
 
     async def answer(self, ask: Ask) -> Answer:
-        """Think about what is known and say what to do next."""
+        """Weigh the evidence and decide the next step."""
         case = case_from(ask)
         if (answer := _judge_change(case)) is not None:
             return answer
@@ -49,7 +49,7 @@ class Reasoner:
                 for step in ask.steps
             )
             claim = HOLDS_NOW if changed else HOLDS_AGAIN
-            return Answer("Every invariant of the ticket holds already.", (Finish(claim),))
+            return Answer("Every invariant of the ticket already holds.", (Finish(claim),))
         if (answer := _ask_next(case)) is not None:
             return answer
         remedy = choose(case)
@@ -58,7 +58,7 @@ class Reasoner:
             reason = f"{diagnosis.summary} {diagnosis.why}"
             return _answer(case, reason, Diagnose(diagnosis), Escalate(reason))
         if remedy.tool == PATIENCE:
-            claim = f"{diagnosis.summary} It was given time, and nothing was changed."
+            claim = f"{diagnosis.summary} Operator waited and changed nothing."
             return _answer(case, diagnosis.why, Diagnose(diagnosis), Finish(claim))
         target = diagnosis.target
         action = Action(
@@ -73,7 +73,7 @@ class Reasoner:
 
 
 def _judge_change(case: Case) -> Answer | None:
-    """After a change: a claim to be proven where it was done, a person where it was refused."""
+    """After a change: a claim to be proven if it succeeded, an escalation if it was refused."""
     last = case.last
     if last is None or not isinstance(last.want, Act) or last.want not in case.tried:
         return None
@@ -81,29 +81,29 @@ def _judge_change(case: Case) -> Answer | None:
     assert isinstance(result, Result)
     command, output = action.command, result.stdout.strip()
     if action.tool == SCRIPT:
-        # A script is told by its length, the ledger has its text; of what it printed, how it ended.
+        # The ledger has the text of a script; here its length and its last output line suffice.
         lines = len(str(action.arguments.get("text", "")).splitlines())
         shown = {**action.arguments, "text": f"({lines} lines)"}
         command = replace(action, arguments=shown).command
         output = "".join(output.splitlines()[-1:])
     if result.ok:
-        claim = f"{command} was done: {output.rstrip('.')}."
-        return Answer(f"{claim} Now it has to prove itself.", (Finish(claim),))
+        claim = f"{command} succeeded: {output.rstrip('.')}."
+        return Answer(f"{claim} Verification follows.", (Finish(claim),))
     if result.outcome is Outcome.REFUSED and not _find_missing(last):
-        reason = f"{command} was proposed and not permitted. {result.stderr}"
+        reason = f"{command} was refused. {result.stderr}"
         return Answer(reason, (Escalate(reason),))
     return None
 
 
 def _find_missing(step: Step | None) -> str:
-    """What is not here that it needs, where nobody refused it: the next best may be tried then."""
+    """What the action needs and does not find here; the next best remedy may be tried then."""
     result = step.result if step is not None else None
     missing = isinstance(result, Result) and "unavailable" in result.data
     return result.stderr.strip() if isinstance(result, Result) and missing else ""
 
 
 def _ask_next(case: Case) -> Answer | None:
-    """The question worth most for its cost; the leader is asked what is cheap before any blame."""
+    """The probe with the best gain for its cost; cheap probes are always run at the leader."""
     leader, chance = case.belief.ranked()[0]
     questions = case.open_questions
     about_leader = [one for one in questions if one[1].name == leader.target]
@@ -117,20 +117,20 @@ def _ask_next(case: Case) -> Answer | None:
         return None
     ranked = sorted(telling or cheap, key=lambda one: (-one[0], one[1].name, one[2].name))
     bits, probe, target, action = ranked[0]
-    why = "To be sure, before it is blamed"
+    why = "Confirm the leading hypothesis"
     if telling:
-        why = f"The question that tells most ({bits:.2f} bits for its cost)"
-    return _answer(case, f"{why}: {target.name}: {probe.question}", action)
+        why = f"Most informative check ({bits:.2f} bits for its cost)"
+    return _answer(case, f"{why}. {target.name}: {probe.question}", action)
 
 
 def _answer(case: Case, then: str, *calls: Call) -> Answer:
-    """A turn: what was learned, what follows from it, and the hypotheses now and before."""
+    """A turn: the new evidence, the next step, and the hypotheses now and before."""
     learned = ""
     if case.before is not None:
         last = case.readings[-1]
         learned = f"{last.target}: {last.sentence}.\n"
     elif case.last is not None and isinstance(case.last.result, Proof):
-        learned = f"That did not end it: {case.last.result.detail}\n"
+        learned = f"The action did not resolve it: {case.last.result.detail}\n"
     elif missing := _find_missing(case.last):
         learned = f"{missing}\n"
     return Answer(f"{learned}{then}", calls, hypotheses=rank_hypotheses(case.belief, case.before))
@@ -139,7 +139,7 @@ def _answer(case: Case, then: str, *calls: Call) -> Answer:
 def rank_hypotheses(now: Belief, before: Belief | None) -> tuple[RankedHypothesis, ...]:
     """The most probable hypotheses, with their probability before the last answer."""
     rows = [suspect for suspect, weight in now.ranked()[:ROWS_MAX] if weight >= SHOWN_MIN]
-    if before is not None:  # a hypothesis that led and is out of it is the news
+    if before is not None:  # a hypothesis that no longer leads is worth showing
         rows += [suspect for suspect, _ in before.ranked()[:1] if suspect not in rows]
 
     def probability(belief: Belief, suspect: Suspect) -> float:

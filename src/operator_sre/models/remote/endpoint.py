@@ -1,4 +1,4 @@
-"""Where a model is: its provider, its address, its key, and a bounded way to speak to it."""
+"""The endpoint of a model: its provider, address and key, and a bounded connection to it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ANTHROPIC = "anthropic"
 COMPATIBLE = "openai-compatible"
 CONNECT_S = 10.0
 ANSWER_BYTES_MAX = 8_000_000
-# What is sent where no key is needed, so that no library looks for one in the environment.
+# Sent where no key is needed, so that no library reads one from the environment.
 NO_KEY = "none"
 _ADDRESSES = ("base_url", "api_base", "azure_endpoint")
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Who is asked, and where. The key is never shown."""
+    """Provider, model and address. The key is never shown."""
 
     provider: str
     model: str
@@ -35,9 +35,9 @@ class Endpoint:
     key: str = field(default="", repr=False)
 
     def connect(self) -> Line:
-        """A way to speak to it. The libraries are imported here, which takes a while."""
+        """Connect to the model. This imports the libraries, which takes seconds."""
         try:
-            import pydantic_ai.direct  # noqa: F401 - so that the first question finds it loaded
+            import pydantic_ai.direct  # noqa: F401 - loaded before the first request
 
             if self.provider == ANTHROPIC:
                 return self._connect_anthropic()
@@ -50,7 +50,7 @@ class Endpoint:
             if own and "pydantic-ai-slim[" in str(error):
                 package = f"pydantic-ai-slim[{self.provider}]"
                 missing.message = (
-                    f"The library of the model provider {self.provider!r} is not installed."
+                    f"The library for the model provider {self.provider!r} is not installed."
                 )
                 missing.next_step = f"Install it with: pip install '{package}'"
             raise missing from None
@@ -61,7 +61,7 @@ class Endpoint:
 
         if not self.key and not self.base_url:
             raise ModelError(
-                "No key is set for Anthropic.",
+                "No API key is set for Anthropic.",
                 next_step="Set ANTHROPIC_API_KEY, or key_file of the model in operator.toml.",
                 lasting=True,
             )
@@ -78,7 +78,7 @@ class Endpoint:
 
         if not self.base_url:
             raise ModelError(
-                "An OpenAI-compatible model needs the address of its server.",
+                "The openai-compatible provider needs the address of its server.",
                 next_step="Set base_url of the model in operator.toml.",
                 lasting=True,
             )
@@ -88,7 +88,7 @@ class Endpoint:
             base_url=self.base_url,
             api_key=self.key or NO_KEY,
             http_client=client,
-            # Every server of this kind knows `max_tokens`; few know its younger sibling.
+            # Every server of this kind supports `max_tokens`, few support `max_completion_tokens`.
             profile=OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False),
         )
         return Line(OpenAIChatModel(self.model, provider=provider), client)
@@ -101,61 +101,61 @@ class Endpoint:
         try:
             kind = infer_provider_class(self.provider)
         except ValueError:
-            raise self._unusable("is not known to pydantic-ai") from None
+            raise self._unusable("is not supported by pydantic-ai") from None
         taken = inspect.signature(kind).parameters
         given: dict[str, Any] = {}
         if self.base_url:
             address = next((name for name in _ADDRESSES if name in taken), None)
             if address is None:
-                raise self._unusable("takes no base_url")
+                raise self._unusable("does not accept a base_url")
             given[address] = self.base_url
         if "api_key" in taken and (self.key or self.base_url):
             given["api_key"] = self.key or NO_KEY
         if "http_client" not in taken:
-            raise self._unusable("brings its own connections, whose answers have no bound")
-        # Whose connections a provider takes: few still want those of the elder library.
+            raise self._unusable("does not accept an HTTP client, so its answers cannot be bounded")
+        # A few providers still take a client of the older library.
         annotation = str(taken["http_client"].annotation)
-        elder = "httpx." in annotation and "httpx2" not in annotation
-        client = given["http_client"] = _make_client("httpx" if elder else "httpx2")
+        older = "httpx." in annotation and "httpx2" not in annotation
+        client = given["http_client"] = _make_client("httpx" if older else "httpx2")
         try:
             speaker = infer_model(f"{self.provider}:{self.model}", lambda _: kind(**given))
         except (UserError, TypeError):
-            raise self._unusable("cannot be used with what is configured") from None
+            raise self._unusable("rejects this configuration") from None
         return Line(speaker, client)
 
     def _unusable(self, why: str) -> ModelError:
         return ModelError(
             f"The provider {self.provider!r} {why}.",
             next_step=f"Use {ANTHROPIC}, {COMPATIBLE} with a base_url, or a provider's own name;"
-            " its key belongs into key_env or key_file.",
+            " set its key with key_env or key_file.",
             lasting=True,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An open way to a model, with the connections that belong to it."""
+    """An open connection to a model, with its HTTP client."""
 
     speaker: Speaker
     client: httpx2.AsyncClient
 
     async def open(self) -> None:
-        """Take hold of the connections, also of those that belong to the library."""
+        """Open the connections, including those of the library."""
         await self.speaker.__aenter__()
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self.speaker.__aexit__(None, None, None)
         await self.client.aclose()
 
 
 def _make_client(library: str = "httpx2") -> httpx2.AsyncClient:
-    """Connections that follow no redirection, because a key would follow too, and end in time."""
+    """A client that follows no redirect, because the key would follow too, and bounds answers."""
     # Both libraries have the same names, and the same methods behind them.
     http: Any = importlib.import_module(library)
 
     class Bounded(http.AsyncByteStream):  # type: ignore[misc]
-        """A body that ends in an error when it is longer than any answer has to be."""
+        """A body that fails when it exceeds the maximum length."""
 
         def __init__(self, body: httpx2.AsyncByteStream) -> None:
             self._body = body
@@ -172,9 +172,9 @@ def _make_client(library: str = "httpx2") -> httpx2.AsyncClient:
             await self._body.aclose()
 
     async def bound(response: httpx2.Response) -> None:
-        # What is packed is longer than the bytes that are counted here.
+        # A compressed body is longer than the bytes counted here.
         if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise http.RemoteProtocolError("the answer is packed, which nobody asked for")
+            raise http.RemoteProtocolError("the answer is compressed, against the request")
         assert isinstance(response.stream, http.AsyncByteStream)
         response.stream = Bounded(response.stream)
 

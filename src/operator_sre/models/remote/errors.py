@@ -1,4 +1,4 @@
-"""What went wrong with a model, as a ModelError: in one sentence, and whether to ask again."""
+"""Failures of a model as a ModelError, with whether to retry."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["model_error", "refuses_schema", "refuses_tools"]
 WAIT_S_MAX = 3_600.0
 DETAIL_CHARS_MAX = 240
 BODY_CHARS_MAX = 4_000
-# Answers that may be others in a moment, although they are the asker's fault by their number.
+# Client errors that may pass, so they are retried.
 _PASSING = frozenset({408, 409, 425, 429})
 _REFUSING = frozenset({400, 404, 405, 415, 422, 500, 501})
 _TOOLS = re.compile(r"\btools?\b|tool[_ -]?(?:use|choice|call)|function[_ -]?call", re.I)
 _SCHEMA = re.compile(r"response_format|json[_ ]?schema|grammar|structured|guided", re.I)
 _NEXT_STEPS = {
-    400: "The model may not take such requests; try it with: operator models test",
-    401: "Check its key.",
-    402: "The account has no credit left.",
-    403: "Check its key and what it may use.",
+    400: "The model may not support this request. Test it with: operator models test",
+    401: "Check its API key.",
+    402: "Add credit to the account.",
+    403: "Check its API key and its permissions.",
     404: "Check the name of the model and its base_url.",
 }
 
@@ -31,7 +31,7 @@ _NEXT_STEPS = {
 def model_error(
     error: BaseException, *, name: str, key: str, redact: Callable[[str], str] = str
 ) -> ModelError:
-    """The error for whatever a library raised. The key is in no message."""
+    """The error for an exception of a library. No message contains the key."""
     from pydantic_ai import exceptions as known
 
     wait_s = getattr(error, "retry_after", None)
@@ -39,7 +39,7 @@ def model_error(
         wait_s = 0.0
     wait_s = min(max(float(wait_s), 0.0), WAIT_S_MAX)
     if isinstance(error, known.ModelHTTPError):
-        # What the endpoint says itself, where it says it in the usual place.
+        # The message of the endpoint, if it is in the usual place.
         inner = error.body.get("error", error.body) if isinstance(error.body, dict) else error.body
         message = inner.get("message", "") if isinstance(inner, dict) else inner
         detail = _clean_detail(message, key, redact) if isinstance(message, str) else ""
@@ -54,26 +54,26 @@ def model_error(
     if isinstance(error, TimeoutError | known.ModelRequestTimeout | known.ModelTimeoutError):
         return ModelError(f"{name} did not answer in time.", wait_s=wait_s)
     if isinstance(error, known.ModelQuotaExceededError):
-        return ModelError(f"{name} says that the quota is used up.", lasting=True)
+        return ModelError(f"{name}: the quota is exhausted.", lasting=True)
     if isinstance(error, known.ModelRequestRejectedError):
-        return ModelError(f"{name} rejects the request.", lasting=True)
+        return ModelError(f"{name} rejected the request.", lasting=True)
     if isinstance(error, known.ModelConnectionError):
-        return ModelError(f"{name} cannot be reached, or broke off.", wait_s=wait_s)
+        return ModelError(f"{name} cannot be reached, or closed the connection.", wait_s=wait_s)
     if isinstance(error, known.ModelAPIError):
-        return ModelError(f"{name} gave an answer that is not one.", wait_s=wait_s)
+        return ModelError(f"{name} returned an invalid answer.", wait_s=wait_s)
     if isinstance(error, known.UserError):
         detail = _clean_detail(str(error), key, redact)
-        return ModelError(f"{name} cannot be asked like this: {detail}", lasting=True)
-    return ModelError(f"{name} gave an answer that cannot be read ({type(error).__name__}).")
+        return ModelError(f"{name} does not accept this request: {detail}", lasting=True)
+    return ModelError(f"{name} returned an answer that cannot be parsed ({type(error).__name__}).")
 
 
 def refuses_tools(error: BaseException) -> bool:
-    """True when an endpoint says that it cannot call tools."""
+    """Whether an endpoint reports that it cannot call tools."""
     return _refuses(error, _TOOLS)
 
 
 def refuses_schema(error: BaseException) -> bool:
-    """True when an endpoint says that it cannot answer by a schema."""
+    """Whether an endpoint reports that it does not support a response schema."""
     return _refuses(error, _SCHEMA)
 
 

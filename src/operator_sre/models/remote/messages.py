@@ -22,55 +22,55 @@ __all__ = [
 ]
 
 
-def tool_messages(told: Conversation) -> list[ModelMessage]:
-    """With tool calls and their results, as a model that calls tools knows them."""
+def tool_messages(talk: Conversation) -> list[ModelMessage]:
+    """The messages for a model that calls tools."""
     from pydantic_ai import messages as m
 
     first: list[m.ModelRequestPart] = [
-        m.SystemPromptPart(told.system),
-        m.UserPromptPart(told.opening),
+        m.SystemPromptPart(talk.system),
+        m.UserPromptPart(talk.opening),
     ]
     found: list[ModelMessage] = []
     parts = first
-    for exchange in told.exchanges:
+    for exchange in talk.exchanges:
         found.append(m.ModelRequest(parts))
-        said: list[m.ModelResponsePart] = []
+        reply: list[m.ModelResponsePart] = []
         if exchange.reasoning.strip() or not exchange.calls:
-            said.append(m.TextPart(exchange.reasoning.strip() or "(nothing)"))
+            reply.append(m.TextPart(exchange.reasoning.strip() or "(nothing)"))
         for one in exchange.calls:
-            said.append(m.ToolCallPart(one.name, dict(one.arguments), one.id))
-        found.append(m.ModelResponse(said))
+            reply.append(m.ToolCallPart(one.name, dict(one.arguments), one.id))
+        found.append(m.ModelResponse(reply))
         parts = [m.ToolReturnPart(one.name, one.result, one.id) for one in exchange.calls]
-    found.append(m.ModelRequest([*parts, m.UserPromptPart(told.closing)]))
+    found.append(m.ModelRequest([*parts, m.UserPromptPart(talk.closing)]))
     return found
 
 
-def action_messages(told: Conversation, given: Sequence[Offer]) -> list[ModelMessage]:
-    """With calls as JSON in plain text."""
+def action_messages(talk: Conversation, given: Sequence[Offer]) -> list[ModelMessage]:
+    """The messages for a model that writes its calls as JSON."""
     from pydantic_ai import messages as m
 
-    system = f"{told.system}\n\n{actions_text(given)}"
+    system = f"{talk.system}\n\n{actions_text(given)}"
     found: list[ModelMessage] = []
     parts: list[m.ModelRequestPart] = [m.SystemPromptPart(system)]
-    text = told.opening
-    for exchange in told.exchanges:
-        said, result = exchange.texts()
+    text = talk.opening
+    for exchange in talk.exchanges:
+        written, result = exchange.texts()
         found.append(m.ModelRequest([*parts, m.UserPromptPart(text)]))
-        found.append(m.ModelResponse([m.TextPart(said)]))
+        found.append(m.ModelResponse([m.TextPart(written)]))
         parts, text = [], result
-    found.append(m.ModelRequest([*parts, m.UserPromptPart(f"{text}\n\n{told.closing}")]))
+    found.append(m.ModelRequest([*parts, m.UserPromptPart(f"{text}\n\n{talk.closing}")]))
     return found
 
 
 def plain_messages(system: str, text: str) -> list[ModelMessage]:
-    """One question."""
+    """The messages for a single question."""
     from pydantic_ai import messages as m
 
     return [m.ModelRequest([m.SystemPromptPart(system), m.UserPromptPart(text)])]
 
 
 def offer_tools(given: Sequence[Offer]) -> ModelRequestParameters:
-    """The tools that may be called."""
+    """The request parameters that offer these tools."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.tools import ToolDefinition
 
@@ -87,7 +87,7 @@ def offer_tools(given: Sequence[Offer]) -> ModelRequestParameters:
 
 
 def require_schema() -> ModelRequestParameters:
-    """An answer by the schema of the action mode."""
+    """The request parameters that require the schema of the JSON mode."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
 

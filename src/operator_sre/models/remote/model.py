@@ -36,14 +36,14 @@ ToolMode = Literal["auto", "native", "json"]
 REASONING_CHARS_MAX = 20_000
 REDACTED_MAX = 512
 SHOWN_CHARS_MAX = 500
-# What may be longer takes minutes, and is streamed.
+# Longer answers take minutes and are streamed.
 WHOLE_TOKENS_MAX = 16_384
 _CUT = "cut_off"
 _CUT_SENTENCE = (
-    "Your answer was cut off because it was too long; say less, and make fewer calls at once."
+    "Your answer was cut off because it was too long; write less, and make fewer calls at once."
 )
 _FORM_SENTENCE = (
-    'Nothing was called: answer with one JSON object {"reasoning": ..., "calls": [...]}.'
+    'No tool was called: answer with one JSON object {"reasoning": ..., "calls": [...]}.'
 )
 
 
@@ -52,12 +52,12 @@ class RemoteModel:
 
     `provider` is `anthropic`, `openai-compatible` (with a `base_url`: Ollama, vLLM, llama.cpp, LM
     Studio) or any other name that pydantic-ai knows. `key` stays in memory and is never shown.
-    `redact` takes secrets out of everything that came from outside before it is sent. Nothing is
-    imported and nothing is connected before the first question. Raises ModelError when it does not
+    `redact` removes secrets from all external text before it is sent. Nothing is imported or
+    connected before the first request. Raises ModelError when it does not
     answer, and MissingExtraError when the library for its provider is not installed.
 
-    With `tools="auto"` it is offered tools, until the endpoint refuses them or the model writes its
-    calls as text: from then on it is asked for JSON.
+    With `tools="auto"` the model is offered tools until the endpoint refuses them or the model
+    writes its calls as text; from then on it is asked for JSON.
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class RemoteModel:
         self._endpoint = Endpoint(provider, model, base_url, key)
         self._prices = prices or Prices()
         self._timeout_s = timeout_s
-        # Anthropic itself always has tools, and its complaints about a request speak of them.
+        # Anthropic itself always supports tools, and mentions them in unrelated errors.
         certain = tools == "auto" and provider == ANTHROPIC and not base_url
         self._mode: ToolMode = "native" if certain else tools
         self._temperature = temperature
         self._tokens_out_max = tokens_out_max
         self._context_chars_max = context_chars_max
-        # The same texts are told again with every turn.
+        # The same texts are sent again in every turn.
         self._redact = lru_cache(REDACTED_MAX)(redact)
         self._guidance = guidance
         self._schema = provider == COMPATIBLE
@@ -97,16 +97,16 @@ class RemoteModel:
 
     @property
     def name(self) -> str:
-        """Who speaks, in the ledger."""
+        """Its name in the ledger."""
         return self._name
 
     @property
     def mode(self) -> ToolMode:
-        """How it is asked now; `auto` until it is known whether it can call tools."""
+        """The current mode; `auto` until it is known whether the model can call tools."""
         return self._mode
 
     async def answer(self, ask: Ask) -> Answer:
-        """One turn: what it thinks and what it calls, in order."""
+        """One turn: its reasoning and its calls, in order."""
         if self._mode != "json":
             answer = await self._answer_by_tools(ask)
             if answer is not None:
@@ -115,24 +115,24 @@ class RemoteModel:
         return await self._answer_by_json(ask)
 
     async def complete(self, system: str, text: str, *, tokens_max: int) -> tuple[str, Spent]:
-        """Plain text for a plain text; what `operator models test` asks."""
+        """Complete a plain text, as `operator models test` does."""
         line = await self._connect()
         response = await self._request(line, plain_messages(system, text), tokens_max=tokens_max)
         if isinstance(response, _Failure):
             raise response.error
         text = _join_texts(response)
         if not text.strip():
-            raise ModelError(f"{self.name} said nothing.")
+            raise ModelError(f"{self.name} returned an empty answer.")
         return text, self._price(response)
 
     async def close(self) -> None:
-        """Let go of its connections."""
+        """Close its connections."""
         line, self._line = self._line, None
         if line is not None:
             await line.close()
 
     async def _answer_by_tools(self, ask: Ask) -> Answer | None:
-        """An answer with tool calls; None when the endpoint has no tools and may be asked else."""
+        """An answer with tool calls; None when the endpoint has no tools and JSON may be tried."""
         line = await self._connect()
         from pydantic_ai.messages import ThinkingPart, ToolCallPart
 
@@ -171,7 +171,7 @@ class RemoteModel:
         if inside.calls or response.finish_reason == "length":
             return self._answer(inside.reasoning or text, inside.calls, response, ask)
         if not text.strip():
-            raise ModelError(f"{self.name} said nothing.")
+            raise ModelError(f"{self.name} returned an empty answer.")
         shown = clean(text)
         misuse = Misuse("answer", shorten(shown, SHOWN_CHARS_MAX), _FORM_SENTENCE)
         return Answer(shorten(shown, REASONING_CHARS_MAX), (misuse,), self._price(response))
@@ -187,19 +187,19 @@ class RemoteModel:
     def _answer(
         self, text: str, calls: Sequence[tuple[str, Any]], response: ModelResponse, ask: Ask
     ) -> Answer:
-        """What was said and called; a call that was cut off is one that makes no sense."""
+        """The reasoning and the calls; a call that was cut off is a Misuse."""
         reasoning = shorten(clean(text).strip(), REASONING_CHARS_MAX)
-        made = [call_from(name, raw, ask, said=reasoning) for name, raw in calls[:CALLS_MAX]]
+        made = [call_from(name, raw, ask, thoughts=reasoning) for name, raw in calls[:CALLS_MAX]]
         if len(calls) > CALLS_MAX:
             made.append(Misuse(calls[CALLS_MAX][0], "", f"A turn has up to {CALLS_MAX} calls."))
         if response.finish_reason == "length":
             made[-1:] = [Misuse(calls[-1][0] if calls else _CUT, "", _CUT_SENTENCE)]
         if not reasoning and not made:
-            raise ModelError(f"{self.name} said nothing.")
+            raise ModelError(f"{self.name} returned an empty answer.")
         if not reasoning:
-            # What stands for a reasoning that was not given: the reasons of the calls.
+            # Without a reasoning, those of the calls stand in.
             reasons = (getattr(call, "reasoning", "") for call in made)
-            reasoning = " ".join(dict.fromkeys(filter(None, reasons))) or "It does not say why."
+            reasoning = " ".join(dict.fromkeys(filter(None, reasons))) or "No reasoning given."
         return Answer(reasoning, tuple(made), self._price(response))
 
     async def _request(
@@ -210,14 +210,14 @@ class RemoteModel:
         parameters: ModelRequestParameters | None = None,
         tokens_max: int | None = None,
     ) -> ModelResponse | _Failure:
-        """One question over the wire, within its time. Whatever a library raises is a value."""
+        """One request within its timeout. An exception of a library becomes a value."""
         from pydantic_ai.direct import model_request, model_request_stream
 
         tokens_max = tokens_max or self._tokens_out_max
         settings: dict[str, Any] = {
             "max_tokens": tokens_max,
             "timeout": self._timeout_s,
-            "max_retries": 0,  # whoever is patient tries again; twice would be too much
+            "max_retries": 0,  # Patient retries already
         }
         if self._temperature is not None:
             settings["temperature"] = self._temperature
@@ -235,7 +235,7 @@ class RemoteModel:
                 if tokens_max <= WHOLE_TOKENS_MAX:
                     response = await model_request(line.speaker, messages, **options)
                 else:
-                    # Piece by piece, so that nobody between us takes a long answer for silence.
+                    # Streamed, so that no proxy times out during a long answer.
                     async with model_request_stream(line.speaker, messages, **options) as stream:
                         async for _ in stream:
                             pass
@@ -244,13 +244,13 @@ class RemoteModel:
             why = model_error(error, name=self.name, key=self._endpoint.key, redact=self._redact)
             return _Failure(why, error)
         if response.finish_reason == "content_filter":
-            raise ModelError(f"{self.name} refuses to answer this.", lasting=True)
+            raise ModelError(f"{self.name} refused to answer (content filter).", lasting=True)
         if response.finish_reason == "error":
-            raise ModelError(f"{self.name} broke off its answer.")
+            raise ModelError(f"{self.name} aborted its answer.")
         return response
 
     async def _connect(self) -> Line:
-        """The line, opened in a thread because importing the libraries takes seconds."""
+        """The connection, opened in a thread because importing the libraries takes seconds."""
         loop = asyncio.get_running_loop()
         async with self._connecting:
             if self._line is None or self._loop is not loop:
@@ -271,7 +271,7 @@ class RemoteModel:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A question without an answer: what is told of it, and what the library raised."""
+    """A failed request: our error, and the exception of the library."""
 
     error: ModelError
     cause: Exception

@@ -1,4 +1,4 @@
-"""What must hold of an etcd cluster, and what a user may set for that. Pure."""
+"""The invariants of an etcd cluster and their options. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from operator_protocols.kit.invariant import (
     Opinion,
     PartInvariant,
     broken,
-    megabytes,
     number_of,
     unknown,
 )
 from operator_protocols.kit.options import read_options
+from operator_protocols.kit.units import format_bytes, format_duration
 from operator_protocols.ports import Invariant
 from operator_sre.subjects.etcd.members import CLUSTER, quorum_of
 
@@ -25,17 +25,17 @@ __all__ = ["MemberInvariant", "Options", "invariants_of", "options_from"]
 
 ELECTION_S_MAX = 5.0
 UNSEEN = unknown("")
-NO_ANSWER = "it does not answer"
+NO_ANSWER = "does not answer"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Thresholds and habits of one subject.
+    """Thresholds and switches of one subject.
 
-    `quota_bytes` counts where the members' metrics do not tell. `write_probe` off: nothing is
-    proposed. `lease_ttl_s` 0: no lease is granted. A database of which more than `hash_bytes_max`
-    is in use is compared every `hash_every_s` only, because hashing reads all of it. A disk is full
-    when it is used beyond its ratio and has less left than `disk_free_bytes_min`.
+    `quota_bytes` applies where the members' metrics do not report it. Without `write_probe` nothing
+    is written, and with a `lease_ttl_s` of 0 no lease is granted. A database with more than
+    `hash_bytes_max` in use is compared only every `hash_every_s`, because hashing reads all of it.
+    A disk is full when it exceeds its ratio and has less than `disk_free_bytes_min` left.
     """
 
     read_ms_max: float = 500.0
@@ -64,10 +64,10 @@ def options_from(given: Mapping[str, Any]) -> Options:
 
 @dataclass(frozen=True, slots=True)
 class MemberInvariant:
-    """A sentence that must hold at every member.
+    """An invariant of every member.
 
-    `judge` is asked about a member that answers, together with all that was seen; None: it has
-    nothing to say here. With `judges_down` it is asked about one that does not answer as well.
+    `judge` checks a member that answers, given the whole observation; None means that the invariant
+    does not apply. With `judges_down` it checks members that do not answer as well.
     """
 
     name: str
@@ -78,7 +78,7 @@ class MemberInvariant:
     judges_down: bool = False
 
     def check(self, observation: Observation) -> Iterable[Finding]:
-        """One finding for every member; of what could not be looked at nothing is known."""
+        """One finding for every member; UNKNOWN for a member that could not be observed."""
         for seen in observation.seen:
             if seen.readings.get("kind") == CLUSTER:
                 continue
@@ -94,40 +94,45 @@ class MemberInvariant:
 
 _Row = tuple[str, str, Severity, float]
 _OF_CLUSTER: tuple[_Row, ...] = (
-    ("quorum_lost", "A majority of the voters works together.", Severity.CRITICAL, 0.0),
-    ("not_let_in", "Who asks the cluster is let in.", Severity.CRITICAL, 0.0),
-    ("alarm_raised", "No member has raised an alarm.", Severity.CRITICAL, 0.0),
-    ("database_near_quota", "The database has room below its quota.", Severity.WARNING, 0.0),
-    ("compaction_lag", "What is stored is not mostly history.", Severity.WARNING, 10.0),
+    ("quorum_lost", "A majority of the voters follows a leader.", Severity.CRITICAL, 0.0),
+    ("not_let_in", "The cluster accepts our credentials.", Severity.CRITICAL, 0.0),
+    ("alarm_raised", "No alarm is raised.", Severity.CRITICAL, 0.0),
+    ("database_near_quota", "The database is below its quota.", Severity.WARNING, 0.0),
+    ("compaction_lag", "The key history is compacted.", Severity.WARNING, 10.0),
 )
 _OF_MEMBERS: tuple[_Row, ...] = (
     ("member_down", "Every member answers.", Severity.CRITICAL, 0.0),
     ("no_leader", "Every member follows a leader.", Severity.CRITICAL, 5.0),
-    ("raft_lag", "Every member keeps up with the leader's log.", Severity.WARNING, 10.0),
-    ("slow_read", "A linearizable read is answered soon.", Severity.WARNING, 10.0),
-    ("slow_write", "A write is agreed on soon.", Severity.WARNING, 10.0),
-    ("peer_unreachable", "Every member reaches all others that are up.", Severity.CRITICAL, 5.0),
+    ("raft_lag", "Every member keeps up with the leader.", Severity.WARNING, 10.0),
+    ("slow_read", "Linearizable reads are fast.", Severity.WARNING, 10.0),
+    ("slow_write", "Writes are committed quickly.", Severity.WARNING, 10.0),
+    (
+        "peer_unreachable",
+        "Every member reaches all running members.",
+        Severity.CRITICAL,
+        5.0,
+    ),
     ("members_agree", "All members hold the same keys at the same revision.", Severity.CRITICAL, 0),
-    ("leases_expire", "A lease runs down as our own clock does.", Severity.WARNING, 0.0),
+    ("leases_expire", "Leases expire on time.", Severity.WARNING, 0.0),
     (
         "settings_agree",
-        "All members have the settings that they have to share.",
+        "All members have the same shared settings.",
         Severity.WARNING,
         5.0,
     ),
-    ("disk_full", "The disk under a member's data has room.", Severity.CRITICAL, 0.0),
-    ("log_oversized", "The log of a member is not huge.", Severity.WARNING, 0.0),
+    ("disk_full", "The data disk of every member has free space.", Severity.CRITICAL, 0.0),
+    ("log_oversized", "No log is too large.", Severity.WARNING, 0.0),
 )
-_OF_THOSE_DOWN = ("member_down", "disk_full", "log_oversized")
+_CHECKED_WHEN_DOWN = ("member_down", "disk_full", "log_oversized")
 
 
 def invariants_of(options: Options) -> Sequence[Invariant]:
-    """All of them, of the cluster and of its members, with the thresholds of one subject."""
+    """The invariants of the cluster and of its members, with the thresholds of one subject."""
     cluster, members = ClusterJudge(options), MemberJudge(options)
     return (
         *(PartInvariant(*row, (CLUSTER,), getattr(cluster, row[0])) for row in _OF_CLUSTER),
         *(
-            MemberInvariant(*row, getattr(members, row[0]), row[0] in _OF_THOSE_DOWN)
+            MemberInvariant(*row, getattr(members, row[0]), row[0] in _CHECKED_WHEN_DOWN)
             for row in _OF_MEMBERS
         ),
     )
@@ -135,62 +140,62 @@ def invariants_of(options: Options) -> Sequence[Invariant]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterJudge:
-    """What each invariant of the cluster says, each a method of its name."""
+    """The checks of the cluster's invariants, each a method with its name."""
 
     options: Options
 
     def quorum_lost(self, seen: Seen) -> Opinion:
         quorum = seen.readings.get("quorum")
         if quorum is None:
-            return unknown("nobody can be asked whether there is a quorum")
+            return unknown("no member answers, so the quorum is unknown")
         if quorum:
             return WELL
         up, since_s = number_of(seen, "voters_up"), number_of(seen, "quorum_lost_s")
         voters = number_of(seen, "voters")
         if up is not None and voters is not None and up < quorum_of(int(voters)):
-            return broken(f"only {up:g} of {voters:g} voters answer")
+            return broken(f"quorum lost: only {up:g} of {voters:g} voters answer")
         if since_s is None or since_s <= ELECTION_S_MAX:
-            return unknown("a leader may just be elected")
+            return unknown("a leader election may be in progress")
         healthy = seen.readings.get("healthy_voters")
-        return broken(f"{healthy} of {voters:g} voters follow a leader")
+        return broken(f"quorum lost: only {healthy} of {voters:g} voters follow a leader")
 
     def not_let_in(self, seen: Seen) -> Opinion:
         let_in = seen.readings.get("let_in")
         if let_in is None:
-            return unknown("nobody answers who could let us in")
-        return WELL if let_in else broken(f"it refuses us: {seen.readings.get('refusal')}")
+            return unknown("no member answers")
+        return WELL if let_in else broken(f"request rejected: {seen.readings.get('refusal')}")
 
     def alarm_raised(self, seen: Seen) -> Opinion:
         alarms = seen.readings.get("alarms")
         if alarms is None:
             return UNSEEN
         by = seen.readings.get("alarms_by")
-        return broken(f"{alarms} was raised by {by}") if alarms else WELL
+        return broken(f"alarm {alarms} raised by {by}") if alarms else WELL
 
     def database_near_quota(self, seen: Seen) -> Opinion:
         ratio = number_of(seen, "quota_ratio")
         if ratio is None:
-            return unknown("its quota is not known")
+            return unknown("the quota is unknown")
         if ratio <= self.options.quota_ratio_max:
             return WELL
         size, quota = number_of(seen, "db_bytes") or 0, number_of(seen, "quota_bytes") or 0
-        used = f"{megabytes(size)} of {megabytes(quota)} are used ({ratio:.0%})"
-        return broken(f"{used} at {seen.readings.get('fullest')}")
+        used = f"{format_bytes(size)} of {format_bytes(quota)} used ({ratio:.0%})"
+        return broken(f"{used} on {seen.readings.get('fullest')}")
 
     def compaction_lag(self, seen: Seen) -> Opinion:
         history, in_use = number_of(seen, "history_ratio"), number_of(seen, "in_use_ratio")
         if history is None or in_use is None:
-            return unknown("nobody says how much of it is history")
+            return unknown("no member reports how much of the database is history")
         much = history > self.options.history_ratio_max
         if not much or in_use <= self.options.history_quota_ratio_max:
             return WELL
         kept = number_of(seen, "revisions_kept") or 0
-        return broken(f"{kept:g} revisions are kept, {in_use:.0%} of the quota in use")
+        return broken(f"{kept:g} revisions kept, {in_use:.0%} of the quota in use")
 
 
 @dataclass(frozen=True, slots=True)
 class MemberJudge:
-    """What each invariant of the members says of one, each a method of its name."""
+    """The checks of the members' invariants, each a method with its name."""
 
     options: Options
 
@@ -198,7 +203,7 @@ class MemberJudge:
         if seen.readings.get("reachable"):
             return WELL
         why = str(seen.readings.get("error") or NO_ANSWER)
-        damaged = ", and its log says that its data is damaged"
+        damaged = "; its log reports damaged data"
         return broken(why + (damaged if seen.readings.get("data_damaged") else ""))
 
     def no_leader(self, seen: Seen, every: Observation) -> Opinion:
@@ -206,27 +211,27 @@ class MemberJudge:
         if has_leader is None:
             return UNSEEN
         if not has_leader and seen.readings.get("quorum") is False:
-            return unknown("there is no majority that could elect one")
+            return unknown("no quorum to elect a leader")
         term = seen.readings.get("raft_term", "?")
-        return WELL if has_leader else broken(f"it follows nobody in term {term}")
+        return WELL if has_leader else broken(f"no leader in term {term}")
 
     def raft_lag(self, seen: Seen, every: Observation) -> Opinion:
         lag, behind_s = number_of(seen, "lag"), number_of(seen, "behind_s")
         if lag is None or behind_s is None:
-            return unknown("there is no leader to compare it with")
+            return unknown("no leader to compare with")
         if lag > self.options.lag_max or behind_s > self.options.behind_s_max:
-            return broken(f"it is {lag:g} entries and {behind_s:g} s behind the leader")
+            return broken(f"{lag:g} entries ({format_duration(behind_s)}) behind the leader")
         return WELL
 
     def slow_read(self, seen: Seen, every: Observation) -> Opinion:
         if not seen.readings.get("has_leader"):
-            return unknown("it follows no leader that could answer")
+            return unknown("the member follows no leader")
         if seen.readings.get("read_denied"):
-            return unknown("it does not let us in")
+            return unknown("the member denies read access")
         if error := seen.readings.get("read_error"):
-            return broken(f"a linearizable read fails: {error}")
+            return broken(f"linearizable read failed: {error}")
         took_ms = number_of(seen, "read_ms")
-        return _judge_speed(took_ms, self.options.read_ms_max, "a linearizable read")
+        return _judge_speed(took_ms, self.options.read_ms_max, "linearizable read")
 
     def slow_write(self, seen: Seen, every: Observation) -> Opinion | None:
         if not self.options.write_probe:
@@ -234,40 +239,40 @@ class MemberJudge:
         if "write_error" not in seen.readings:
             return _judge_by_speaker(every, "write_error")
         if seen.readings.get("write_denied"):
-            return unknown("it does not let us write")
+            return unknown("the member denies write access")
         if error := seen.readings["write_error"]:
-            return broken(f"a write fails: {error}")
-        return _judge_speed(number_of(seen, "write_ms"), self.options.write_ms_max, "a write")
+            return broken(f"write failed: {error}")
+        return _judge_speed(number_of(seen, "write_ms"), self.options.write_ms_max, "write")
 
     def peer_unreachable(self, seen: Seen, every: Observation) -> Opinion:
         lost = seen.readings.get("peers_lost")
         if lost is None:
-            return unknown("it does not say whom it reaches")
-        return broken(f"it does not reach {lost}") if lost else WELL
+            return unknown("the member does not report its peers")
+        return broken(f"cannot reach {lost}") if lost else WELL
 
     def members_agree(self, seen: Seen, every: Observation) -> Opinion:
         agrees = seen.readings.get("agrees")
         if agrees is None:
-            return unknown("its keys could not be compared")
-        return WELL if agrees else broken("it holds other keys or values than the rest")
+            return unknown("the keys could not be compared")
+        return WELL if agrees else broken("keys or values do not match the other members")
 
     def leases_expire(self, seen: Seen, every: Observation) -> Opinion | None:
         if not self.options.lease_ttl_s:
             return None
         if problem := seen.readings.get("lease_problem"):
-            return unknown(f"no lease can be looked at: {problem}")
+            return unknown(f"cannot check a lease: {problem}")
         error_s = number_of(seen, "lease_error_s")
         if error_s is None:
             return _judge_by_speaker(every, "lease_error_s")
         if abs(error_s) <= self.options.lease_error_s_max:
             return WELL
         when = "later" if error_s > 0 else "earlier"
-        return broken(f"a lease ends {abs(error_s):.0f} s {when} than it should")
+        return broken(f"leases expire {format_duration(abs(error_s))} {when} than they should")
 
     def settings_agree(self, seen: Seen, every: Observation) -> Opinion:
         differs = seen.readings.get("settings_differ")
         if differs is None:
-            return unknown("its settings could not be compared")
+            return unknown("the settings could not be compared")
         return broken(str(seen.readings.get("settings_differing"))) if differs else WELL
 
     def disk_full(self, seen: Seen, every: Observation) -> Opinion | None:
@@ -277,23 +282,31 @@ class MemberJudge:
         options = self.options
         if ratio <= options.disk_ratio_max or free >= options.disk_free_bytes_min:
             return WELL
-        return broken(f"it is {ratio:.0%} full, {megabytes(free)} are left")
+        return broken(f"disk {ratio:.0%} full, {format_bytes(free)} free")
 
     def log_oversized(self, seen: Seen, every: Observation) -> Opinion | None:
         size = number_of(seen, "log_bytes")
         if size is None:
             return None
-        return WELL if size <= self.options.log_bytes_max else broken(f"it has {megabytes(size)}")
+        return (
+            WELL
+            if size <= self.options.log_bytes_max
+            else broken(f"log has grown to {format_bytes(size)}")
+        )
 
 
 def _judge_speed(took_ms: float | None, limit_ms: float, request: str) -> Opinion:
     if took_ms is None:
         return UNSEEN
-    return WELL if took_ms <= limit_ms else broken(f"{request} takes {took_ms:.0f} ms")
+    return (
+        WELL
+        if took_ms <= limit_ms
+        else broken(f"{request} takes {format_duration(took_ms / 1_000)}")
+    )
 
 
 def _judge_by_speaker(observation: Observation, reading: str) -> Opinion:
-    """One member is asked for all of them; the others are well when that was done."""
+    """One member is probed on behalf of all; the others hold if that happened."""
     if any(other.readings.get(reading) is not None for other in observation.seen):
         return WELL
-    return unknown("there is no leader to ask")
+    return unknown("no leader to probe")

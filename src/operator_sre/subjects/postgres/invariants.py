@@ -1,4 +1,4 @@
-"""What must hold of PostgreSQL: from where on something is too much, and what that shows. Pure."""
+"""The invariants of PostgreSQL, their thresholds, and the symptoms that causes refer to. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from operator_protocols.kit.invariant import (
     Opinion,
     PartInvariant,
     broken,
-    megabytes,
     unknown,
 )
 from operator_protocols.kit.options import read_options
+from operator_protocols.kit.units import format_bytes, format_duration
 from operator_protocols.ports import Invariant
 
 __all__ = [
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 HOARD_RATIO = 0.5
-# What else can be said in the options: who signs in, to which database, and what is not checked.
+# Options besides thresholds: credentials, the database, and ignored invariants.
 OTHER_OPTIONS = (
     *("acting_password_file", "acting_user", "database", "ignore", "password_file", "user"),
 )
@@ -46,7 +46,7 @@ OTHER_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """All of them, with what counts when nobody says otherwise."""
+    """The thresholds of all invariants, with their defaults."""
 
     latency_ms_max: float = 250.0
     connections_ratio_max: float = 0.9
@@ -65,36 +65,36 @@ class Thresholds:
 
 
 def thresholds_of(options: Mapping[str, Any]) -> Thresholds:
-    """The thresholds that these options say; ConfigError for what does not fit."""
+    """The thresholds in these options; ConfigError for an invalid one."""
     ignored = options.get("ignore", [])
     if not isinstance(ignored, list | tuple) or not all(isinstance(name, str) for name in ignored):
-        raise ConfigError("The option 'ignore' has to be a list of names of invariants.")
+        raise ConfigError("The option 'ignore' must be a list of invariant names.")
     return read_options(Thresholds, options, subject="a PostgreSQL subject", others=OTHER_OPTIONS)
 
 
 def is_client(seen: Seen) -> bool:
-    """It uses the servers, and is none of them."""
+    """Whether the target uses the servers and is not one itself."""
     return seen.readings.get("kind") == "client"
 
 
 def amount(seen: Seen, reading: str) -> float | None:
-    """A number that was read; None where there is none."""
+    """A numeric reading; None where there is none."""
     value = seen.readings.get(reading)
     return value if isinstance(value, int | float) and not seen.problem else None
 
 
 def unseen(seen: Seen, section: str = "") -> Opinion:
-    """Nothing was read, with the reason as far as it is known."""
+    """UNKNOWN, with the reason as far as it is known."""
     why = seen.problem or seen.readings.get(f"blind_{section}") or seen.readings.get("error")
-    return unknown(str(why or "it was not seen"))
+    return unknown(str(why or "not observed yet"))
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A number of one section of a server's answers, and the threshold beyond which it is too much.
+    """A numeric reading of a server, and the threshold that it must not exceed.
 
-    `symptom` is the name under which causes refer to that. `sentence` says why it is too much, with
-    any readings in it, and as `value` the number itself.
+    `symptom` is the name by which causes refer to an exceeded threshold. `sentence` is the detail
+    of the finding; it may contain any reading, and `value`, `value_bytes` and `value_s`.
     """
 
     symptom: str
@@ -104,23 +104,23 @@ class Measure:
     sentence: str
 
     def exceeds(self, value: float, limits: Thresholds) -> bool:
-        """Whether it is too much, or too little where the threshold is the least."""
+        """Whether the value is above a maximum, or below a minimum."""
         limit = float(getattr(limits, self.threshold)) if self.threshold else 0.0
         return value < limit if self.threshold.endswith("_min") else value > limit
 
     def __call__(self, seen: Seen, limits: Thresholds) -> Opinion | None:
-        """What it says of one server; None where it does not apply."""
+        """The opinion on one server; None where the measure does not apply."""
         readings = seen.readings
         value = amount(seen, self.reading)
         match self.reading:
             case "disk_free_ratio" if "kind" in readings and not readings.get("disk_watched"):
-                return None  # its disk is on another machine
+                return None  # the disk is on another machine
             case "disk_free_ratio" if value is None:
-                return unknown(seen.problem or "the room on its disk cannot be seen")
+                return unknown(seen.problem or "the free disk space cannot be read")
             case "log_bytes" if "kind" in readings and "log_bytes" not in readings:
-                return None  # nobody said where it is
+                return None  # the location of the log is not configured
             case "scanned_rows_per_s" if readings.get("scans_counted") is False:
-                return None  # a rate needs two looks
+                return None  # a rate needs two observations
         if value is None:
             return unseen(seen, self.section)
         few = (amount(seen, "dead_tuples") or 0) < limits.dead_tuples_min
@@ -129,7 +129,7 @@ class Measure:
         state = readings.get("slot_state")
         if self.reading == "slot_retained_bytes" and state in ("unreserved", "lost"):
             name = readings.get("slot_name")
-            return broken(f"nobody uses the slot {name!r}, and its WAL is {state}")
+            return broken(f"slot {name!r} is unused, and its WAL is {state}")
         return WELL
 
     def _explain(self, readings: Mapping[str, Value], value: float) -> str:
@@ -138,9 +138,13 @@ class Measure:
             application = words[f"{prefix}_application"]
             whose = f" ({application})" if application else ""
             words[prefix] = f"pid {words[f'{prefix}_pid']}{whose}"
-        words |= {"value": value, "value_mb": megabytes(value)}
+        words |= {
+            "value": value,
+            "value_bytes": format_bytes(value),
+            "value_s": format_duration(value),
+        }
         words["dead_tuples"] = words["dead_tuples"] or 0
-        words["disk_free_mb"] = megabytes(float(readings.get("disk_free_bytes") or 0))
+        words["disk_free"] = format_bytes(float(readings.get("disk_free_bytes") or 0))
         return self.sentence.format_map(words)
 
 
@@ -149,7 +153,7 @@ Judge = Callable[[Seen, Thresholds], Opinion | None]
 
 @dataclass(frozen=True, slots=True)
 class ServerRule:
-    """One sentence about every server for itself; `judge` says None where it does not apply."""
+    """An invariant of every server; `judge` returns None where it does not apply."""
 
     name: str
     severity: Severity
@@ -158,7 +162,7 @@ class ServerRule:
     thresholds: Thresholds
 
     def check(self, observation: Observation) -> Iterable[Finding]:
-        """What it says of each server."""
+        """One finding for every server that it applies to."""
         for seen in observation.seen:
             opinion = None if is_client(seen) else self.judge(seen, self.thresholds)
             if opinion is not None:
@@ -168,19 +172,19 @@ class ServerRule:
 def _judge_up(seen: Seen, limits: Thresholds) -> Opinion | None:
     if seen.problem or "up" not in seen.readings:
         return unseen(seen)
-    why = str(seen.readings.get("error") or "it does not answer")
+    why = str(seen.readings.get("error") or "does not answer")
     return WELL if seen.readings["up"] else broken(why)
 
 
 def _judge_connections(seen: Seen, limits: Thresholds) -> Opinion | None:
     used, most = seen.readings.get("connections"), seen.readings.get("connections_max")
     if seen.readings.get("up") and seen.readings.get("exhausted"):
-        return broken(f"all {most} connections are used" if most else "no connection is left")
+        return broken(f"all {most} connections in use" if most else "no free connection")
     ratio = amount(seen, "connections_ratio")
     if ratio is None:
         return unseen(seen, "activity")
     too_many = ratio > limits.connections_ratio_max
-    return broken(f"{used} of {most} connections are used") if too_many else WELL
+    return broken(f"{used} of {most} connections in use") if too_many else WELL
 
 
 def _judge_attached(seen: Seen, limits: Thresholds) -> Opinion | None:
@@ -189,7 +193,7 @@ def _judge_attached(seen: Seen, limits: Thresholds) -> Opinion | None:
         return None
     if role is None or attached is None:
         return unseen(seen, "replication" if role else "")
-    return WELL if attached else broken("it receives nothing from a primary")
+    return WELL if attached else broken("receives no WAL from a primary")
 
 
 def _judge_lag(seen: Seen, limits: Thresholds) -> Opinion | None:
@@ -199,43 +203,43 @@ def _judge_lag(seen: Seen, limits: Thresholds) -> Opinion | None:
         return None
     if role is None or behind is None:
         return unseen(seen, "replication" if role else "")
-    why = ", replay is paused" if seen.readings.get("replay_paused") else ""
+    why = "; replay is paused" if seen.readings.get("replay_paused") else ""
     if pid := seen.readings.get("replay_blocked_by"):
-        why = f", replay waits for pid {pid}"
+        why = f"; replay is blocked by pid {pid}"
     if seconds is not None and seconds > limits.lag_s_max:
-        return broken(f"it is {seconds:.0f} s ({megabytes(behind)}) behind{why}")
+        return broken(f"{format_duration(seconds)} ({format_bytes(behind)}) behind{why}")
     if behind > limits.lag_bytes_max:
-        return broken(f"it is {megabytes(behind)} behind{why}")
+        return broken(f"{format_bytes(behind)} behind{why}")
     return WELL
 
 
 _DISK = Measure(
     *("disk_short", "disk_free_ratio", "", "disk_free_ratio_min"),
-    "only {disk_free_mb} ({value:.0%}) are left on its disk",
+    "only {disk_free} ({value:.0%}) of disk space left",
 )
 _SLOT = Measure(
     *("slot_unused", "slot_retained_bytes", "slots", "slot_retained_bytes_max"),
-    "nobody uses the slot {slot_name!r}, which keeps {value_mb} of WAL",
+    "slot {slot_name!r} is unused and retains {value_bytes} of WAL",
 )
 _LOCKS = Measure(
     *("locks_block", "lock_wait_s", "locks", "lock_wait_s_max"),
-    "{locks_waiting} wait for locks, pid {waiting_pid} for {value:.0f} s, blocked by {blocking}",
+    "{locks_waiting} sessions wait for locks; {blocking} blocks pid {waiting_pid} for {value_s}",
 )
 _IDLE = Measure(
     *("transaction_idles", "idle_transaction_s", "activity", "idle_transaction_s_max"),
-    "{idle_transaction} has been idle in a transaction for {value:.0f} s",
+    "{idle_transaction} has been idle in a transaction for {value_s}",
 )
 _LONG = Measure(
     *("transaction_lasts", "transaction_s", "activity", "transaction_s_max"),
-    "{transaction} has a transaction of {value:.0f} s",
+    "{transaction} has had a transaction open for {value_s}",
 )
 _LATENCY = Measure(
     *("answers_late", "latency_ms", "", "latency_ms_max"),
-    "its simplest answer takes {value:.0f} ms",
+    "SELECT 1 takes {value:.0f} ms",
 )
 _SCANS = Measure(
     *("rows_scanned", "scanned_rows_per_s", "tables", "scanned_rows_per_s_max"),
-    "{value:.0f} rows/s of {scanned_table} ({scanned_table_rows} rows) are read without an index",
+    "{value:.0f} rows/s of {scanned_table} ({scanned_table_rows} rows) read without an index",
 )
 _DEAD = Measure(
     *("rows_dead", "dead_tuples_ratio", "tables", "dead_tuples_ratio_max"),
@@ -244,13 +248,13 @@ _DEAD = Measure(
 _ERRORS = Measure("files_wrong", "configuration_errors", "files", "", "{configuration_error}")
 _UNLOADED = Measure(
     *("files_differ", "settings_unloaded", "files", ""),
-    "its files say something else of {settings_unloaded_names} than what runs",
+    "changed in the configuration files but not reloaded: {settings_unloaded_names}",
 )
 _PENDING = Measure(
     *("restart_awaited", "pending_restart", "settings", ""),
-    "it has to be restarted for {pending_restart_names}",
+    "restart required for {pending_restart_names}",
 )
-_LOG = Measure(*("log_grown", "log_bytes", "", "log_bytes_max"), "its log has grown to {value_mb}")
+_LOG = Measure(*("log_grown", "log_bytes", "", "log_bytes_max"), "log has grown to {value_bytes}")
 
 _RULES: tuple[tuple[str, Severity, float, Judge], ...] = (
     ("server_down", Severity.CRITICAL, 0.0, _judge_up),
@@ -276,7 +280,7 @@ SYMPTOMS: Mapping[str, Measure] = {
 
 
 def symptoms_of(readings: Mapping[str, Value], limits: Thresholds) -> dict[str, Value]:
-    """What readings amount to, as yes or no, so that a cause can say which of it it shows."""
+    """Which thresholds the readings exceed, by symptom, for causes to refer to."""
     found: dict[str, Value] = {}
     for name, measure in SYMPTOMS.items():
         value = readings.get(measure.reading)
@@ -290,17 +294,17 @@ def symptoms_of(readings: Mapping[str, Value], limits: Thresholds) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class NoPrimary:
-    """Somebody can be written to."""
+    """There is a primary."""
 
     name: str = "no_primary"
     severity: Severity = Severity.CRITICAL
     grace_s: float = 0.0
 
     def check(self, observation: Observation) -> Iterable[Finding]:
-        """Broken at every replica when all servers were asked and none is a primary."""
+        """Broken at every replica when all servers were observed and none is a primary."""
         servers = [seen for seen in observation.seen if not is_client(seen)]
         roles = [seen.readings.get("role") for seen in servers]
-        # A server that is full, or that does not let us in, may well be the primary.
+        # A server without free connections, or that denies access, may well be the primary.
         hidden = [
             seen
             for seen in servers
@@ -313,7 +317,7 @@ class NoPrimary:
             elif "primary" in roles:
                 opinion = WELL
             elif hidden:
-                opinion = unknown(f"{hidden[0].target} could not be asked for its role")
+                opinion = unknown(f"the role of {hidden[0].target} is unknown")
             else:
                 opinion = broken("no server is a primary")
             yield Finding(self.name, seen.target, *opinion)
@@ -321,7 +325,7 @@ class NoPrimary:
 
 @dataclass(frozen=True, slots=True)
 class TwoPrimaries:
-    """Only one server is written to."""
+    """There is at most one primary."""
 
     name: str = "two_primaries"
     severity: Severity = Severity.CRITICAL
@@ -337,7 +341,7 @@ class TwoPrimaries:
                 opinion = unseen(seen)
             elif seen.target in primaries and len(primaries) > 1:
                 others = ", ".join(name for name in primaries if name != seen.target)
-                opinion = broken(f"{others} is a primary as well")
+                opinion = broken(f"{others} is also a primary")
             yield Finding(self.name, seen.target, *opinion)
 
 
@@ -345,7 +349,7 @@ def _judge_client(seen: Seen) -> Opinion:
     running = seen.readings.get("running")
     if running is None:
         return unseen(seen)
-    return WELL if running else broken("its process is gone")
+    return WELL if running else broken("the process is not running")
 
 
 CLIENT_DOWN = PartInvariant(
@@ -354,7 +358,7 @@ CLIENT_DOWN = PartInvariant(
 
 
 def invariants_of(thresholds: Thresholds, *, ignored: Iterable[str] = ()) -> tuple[Invariant, ...]:
-    """All that must hold, without what is ignored."""
+    """All invariants except the ignored ones."""
     left_out = frozenset(ignored)
     every: tuple[Invariant, ...] = (
         *(ServerRule(*rule, thresholds) for rule in _RULES),
