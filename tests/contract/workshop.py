@@ -36,7 +36,7 @@ DIAGNOSIS = Diagnose(
     Diagnosis(
         cause="process_dead",
         target="node-1",
-        summary="node-1 is broken because its process is gone.",
+        summary="node-1: the process is not running.",
         severity=Severity.CRITICAL,
         confidence=0.97,
         timeline=(Evidence("12:00:00 UTC node-1: up broke", 4),),

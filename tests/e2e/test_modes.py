@@ -46,7 +46,7 @@ def test_observe_proposes_changes_nothing_and_sees_a_person_heal_it(rigged: Home
     rigged.looked(4)
     story = Story(rigged, ticket.id)
     assert story.ticket["state"] == "escalated"
-    assert "restart_node(target=node-1) was proposed and not permitted" in story.ticket["reason"]
+    assert "restart_node(target=node-1) was refused" in story.ticket["reason"]
     assert story.check_diagnosis(cause="process_dead", target="node-1")["choice"] == (
         "restart_node(node-1)"
     )

@@ -112,7 +112,12 @@ def test_the_boundary_is_another_for_every_run_and_the_same_within_one() -> None
 
 def test_what_a_mind_must_know_is_told() -> None:
     told = conversation(asked())
-    for words in ("Investigate first, change later", "virtual environment", "diagnosis", "Report it"):
+    for words in (
+        "Investigate first, change later",
+        "virtual environment",
+        "diagnosis",
+        "Report it",
+    ):
         assert words in told.system
     assert "execute_script" not in told.system
     assert "execute_script" in system_text("x", scripts=True)

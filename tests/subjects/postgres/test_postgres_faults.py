@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 SLOW = pytest.mark.slow
 # fault, the target it is done to, the invariant, where that breaks, what its detail says
 CASES = [
-    ("replay_conflict", "replica", "replication_lag", "replica", "replay waits for pid"),
+    ("replay_conflict", "replica", "replication_lag", "replica", "replay is blocked by pid"),
     ("bad_configuration", "primary", "bad_configuration", "primary", "postgresql.conf line"),
     ("restart_pending", "replica", "settings_pending_restart", "replica", "shared_buffers"),
     ("missing_index", "primary", "missing_index", "primary", "of public.accounts"),

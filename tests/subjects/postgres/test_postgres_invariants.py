@@ -10,7 +10,8 @@ import pytest
 from operator_protocols.domain.health import Health
 from operator_protocols.domain.observation import Finding, Observation, Seen, Value
 from operator_protocols.errors import ConfigError
-from operator_protocols.kit.invariant import WELL, broken, megabytes
+from operator_protocols.kit.invariant import WELL, broken
+from operator_protocols.kit.units import format_bytes
 from operator_protocols.ports import Invariant
 from operator_sre.subjects.postgres.invariants import (
     CLIENT_DOWN,
@@ -263,4 +264,4 @@ def test_how_readings_become_judgements() -> None:
     (found,) = _findings(CLIENT_DOWN, Seen("c", {"kind": "client", "running": True})).values()
     assert (found.health, found.detail) == WELL
     assert not is_client(seen)
-    assert megabytes(5 << 20) == "5 MB"
+    assert format_bytes(5 << 20) == "5 MB"

@@ -49,7 +49,7 @@ async def test_a_forgotten_transaction_is_ended_by_its_reading(watch: Watch) -> 
 async def test_a_statement_is_cancelled_and_its_session_stays(watch: Watch) -> None:
     async with watch.hurt("lock_contention", "primary") as fault:
         seen, finding = await watch.broken("long_transaction", "primary")
-        assert "(billing) has a transaction of" in finding.detail
+        assert "(billing) has had a transaction open for" in finding.detail
         readings = seen.of("primary").readings
         pid = readings["transaction_pid"]
         assert pid == readings["blocking_pid"]

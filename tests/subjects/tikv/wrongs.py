@@ -123,7 +123,9 @@ PROVOKED: dict[str, Wrong] = {
         _store(state="Up", silent_s=1.0, up=True),
     ),
     "a status port that is gone": Wrong(
-        {("store_unreachable", STORE): "PD gets its heartbeats, but"}, _store(up=False), _store(up=True)
+        {("store_unreachable", STORE): "PD gets its heartbeats, but"},
+        _store(up=False),
+        _store(up=True),
     ),
     "what is not a store at its status port": Wrong(
         {("store_unreachable", STORE): "shows no metrics of a store"},

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator_protocols.domain.health import Health, Severity
 from operator_protocols.domain.observation import Finding, Observation, Seen
 
-__all__ = ["WELL", "Opinion", "PartInvariant", "broken", "megabytes", "number_of", "unknown"]
+__all__ = ["WELL", "Opinion", "PartInvariant", "broken", "number_of", "unknown"]
 
 Opinion = tuple[Health, str]
 WELL: Opinion = (Health.HEALTHY, "")
@@ -28,11 +28,6 @@ def number_of(seen: Seen, name: str) -> float | None:
     """A number that was read; None where there is none, and for a boolean."""
     value = seen.readings.get(name)
     return None if isinstance(value, bool) or not isinstance(value, int | float) else value
-
-
-def megabytes(count: float) -> str:
-    """A number of bytes for people."""
-    return f"{count / (1 << 20):.0f} MB"
 
 
 @dataclass(frozen=True, slots=True)
