@@ -167,7 +167,7 @@ def test_the_index_keeps_up_with_those_who_write_without_a_pause(place: str) -> 
         draft = Draft(Kind.REASONING, {"x": "apple"})
         for _ in range(wanted // 50):
             await asyncio.gather(*(store.journal.append(draft) for _ in range(50)))
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(100.0):
             while store.search.behind() > STEP_ENTRIES:
                 await store.journal.append(draft)
 
@@ -237,9 +237,45 @@ def test_one_that_cannot_start_or_dies_is_done_without(
     _run(tmp_path / "one.db", work)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     _run(tmp_path / "other.db", work)
-    monkeypatch.setattr(IndexProcess, "tell", lambda self: True)  # told just before it died
+    monkeypatch.setattr(IndexProcess, "notify", lambda self: True)  # notified just before it died
     monkeypatch.setattr(indexer, "PROCESS_IDLE_S", 0.1)
     _run(tmp_path / "third.db", work)
+
+
+def test_a_process_that_starts_slowly_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+
+    def start(path: Path) -> IndexProcess:
+        process = IndexProcess(path)
+        os.kill(process.id, signal.SIGSTOP)
+        started.append(process.id)
+        return process
+
+    monkeypatch.setattr(indexer, "APART_ENTRIES", 0)
+    monkeypatch.setattr(indexer, "PROCESS_IDLE_S", 0.01)
+    monkeypatch.setattr("operator_sre.store.store.IndexProcess", start)
+
+    async def work(store: Store) -> None:
+        await _write(store, 3)
+        await eventually(lambda: started)
+        checks = 0
+        is_idle = store.indexer._is_idle
+
+        def count() -> bool:
+            nonlocal checks
+            checks += 1
+            return is_idle()
+
+        monkeypatch.setattr(store.indexer, "_is_idle", count)
+        await eventually(lambda: checks >= 3)
+        assert len(started) == 1
+        os.kill(started[0], signal.SIGCONT)
+        await eventually(lambda: not store.search.behind())
+        await eventually(lambda: gone(started))
+
+    _run(tmp_path / "operator.db", work)
 
 
 def test_an_idle_one_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +297,7 @@ import sys, time
 from pathlib import Path
 from operator_sre.store.indexer import IndexProcess
 one = IndexProcess(Path(sys.argv[1]))
-one.tell()
+one.notify()
 print(one.id, flush=True)
 time.sleep(600)
 """
@@ -284,10 +320,10 @@ def test_it_has_no_secret_of_its_owner(tmp_path: Path, monkeypatch: pytest.Monke
     one = IndexProcess(tmp_path / "operator.db")
     try:
         assert b"hunter2" not in Path(f"/proc/{one.id}/environ").read_bytes()
-        assert one.tell()
+        assert one.notify()
     finally:
         assert one.close()
-    assert not one.tell()
+    assert not one.notify()
     assert not one.close()
 
 

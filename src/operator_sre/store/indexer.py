@@ -1,4 +1,4 @@
-"""Filling the index of words behind the ledger's back, step by step, from where it was left."""
+"""Fills the full-text index from the ledger in the background, in small steps."""
 
 from __future__ import annotations
 
@@ -32,30 +32,31 @@ from operator_sre.store.writer import Lull
 
 __all__ = ["APART_ENTRIES", "STEP_ENTRIES", "IndexProcess", "Indexer", "fill"]
 
-# Short enough that nobody who wants to write waits long for a step.
+# Small enough that writers never wait long for a step.
 STEP_ENTRIES = 1000
-# So few that they fit into one wait for the disk, so many that waking up for them is worth it.
+# Few enough to read during one wait for the disk, enough to make waking up worthwhile.
 READ_ENTRIES = 10
-# Who need not be gentle reads more of them at once.
+# When writers need not be spared, more entries are read at once.
 READ_ENTRIES_MAX = 250
-# When nobody has waited for the disk for so long, nobody is writing.
+# No wait for the disk for this long means that nothing is being written.
 IDLE_S = 0.02
-# What is written together is indexed together; a second behind is soon enough.
+# Entries written together are indexed together; the index may lag by a second.
 GATHER_S = 0.25
-# How much of their waits for the disk is taken from those who write: less than all of it, so that
-# they need not wait for us, unless it has taken us longer than this to catch up.
+# The share of the writers' disk waits that indexing uses. It stays below 1 so that writers do not
+# wait for the indexer, unless catching up takes longer than PATIENCE_S.
 LULL_SHARE = 0.5
 PATIENCE_S = 0.25
-# When more is waiting, starting a process is worth it; when nothing was written for so long, having
-# one is not.
+# A backlog larger than this is worth a process. The process stops once the index is complete and
+# nothing was written for PROCESS_IDLE_S, or when it made no progress for STALL_S.
 APART_ENTRIES = 2000
 PROCESS_IDLE_S = 2.0
+STALL_S = 60.0
 _COMMANDS = "SELECT seq, ended, command, context, head, tail FROM commands"
 _ENTRIES = "SELECT seq, body, hash FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
 END_S_MAX = 2.0
 READ_BYTES = 4096
-# What an interpreter needs to find itself; no secret of the operator is handed on.
-_HANDED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME", "LANG", "LC_ALL", "TMPDIR")
+# What an interpreter needs to start; no secret of the operator is passed on.
+_PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME", "LANG", "LC_ALL", "TMPDIR")
 _PROGRAM = """
 import pathlib, sys
 from operator_sre.store.indexer import fill
@@ -65,7 +66,7 @@ log = logging.getLogger(__name__)
 
 
 class _Read:
-    """What was read of the entries behind `start`, up to `end`, without keeping anybody out."""
+    """The entries after `start`, up to `end`, read without blocking writers."""
 
     def __init__(self, stored: Reach, start: int) -> None:
         self.stored = stored
@@ -76,12 +77,12 @@ class _Read:
 
 
 class Indexer:
-    """Brings the index up to the ledger, in a thread and a session of its own.
+    """Brings the index up to date with the ledger, in its own thread and database session.
 
-    How far it is, is in the database, so that after a crash it goes on from there. At any seq the
-    index holds the texts of the entries up to it, and of every command that began by then its
-    command and context, and its output if it had ended by then. When much is waiting, a process
-    of its own does it, because threads of one process compute in turns.
+    The database records how far the index reaches, so indexing continues there after a crash. At
+    any seq the index holds the texts of all entries up to it, the command and context of every
+    command that started by then, and its output if it had ended. A large backlog goes to a separate
+    process, because the threads of one process share one interpreter lock.
     """
 
     def __init__(
@@ -100,37 +101,38 @@ class Indexer:
         self._session = Kept(database, database.indexer)
         self._lock = threading.Lock()
         self._news = threading.Event()
-        self._told = False
+        self._notified = False
+        self._behind, self._progress_at = 0, 0.0
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def tell(self) -> None:
-        """Something was written. Returns at once."""
-        if self._told:
+    def notify(self) -> None:
+        """New entries were written. Returns at once."""
+        if self._notified:
             return
-        self._told = True
+        self._notified = True
         self._news.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="store-indexer", daemon=True)
             self._thread.start()
 
     def advance(self, *, steps_max: int, gentle_since: float | None = None) -> bool:
-        """Index what is waiting, up to so many steps; True when more is left to be done now.
+        """Index up to `steps_max` steps; True when more remains.
 
-        Gently, it computes while those who write wait for the disk; the longer it takes since then,
-        a time of `time.perf_counter`, the less gently.
+        With `gentle_since`, a time of `time.perf_counter`, it works while writers wait for the
+        disk, and takes a larger share the longer that lasts.
         """
         with self._lock:
             try:
                 return all(self._step(self._session.get(), gentle_since) for _ in range(steps_max))
             except self._database.failures as error:
-                log.warning("the index could not be written, and is tried again later: %s", error)
+                log.warning("cannot write the search index: %s. Operator tries again later.", error)
                 self._session.abandon()
                 self._database.distrust_index(error)
                 return False
 
     def behind(self) -> int:
-        """How many entries are not in the index yet; 0 when it cannot be asked."""
+        """How many entries the index lacks; 0 when the database cannot be read."""
         with self._lock:
             try:
                 connection = self._session.get()
@@ -142,7 +144,7 @@ class Indexer:
                 return 0
 
     def close(self) -> None:
-        """Index what is left if it is not much, and end the session."""
+        """Index the rest if it is little, and close the session."""
         self._closing.set()
         if self._thread is not None:
             self._news.set()
@@ -152,23 +154,32 @@ class Indexer:
 
     def _work(self) -> None:
         while not self._closing.is_set():
-            if not self._news.wait(PROCESS_IDLE_S if self._process else None):
-                self._end_process()  # and look whether it has left anything
+            if not self._news.wait(PROCESS_IDLE_S if self._process else None) and self._is_idle():
+                self._end_process()  # the backlog is checked again below
             self._closing.wait(GATHER_S)
             self._news.clear()
-            self._told = False  # behind it, so that what is told from here on is not missed
+            self._notified = False  # after clear(), so that no later notification is lost
             if not self._leave_to_process():
-                # At the end nobody writes any more, and somebody waits for the end.
+                # While closing, no one writes and the caller waits for the end.
                 began = None if self._closing.is_set() else time.perf_counter()
                 while self.advance(steps_max=1, gentle_since=began) and not self._closing.is_set():
                     if self._apart is not None and self.behind() > APART_ENTRIES:
-                        self._news.set()  # it is too much for a thread
+                        self._news.set()  # too much for a thread
                         break
-            self._database.tidy()  # what could not be let go of while somebody read it
+            self._database.tidy()  # frees what a reader still held before
         self._end_process()
 
+    def _is_idle(self) -> bool:
+        """Whether the process has finished, died or stalled. A slow start is none of these."""
+        behind, now = self.behind(), time.monotonic()
+        if behind != self._behind:
+            self._behind, self._progress_at = behind, now
+        assert self._process is not None
+        is_stalled = now - self._progress_at >= STALL_S
+        return behind == 0 or is_stalled or not self._process.is_running
+
     def _leave_to_process(self) -> bool:
-        """True when a process does it: the one that is there, or another if much is waiting."""
+        """True when a process does the work: the running one, or a new one for a large backlog."""
         if self._closing.is_set():
             return False
         if self._process is None:
@@ -176,30 +187,33 @@ class Indexer:
                 return False
             try:
                 self._process = self._apart()
+                self._behind, self._progress_at = self.behind(), time.monotonic()
             except OSError as error:
-                log.warning("the index is filled here, because no process can start: %s", error)
+                log.warning(
+                    "cannot start the index process: %s. Operator indexes in-process.", error
+                )
                 self._apart = None
                 return False
-        if self._process.tell():
+        if self._process.notify():
             return True
         self._end_process()
         return False
 
     def _end_process(self) -> None:
-        """Let the process go; one that has gone by itself is not followed by another."""
+        """Stop the process. A process that exited on its own is not replaced."""
         if self._process is not None:
             process, self._process = self._process, None
             if not process.close():
-                log.warning("the process that fills the index ended by itself; it is filled here")
+                log.warning("the index process exited on its own. Operator indexes in-process.")
                 self._apart = None
 
     def _step(self, connection: Connection, gentle_since: float | None) -> bool:
-        """Index the next entries; False when there are no more behind them."""
+        """Index the next entries; False when none follow them."""
         read = _Read(self._reach(connection), self._start(connection))
         self._read(connection, read, gentle_since)
         if read.end == read.start:
             return False
-        # Only what takes the index is done while others have to wait.
+        # Others wait only while the index itself is written.
         self._database.hold_index(connection, afresh=read.start == 0)
         held = self._reach(connection) == read.stored and self._write(connection, read)
         connection.execute("COMMIT" if held else "ROLLBACK")
@@ -223,14 +237,14 @@ class Indexer:
                 return
 
     def _write(self, connection: Connection, read: _Read) -> bool:
-        """Write what was read; False when it no longer holds, and is to be undone."""
+        """Write what was read; False when it is stale and has to be rolled back."""
         index, table, (start, end) = self._index, "commands_text", (read.start, read.end)
         if start == 0:
             create_index(index, connection)
         index.insert(connection, "entries_text", read.rows)
-        # From here on the ledger is read, which keeps its log from being moved into the file.
-        # Something may have been taken from what was read, or other entries be in its place: the
-        # hash of the last one covers all before it, with or without their bodies.
+        # Reading the ledger from here on delays the checkpoint of its WAL. Bodies may have been
+        # purged since, or other entries be in their place: the hash of the last entry covers all
+        # entries before it, with or without their bodies.
         bodies = connection.execute(
             "SELECT count(length(body)) FROM entries WHERE seq > ? AND seq <= ?", (start, end)
         ).fetchone()[0]
@@ -253,7 +267,7 @@ class Indexer:
         return reach(self._index, lambda sql: connection.execute(sql).fetchall())
 
     def _start(self, connection: Connection) -> int:
-        """Where to go on: from the beginning where there is none, or that of another ledger."""
+        """Where to continue: 0 without an index, or with the index of another ledger."""
         return progress(self._index, lambda sql: connection.execute(sql).fetchall())
 
 
@@ -264,19 +278,18 @@ def _text(row: Sequence[Any], *, at: int) -> str:
 
 
 class IndexProcess:
-    """Fills the index of one SQLite file whenever it is told to, and ends with its pipe.
+    """A process that fills the index of one SQLite file on request and exits with its pipe.
 
-    Nobody has to end it: when the process that started it is gone, however that went, the pipe is
-    closed, and it goes after the step that it is in.
+    When the parent exits for any reason, the pipe closes and the process exits after its step.
     """
 
     def __init__(self, path: Path) -> None:
-        # -P, because whatever lies in the current directory is not to be imported.
+        # -P keeps modules of the current directory from being imported.
         argv = [sys.executable, "-P", "-c", _PROGRAM, str(path)]
         self._process = subprocess.Popen(
             argv,
             cwd="/",
-            env={name: os.environ[name] for name in _HANDED_ON if name in os.environ},
+            env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -285,28 +298,33 @@ class IndexProcess:
         )
         assert self._process.stdin is not None
         self._pipe = self._process.stdin
-        os.set_blocking(self._pipe.fileno(), False)  # one that is stopped must not stop us
+        os.set_blocking(self._pipe.fileno(), False)  # a stopped process must not block the parent
 
     @property
     def id(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return self._process.pid
 
-    def tell(self) -> bool:
-        """Something was written; False when the process is gone."""
-        if self._process.poll() is not None:
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not exited."""
+        return self._process.poll() is None
+
+    def notify(self) -> bool:
+        """New entries were written; False when the process is gone."""
+        if not self.is_running:
             return False
         try:
             self._pipe.write(b".")
         except BlockingIOError:
-            pass  # it has not read what it was told before, and will see this as well
+            pass  # an earlier notification is unread and covers this one
         except OSError:
             return False
         return True
 
     def close(self) -> bool:
-        """Let it end its step and go, or kill it if it does not; False when it was gone before."""
-        was_there = self._process.poll() is None
+        """Let it finish its step, then kill it; False when it had exited before."""
+        was_running = self.is_running
         with contextlib.suppress(OSError):
             self._pipe.close()
         try:
@@ -314,16 +332,16 @@ class IndexProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        return was_there
+        return was_running
 
 
-def fill(path: Path, told: int) -> None:
-    """Fill the index of the store at `path` whenever a byte comes in, until there are no more."""
+def fill(path: Path, pipe: int) -> None:
+    """Fill the index of the store at `path` for every byte read from `pipe`, until it closes."""
     indexer = Indexer(SqliteDatabase(path), FtsIndex())
     try:
-        while os.read(told, READ_BYTES):
+        while os.read(pipe, READ_BYTES):
             while indexer.advance(steps_max=1):
-                if select.select([told], [], [], 0)[0] and not os.read(told, READ_BYTES):
+                if select.select([pipe], [], [], 0)[0] and not os.read(pipe, READ_BYTES):
                     return
     finally:
         indexer.close()

@@ -81,7 +81,7 @@ class Store:
             database,
             rules,
             inline_s_max=INLINE_S_MAX if database.near else 0.0,
-            committed=indexer.tell,
+            committed=indexer.notify,
             lull=lull,
             decisions=decisions,
         )
