@@ -11,7 +11,14 @@ from operator_protocols.domain.observation import Finding
 from operator_protocols.domain.ticket import TicketState
 from operator_sre.app.health import Trouble
 from operator_sre.app.reports.report import Break
-from operator_sre.app.ticket_page import fold_findings, headline_of, reason_listed
+from operator_sre.app.ticket_page import (
+    FoldedFindings,
+    FoldedTarget,
+    Section,
+    fold_findings,
+    headline_of,
+    reason_listed,
+)
 from tests.app.reports.samples import sample
 from tests.contract.clock import NOON
 from tests.contract.samples import ticket
@@ -29,12 +36,17 @@ def test_checks_of_a_target_that_is_down_fold_into_one_line() -> None:
     assert folded.shown == (DOWN, elsewhere)
     (fold,) = folded.folds
     assert fold.text == "7 more checks unavailable because node-1 is down"
-    assert fold.findings == OTHERS
+    assert fold == FoldedTarget(fold.text, OTHERS)
+
+
+def test_the_diagnosis_comes_first_and_the_timeline_last() -> None:
+    assert [*Section][:3] == [Section.DIAGNOSIS, Section.ACTION, Section.EVIDENCE]
+    assert [*Section][-1] is Section.TIMELINE
 
 
 def test_what_is_broken_at_a_target_that_is_down_stays_in_sight() -> None:
     full = Finding("disk_full", "node-1", Health.BROKEN, "no room")
-    assert fold_findings([DOWN, full]).shown == (DOWN, full)
+    assert fold_findings([DOWN, full]) == FoldedFindings((DOWN, full), ())
 
 
 def test_unknown_checks_of_a_target_that_answers_are_shown() -> None:

@@ -146,7 +146,7 @@ def _count(told: Story) -> None:
 
 async def _answered(page: Page, url: str, take: Take) -> None:
     """The page that is open shows what is wanted; a person looks around, and says yes."""
-    wanted = page.locator("section[aria-label='Waiting for an answer'] a[data-row]").first
+    wanted = page.locator("section[aria-label='Pending approvals'] a[data-row]").first
     await wanted.wait_for(timeout=WAIT_MS)
     await page.locator("section[aria-label='Open tickets'] a[data-row]").first.click()
     await take(page, "ticket")
@@ -163,11 +163,11 @@ async def _answered(page: Page, url: str, take: Take) -> None:
     await page.emulate_media(color_scheme="dark")
     await take(page, "overview-dark")
     await page.emulate_media(color_scheme="light")
-    await page.locator("section[aria-label='Waiting for an answer'] a[data-row]").first.click()
+    await page.locator("section[aria-label='Pending approvals'] a[data-row]").first.click()
     await take(page, "approval")
     await _small(page, take, "approval-phone")
     await page.keyboard.press("a")
-    await page.get_by_label("Why (may be empty)").first.fill("traffic is low")
+    await page.get_by_label("Reason (optional)").first.fill("traffic is low")
     await page.get_by_role("button", name="Approve once").click()
     await page.locator("#toasts .toast").first.wait_for(timeout=WAIT_MS)
     await page.locator("nav").get_by_role("link", name="Tickets").click()
@@ -178,7 +178,7 @@ async def _answered(page: Page, url: str, take: Take) -> None:
 async def _typed(page: Page, url: str) -> None:
     """A command that the gate refuses, as it is typed."""
     await page.goto(f"{url}/terminal")
-    await page.get_by_label("About").select_option("ratelimiter")
+    await page.get_by_label("Subject").select_option("ratelimiter")
     await page.get_by_label("Target").fill("node-1")
     field = page.locator("main input[name=command], main textarea[name=command]").first
     await field.press_sequentially("rm -rf /var/log/*", delay=5)

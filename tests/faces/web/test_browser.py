@@ -106,7 +106,7 @@ def test_words_of_others_stay_words_and_the_countdown_counts(
 ) -> None:
     page = opened(chromium, place, web.api.secrets["admin"])
     _ask(web, place, "hostile", explanation=WORDS, requester=Actor(WORDS, "agent"), subject=WORDS)
-    wanted = page.locator("section[aria-label='Waiting for an answer']")
+    wanted = page.locator("section[aria-label='Pending approvals']")
     wanted.get_by_text("<img src=x").first.wait_for()
     assert page.locator("main img, main script").count() == 0
     assert "pwned" not in page.title()
@@ -142,7 +142,7 @@ def test_by_the_keyboard_alone(web: Web, place: Served, chromium: Browser) -> No
     page.keyboard.press("e")
     page.wait_for_url(f"{place.url}/evals")
     page.keyboard.press("?")
-    page.get_by_label("Letters are shortcuts").uncheck()
+    page.get_by_label("Use single-letter shortcuts").uncheck()
     page.keyboard.press("Escape")
     page.keyboard.press("g")
     page.keyboard.press("o")
@@ -176,12 +176,12 @@ def test_stopping_everything_and_signing_out(web: Web, place: Served, chromium: 
     page = opened(chromium, place, web.api.secrets["admin"])
     page.get_by_role("link", name="Kill switch: stop everything").click()
     page.get_by_label("Type stop").fill("stop")
-    page.get_by_label("Why").fill("a test")
+    page.get_by_label("Reason").fill("a test")
     page.get_by_role("button", name="Stop everything").click()
     page.locator("#toasts").get_by_text("The kill switch is on").wait_for()
     page.go_back()
     page.go_forward()
-    page.get_by_label("Why").fill("over")
+    page.get_by_label("Reason").fill("over")
     page.get_by_role("button", name="Turn the kill switch off").click()
     page.locator("#toasts").get_by_text("The kill switch is off").wait_for()
     page.locator("#me summary").click()
@@ -233,7 +233,7 @@ def test_who_is_signed_out_is_told_and_loses_no_words(
 def test_on_a_phone_what_is_wanted_comes_first(web: Web, place: Served, chromium: Browser) -> None:
     page = opened(chromium, place, web.api.secrets["admin"], viewport=PHONE)
     _ask(web, place, "phone")
-    wanted = page.locator("section[aria-label='Waiting for an answer']")
+    wanted = page.locator("section[aria-label='Pending approvals']")
     wanted.locator(".wanted").first.wait_for()
 
     def top(name: str) -> float:
@@ -241,7 +241,7 @@ def test_on_a_phone_what_is_wanted_comes_first(web: Web, place: Served, chromium
         assert box is not None
         return box["y"]
 
-    assert top("Waiting for an answer") < top("Health") < top("Agents")
+    assert top("Pending approvals") < top("Health") < top("Agents")
     page.goto(f"{place.url}/terminal")
     assert top("A command") < top("Verdict") < top("Begun here")
     page.goto(f"{place.url}/settings")
@@ -266,8 +266,8 @@ def test_the_browser_says_what_is_wanted_and_is_quiet_when_told_so(
     page.context.add_init_script(MESSAGES)
     page.reload()
     page.locator("#me summary").click()
-    page.get_by_role("button", name="Tell me in this browser", exact=True).click()
-    page.get_by_role("button", name="Do not tell me in this browser").wait_for()
+    page.get_by_role("button", name="Notify me in this browser", exact=True).click()
+    page.get_by_role("button", name="Stop notifying me in this browser").wait_for()
     waiting = page.locator("#standing a[href='/approvals']")
 
     def asked(name: str) -> list[list[str]]:

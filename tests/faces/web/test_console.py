@@ -60,7 +60,7 @@ def test_the_overview_shows_everything_at_a_glance(web: Web) -> None:
     assert f'href="/tickets/{first.id}"' in page
     assert 'href="/subjects/shop"' in page
     assert 'href="/approvals/pending"' in page
-    assert "nobody is watching" in page
+    assert "no monitor is running" in page
     assert "approve</span>" in page
     assert recent_events(web.app, limit=3)[0].text in page
     assert "<polyline" in page
@@ -88,8 +88,8 @@ def test_a_problem_is_a_page_with_a_way_back(web: Web) -> None:
     ):
         answer = person.post("/audit/verify", headers={"referer": told})
         assert (answer.status_code, "evil" in answer.text) == (403, False), told
-        link = f'href="{back}">Back to the page'
-        assert (link in answer.text) if back else ("Back to the page" not in answer.text), told
+        link = f'href="{back}">Back<'
+        assert (link in answer.text) if back else (">Back<" not in answer.text), told
     assert web.stranger().get("/healthz").json()["status"] == "ok"
     assert web.stranger().get("/v1/tickets").status_code == 401
 
@@ -349,7 +349,7 @@ def test_in_a_browser_a_page_lives_without_being_loaded_again(web: Web, chromium
         assert page.locator("time[data-style=ago]").first.inner_text().endswith("ago")
         place.do(web.app.store.switch.turn_on(by="bob", reason=HOSTILE))
         page.get_by_text("kill switch is on").wait_for()
-        page.get_by_text("Everything is stopped by bob").wait_for()
+        page.get_by_text("bob turned on the kill switch").wait_for()
         assert page.evaluate("document.scripts.length") == 4
         place.do(web.app.store.switch.turn_off(by="bob", reason=""))
         page.get_by_text("kill switch is on").wait_for(state="detached")

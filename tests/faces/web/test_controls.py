@@ -148,8 +148,8 @@ def test_every_rule_is_shown_with_its_examples_and_found_by_its_words(web: Web) 
     assert digest[:16] in text
     first = said["rules"][0]
     assert first["id"] in text
-    assert "fits" in person.get("/policy", params={"q": first["id"]}).text
-    assert "No rule has these words" in person.get("/policy?q=nobody-wrote-this").text
+    assert "matches" in person.get("/policy", params={"q": first["id"]}).text
+    assert "No rules match" in person.get("/policy?q=nobody-wrote-this").text
     places = [person.get(f"/policy?at={at}").text for at in range(0, len(said["rules"]), 60)]
     shown = "".join(places)
     assert all(rule["id"] in shown for rule in said["rules"][:200])
@@ -190,7 +190,7 @@ def test_a_change_that_is_asked_for_is_seen_everywhere_and_answered_once(web: We
         late = admin.post(f"{place}/decline", {**admin.guard(), "reason": "too late"})
         assert late.status_code == 409
         part = viewer.part(f"/parts{place}").text
-        assert ("The change is made" in part) is (answer == "approve")
+        assert ("The change is applied" in part) is (answer == "approve")
         assert ("Declined" in part) is (answer == "decline")
         assert "change<" not in viewer.get("/parts/standing").text
     asyncio.run(web.app.store.modes.reset("shop", by="ada", reason="over"))

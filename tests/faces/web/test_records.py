@@ -96,7 +96,7 @@ def test_an_entry_shows_its_payload_and_its_place_in_the_chain(web: Web) -> None
 
 def test_the_chain_is_walked_once_for_all_who_ask(web: Web) -> None:
     person = web.person("viewer")
-    assert "Nobody has asked" in person.part("/parts/audit/walk").text
+    assert "Not verified" in person.part("/parts/audit/walk").text
     assert person.send("/audit", "/audit/verify").status_code == 303
     walk: Walk = web.state.walk
     asyncio.run(eventually(lambda: not walk.running))
@@ -105,7 +105,7 @@ def test_the_chain_is_walked_once_for_all_who_ask(web: Web) -> None:
     assert walk.checked >= walk.total > 0
     assert walk.report.entries == walk.checked
     web.state.renderings._kept.clear()
-    assert "Whole:" in person.part("/parts/audit/walk").text
+    assert "Intact:" in person.part("/parts/audit/walk").text
 
 
 def test_a_walk_that_is_under_way_is_not_begun_again(web: Web) -> None:

@@ -35,17 +35,17 @@ from operator_sre.app.story import hypotheses_of
 from operator_sre.app.tokens import PREFIX
 from operator_sre.codec import to_json
 from operator_sre.faces.web import tickets as tickets_page
-from operator_sre.faces.web.approvals import STALE, facts_of_request, waiting_for
-from operator_sre.faces.web.approvals_showing import exact
-from operator_sre.faces.web.tickets import Part, ReportFormat
-from operator_sre.faces.web.tickets_facts import (
+from operator_sre.faces.web.approvals import STALE, exact, facts_of_request, waiting_for
+from operator_sre.faces.web.command_output import HEAD_CHARACTERS_MAX, TAIL_CHARACTERS_MAX, Said
+from operator_sre.faces.web.tickets import (
     Dossier,
     Dossiers,
+    Part,
+    ReportFormat,
     Weighing,
     moves_for,
     weighings_of,
 )
-from operator_sre.faces.web.tickets_output import HEAD_CHARACTERS_MAX, TAIL_CHARACTERS_MAX, Said
 from operator_sre.gate import Gate, Policy
 from tests.contract.samples import escalated, violation
 from tests.contract.samples import ticket as ticket_sample
@@ -179,7 +179,7 @@ def test_tickets_are_found_by_state_subject_and_words_page_by_page(
     assert 'href="/tickets/1"' not in live, "it is resolved"
     assert 'href="/tickets/1"' in every
     assert 'href="/tickets/1"' in viewer.get("/tickets?state=resolved&subject=shop&q=NODE-1").text
-    assert "No ticket is like that" in viewer.get("/tickets?q=nobody-ever-said-so").text
+    assert "No tickets match" in viewer.get("/tickets?q=nobody-ever-said-so").text
     assert viewer.get("/tickets?state=perhaps").status_code == 400
     assert viewer.get("/tickets?after=-1").status_code == 404
     monkeypatch.setattr(tickets_page, "PAGE_MAX", 2)
@@ -200,7 +200,7 @@ def test_a_ticket_shows_what_is_thought_with_evidence_that_leads_to_its_entry(we
     (diagnosis,) = [one for one in web.api.told(Kind.DIAGNOSIS) if one.ticket == ticket.id]
     cited = diagnosis.payload["evidence"][0]["seq"]
     assert f'<li>plain words <a href="/audit/{cited}">entry {cited}</a>' in text
-    assert "a mere claim" in text
+    assert "no source" in text
     assert re.search(r"process_dead <span[^>]*>at node-1</span></th>\s*<td[^>]*>60 %", text)
     assert "<form" not in text.split("<main")[1].split("</main>")[0], "who looks changes nothing"
     (call,) = [one for one in web.api.told(Kind.TOOL_CALL) if one.ticket == ticket.id]
@@ -211,14 +211,15 @@ def test_a_ticket_shows_what_is_thought_with_evidence_that_leads_to_its_entry(we
         assert "<html" not in part.text
         assert "<form" not in part.text
     assert viewer.part(f"/parts/tickets/{ticket.id}/nothing").status_code == 404
-    assert viewer.part("/parts/tickets/99999/head").status_code == 404
+    assert viewer.part("/parts/tickets/99999/state").status_code == 404
     dossier = Dossiers().of(web.app, ticket.id)
     assert isinstance(dossier, Dossier)
     assert [one.text[:5] for one in dossier.weighings] == ["I ask"]
     assert dossier.weighings[0].shares[("process_dead", "node-1")] == 0.6
     for one in dossier.commands():
-        deed = one["deed"]
-        assert (one["result"], one["allowed"]) == (result_of(deed), permission_of(deed.permission))
+        action = one["action"]
+        expected = (result_of(action), permission_of(action.permission))
+        assert (one["result"], one["allowed"]) == expected
     assert weighings_of(()) == ()
     assert hypotheses_of(diagnosis) == (), "a diagnosis is no turn"
     assert Weighing(1, "", {}).shares == {}
@@ -266,8 +267,8 @@ def test_a_request_tells_everything_that_one_needs_to_know(web: Web) -> None:
     text = web.person("viewer").get(page).text
     for words in (
         *("systemctl restart shop", "/srv", "node-1", "it is dead", "/etc/shop", "10.0.0.1"),
-        *("risk medium", "It cannot be taken back.", socket.gethostname(), "data-until="),
-        *("Your role may look", "Dry run", "restart_node changes something"),
+        *("risk medium", "Not reversible.", socket.gethostname(), "data-until="),
+        *("Your role is read-only", "Dry run", "restart_node changes something"),
     ):
         assert words in text, words
     view = show_approval(web.app, "whole")
@@ -327,7 +328,7 @@ def test_where_two_have_to_agree_nobody_says_yes_twice(web: Web, bob: Person) ->
     old = fields_of(admin.get(page).text, f"{page}/approve")
     assert bob.send(page, f"{page}/approve").status_code == 303
     assert _state(web, "two") == "pending"
-    assert "1 of 2 said yes: bob" in bob.get(page).text
+    assert "1 of 2: bob" in bob.get(page).text
     assert bob.send(page, f"{page}/approve").status_code == 409, "one person is one"
     stale = admin.post(f"{page}/approve", old)
     assert (stale.status_code, "bob" in stale.text) == (409, True), "it is not what was seen"
@@ -401,13 +402,13 @@ def test_people_comment_assign_hold_let_go_close_and_open_again(web: Web) -> Non
 
     assert send(move="comment", reason="  ") == 400
     assert send(move="comment", reason="I look at it.") == 303
-    assert "Your comment stands" in person.get(page).text
+    assert "Comment added" in person.get(page).text
     assert "says: I look at it." in person.get(page).text
     assert send(move="assign", assignee="ada") == 303
     assert send(move="hold", **{"for": "2h"}, reason="lunch") == 303
     held = person.get(page).text
     assert 'class="badge held"' in held
-    assert "Let go" in held
+    assert "Release" in held
     assert send(move="hold", **{"for": "soon"}) == 400
     assert send(move="unhold") == 303
     assert send(move="close") == 400, "without a proof it needs a reason"

@@ -86,18 +86,18 @@ def test_a_ticket_appears_and_its_story_goes_on_without_a_reload(
     ranked = [{"cause": "process_dead", "target": "node-new", "probability": 0.61}]
     thought = {"reasoning": "I ask.", "calls": [], "hypotheses": ranked}
     place.do(web.app.store.journal.append(Draft(Kind.REASONING, thought, ticket=opened_now.id)))
-    page.locator("#mind").get_by_text("61 %").first.wait_for()
+    page.locator("#evidence").get_by_text("61 %").first.wait_for()
     _ask(web, place, "inline", ticket=opened_now.id)
-    page.get_by_role("heading", name="Let it run?").wait_for()
+    page.get_by_role("heading", name="Approve this action?").wait_for()
     assert page.evaluate("window.same")
     page.locator("#comment").fill("I take a look. <b>")
     page.get_by_role("button", name="Comment", exact=True).click()
-    page.locator("#story").get_by_text("I take a look. <b>").first.wait_for()
+    page.locator("#timeline").get_by_text("I take a look. <b>").first.wait_for()
     page.locator("#comment").fill("not sent yet")
     page.locator("#content").focus()
     move = Move(MoveKind.CLOSE, Actor("bob", "user"), "a drill")
     place.do(web.app.store.ticket_moves.make(opened_now.id, move))
-    page.locator("#moves", has_text="Open it again").wait_for()
+    page.locator("#moves", has_text="Reopen").wait_for()
     assert page.locator("#comment").input_value() == "not sent yet"
     assert place.complaints == []
     page.close()
@@ -109,16 +109,16 @@ def test_by_keyboard_an_answer_takes_two_keys_and_none_while_typing(
     _ask(web, place, "by-keys")
     page = _page(web, place, chromium, "/approvals/by-keys")
     page.keyboard.press("r")
-    page.get_by_label("Why? The mind is told.").wait_for()
+    page.get_by_label("Reason (sent to the agent)").wait_for()
     page.keyboard.type("a real r and l")
-    assert page.get_by_label("Why? The mind is told.").input_value() == "a real r and l"
+    assert page.get_by_label("Reason (sent to the agent)").input_value() == "a real r and l"
     # News of another request come in: what was typed stays.
     _ask(web, place, "another")
     page.locator("#standing").get_by_text("waiting").wait_for()
     page.evaluate("document.querySelector('#approval').firstElementChild.dataset.old = 'yes'")
     page.locator("#content").focus()
     page.locator("#approval [data-old]").wait_for(state="detached")
-    assert page.get_by_label("Why? The mind is told.").input_value() == "a real r and l"
+    assert page.get_by_label("Reason (sent to the agent)").input_value() == "a real r and l"
     page.keyboard.press("Control+a")
     assert page.locator("details#yes-by-keys[open]").count() == 0
     page.locator("#content").focus()
@@ -141,7 +141,7 @@ def test_who_comes_second_and_what_is_superseded_is_told_at_once(
     stale = _page(web, place, chromium, "/approvals/shared", "approver")
     stale.route("**/parts/**", lambda route: route.abort())  # it hears of nothing
     first.locator("#approval summary", has_text="Reject").click()
-    first.get_by_label("Why? The mind is told.").fill("not today")
+    first.get_by_label("Reason (sent to the agent)").fill("not today")
     first.get_by_role("button", name="Reject", exact=True).click()
     second.locator("#approval").get_by_text("Rejected").first.wait_for()
     second.locator("#approval").get_by_text("not today").first.wait_for()
@@ -241,7 +241,7 @@ def test_the_whole_story_on_a_real_rig(tmp_path: Path, chromium: Browser) -> Non
         place = Served(json.loads(told)["listening"][0], None)  # type: ignore[arg-type]
         page = opened(chromium, place, secret, "/tickets")
         page.set_default_timeout(WITHIN_MS)
-        page.get_by_text("Nothing is broken that we know of").first.wait_for()
+        page.get_by_text("No open tickets").first.wait_for()
         page.evaluate("window.same = true")
         victim = home.rig()["node-1"]
         os.kill(victim["pid"], signal.SIGKILL)
@@ -249,18 +249,18 @@ def test_the_whole_story_on_a_real_rig(tmp_path: Path, chromium: Browser) -> Non
         row.wait_for()
         assert page.evaluate("window.same"), "it appeared by itself"
         page.locator("#rows [data-row]").first.click()
-        page.get_by_role("heading", name="Let it run?").wait_for()
-        page.locator("#mind").get_by_text("process_dead").first.wait_for()
+        page.get_by_role("heading", name="Approve this action?").wait_for()
+        page.locator("#evidence").get_by_text("process_dead").first.wait_for()
         page.locator("#content").focus()
         page.keyboard.press("a")
         page.locator("button:focus", has_text="Approve once").wait_for()
         page.keyboard.press("Enter")
-        page.locator("#head .badge.resolved").wait_for()
-        page.locator("#mind").get_by_text("Proven").first.wait_for()
+        page.locator("#diagnosis .badge.resolved").wait_for()
+        page.locator("#evidence").get_by_text("Verified").first.wait_for()
         page.locator("#commands").get_by_text("restart_node").first.wait_for()
         page.reload()
-        assert page.locator("#charts figure line.action").count() > 0
-        assert page.locator("#charts figure line.proven").count() > 0
+        assert page.locator("#readings figure line.action").count() > 0
+        assert page.locator("#readings figure line.proven").count() > 0
         with page.expect_download() as found:
             page.get_by_role("link", name="Markdown").click()
         report = Path(found.value.path()).read_text()

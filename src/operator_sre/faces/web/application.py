@@ -20,6 +20,7 @@ from operator_sre.faces.web import (
     approvals,
     assets,
     audit,
+    command_output,
     history,
     operations,
     overview,
@@ -32,8 +33,6 @@ from operator_sre.faces.web import (
     subjects,
     terminal,
     tickets,
-    tickets_moves,
-    tickets_output,
 )
 from operator_sre.faces.web.admission import Admission
 from operator_sre.faces.web.answering import Renderings, problem, problem_of
@@ -60,8 +59,7 @@ _MODULES = (
     overview,
     restraints,
     tickets,
-    tickets_moves,
-    tickets_output,
+    command_output,
     approvals,
     history,
     operations,

@@ -1,18 +1,20 @@
-"""Approvals: what waits for a person, everything one needs to know, and the answer."""
+"""Approvals: the queue, the details of a request, and the answers to it."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Path, Query, Request, Response
+from markupsafe import Markup, escape
 
 from operator_protocols.domain.standing import Likeness, Scope
 from operator_protocols.domain.token import Role
 from operator_protocols.errors import ConflictError
 from operator_sre.app.approvals import (
     Always,
-    Answered,
     ApprovalView,
     approve,
     page_of_approvals,
@@ -20,9 +22,9 @@ from operator_sre.app.approvals import (
     show_approval,
 )
 from operator_sre.app.outlook import foresee_request
+from operator_sre.drawing import plural
 from operator_sre.faces.web.admission import path_within
 from operator_sre.faces.web.answering import done, home_of, page, part, session_of
-from operator_sre.faces.web.approvals_showing import exact
 from operator_sre.faces.web.doors import does, router_of, shows
 from operator_sre.faces.web.forms import Form, form_of
 from operator_sre.faces.web.paging import address
@@ -31,20 +33,58 @@ if TYPE_CHECKING:
     from operator_protocols.domain.permit import Approval
     from operator_sre.app.wiring import App
 
-__all__ = ["facts_of_request", "router", "waiting_for"]
+__all__ = ["exact", "facts_of_request", "router", "waiting_for"]
 
 PLACE = "/approvals"
 PAGE_MAX = 50
-# So many requests are looked through for those of one ticket.
+# How many pending requests are searched for those of one ticket.
 WAITING_MAX = 500
 INLINE_MAX = 5
 COMMAND_CHARACTERS_MAX = 80
 PATH_MAX = 1000
-# How an answer to what was not so any more is called in the ledger.
+# The name in the ledger of an answer to a request that had changed meanwhile.
 STALE = "stale approval"
-_UNDO = {True: "It can be taken back.", False: "It cannot be taken back.", None: ""}
+_UNDO = {True: "Reversible.", False: "Not reversible.", None: ""}
+# Characters that count as printable and that nobody can see.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 router = router_of()
 Id = Annotated[str, Path(min_length=1, max_length=100)]
+
+
+def exact(text: str) -> Markup:
+    """A text in which every character can be told apart, to read before approving it.
+
+    Characters that are invisible, change the direction of writing or control a terminal are shown
+    as their code and marked, as is space at the end of a line. Letters beyond ASCII are marked,
+    because some look like others.
+    """
+    return Markup("\n").join(_exact_line(line) for line in text.split("\n"))
+
+
+def _exact_line(text: str) -> Markup:
+    def kind_of(character: str) -> str:
+        if " " <= character <= "~" or character == "\t":
+            return ""
+        invisible = not character.isprintable() or character in _BLANK
+        combines = unicodedata.category(character) in ("Mn", "Me")
+        return "odd" if invisible or combines else "foreign"
+
+    mark = Markup('<mark class="{}" title="{}">{}</mark>')
+    body = text.rstrip(" \t")
+    shown = Markup("")
+    for kind, characters in groupby(body, key=kind_of):
+        run = "".join(characters)
+        if not kind:
+            shown += escape(run)
+            continue
+        names = dict.fromkeys(f"U+{ord(c):04X} {unicodedata.name(c, '')}".strip() for c in run[:8])
+        title = f"{'hidden' if kind == 'odd' else 'not ASCII'}: {', '.join(names)}"
+        code = run.encode("unicode_escape").decode() if kind == "odd" else run
+        shown += mark.format(kind, title, code)
+    if tail := text[len(body) :]:
+        spaces = "".join("␠" if space == " " else "␉" for space in tail)
+        shown += mark.format("odd", "space", spaces)
+    return shown
 
 
 @shows(router, PLACE)
@@ -63,7 +103,7 @@ async def approvals(
 
 @shows(router, "/parts/approvals")
 async def queue(request: Request) -> Response:
-    """Those that can still be answered."""
+    """The pending requests."""
     return await part(
         request, "parts/approvals_queue.html", lambda home: _queue(home, every=False, after="")
     )
@@ -81,7 +121,7 @@ async def one_approval(request: Request, approval: Id) -> Response:
 
 @shows(router, "/parts/approvals/{approval}")
 async def one_part(request: Request, approval: Id) -> Response:
-    """The same, as it is now."""
+    """One request, refreshed."""
 
     def facts(home: App) -> Mapping[str, Any]:
         return {**_shown(home, approval), "back": f"{PLACE}/{approval}"}
@@ -91,7 +131,7 @@ async def one_part(request: Request, approval: Id) -> Response:
 
 @does(router, PLACE + "/{approval}/approve", role=Role.APPROVER)
 async def approve_one(request: Request, approval: Id) -> Response:
-    """Say yes to exactly what was seen: once, or also to whatever is like it."""
+    """Approve exactly what was shown: once, or also every similar action."""
     home, form = home_of(request), await form_of(request)
     likeness = form.choice("always", Likeness, default="")
     scope = form.choice("scope", Scope, default=Scope.TICKET) if likeness else ""
@@ -102,12 +142,21 @@ async def approve_one(request: Request, approval: Id) -> Response:
         answered = await approve(home, approval, reason=reason, always=always, seen=seen)
     except ConflictError as error:
         raise await _too_late(request, approval, error) from error
-    return done(request, _answered(answered), to=_back(form, approval))
+    decided = answered.approval
+    text = f"{_named(decided)} is {decided.state}."
+    if decided.state == "pending":
+        missing = plural(decided.needed - len(decided.approvers), "more approval")
+        text = f"You approved {_named(decided)}. It needs {missing} from somebody else."
+    elif answered.rule is not None:
+        text += f" Rule {answered.rule.id} applies from now on."
+    elif answered.confirmation is not None:
+        text += f" Somebody else has to confirm the rule: {answered.confirmation.id}."
+    return done(request, text, to=_back(form, approval))
 
 
 @does(router, PLACE + "/{approval}/reject", role=Role.APPROVER)
 async def reject_one(request: Request, approval: Id) -> Response:
-    """Say no, and why; the mind is told."""
+    """Reject a request; the agent gets the reason."""
     home, form = home_of(request), await form_of(request)
     reason = form.text("reason", needed=True)
     try:
@@ -118,14 +167,14 @@ async def reject_one(request: Request, approval: Id) -> Response:
 
 
 def waiting_for(home: App, ticket: int) -> list[Mapping[str, Any]]:
-    """What people are asked because of a ticket, each with all that one needs to know."""
-    found = page_of_approvals(home, pending_only=True, limit=WAITING_MAX)
-    mine = [one for one in found if one.ticket == ticket][:INLINE_MAX]
-    return [facts_of_request(home, show_approval(home, one.id)) for one in mine]
+    """The pending requests of a ticket, each with its details."""
+    pending = page_of_approvals(home, pending_only=True, limit=WAITING_MAX)
+    mine = [approval for approval in pending if approval.ticket == ticket][:INLINE_MAX]
+    return [facts_of_request(home, show_approval(home, approval.id)) for approval in mine]
 
 
 def facts_of_request(home: App, view: ApprovalView) -> Mapping[str, Any]:
-    """One request as the templates tell it."""
+    """The details of a request, for templates."""
     approval = view.approval
     return {
         "view": view,
@@ -157,36 +206,22 @@ def _queue(home: App, *, every: bool, after: str) -> Mapping[str, Any]:
 
 
 async def _too_late(request: Request, approval: str, error: ConflictError) -> ConflictError:
-    """The same, with who was faster: whoever comes second wants to know whom to ask."""
+    """The same error with who answered first, so that the second person knows whom to ask."""
     token = session_of(request).token.id
     await request.app.state.refusals.refused(request.scope["source"], STALE, token=token)
-    one = show_approval(home_of(request), approval).approval
-    words = ""
-    if one.decided_by and one.decided_at is not None:
-        reason = f": {one.reason}" if one.reason else ""
-        words = f" {one.decided_by} answered at {one.decided_at:%H:%M:%S} UTC{reason}."
-    elif one.approvers:
-        words = f" {', '.join(one.approvers)} said yes meanwhile."
-    return ConflictError(
-        f"{error.message}{words}", next_step="Nothing was done by you. Look again."
-    )
+    decided = show_approval(home_of(request), approval).approval
+    who = ""
+    if decided.decided_by and decided.decided_at is not None:
+        reason = f": {decided.reason}" if decided.reason else ""
+        who = f" {decided.decided_by} answered at {decided.decided_at:%H:%M:%S} UTC{reason}."
+    elif decided.approvers:
+        who = f" {', '.join(decided.approvers)} approved it meanwhile."
+    step = "Your answer was not recorded. Reload the page to see the current state."
+    return ConflictError(f"{error.message}{who}", next_step=step)
 
 
-def _answered(answered: Answered) -> str:
-    one, waiting = answered.approval, answered.confirmation
-    words = f"{_named(one)} is {one.state}."
-    if one.state == "pending":
-        missing = one.needed - len(one.approvers)
-        return f"You said yes to {_named(one)}. {missing} more has to say so: somebody else."
-    if answered.rule is not None:
-        return f"{words} Rule {answered.rule.id} stands from now on."
-    if waiting is not None:
-        return f"{words} Somebody else has to confirm the rule: {waiting.id}."
-    return words
-
-
-def _named(one: Approval) -> str:
-    return repr(one.action.command[:COMMAND_CHARACTERS_MAX])
+def _named(approval: Approval) -> str:
+    return repr(approval.action.command[:COMMAND_CHARACTERS_MAX])
 
 
 def _back(form: Form, approval: str) -> str:

@@ -1,4 +1,4 @@
-"""Templates become pages here, and nowhere else: escaped, visible, without a script in them."""
+"""Templates become pages here and nowhere else: escaped, visible, without inline scripts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from operator_sre.app.ticket_page import fold_findings, reason_listed
 from operator_sre.drawing import figure, plural, span, visible
 from operator_sre.faces.web.assets import url_of
 from operator_sre.faces.web.navigation import PLACES
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["guarded", "rendered", "templates", "when"]
 
 FOLDER = Path(__file__).parent / "templates"
-# What stands in a rendering for what only one session may see, so that all can share the rest.
-# Nobody outside this process can know them, and so nobody can write them into a page.
+# Placeholders for what belongs to one session, so that sessions can share the rest of a page.
+# They are random, so that no text from outside can contain them.
 _CSRF_MARK = f"csrf-{secrets.token_hex(16)}"
 _SEAL_MARK = f"seal-{secrets.token_hex(16)}"
 _SEAL = re.compile(_SEAL_MARK)
-_GUARD = Markup(  # noqa: S704 - both are made of hexadecimal digits
+_GUARD = Markup(  # noqa: S704 - both are hexadecimal
     f'<input type="hidden" name="csrf" value="{_CSRF_MARK}">'
     f'<input type="hidden" name="seal" value="{_SEAL_MARK}">'
 )
@@ -36,39 +37,44 @@ _GUARD = Markup(  # noqa: S704 - both are made of hexadecimal digits
 
 @cache
 def templates() -> Environment:
-    """All templates. What is not there is an error, and what comes from outside does nothing."""
+    """All templates. An unknown name is an error, and text from outside is escaped."""
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=_show,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.globals.update(asset=url_of, guard=_guard, csrf=_CSRF_MARK, PLACES=PLACES)
-    environment.filters.update(
-        figure=figure, plural=plural, span=span, when=when, count=lambda some: len(some)
+    environment.globals.update(
+        asset=url_of,
+        guard=lambda: _GUARD,
+        csrf=_CSRF_MARK,
+        fold_findings=fold_findings,
+        reason_listed=reason_listed,
+        PLACES=PLACES,
     )
+    environment.filters.update(figure=figure, plural=plural, span=span, when=when, count=len)
     return environment
 
 
 def rendered(template: str, facts: Mapping[str, Any]) -> str:
-    """A template with what it shows; forms still have marks where a session belongs."""
+    """A rendered template; its forms still hold the placeholders of a session."""
     return templates().get_template(template).render(facts)
 
 
 def guarded(text: str, session: Session) -> bytes:
-    """A rendering for one session: each form has its token, and a seal of its own."""
+    """A rendering for one session: each form gets the CSRF token and a seal of its own."""
     text = _SEAL.sub(lambda _: session.seal(), text.replace(_CSRF_MARK, session.csrf))
-    # What was read may hold halves of letters, which no page can.
+    # Text from outside may hold lone surrogates, which UTF-8 cannot encode.
     return text.encode("utf-8", "backslashreplace")
 
 
 def when(at: datetime | None, *, style: str = "") -> Markup:
-    """A moment, in UTC until our script shows it in the zone of whoever looks.
+    """A moment in UTC, which the script of the page shows in the browser's time zone.
 
-    `style` is "" for date and time, `clock` for the time of day, `ago` for how long ago it was.
+    `style` is "" for date and time, `clock` for the time of day, `ago` for the age.
     """
     if at is None:
         return Markup("never")
@@ -82,12 +88,8 @@ def when(at: datetime | None, *, style: str = "") -> Markup:
     )
 
 
-def _guard() -> Markup:
-    return _GUARD
-
-
-def _shown(value: object) -> object:
-    """What is hidden in text from outside is shown: escapes of terminals, marks of direction."""
+def _show(value: object) -> object:
+    """Make hidden characters of text from outside visible: terminal escapes, direction marks."""
     if isinstance(value, Markup):
         return value
     if isinstance(value, str):

@@ -1,38 +1,68 @@
-"""Tickets: what is broken, the whole story of one as it happens, and its report to keep."""
+"""The ticket list, one ticket as it changes, what people do with it, and its report."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 from fastapi import Path, Query, Request, Response
+from markupsafe import Markup
 
-from operator_protocols.domain.health import Severity
-from operator_protocols.domain.ticket import TicketState
+from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.health import Health, Severity
+from operator_protocols.domain.ticket import MoveKind, Ticket, TicketState, refusal_of
+from operator_protocols.domain.token import Role
+from operator_protocols.errors import UsageError
+from operator_sre.app.health import Trouble, health_of
 from operator_sre.app.reports import Report, as_html, as_markdown, report_of
-from operator_sre.app.tickets import list_tickets
+from operator_sre.app.reports.formats import charts_of
+from operator_sre.app.reports.report import Break, permission_of, result_of
+from operator_sre.app.story import hypotheses_of
+from operator_sre.app.ticket_page import FoldedFindings, Section, fold_findings, headline_of
+from operator_sre.app.tickets import end_of_ticket, list_tickets, move_ticket, resolve_ticket
 from operator_sre.codec import to_json
 from operator_sre.contract.messages import SCHEMA_VERSION
-from operator_sre.faces.web.answering import home_of, page, part
-from operator_sre.faces.web.approvals import waiting_for
-from operator_sre.faces.web.approvals_showing import exact
-from operator_sre.faces.web.doors import router_of, shows
+from operator_sre.faces.web.answering import done, home_of, page, part
+from operator_sre.faces.web.approvals import exact, waiting_for
+from operator_sre.faces.web.doors import does, router_of, shows
 from operator_sre.faces.web.downloads import download
+from operator_sre.faces.web.forms import form_of
 from operator_sre.faces.web.paging import SEQ_MAX, address
-from operator_sre.faces.web.tickets_facts import Dossier, Dossiers, moves_for
 
 if TYPE_CHECKING:
     from operator_sre.app.wiring import App
 
-__all__ = ["Part", "ReportFormat", "router"]
+__all__ = [
+    "Dossier",
+    "Dossiers",
+    "Part",
+    "ReportFormat",
+    "Weighing",
+    "moves_for",
+    "router",
+    "weighings_of",
+]
 
 PLACE = "/tickets"
 PAGE_MAX = 50
 LIVE, ANY = "live", "any"
+SPAN_MAX = 40
+NAME_MAX = 100
+DOSSIERS_MAX = 32
+# Without new entries a dossier is rebuilt after this long, because observations go on.
+FRESH_S = 2.0
+ENTRIES_MAX = 400
+STEPS_MAX = 8
+ROWS_MAX = 8
+ACTIONS_MAX = 60
+# A hand-off crosses a trust boundary, so it needs a confirmation and is no form here.
+MOVES = tuple(kind for kind in MoveKind if kind is not MoveKind.HAND_OFF)
 router = router_of()
 Number = Annotated[int, Path(ge=1, le=SEQ_MAX)]
 Word = Annotated[str, Query(max_length=200)]
@@ -41,19 +71,20 @@ After = Annotated[int, Query(ge=0, le=SEQ_MAX)]
 
 
 class Part(StrEnum):
-    """What changes on the page of a ticket, each by itself."""
+    """The parts of a ticket's page that are refreshed one by one."""
 
-    HEAD = "head"
+    DIAGNOSIS = Section.DIAGNOSIS
+    ACTION = Section.ACTION
+    EVIDENCE = Section.EVIDENCE
+    COMMANDS = Section.COMMANDS
+    READINGS = Section.READINGS
+    TIMELINE = Section.TIMELINE
+    STATE = "state"
     MOVES = "moves"
-    ASKED = "asked"
-    MIND = "mind"
-    COMMANDS = "commands"
-    CHARTS = "charts"
-    STORY = "story"
 
 
 class ReportFormat(StrEnum):
-    """What a report is written as."""
+    """The formats of a report."""
 
     MARKDOWN = "md"
     HTML = "html"
@@ -61,8 +92,8 @@ class ReportFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What somebody looks for; the same words make the address of the next page."""
+class _Filter:
+    """The filter of the ticket list, which is also the query of the next page."""
 
     state: str = LIVE
     subject: str = ""
@@ -74,8 +105,126 @@ class _Asked:
     @property
     def states(self) -> list[str]:
         if self.state == LIVE:
-            return [one.value for one in TicketState if one.live]
+            return [state.value for state in TicketState if state.live]
         return [] if self.state in (ANY, "") else [self.state]
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """One step of an agent's reasoning: the probability of each cause at each target."""
+
+    seq: int
+    text: str
+    shares: Mapping[tuple[str, str], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Dossier:
+    """One ticket with its report and the steps of its reasoning.
+
+    `unavailable` are checks of the ticket's targets that cannot be made now, and `calls` the
+    entries with which commands began.
+    """
+
+    ticket: Ticket
+    report: Report
+    weighings: tuple[Weighing, ...]
+    calls: frozenset[int] = frozenset()
+    unavailable: tuple[Trouble, ...] = ()
+
+    @property
+    def hypotheses(self) -> list[tuple[str, str]]:
+        """The rows of the table of hypotheses, the most probable first."""
+        last: dict[tuple[str, str], float] = {}
+        for weighing in self.weighings:
+            last |= weighing.shares
+        now = self.weighings[-1].shares if self.weighings else {}
+        return sorted(last, key=lambda row: (-now.get(row, 0.0), row))[:ROWS_MAX]
+
+    def commands(self) -> Iterator[Mapping[str, Any]]:
+        """The actions that were requested, the newest first."""
+        for action in self.report.deeds[: -ACTIONS_MAX - 1 : -1]:
+            runs = not action.outcome and action.seq in self.calls
+            yield {
+                "action": action,
+                "runs": runs,
+                "result": result_of(action),
+                "allowed": permission_of(action.permission),
+                "has_output": action.outcome not in ("", "refused") or runs,
+            }
+
+    def charts(self) -> Markup:
+        """Charts of the readings around the incident; they escape every text they show."""
+        return Markup(charts_of(self.report))  # noqa: S704
+
+    def breaks(self) -> FoldedFindings[Break | Trouble]:
+        """The broken invariants; checks that only fail with their target are folded."""
+        findings: list[Break | Trouble] = [*self.report.impact.breaks, *self.unavailable]
+        folded = fold_findings(findings)
+        shown = tuple(finding for finding in folded.shown if isinstance(finding, Break))
+        return FoldedFindings(shown, folded.folds)
+
+
+def weighings_of(entries: Sequence[Entry]) -> tuple[Weighing, ...]:
+    """The last steps of the table of hypotheses; empty for agents without one."""
+    weighings = []
+    for entry in entries:
+        if rows := hypotheses_of(entry):
+            shares = {(row.cause, row.target): row.probability for row in rows}
+            weighings.append(Weighing(entry.seq, str(entry.payload["reasoning"]), shares))
+    return tuple(weighings[-STEPS_MAX:])
+
+
+def moves_for(ticket: Ticket, *, paused: bool) -> frozenset[str]:
+    """The moves to offer for a ticket in this state; the app checks again when one is made."""
+    kinds = {kind.value for kind in MoveKind if not refusal_of(ticket, kind)}
+    kinds -= {MoveKind.HAND_OFF.value}
+    kinds -= {MoveKind.UNHOLD.value} if not paused else {MoveKind.HOLD.value}
+    if ticket.state in (TicketState.OPEN, TicketState.CLAIMED, TicketState.WATCHED):
+        kinds -= {MoveKind.REOPEN.value}
+    if ticket.state is TicketState.CLOSED:
+        kinds -= {MoveKind.CLOSE.value}
+    if ticket.state.live:
+        kinds.add("resolve")
+    return frozenset(kinds)
+
+
+@dataclass(slots=True)
+class Dossiers:
+    """Recent dossiers, so that all parts of a page are rendered from the same one."""
+
+    _kept: OrderedDict[int, tuple[int, float, Dossier]] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, home: App, number: int) -> Dossier:
+        """The dossier of a ticket as of its newest entry. NotFoundError for an unknown ticket."""
+        newest = home.store.entries.newest(limit=1, ticket=number)
+        head, now_s = (newest[0].seq if newest else 0), home.clock.monotonic()
+        with self._lock:
+            known = self._kept.get(number)
+            if known is not None and known[0] == head and now_s - known[1] <= FRESH_S:
+                return known[2]
+            view = end_of_ticket(home, number, limit=ENTRIES_MAX)
+            ticket, report = view.ticket, report_of(home, number)
+            entries = [entry for entry in view.entries if entry.kind is not Kind.PURGED]
+            targets = {broken.target for broken in report.impact.breaks if broken.until is None}
+            troubles = health_of(home, ticket.subject).troubles if ticket.state.live else ()
+            dossier = Dossier(
+                ticket,
+                report,
+                weighings_of(entries),
+                frozenset(entry.seq for entry in entries if entry.kind is Kind.TOOL_CALL),
+                tuple(
+                    trouble
+                    for trouble in troubles
+                    if trouble.health is Health.UNKNOWN and trouble.target in targets
+                ),
+            )
+            self._kept[number] = (head, now_s, dossier)
+            self._kept.move_to_end(number)
+            while len(self._kept) > DOSSIERS_MAX:
+                self._kept.popitem(last=False)
+            return dossier
 
 
 @shows(router, PLACE)
@@ -88,17 +237,17 @@ async def tickets(
     q: Word = "",
     after: After = 0,
 ) -> Response:
-    """All of them, or those that somebody looks for."""
-    asked = _Asked(state, subject, severity, assignee, q, after)
+    """The ticket list, with its filter."""
+    asked = _Filter(state, subject, severity, assignee, q, after)
 
     def facts(home: App) -> Mapping[str, Any]:
-        told = {
+        return {
+            **_rows(home, asked),
             "states": [LIVE, *TicketState, ANY],
             "severities": Severity,
             "subjects": sorted(home.subjects()),
             "part": "" if after else address(f"/parts{PLACE}", asdict(asked)),
         }
-        return {**_rows(home, asked), **told}
 
     return await page(request, "tickets.html", facts, title="Tickets")
 
@@ -112,8 +261,8 @@ async def rows(
     assignee: Word = "",
     q: Word = "",
 ) -> Response:
-    """The first page of them, as it is now."""
-    asked = _Asked(state, subject, severity, assignee, q)
+    """The first page of the ticket list."""
+    asked = _Filter(state, subject, severity, assignee, q)
     return await part(request, "parts/tickets_rows.html", lambda home: _rows(home, asked))
 
 
@@ -123,17 +272,17 @@ async def ticket(request: Request, number: Number) -> Response:
 
     def facts(home: App) -> Mapping[str, Any]:
         dossier = _dossiers(request).of(home, number)
-        told: dict[str, Any] = {}
+        found: dict[str, Any] = {}
         for make in _PARTS.values():
-            told |= make(home, dossier)
-        return {**told, "formats": ReportFormat}
+            found |= make(home, dossier)
+        return {**found, "formats": ReportFormat}
 
     return await page(request, "ticket.html", facts, title=f"Ticket {number}")
 
 
 @shows(router, f"/parts{PLACE}" + "/{number}/{name}")
 async def ticket_part(request: Request, number: Number, name: Part) -> Response:
-    """One part of it, as it is now."""
+    """One part of a ticket's page."""
 
     def facts(home: App) -> Mapping[str, Any]:
         return _PARTS[name](home, _dossiers(request).of(home, number))
@@ -143,64 +292,122 @@ async def ticket_part(request: Request, number: Number, name: Part) -> Response:
 
 @shows(router, PLACE + "/{number}/report.{kind}")
 async def report(request: Request, number: Number, kind: ReportFormat) -> Response:
-    """The report of an incident, as a file to keep."""
-    found = await asyncio.to_thread(report_of, home_of(request), number)
-    text, media = await asyncio.to_thread(_written, found, kind)
+    """The report of an incident, as a file."""
+
+    def write() -> tuple[str, str]:
+        found = report_of(home_of(request), number)
+        match kind:
+            case ReportFormat.MARKDOWN:
+                return as_markdown(found), "text/markdown; charset=utf-8"
+            case ReportFormat.HTML:
+                return as_html(found), "text/html; charset=utf-8"
+            case ReportFormat.JSON:
+                document = {"report": to_json(found), "schema_version": SCHEMA_VERSION}
+                return json.dumps(document, indent=2) + "\n", "application/json"
+            case _:
+                assert_never(kind)
+
+    text, media = await asyncio.to_thread(write)
     return download(text.encode("utf-8", "backslashreplace"), f"incident-{number}.{kind}", media)
 
 
-def _head(home: App, dossier: Dossier) -> Mapping[str, Any]:
-    ticket = dossier.ticket
+@does(router, PLACE + "/{number}/moves", role=Role.APPROVER)
+async def move(request: Request, number: Number) -> Response:
+    """Make a move in the name of the person who is signed in."""
+    form = await form_of(request)
+    kind = MoveKind(form.choice("move", MOVES))
+    reason = form.text("reason")
+    if kind is MoveKind.COMMENT and not reason:
+        raise UsageError("The comment is empty.", next_step="Write a comment, then send it.")
+    ticket = await move_ticket(
+        home_of(request),
+        number,
+        kind,
+        reason=reason,
+        for_=form.text("for", most=SPAN_MAX),
+        assignee=form.text("assignee", most=NAME_MAX),
+    )
+    match kind:
+        case MoveKind.COMMENT:
+            text = f"Comment added to ticket {number}."
+        case MoveKind.HOLD | MoveKind.SNOOZE:
+            until = ticket.pause.until if ticket.pause else None
+            end = f" until {until:%Y-%m-%d %H:%M} UTC" if until else ""
+            text = f"Ticket {number} is held{end}: agents do not work on it."
+        case MoveKind.UNHOLD:
+            text = f"Ticket {number} is released: agents can work on it."
+        case MoveKind.ASSIGN:
+            to = f"assigned to {ticket.assignee}" if ticket.assignee else "unassigned"
+            text = f"Ticket {number} is {to}."
+        case _:
+            text = f"Ticket {number} is {ticket.state}."
+    return done(request, text, to=f"{PLACE}/{number}")
+
+
+@does(router, PLACE + "/{number}/resolve", role=Role.APPROVER)
+async def resolve(request: Request, number: Number) -> Response:
+    """Check the subject now and resolve the ticket; refused while an invariant is broken."""
+    form = await form_of(request)
+    ticket = await resolve_ticket(home_of(request), number, reason=form.text("reason"))
+    return done(request, f"Ticket {number} is {ticket.state}.", to=f"{PLACE}/{number}")
+
+
+def _state_facts(home: App, dossier: Dossier) -> Mapping[str, Any]:
+    ticket, cause = dossier.ticket, dossier.report.cause
     paused = ticket.paused(home.clock.now())
-    moves = moves_for(ticket, paused=paused)
-    return {"ticket": ticket, "paused": paused, "moves": moves, "report": dossier.report}
+    return {
+        "ticket": ticket,
+        "headline": headline_of(ticket, cause.diagnosis if cause else None),
+        "paused": paused,
+        "moves": moves_for(ticket, paused=paused),
+        "report": dossier.report,
+    }
 
 
-def _asked(home: App, dossier: Dossier) -> Mapping[str, Any]:
-    number = dossier.ticket.id
-    told = {"exact": exact, "back": f"{PLACE}/{number}", "ticket": dossier.ticket}
-    return {"waiting": waiting_for(home, number), **told}
-
-
-def _mind(home: App, dossier: Dossier) -> Mapping[str, Any]:
-    cause = dossier.report.cause
-    sources = {one.seq: one for one in cause.sources} if cause else {}
+def _evidence_facts(home: App, dossier: Dossier) -> Mapping[str, Any]:
+    cause, breaks = dossier.report.cause, dossier.breaks()
     return {
         "weighings": dossier.weighings,
         "hypotheses": dossier.hypotheses,
         "cause": cause,
-        "sources": sources,
+        "sources": {source.seq: source for source in cause.sources} if cause else {},
         "ticket": dossier.ticket,
         "proofs": dossier.report.proofs,
+        "breaks": breaks,
+        "folds": breaks.folds,
     }
 
 
-def _commands(home: App, dossier: Dossier) -> Mapping[str, Any]:
+def _command_facts(home: App, dossier: Dossier) -> Mapping[str, Any]:
     commands = list(dossier.commands())
     more = len(dossier.report.deeds) - len(commands)
     return {"commands": commands, "more": more, "exact": exact, "ticket": dossier.ticket}
 
 
-def _charts(home: App, dossier: Dossier) -> Mapping[str, Any]:
-    return {"charts": dossier.charts(), "ticket": dossier.ticket}
-
-
-def _story(home: App, dossier: Dossier) -> Mapping[str, Any]:
-    return {"story": dossier.report.timeline[::-1], "ticket": dossier.ticket}
-
-
 _PARTS: dict[Part, Callable[[App, Dossier], Mapping[str, Any]]] = {
-    Part.HEAD: _head,
-    Part.MOVES: _head,
-    Part.ASKED: _asked,
-    Part.MIND: _mind,
-    Part.COMMANDS: _commands,
-    Part.CHARTS: _charts,
-    Part.STORY: _story,
+    Part.DIAGNOSIS: _state_facts,
+    Part.STATE: _state_facts,
+    Part.MOVES: _state_facts,
+    Part.ACTION: lambda home, dossier: {
+        "waiting": waiting_for(home, dossier.ticket.id),
+        "exact": exact,
+        "back": f"{PLACE}/{dossier.ticket.id}",
+        "ticket": dossier.ticket,
+    },
+    Part.EVIDENCE: _evidence_facts,
+    Part.COMMANDS: _command_facts,
+    Part.READINGS: lambda home, dossier: {
+        "charts": dossier.charts(),
+        "ticket": dossier.ticket,
+    },
+    Part.TIMELINE: lambda home, dossier: {
+        "timeline": dossier.report.timeline[::-1],
+        "ticket": dossier.ticket,
+    },
 }
 
 
-def _rows(home: App, asked: _Asked) -> Mapping[str, Any]:
+def _rows(home: App, asked: _Filter) -> Mapping[str, Any]:
     found = list_tickets(
         home,
         states=asked.states,
@@ -223,19 +430,6 @@ def _rows(home: App, asked: _Asked) -> Mapping[str, Any]:
         "narrowed": narrowed or asked.state != LIVE,
         "now": home.clock.now(),
     }
-
-
-def _written(found: Report, kind: ReportFormat) -> tuple[str, str]:
-    match kind:
-        case ReportFormat.MARKDOWN:
-            return as_markdown(found), "text/markdown; charset=utf-8"
-        case ReportFormat.HTML:
-            return as_html(found), "text/html; charset=utf-8"
-        case ReportFormat.JSON:
-            document = {"report": to_json(found), "schema_version": SCHEMA_VERSION}
-            return json.dumps(document, indent=2) + "\n", "application/json"
-        case _:
-            assert_never(kind)
 
 
 def _dossiers(request: Request) -> Dossiers:

@@ -1,5 +1,5 @@
-// Answers by keyboard: a key opens an answer and puts the focus where Enter gives it. And what
-// somebody has typed stays when news of the same request come in.
+// Answers by keyboard: a key opens an answer and focuses the button that Enter presses. Typed text
+// survives a refresh of the same request.
 "use strict";
 (() => {
   document.addEventListener("toggle", (event) => {
@@ -8,7 +8,7 @@
     for (const other of one.parentElement.querySelectorAll("details.answer")) {
       if (other !== one) other.open = false;
     }
-    // Only after a person has opened it, not when the page came anew.
+    // Only when a person opened it, not after a reload.
     if (document.activeElement === one.firstElementChild) one.querySelector("[data-first]")?.focus();
   }, true);
 

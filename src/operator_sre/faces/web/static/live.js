@@ -1,11 +1,11 @@
-// The stream: what happens is told once to this browser, and each part of a page that it concerns
-// is asked for anew. Nothing is missed: who comes back names the last entry that was seen.
+// The stream: this browser gets each event once and reloads the parts of the page that it affects.
+// Nothing is missed: a reconnect names the last entry it saw.
 //
-// A part says with data-live which topics it is about, and with hx-get where it comes from.
+// data-live of a part lists its topics, and hx-get its address.
 "use strict";
 (() => {
-  const JITTER_MS = 40; // so that many viewers do not ask in the same moment
-  const GAP_MS = 250; // a part is asked for at most so often
+  const JITTER_MS = 40; // so that many viewers do not reload at the same moment
+  const GAP_MS = 250; // minimum time between two reloads of a part
   const RECENT_MAX = 500;
   const start = Number(document.body.dataset.seq);
   if (!window.EventSource || Number.isNaN(start) || !document.querySelector("[data-live]")) return;
@@ -25,7 +25,7 @@
     known.timer = setTimeout(() => {
       known.timer = 0;
       if (!part.isConnected) return;
-      if (isBusy(part)) { // whoever fills in a form keeps what they typed
+      if (isBusy(part)) { // keep what somebody is typing
         part.addEventListener("focusout", () => setTimeout(() => refresh(part), 200), { once: true });
         return;
       }
@@ -44,7 +44,7 @@
     document.dispatchEvent(new CustomEvent("operator:entry", { detail: event }));
   };
 
-  // A browser opens but six connections to one place, so one tab listens for all of them.
+  // A browser opens only six connections to one host, so one tab listens for all of them.
   const channel = window.BroadcastChannel ? new BroadcastChannel("operator-stream") : null;
   let leads = false;
   const keep = (event) => {
@@ -60,12 +60,12 @@
     if (leads) channel?.postMessage({ out: true });
     window.operatorConsole.signedOut();
   };
-  // An EventSource does not say why it was refused; whoever is signed out is told by another answer.
+  // An EventSource does not say why it was refused, so another request tells whether we are signed out.
   const asked = async () => {
     try {
       const answer = await fetch("/parts/standing", { headers: { "hx-request": "true" } });
       if (answer.status === 401) signedOut();
-    } catch { /* nobody is there; the next attempt tells */ }
+    } catch { /* the server is down; the next attempt tells */ }
   };
   const listen = () => {
     leads = true;
@@ -81,7 +81,7 @@
       };
       source.onerror = () => {
         shown(false);
-        if (source.readyState !== EventSource.CLOSED) return; // it comes back by itself
+        if (source.readyState !== EventSource.CLOSED) return; // it reconnects by itself
         asked();
         setTimeout(open, retry + Math.random() * retry);
         retry = Math.min(15000, retry * 2);

@@ -1,4 +1,4 @@
-// Messages of the browser for whoever looks elsewhere: asked for once, quiet when they say so.
+// Browser notifications for people in another tab: opt-in, with quiet hours.
 "use strict";
 (() => {
   const button = document.getElementById("notify");
@@ -20,13 +20,13 @@
   const show = () => {
     if (!button) return;
     button.hidden = !able;
-    button.textContent = able && wanted() ? "Do not tell me in this browser" : "Tell me in this browser";
+    button.textContent = able && wanted() ? "Stop notifying me in this browser" : "Notify me in this browser";
   };
   if (able && button) {
     button.addEventListener("click", async () => {
       if (wanted()) localStorage.setItem("notify", "off");
       else if (await Notification.requestPermission() === "granted") localStorage.setItem("notify", "on");
-      else window.operatorConsole.toast("This browser does not allow it; see its settings.", true);
+      else window.operatorConsole.toast("The browser blocks notifications. Allow them in its settings.", true);
       show();
     });
   }

@@ -1,8 +1,8 @@
-// The output of commands, in one terminal: whichever somebody asks for, or the one that runs.
+// The output of commands in one terminal: the chosen command, or the one that is running.
 "use strict";
 (() => {
   const card = document.getElementById("screen");
-  if (!card || !window.Terminal || !window.operatorScreen) return; // links lead to the same output
+  if (!card || !window.Terminal || !window.operatorScreen) return; // the links still work
   const title = document.getElementById("screen-title");
   const state = document.getElementById("screen-state");
   let screen = null, source = null, shown = "", chosen = false, closed = "";
@@ -16,7 +16,7 @@
     screen.clear();
     shown = seq;
     title.textContent = `Output of ${name || `command ${seq}`}`;
-    tell("runs", "act");
+    tell("running", "act");
     source = new EventSource(`/parts/outputs/${encodeURIComponent(seq)}`);
     source.onmessage = ({ data }) => {
       const told = JSON.parse(data);
@@ -26,10 +26,10 @@
       if (told.rest) screen.write(told.rest);
       if (told.over !== undefined) { tell(told.over); stop(); }
     };
-    // It would begin anew by itself, and show everything twice.
-    source.onerror = () => { tell("the connection was lost", "warn"); stop(); };
+    // It would reconnect by itself and show everything twice.
+    source.onerror = () => { tell("connection lost", "warn"); stop(); };
   };
-  window.operatorOutput = () => screen; // for tests, and for whoever looks at the console
+  window.operatorOutput = () => screen; // for tests and debugging
 
   document.addEventListener("click", (event) => {
     const link = event.target.closest("[data-output]");
