@@ -29,7 +29,7 @@ _USER_TOKEN = Pattern(rb"://[^\s:/@\"'`<>?#]{12,}:(?:x-oauth-basic|x|oauth2|api|
 # Paths that are secrets by themselves: whoever has the link may do it.
 _LINK = Pattern(
     rb"(?i)/[\w-]*(?:" + _LINKS + rb")[\w-]*"
-    rb"(?:/(?:token|confirm|link|catch))?/"
+    rb"(?:/[\w-]{1,15}){0,3}/"
 )
 # Without a scheme, as some tools take it: `app:password@db:5432`, `app/password@//db:1521/x`.
 _BARE_LOGIN = Pattern(

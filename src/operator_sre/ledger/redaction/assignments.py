@@ -73,6 +73,7 @@ _NAMED_CALL = Pattern(
 # One level below: `"token": {"value": "x"}`, `variable "password" { default = "x" }`.
 _OBJECT = Pattern(rb"(?i)" + NAME + rb"[\"'\\]*\s*[:=]?\s*\{")
 _FIELD = Pattern(rb"[\s,]*[\"'\\]*[\w.-]+[\"'\\]*\s*[:=]\s*")
+_VALUE_FIELD = Pattern(rb"(?i)\b(?:value|secret|plain\w*|data|content)[\"'\\]")
 FIELDS_MAX = 8
 _PARAMETER = Pattern(rb"(?i)[?&;](?:amp;)?(?:key|code|sid|session|hmac|sas|ticket|t)=")
 # At the end of a text: a name whose value is on the next line, or a block that may go on there.
@@ -344,11 +345,15 @@ def find_members(data: bytes, start: int, end: int) -> Iterator[Finding]:
         return
     at = end
     for _ in range(FIELDS_MAX):
-        at = _FIELD.at(data, at)
+        field, at = at, _FIELD.at(data, at)
         value = read_quoted(data, at) if at > 0 else None
         if value is None:
             return
-        is_chosen = named.kind == "password" and is_secret(value.of(data), Trust.SAID)
+        is_value = _VALUE_FIELD.first(data, field, at) is not None
+        may_be_chosen = named.kind == "password" or (
+            is_value and named.kind in ("credential", "secret", "token")
+        )
+        is_chosen = may_be_chosen and is_secret(value.of(data), Trust.SAID)
         if is_chosen or looks_made(value.of(data)):
             yield Finding(value.start, value.end, named.kind, value.plain(data))
         at = value.end + value.depth + 1

@@ -14,7 +14,7 @@ NAME_BYTES_MAX = 128
 STEMS = (
     rb"passw|passphrase|passcode|pass|pwd|pswd|bindpw|rootpw|userpw|[_-]pw|\bpw\b|kennwort|secret"
     rb"|token|jwt|key|auth|cred|sessionid|sessid|\bsid\b|psk|pepper|sig(?:nature)?|bearer|community"
-    rb"|license|\bseed\b"
+    rb"|license|\bseed\b|cookie|refresh|assertion|csrf|xsrf|\bencrypt\b"
 )
 
 # A name that may be one, with a word before it that is written apart.
@@ -87,6 +87,12 @@ _LAST = {
     "sessionid": Name("session", Trust.RANDOM),
     "sid": Name("session", Trust.MADE),
     "seed": Name("secret", Trust.MADE),
+    "cookie": Name("session", Trust.MADE),
+    "refresh": Name("token", Trust.MADE),
+    "assertion": Name("token", Trust.MADE),
+    "csrf": Name("token", Trust.MADE),
+    "xsrf": Name("token", Trust.MADE),
+    "encrypt": Name("secret", Trust.MADE),
     "sessid": Name("session", Trust.RANDOM),
     "phpsessid": Name("session", Trust.RANDOM),
     "jsessionid": Name("session", Trust.RANDOM),

@@ -65,6 +65,8 @@ _WORD = Pattern(rb"[A-Za-z0-9][\w+/-]{15,255}={0,2}")
 _DIGITS, _HEX = b"0123456789", b"0123456789abcdef"
 _INSIDE = (b"+", b"/", b".", b":", b"@", b"-", b"\\", b"_")
 NEAR_BYTES = 64
+MARGIN_BYTES = 16
+_RESULTS = (b"> '", b'> "', b"= '", b'= "')
 _COMMENT = Pattern(rb"\s*(?:#|//|--|;|/\*|<!--)")
 _LONG = Pattern(rb"\\*[\"'`]?[\w+/.:~%=-]{12}")
 # An option, an assignment, a call, a type, a macro of a man page.
@@ -201,7 +203,11 @@ def find_near(data: bytes) -> Iterator[Finding]:
             continue
         if data[start - 1 : start] in _INSIDE or data[end : end + 1] in _INSIDE:
             continue
-        first = max(line_start(data, start), start - NEAR_BYTES)
+        # A result on a line of its own belongs to the line before: `=> 'x'`.
+        begin = line_start(data, start)
+        if start - begin <= MARGIN_BYTES and data[start - 3 : start] in _RESULTS:
+            begin = line_start(data, max(begin - 1, 0))
+        first = max(begin, start - NEAR_BYTES)
         last = line_end(data, end, NEAR_BYTES)
         if _SPEAKS.first(data, first, last) and is_mixed(word):
             yield Finding(start, end, "token")

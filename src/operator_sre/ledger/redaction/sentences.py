@@ -86,6 +86,9 @@ _SAID = Pattern(
     + _NOUN
     + rb":?"
     + _OPEN
+    + rb"|\b(?:wrong|incorrect|bad|invalid|supplied|provided|presented|rejected|submitted|shared)"
+    rb" (?:pass(?:word|wd|phrase|code)?|pwd|pw|(?:shared )?secret|credentials?):?"
+    + _OPEN
     + rb"|\bp(?:ass)?w(?:or)?d?[:=] ?[\"'`(]?"
     + rb"|\b(?:creds?|credentials|log ?in|account)(?: (?:is|are|with|as|for))?(?: [\w.-]+)?:? "
     rb"[\w.@-]+ ?[/:] ?"
@@ -121,6 +124,8 @@ _BOTH = Pattern(
     rb"|\bPLAIN\b[^\n\\]{0,20}\\(?:x00|0|u0000)[\w.@-]+\\(?:x00|u0000|0)"
 )
 _SIGNED = Pattern(rb"(?i)\bsignature[^\n=]{0,40}\bsha\d{1,3}=")
+# A name that touches its value: `u'bob', pw'x'`.
+_TOUCHING = Pattern(rb"[\s(,;](?:pw|pwd|pass|password|passwd|passphrase|secret|token)[\"']")
 _SENT = Pattern(rb"\bsend(?:line)?(?: --)? \"")
 _USER = Pattern(
     rb"(?i)\b(?:user|username|login|account):? [\w.@-]+[,;]? (?:and )?"
@@ -168,6 +173,7 @@ def find_spelled(data: bytes) -> Iterator[Finding]:
     yield from _find_in_sql(data)
     yield from _find_in_files(data)
     yield from _find_in_pgpass(data)
+    yield from _find_touching(data)
     for start, end in _RANDOM_PASSWORDS.spans(data):
         at = data.index(b"\n", start) + 1
         while at < end:
@@ -187,6 +193,16 @@ def find_spelled(data: bytes) -> Iterator[Finding]:
 def _find_in_sql(data: bytes, _: int, end: int) -> Iterator[Finding]:
     value = read_quoted(data, end)
     if value is not None and value.quote != b"`" and is_secret(value.of(data), Trust.ANY):
+        yield Finding(value.start, value.end, "password")
+
+
+@detector(_TOUCHING)
+def _find_touching(data: bytes, _: int, end: int) -> Iterator[Finding]:
+    value = read_quoted(data, end - 1)
+    if value is None or data[value.start : value.start + 1] in (b" ", b",", b":", b")"):
+        return  # the quote closes a string that began before the name
+    raw = value.of(data)
+    if any(48 <= byte < 58 for byte in raw) and is_secret(raw, Trust.SAID):
         yield Finding(value.start, value.end, "password")
 
 

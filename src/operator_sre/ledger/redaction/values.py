@@ -43,7 +43,7 @@ _BARE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]+")
 _CUTTING = re.compile(rb"[\\&;,|%)]")
 # Where a bare value ends before the next blank: `a=1&b=2`, `a=1;b=2`, `a=1,b=2`, "a=1\nb=2".
 _CUT = Pattern(
-    rb"\\+[nrt]|\\+u00(?:26|3[ce]|22|27)|&(?:amp|quot|lt|gt|#\d+);|&&|\|\||&[\w.%\[\]-]+="
+    rb"\[?\\+[nrt]|\\+u00(?:26|3[ce]|22|27)|&(?:amp|quot|lt|gt|#\d+);|&&|\|\||&[\w.%\[\]-]+="
     rb"|[;,](?:(?:[A-Z]\w* ){0,2}[\w.-]+[=:]|[\[{(])|%26[\w.%-]+%3[dD]|\);|%22|%27"
 )
 # A value is looked at in windows that double, so that a text of nothing but assignments without
