@@ -8,7 +8,12 @@ import pytest
 
 from operator_sre.ledger.redaction import Redactor
 from tests.ledger.redaction.measuring import Recall, leaks
-from tests.ledger.redaction.operations import FILES, formats, is_held_out, operational
+from tests.ledger.redaction.operations import (
+    FILES,
+    formats,
+    is_held_out,
+    operational,
+)
 
 SEED = 640_231
 EACH = 4
@@ -45,3 +50,12 @@ def test_at_least_so_many_secrets_are_gone(
     del recall
     assert samples >= 400
     assert overall >= at_least, examples
+
+
+@pytest.mark.parametrize(("file", "at_least"), [("systems", 0.98), ("later", 0.95)])
+def test_formats_of_real_systems_keep_their_secrets(
+    redactor: Redactor, file: str, at_least: float
+) -> None:
+    recall = _measure(redactor, file, held_out=file == "later")
+    assert recall.total.total() >= 4 * 30
+    assert recall.overall >= at_least, [] if file == "later" else recall.examples[:10]

@@ -202,6 +202,8 @@ def _known(name: bytes) -> Name | None:
         return _LAST[last] if before in _NOT_SECRETS else _SECRET
     if last == "token" and before in _NOT_TOKENS:
         return None
+    if last == "cookie" and before in ("", "set"):
+        return None  # a header, which is read as one
     if last == "id" and before == "secret":
         return Name("secret", Trust.RANDOM)  # as Consul and Nomad call their tokens
     if last == "pw" and before:
