@@ -97,7 +97,7 @@ def test_it_is_watched_broken_and_healed_as_if_it_were_ours(operator: Operator) 
     assert broken.returncode == 0, broken.stderr
     check = operator("subjects", "check", "redis")
     assert check.returncode == 1
-    assert "its clients have to wait" in check.stdout
+    assert "clients are paused" in check.stdout
     assert operator("lab", "heal", "redis", "clients_wait").returncode == 0
     eventually(healthy, "health again")
 

@@ -340,7 +340,17 @@ def test_every_fault_breaks_something_that_exists_and_no_process_tells_of_it() -
     plugin = find_plugin("ratelimiter")
     settings = SubjectSettings("shop", list, SystemClock(), 1.0, {})
     invariants = {one.name for one in plugin.subject(settings).invariants}
-    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+    faults = {fault.name: fault for fault in FAULTS}
+    assert len(faults) == len(FAULTS)
+    of_nodes = {"nodes_kill", "node_limits", "node_config", "ghost_allowing", "wrong_password"}
+    of_stores = {
+        *("limit_drift", "hot_key", "store_out_of_memory", "store_read_only", "store_blocked"),
+        *("replica_promoted", "counter_drift", "keys_without_ttl"),
+    }
+    assert of_nodes | of_stores <= faults.keys()
+    assert {faults[name].kind for name in of_nodes} == {"node"}
+    assert {faults[name].kind for name in of_stores} <= {"store", "replica"}
+    assert len({faults[name].inject for name in of_nodes | of_stores}) == 13
     assert inspect.iscoroutinefunction(primary_of)
     for fault in FAULTS:
         assert set(fault.breaks) <= invariants, fault.name

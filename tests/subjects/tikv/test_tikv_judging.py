@@ -247,8 +247,13 @@ def test_a_store_that_does_not_show_how_long_requests_take_is_not_called_quick()
 
 def test_invariants_have_sentences_and_a_grace_that_can_be_scaled() -> None:
     all_ = invariants_of(Options())
-    cluster = {one.name for one in all_ if isinstance(one, PartInvariant) and CLUSTER in one.kinds}
-    assert {"pd_no_leader"} < cluster < {one.name for one in all_}
+    kinds = {one.name: one.kinds for one in all_ if isinstance(one, PartInvariant)}
+    assert len(kinds) == len(all_)
+    assert {name for name, of in kinds.items() if of == (CLUSTER,)} == {
+        *("pd_no_leader", "under_replicated", "regions_without_leader", "leader_imbalance"),
+        *("operator_stuck", "hot_region", "schedulers_idle"),
+    }
+    assert {name for name, of in kinds.items() if of == (PROMETHEUS,)} == {"prometheus_down"}
     graces = {one.name: one.grace_s for one in all_}
     assert (graces["under_replicated"], graces["store_down"]) == (600.0, 0.0)
     scaled = {one.name: one.grace_s for one in invariants_of(Options(grace_ratio=0.01))}

@@ -1,4 +1,4 @@
-"""A disposable server with a replica, and the ways to hurt it. Data: the lab runs it."""
+"""A disposable server with a replica, and its faults. Data: the lab runs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAUSE_MS = "3600000"
 
 
 def rig() -> RigSpec:
-    """A primary and a replica, of whichever server is on PATH."""
+    """A primary and a replica of the server that is on PATH."""
     server = shutil.which("valkey-server") or shutil.which("redis-server") or "valkey-server"
     plain = ("--bind", "127.0.0.1", "--dir", "{dir}", "--save", "", "--port", "{port}")
     primary = ProcessSpec("primary", "server", (server, *plain))
@@ -34,10 +34,10 @@ async def _unpause(scene: Scene) -> None:
     await ask(scene.target, "CLIENT", "UNPAUSE")
 
 
-async def _paused(scene: Scene) -> str:
-    """Whether it lets clients wait, by its own word."""
-    told = str(await ask(scene.target, "INFO", "clients"))
-    return "" if "paused_reason:none" in told else "its clients have to wait"
+async def _check_paused(scene: Scene) -> str:
+    """The problem that the server itself reports, or ""."""
+    info = str(await ask(scene.target, "INFO", "clients"))
+    return "" if "paused_reason:none" in info else "its clients are paused"
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -47,11 +47,11 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="clients_wait",
-        sentence="One server lets everybody wait who wants to write.",
+        sentence="One server pauses all clients that write.",
         kind="server",
         breaks=("accepts_writes",),
         inject=_pause,
         heal=_unpause,
-        oracle=_paused,
+        oracle=_check_paused,
     ),
 )

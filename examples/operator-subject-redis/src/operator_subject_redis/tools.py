@@ -1,4 +1,4 @@
-"""What may be done about a server. Only the executor calls it, and only with a permit."""
+"""The tools of a server. Only the executor calls them, and only with a permit."""
 
 from __future__ import annotations
 
