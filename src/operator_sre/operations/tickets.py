@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -42,6 +43,7 @@ __all__ = [
 SUMMARY = "Manage incidents: their state, diagnosis and history."
 # How many of the newest entries about a ticket the API tells with it.
 STORY_MAX = 50
+FINDINGS_MAX = 12
 # Which worker holds a ticket is of no use to a model.
 HELD_BY = ("epoch", "worker")
 Number = Annotated[int, Meta(ge=1, le=NUMBER_MAX, description="The ticket number.")]
@@ -200,15 +202,51 @@ def _table(page: TicketPage, now: datetime) -> View:
 
 
 def _details(found: TicketDocument, now: datetime) -> View:
-    ticket = found.ticket
+    """The diagnosis first, then the action, the evidence, the findings, and the timeline."""
+    from operator_sre.app.ticket_brief import brief_ticket
+
+    ticket, brief = found.ticket, brief_ticket(found.ticket, found.entries)
+    diagnosis, action = brief.diagnosis, brief.action
+    sure = f" (confidence {min(diagnosis.confidence, 0.999):.1%})" if diagnosis else ""
+    facts: list[tuple[str, str]] = [("REASON", ticket.reason)]
+    if action is not None:
+        undo = {True: ", reversible", False: ", not reversible", None: ""}[action.reversible]
+        verdict = f"{action.level.upper()}, risk {action.risk}{undo}"
+        facts.append(("ACTION", f"{action.command}  ({verdict})"))
+        facts.append(("APPROVAL", action.approval))
+        if action.approval_id:
+            facts.append(("", f"Approve: operator approvals approve {action.approval_id}"))
+            facts.append(("", f"Details: operator approvals show {action.approval_id}"))
+        facts.append(("RESULT", action.result))
+    facts += [("PROPOSED", brief.recommendation), ("PROOF", brief.proof)]
+    if diagnosis is not None:
+        facts += _label("EVIDENCE", [evidence.sentence for evidence in diagnosis.evidence])
+    findings = brief.findings
+    lines = [f"{one.target} {one.invariant}: {one.detail}" for one in findings.shown]
+    more = len(lines) - FINDINGS_MAX
+    lines[FINDINGS_MAX:] = [f"{more} more; see --json"] if more > 0 else []
+    facts += _label("FINDINGS", [*lines, *(fold.text for fold in findings.folds)])
+    if diagnosis is not None:
+        rejected = [
+            f"{one.cause} at {one.target}: {one.why_rejected}" for one in diagnosis.alternatives
+        ]
+        facts += _label("ALTERNATIVES", rejected)
     return [
-        f"Ticket {ticket.id}: {ticket.summary}",
+        f"Ticket {ticket.id}: {brief.headline}{sure}",
         f"{_state(ticket, now)}, {ticket.severity}, {ticket.subject}, run {ticket.run or '-'}",
         *([f"assigned to {ticket.assignee}"] if ticket.assignee else []),
-        ticket.reason,
+        ticket.summary,
         "",
+        *(f"{name:12} {text}" for name, text in facts if text),
+        "",
+        "TIMELINE",
         Story(found.entries),
     ]
+
+
+def _label(name: str, lines: Sequence[str]) -> list[tuple[str, str]]:
+    """The name stands before the first line only."""
+    return [(name if at == 0 else "", line) for at, line in enumerate(lines)]
 
 
 def _moved(found: TicketDocument, now: datetime) -> View:

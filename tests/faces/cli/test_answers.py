@@ -90,7 +90,11 @@ def test_tickets_are_listed_and_shown(lived: Home) -> None:
     listed = lived.run("tickets", "list", "--state", "resolved", "--subject", "ratelimiter").out
     assert "node-1: node_down:" in listed
     shown = lived.run("tickets", "show", "1").out
-    assert shown.startswith("Ticket 1: node-1: node_down:")
+    assert shown.startswith("Ticket 1: node-1 is broken because its process is gone. (confidence ")
+    assert "\nnode-1: node_down:" in shown
+    headings = ("ACTION ", "APPROVAL ", "RESULT ", "EVIDENCE ", "FINDINGS ", "TIMELINE")
+    places = [shown.index(f"\n{heading}") for heading in headings]
+    assert places == sorted(places)
     for step in ("file", "think", "decide", "act", "prove", "close"):
         assert f"  {step:7}" in shown
     assert "RESOLVED with a proof" in shown

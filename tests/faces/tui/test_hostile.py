@@ -14,8 +14,8 @@ from operator_protocols.domain.entry import Actor, Draft, Kind
 from operator_protocols.domain.ticket import Move, MoveKind
 from operator_sre.app.wiring import open_app
 from operator_sre.codec import to_json
-from operator_sre.faces.tui.console.asking import Question
 from operator_sre.faces.tui.console.outputs import WHOLE_BYTES_MAX, Decoded
+from operator_sre.faces.tui.console.question import Question
 from operator_sre.faces.tui.console.run import RunPage
 from operator_sre.faces.tui.lines import Lines
 from tests.contract.samples import approval, confirmation, proof, violation

@@ -81,7 +81,7 @@ async def test_a_store_that_goes_and_comes_back_is_told_and_found_again(tmp_path
             aside.mkdir()
             moved = [shutil.move(one, aside) for one in store.parent.glob("operator.db*")]
             await until(pilot, lambda: "is missing" in screen_text(pilot))
-            await until(pilot, lambda: "trying again" in screen_text(pilot))
+            await until(pilot, lambda: "reconnecting" in screen_text(pilot))
             assert len(table.rows) == 2, "what was seen last is still to be read"
             await pilot.press("1", "2")
             assert not store.exists(), "an empty store must not take its place"

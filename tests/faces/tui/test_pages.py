@@ -21,18 +21,17 @@ from operator_sre.app.persons import signed_in
 from operator_sre.app.wiring import App
 from operator_sre.faces.tui.console.application import Console
 from operator_sre.faces.tui.console.approvals import ApprovalsPage
-from operator_sre.faces.tui.console.asking import Question
 from operator_sre.faces.tui.console.audit import AuditPage
 from operator_sre.faces.tui.console.frame import PAGES, Page
 from operator_sre.faces.tui.console.health import HealthPage
 from operator_sre.faces.tui.console.help import Help
 from operator_sre.faces.tui.console.history import HistoryPage
-from operator_sre.faces.tui.console.moving import MOVES, MoveQuestion
+from operator_sre.faces.tui.console.question import Question
 from operator_sre.faces.tui.console.rules import RulesPage
 from operator_sre.faces.tui.console.run import RunPage
 from operator_sre.faces.tui.console.switch import SwitchQuestion
 from operator_sre.faces.tui.console.table import Table
-from operator_sre.faces.tui.console.ticket import TicketPage
+from operator_sre.faces.tui.console.ticket import MOVES, MoveQuestion, TicketPage
 from operator_sre.faces.tui.console.tickets import FILTERS, TicketsPage
 from operator_sre.faces.tui.lines import Lines
 from tests.contract.postgres import database_in
@@ -101,13 +100,15 @@ async def test_every_page_opens_by_its_key_and_says_what_is_so(
             await pilot.press("escape", key)
             assert isinstance(console.screen, kind)
             assert isinstance(console.screen, Page)
-            await _shows(pilot, f"[{key} {name.title()}", "connected", "2 waiting for a person")
+            await _shows(pilot, f"[{key} {name.title()}", "connected", "2 pending approval")
         await pilot.press("escape", "1")
-        await _shows(pilot, "BROKEN", "shop", "0/1 well", "node_down", "ticket 1")
+        await _shows(pilot, "BROKEN", "shop", "0/1 healthy", "node_down", "ticket 1")
         await pilot.press("enter")
-        await _shows(pilot, "[t Timeline]", "ticket 1: node-1", "the agent takes it", "prove")
-        await pilot.press("d")
-        await _shows(pilot, "[d Diagnosis]", "97.0 %  ███", "process_hung", "97.0% sure", "choice")
+        await _shows(pilot, "[d Diagnosis]", "ticket 1: node-1", "confidence 97.0%", "evidence")
+        await pilot.press("end")
+        await _shows(pilot, "97.0 %  ███", "process_hung", "choice")
+        await pilot.press("t")
+        await _shows(pilot, "[t Timeline]", "the agent takes it", "prove")
         await pilot.press("p")
         await _shows(pilot, "[p Proof]", "DID NOT HOLD", "still down")
         await pilot.press("c")
@@ -164,7 +165,7 @@ async def test_tickets_are_filtered_and_searched(app: App, tmp_path: Path) -> No
         await pilot.press("f", "s")
         await _shows(pilot, "Tickets: live critical")
         await pilot.press("s")
-        await _shows(pilot, "Tickets: live warning", "No ticket is like that")
+        await _shows(pilot, "Tickets: live warning", "No matching tickets")
 
 
 async def test_a_person_approves_once_with_a_reason_and_rejects_with_one(
@@ -174,10 +175,10 @@ async def test_a_person_approves_once_with_a_reason_and_rejects_with_one(
         await asyncio.to_thread(ask, app, name)
     async with console_on(config_at(tmp_path), (80, 24)) as (console, pilot):
         await pilot.press("3")
-        await _shows(pilot, "3 waiting for a person")
+        await _shows(pilot, "3 pending approval")
         table = console.screen.query_one(Table)
         await pilot.press("a")
-        await _shows(pilot, "(●) once", "( ) always exactly this", "Approve (Ctrl-S)")
+        await _shows(pilot, "(●) approve once", "( ) always: exactly this", "Approve (Ctrl-S)")
         assert isinstance(console.screen, Question)
         await pilot.press("escape")
         found = app.store.approvals.get("first")
@@ -194,7 +195,7 @@ async def test_a_person_approves_once_with_a_reason_and_rejects_with_one(
         await pilot.press("enter", "enter")
         await until(pilot, lambda: [one.key for one in table.rows] == ["third"])
         await pilot.press("w", "ctrl+s")
-        await _shows(pilot, "Nothing waits for a person")
+        await _shows(pilot, "No pending approvals")
     told = [
         (one.state, one.decided_by, one.reason)
         for one in map(app.store.approvals.get, ("first", "second", "third"))
@@ -216,7 +217,7 @@ async def test_always_is_exact_or_flags_or_a_path_and_can_be_revoked(
         await asyncio.to_thread(ask, app, name)
     async with console_on(config_at(tmp_path)) as (console, pilot):
         await pilot.press("3")
-        await _shows(pilot, "3 waiting")
+        await _shows(pilot, "3 pending")
         for downs, likeness in ((1, "exact"), (2, "flags")):
             await pilot.press("a", *["down"] * downs, "ctrl+s")
             await until(pilot, lambda: isinstance(console.screen, ApprovalsPage))
@@ -246,7 +247,7 @@ async def test_a_confirmation_is_declined_and_a_request_of_the_past_is_told_as_s
     await asyncio.to_thread(ask, app, "late")
     async with console_on(config_at(tmp_path)) as (console, pilot):
         await pilot.press("3")
-        await _shows(pilot, "2 waiting")
+        await _shows(pilot, "2 pending")
         await pilot.press("a")
         await app.store.approvals.decide(
             "late",
@@ -264,7 +265,7 @@ async def test_a_confirmation_is_declined_and_a_request_of_the_past_is_told_as_s
         await pilot.press("r")
         await _types(pilot, "no")
         await pilot.press("ctrl+s")
-        await _shows(pilot, "Nothing waits for a person")
+        await _shows(pilot, "No pending approvals")
     (one,) = app.store.confirmations.find("conf_1")
     assert (one.state, one.reason) == ("declined", "no")
 
@@ -284,7 +285,7 @@ async def test_a_page_that_is_left_while_it_reads_breaks_nothing(
 
     async with console_on(config_at(tmp_path)) as (console, pilot):
         await pilot.press("3")
-        await _shows(pilot, "Nothing waits for a person")
+        await _shows(pilot, "No pending approvals")
         monkeypatch.setattr(ApprovalsPage, "load", late)
         assert isinstance(console.screen, Page)
         console.screen.reload()
@@ -338,10 +339,10 @@ async def test_what_needs_a_yes_waits_for_it_and_then_runs(tmp_path: Path, app: 
         await pilot.press("5")
         console.screen.query_one(Input).value = f"mkdir {made}"
         await pilot.press("enter")
-        await _shows(pilot, "— it waits for approval")
+        await _shows(pilot, "— pending approval")
         assert not made.exists()
         await pilot.press("escape", "3")
-        await _shows(pilot, f"mkdir {made}"[:60], "1 waiting")
+        await _shows(pilot, f"mkdir {made}"[:60], "1 pending")
         await pilot.press("a", "ctrl+s")
         await until(pilot, made.is_dir)
         await pilot.press("5")
@@ -385,10 +386,10 @@ async def test_the_ledger_is_followed_stood_still_and_verified(app: App, tmp_pat
         await until(pilot, lambda: len(table.rows) == before + 1)
         await _shows(pilot, "ticket_commented", "followed")
         await pilot.press("space")
-        await _shows(pilot, "standing still")
+        await _shows(pilot, "paused")
         await app.store.ticket_moves.make(1, _comment("missed"))
         await pilot.press("v")
-        await _shows(pilot, f"The ledger is whole: {before + 2} entries")
+        await _shows(pilot, f"The ledger is intact: {before + 2} entries")
         assert len(table.rows) == before + 1
         await pilot.press("home", "t")
         await until(pilot, lambda: isinstance(console.screen, TicketPage))
@@ -483,7 +484,7 @@ async def test_every_page_and_an_answer_on_a_store_in_a_server(
                     await _shows(pilot, *words)
                     await pilot.press("escape")
                 await pilot.press("3", "a", "ctrl+s")
-                await _shows(pilot, "Nothing waits for a person")
+                await _shows(pilot, "No pending approvals")
             answered = found.store.approvals.get("first")
             assert answered is not None
             assert answered.state is ApprovalState.APPROVED

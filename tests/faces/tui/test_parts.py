@@ -8,20 +8,22 @@ from pathlib import Path
 import pytest
 from textual.app import App, ComposeResult
 
-from operator_sre.faces.tui.console import telling
-from operator_sre.faces.tui.console.answering import (
+from operator_protocols.domain.ticket import TicketState
+from operator_sre.app.ticket_brief import brief_ticket
+from operator_sre.faces.tui.console import display
+from operator_sre.faces.tui.console.approvals import (
     ApproveQuestion,
     ConfirmQuestion,
     RejectQuestion,
 )
-from operator_sre.faces.tui.console.asking import Question
-from operator_sre.faces.tui.console.choice import Choice
 from operator_sre.faces.tui.console.frame import Head, Panel, Standing
 from operator_sre.faces.tui.console.outputs import Shown
-from operator_sre.faces.tui.console.places import Place, PlaceQuestion
+from operator_sre.faces.tui.console.question import Choice, Question
 from operator_sre.faces.tui.console.rules import RevokeQuestion
+from operator_sre.faces.tui.console.run import Place, PlaceQuestion
 from operator_sre.faces.tui.console.table import Cell, Column, Row, Table
 from tests.contract.clock import NOON
+from tests.contract.samples import ticket
 from tests.faces.tui.world import SIZES
 
 pytestmark = pytest.mark.asyncio
@@ -84,32 +86,35 @@ async def test_the_head_says_how_things_stand_in_words() -> None:
         head = pilot.app.query_one(Head)
         head.show(Standing("/home/of/it", waiting=2, switch_on=True, live=1))
         said = head.render().plain
-        for words in ("[2 Tickets]", "3 Approvals (2)", "KILL SWITCH ON", "1 live ticket"):
+        for words in ("[2 Tickets]", "3 Approvals (2)", "KILL SWITCH ON", "1 open ticket"):
             assert words in said, words
         head.show(Standing("x", problem="The store is missing"))
-        assert "trying again: The store is missing" in head.render().plain
+        assert "reconnecting: The store is missing" in head.render().plain
 
 
 async def test_times_levels_and_tones_are_words() -> None:
     now = NOON
-    assert telling.left(now + timedelta(seconds=61), now) == "1:01"
-    assert telling.left(now + timedelta(hours=2, seconds=5), now) == "2:00:05"
-    assert telling.left(now, now + timedelta(hours=1)) == "0:00"
-    assert [telling.ago(now - timedelta(seconds=one), now) for one in (5, 300, 7200)] == [
+    assert display.left(now + timedelta(seconds=61), now) == "1:01"
+    assert display.left(now + timedelta(hours=2, seconds=5), now) == "2:00:05"
+    assert display.left(now, now + timedelta(hours=1)) == "0:00"
+    assert [display.ago(now - timedelta(seconds=one), now) for one in (5, 300, 7200)] == [
         *("5 s", "5 min", "2 h"),
     ]
-    assert telling.clock(now) == "12:00:00"
-    assert telling.level("blocked").text == "✗ BLOCKED"
-    assert telling.health("unknown").text == "? unknown"
-    assert telling.severity("critical").text == "!! critical"
-    assert set(telling.TONES) == {"good", "bad", "warn", "strong", "plain"}
-    assert telling.timeline((), 80).plain == "Nothing has happened yet."
-    assert telling.diagnosis((), 80).plain == "Nobody has thought about it yet."
-    assert telling.proofs((), 80).plain == "Nothing has been proven yet."
+    assert display.clock(now) == "12:00:00"
+    assert display.level("blocked").text == "✗ BLOCKED"
+    assert display.health("unknown").text == "? unknown"
+    assert display.severity("critical").text == "!! critical"
+    assert set(display.TONES) == {"good", "bad", "warn", "strong", "plain"}
+    assert display.timeline((), 80).plain == "No events yet."
+    brief = brief_ticket(ticket(state=TicketState.OPEN), ())
+    assert (
+        display.diagnosis(brief, (), 80).plain == "findings   node-1 node_down: connection refused"
+    )
+    assert display.proofs((), 80).plain == "No proof yet."
 
 
 async def test_a_fact_is_folded_beside_its_name_and_hides_nothing() -> None:
-    text = telling.facts([("command", "rm -rf x\nrm -rf /"), ("", ""), ("why", "word " * 30)], 60)
+    text = display.facts([("command", "rm -rf x\nrm -rf /"), ("", ""), ("why", "word " * 30)], 60)
     lines = text.plain.split("\n")
     assert lines[0] == "command    rm -rf x\\nrm -rf /"
     assert lines[1].startswith("why        word")
@@ -122,5 +127,5 @@ async def test_a_place_says_where() -> None:
     assert dict(Place("/srv", "shop", "node-1").facts())["on"] == "node-1 of shop"
     for kind in (ApproveQuestion, ConfirmQuestion, PlaceQuestion, RejectQuestion, RevokeQuestion):
         assert issubclass(kind, Question)
-    assert Path(telling.__file__).name == "telling.py"
+    assert Path(display.__file__).name == "display.py"
     assert Shown.__doc__

@@ -25,7 +25,7 @@ def test_without_a_terminal_it_is_a_sentence_with_the_next_step(
     assert "needs a terminal" in said.err
     assert "operator health" in said.err
     assert not (tmp_path / "home").exists()
-    assert "one terminal" in (tui.__doc__ or "")
+    assert "terminal console" in (tui.__doc__ or "")
 
 
 def test_for_programs_it_is_an_error_that_names_what_there_is(

@@ -1,4 +1,4 @@
-"""The console as a whole: its pages, what they have in common, and how it begins and ends."""
+"""The console application: its pages, its status, and its connection to the home."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ __all__ = ["Console"]
 T = TypeVar("T")
 LOOK_S = 0.25
 SAID_S = 4.0
-# How things stand is read again even when the ledger is silent: requests expire by themselves.
+# The status is also read when the ledger is idle, because requests expire.
 STAND_EVERY = 8
 LIVE = tuple(state for state in TicketState if state.live)
 
 
 class Console(TextualApp[int]):
-    """Keys first; it asks the app, and decides nothing."""
+    """Driven by keys. It calls the app and decides nothing itself."""
 
     TITLE = "operator"
     ENABLE_COMMAND_PALETTE = False
@@ -76,7 +76,7 @@ class Console(TextualApp[int]):
         self.link = Link(config)
         self.standing = Standing(_short(config.home), problem=CONNECTING)
         self.here = str(Path.cwd())
-        # What another page wants to have run: a person looks at it first.
+        # A command that another page hands to the run page, where a person reviews it first.
         self.wanted = ""
         self._clock = SystemClock()
         self._is_looking = False
@@ -85,24 +85,24 @@ class Console(TextualApp[int]):
             self.theme = "textual-dark"
 
     def now(self) -> datetime:
-        """The time that everything is compared with."""
+        """The current time."""
         return self._clock.now()
 
     def on_mount(self) -> None:
-        """Begin to follow the ledger."""
+        """Start following the ledger."""
         self.call_after_refresh(self._look)
         self.set_interval(LOOK_S, self._look)
 
     async def on_unmount(self) -> None:
-        """Stop what was begun here, and let go of the store."""
+        """Stop the console's own commands and close the store."""
         await self.link.close()
 
     async def read(self, call: Callable[[App], T]) -> T:
-        """An answer of the app that changes nothing, without any key having to wait."""
+        """Read from the app in a thread, so that keys never wait."""
         return await self.link.read(call)
 
     async def act(self, call: Callable[[App], Awaitable[T]], *, done: str = "") -> T | None:
-        """Do something; None, and a sentence, when it cannot be done."""
+        """Act through the app; on an error, show it and return None."""
         try:
             found = await self.link.act(call)
         except OperatorError as error:
@@ -114,7 +114,7 @@ class Console(TextualApp[int]):
         return found
 
     def say(self, sentence: str, *, bad: bool = False) -> None:
-        """A sentence in the corner, for a while."""
+        """Show a short notification."""
         self.notify(
             clean(sentence),
             severity="error" if bad else "information",
@@ -123,7 +123,7 @@ class Console(TextualApp[int]):
         )
 
     def grew(self, entries: Sequence[Entry]) -> None:
-        """Tell the page that is open."""
+        """Pass new entries to the open pages."""
         for screen in self.screen_stack:
             if isinstance(screen, Page):
                 screen.grew(entries)
@@ -131,7 +131,7 @@ class Console(TextualApp[int]):
     def action_page(self, name: str) -> None:
         """Open a page."""
         if len(self.screen_stack) > 1 and not isinstance(self.screen, Page):
-            return  # a question is answered first
+            return  # a question must be answered first
         if name == self.current_mode:
             while len(self.screen_stack) > 1:
                 self.pop_screen()
@@ -139,50 +139,50 @@ class Console(TextualApp[int]):
             self.switch_mode(name)
 
     def action_help(self) -> None:
-        """All keys of this page."""
+        """Show the keys of this page."""
         if isinstance(self.screen, Page):
             self.push_screen(Help(self.screen))
 
     def action_kill_switch(self) -> None:
-        """Ask whether everything is to be stopped, or let go again."""
+        """Ask before the kill switch changes."""
         if isinstance(self.screen, Page):
             self.push_screen(SwitchQuestion(on=self.standing.switch_on))
 
     def open_ticket(self, number: int) -> None:
-        """The page of one ticket, on top of the one that is open."""
+        """Open the page of one ticket."""
         self.push_screen(TicketPage(number))
 
     def _look(self) -> None:
+        """Read the status and the new entries of the ledger, unless that is under way."""
+
+        async def look() -> None:
+            home = _short(self.config.home)
+            try:
+                growth = await self.link.look()
+                self._looks += 1
+                if growth.anew or growth.entries or self._looks % STAND_EVERY == 0:
+                    if self.link.problem:
+                        self._show(Standing(home, problem=self.link.problem))
+                    else:
+                        self._show(await self.read(lambda app: _standing(app, home)))
+                elif self.link.problem != self.standing.problem:
+                    self._show(Standing(home, problem=self.link.problem))
+                if growth != Growth():
+                    self.grew(growth.entries)
+            except StoreError as error:
+                self._show(Standing(home, problem=error.message.rstrip(".")))
+            except OperatorError as error:  # invalid settings; a later try may succeed
+                self._show(Standing(home, problem=str(error).rstrip(".")))
+            finally:
+                self._is_looking = False
+
         if not self._is_looking:
             self._is_looking = True
-            self.run_worker(self._looked(), group="looks")
-
-    async def _looked(self) -> None:
-        try:
-            growth = await self.link.look()
-            self._looks += 1
-            if growth.anew or growth.entries or self._looks % STAND_EVERY == 0:
-                await self._stand()
-            elif self.link.problem != self.standing.problem:
-                self._show(Standing(_short(self.config.home), problem=self.link.problem))
-            if growth != Growth():
-                self.grew(growth.entries)
-        except StoreError as error:
-            self._show(Standing(_short(self.config.home), problem=error.message.rstrip(".")))
-        except OperatorError as error:  # settings that make no store: another try may do
-            self._show(Standing(_short(self.config.home), problem=str(error).rstrip(".")))
-        finally:
-            self._is_looking = False
-
-    async def _stand(self) -> None:
-        if self.link.problem:
-            self._show(Standing(_short(self.config.home), problem=self.link.problem))
-            return
-        self._show(await self.read(lambda app: _standing(app, _short(self.config.home))))
+            self.run_worker(look(), group="looks")
 
     def _show(self, standing: Standing) -> None:
         self.standing = standing
-        # None is open any more when a look ends while the console closes.
+        # No screen is open when a look finishes while the console closes.
         for screen in self.screen_stack[-1:]:
             if isinstance(screen, Page):
                 screen.stand()
@@ -193,18 +193,18 @@ def _standing(app: App, home: str) -> Standing:
     from operator_sre.app.approvals import list_approvals
     from operator_sre.app.restraints import switch_state
 
-    asked = len(list_approvals(app, pending_only=True))
-    confirming = len(confirmations.find(app, pending_only=True))
+    approvals = len(list_approvals(app, pending_only=True))
+    changes = len(confirmations.find(app, pending_only=True))
     return Standing(
         home=home,
-        waiting=asked + confirming,
+        waiting=approvals + changes,
         switch_on=switch_state(app).on,
         live=len(app.store.tickets.find(states=LIVE)),
     )
 
 
 def _short(home: Path) -> str:
-    """A path as people write it."""
+    """The path, with ~ for the home directory."""
     try:
         return f"~/{home.relative_to(Path.home())}"
     except ValueError:

@@ -1,4 +1,4 @@
-"""The ledger as it grows, one entry of it in full, and whether it is whole."""
+"""The newest entries of the ledger, one entry in full, and verification."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textual.widgets import Static
 from operator_protocols.errors import OperatorError
 from operator_sre.codec import to_json
 from operator_sre.faces.cleaning import clean
-from operator_sre.faces.tui.console import telling
+from operator_sre.faces.tui.console import display
 from operator_sre.faces.tui.console.frame import Page, Panel
 from operator_sre.faces.tui.console.table import Cell, Column, Row, Table
 
@@ -32,11 +32,11 @@ PROGRESS_S = 0.1
 
 
 class _Stopped(Exception):
-    """Nobody wants to know any more."""
+    """Verification was stopped."""
 
 
 class AuditPage(Page):
-    """The newest entry first."""
+    """Ledger entries, newest first."""
 
     NAME = "audit"
     DEFAULT_CSS = """
@@ -60,9 +60,9 @@ class AuditPage(Page):
         self._count = 0
 
     def body(self) -> ComposeResult:
-        """Whether it is whole, its end, and one entry."""
+        """The result of verification, the newest entries, and one of them."""
         yield Static(
-            "Not verified yet: v checks every hash and signature.", markup=False, id="whole"
+            "Not verified yet. Press v to check every hash and signature.", markup=False, id="whole"
         )
         yield Table(
             Column("seq", 7),
@@ -70,59 +70,86 @@ class AuditPage(Page):
             Column("kind", 22),
             Column("ticket", 6, needs=90),
             Column("by", 14, needs=100),
-            Column("says"),
+            Column("payload"),
             none="The ledger is empty.",
         )
         yield Panel()
 
     def on_mount(self) -> None:
-        """Show how far it is while it verifies."""
+        """Show progress while it verifies."""
         super().on_mount()
         self.set_interval(PROGRESS_S, self._tell_progress)
         self.query_one(Table).focus()
 
     async def load(self) -> None:
-        """The end of it, unless it was told to stand still."""
+        """Read the newest entries, unless the list is paused."""
         from operator_sre.app import audit
 
         table = self.query_one(Table)
-        table.border_title = "Ledger, standing still" if self._paused else "Ledger"
+        table.border_title = "Ledger, paused" if self._paused else "Ledger"
         if self._paused and self._entries:
             return
         found = await self.console_app.read(lambda app: audit.tail(app, count=ENTRIES_MAX))
         self._entries = found[::-1]
-        table.show([_row(one) for one in self._entries])
+        rows = []
+        for entry in self._entries:
+            payload = json.dumps(to_json(dict(entry.payload)), ensure_ascii=False)[:300]
+            cells = (
+                Cell(f"{entry.seq:>7}"),
+                Cell(display.clock(entry.at), "dim"),
+                Cell(entry.kind),
+                Cell("-" if entry.ticket is None else str(entry.ticket)),
+                Cell(entry.actor.id, "dim"),
+                Cell(payload, "dim"),
+            )
+            rows.append(Row(str(entry.seq), cells))
+        table.show(rows)
 
     def on_table_moved(self, event: Table.Moved) -> None:
-        """All of another one."""
+        """Show the entry under the cursor in full."""
         panel, entry = self.query_one(Panel), self._chosen()
-        panel.show(Text("") if entry is None else _whole(entry, panel.text_width))
+        if entry is None:
+            panel.show(Text(""))
+            return
+        number = "-" if entry.ticket is None else entry.ticket
+        pairs = (
+            ("entry", f"{entry.seq}, {entry.kind}, {entry.at:%Y-%m-%d %H:%M:%S.%f} UTC"),
+            ("about", f"ticket {number}, run {entry.run or '-'}"),
+            ("by", f"{entry.actor.id} ({entry.actor.type}) {entry.actor.agent}"),
+            ("hash", entry.hash),
+            ("previous", entry.previous),
+        )
+        text = display.facts(pairs, panel.text_width)
+        body = json.dumps(to_json(dict(entry.payload)), indent=2, ensure_ascii=True)
+        lines = map(clean, body[:PAYLOAD_CHARS_MAX].split("\n"))
+        text.append("\n\n" + "\n".join(lines))
+        panel.show(text)
 
     def on_table_chosen(self, event: Table.Chosen) -> None:
-        """On to all of it."""
+        """Focus the entry."""
         self.query_one(Panel).focus()
 
     def action_pause(self) -> None:
-        """Stand still, or follow again."""
+        """Pause or resume the list."""
         self._paused = not self._paused
         self.reload()
 
     def action_ticket(self) -> None:
-        """What it is about."""
+        """Open the ticket of the entry."""
         entry = self._chosen()
         if entry is None or entry.ticket is None:
-            self.console_app.say("It belongs to no ticket.")
+            self.console_app.say("This entry has no ticket.")
         else:
             self.console_app.open_ticket(entry.ticket)
 
     def action_verify(self) -> None:
-        """Walk the whole chain."""
+        """Verify the whole ledger."""
         if not self._verifying:
             self._verifying, self._stopping, self._count = True, False, 0
             self.work(self._verify(), group="verify")
 
     def action_stop(self) -> None:
-        """Do not walk on."""
+        """Stop verifying."""
         self._stopping = True
 
     def _chosen(self) -> Entry | None:
@@ -143,14 +170,27 @@ class AuditPage(Page):
             return audit.verify_ledger(app, progress=progress)
 
         try:
-            told = _report(await self.console_app.read(verify))
+            report = await self.console_app.read(verify)
         except _Stopped:
-            told = Text(f"Stopped after {self._count} entries; nothing is said about the rest.")
+            text = Text(f"Stopped after {self._count} entries; the rest was not verified.")
         except OperatorError as error:
-            told = Text(clean(f"✗ It could not be verified: {error}"), "bold red")
+            text = Text(clean(f"✗ Verification failed: {error}"), "bold red")
+        else:
+            if report.whole:
+                text = Text(
+                    f"✓ The ledger is intact: {report.entries} entries, {report.checkpoints}"
+                    f" checkpoints signed, head {report.head[:16]}.",
+                    "green",
+                )
+            else:
+                text = Text(f"✗ DAMAGED in {len(report.damages)} places", "bold red")
+                text.append("; record the damage with: operator audit verify\n")
+                for damage in report.damages[:DAMAGES_MAX]:
+                    place = f"  entry {damage.seq}: {damage.kind}: {damage.detail}"
+                    text.append(clean(place) + "\n")
         finally:
             self._verifying = False
-        self.query_one("#whole", Static).update(told)
+        self.query_one("#whole", Static).update(text)
 
     def _tell_progress(self) -> None:
         if self._verifying:
@@ -159,49 +199,3 @@ class AuditPage(Page):
             bar = "█" * round(done * 20)
             words = f"Verifying: {bar:·<20} {self._count} of {head} entries; x stops it"
             self.query_one("#whole", Static).update(Text(words))
-
-
-def _report(report: Report) -> Text:
-    if report.whole:
-        words = f"✓ The ledger is whole: {report.entries} entries, {report.checkpoints} checkpoints"
-        return Text(f"{words} signed, head {report.head[:16]}.", "green")
-    text = Text(f"✗ DAMAGED in {len(report.damages)} places", "bold red")
-    text.append("; set them aside with: operator audit verify\n")
-    for one in report.damages[:DAMAGES_MAX]:
-        text.append(clean(f"  entry {one.seq}: {one.kind}: {one.detail}") + "\n")
-    return text
-
-
-def _row(one: Entry) -> Row:
-    said = json.dumps(to_json(dict(one.payload)), ensure_ascii=False)[:300]
-    return Row(
-        str(one.seq),
-        (
-            Cell(f"{one.seq:>7}"),
-            Cell(telling.clock(one.at), "dim"),
-            Cell(one.kind),
-            Cell("-" if one.ticket is None else str(one.ticket)),
-            Cell(one.actor.id, "dim"),
-            Cell(said, "dim"),
-        ),
-    )
-
-
-def _whole(one: Entry, width: int) -> Text:
-    number = "-" if one.ticket is None else one.ticket
-    pairs = (
-        ("entry", f"{one.seq}, {one.kind}, {one.at:%Y-%m-%d %H:%M:%S.%f} UTC"),
-        ("about", f"ticket {number}, run {one.run or '-'}"),
-        ("by", f"{one.actor.id} ({one.actor.type}) {one.actor.agent}"),
-        ("hash", one.hash),
-        ("previous", one.previous),
-    )
-    text = telling.facts(pairs, width)
-    body = json.dumps(to_json(dict(one.payload)), indent=2, ensure_ascii=True)
-    text.append(f"\n\n{_clean_lines(body[:PAYLOAD_CHARS_MAX])}")
-    return text
-
-
-def _clean_lines(body: str) -> str:
-    """Several lines, each made harmless."""
-    return "\n".join(map(clean, body.split("\n")))

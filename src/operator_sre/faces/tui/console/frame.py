@@ -1,4 +1,4 @@
-"""What every page has: a head with all pages and how things stand, and its keys at the foot."""
+"""The frame of every page: the head with tabs and status, the body, and the keys at the foot."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from operator_sre.faces.cleaning import clean
 if TYPE_CHECKING:
     from operator_sre.faces.tui.console.application import Console
 
-__all__ = ["PAGES", "Head", "Page", "Panel", "Standing"]
+__all__ = ["PAGES", "Head", "Page", "Panel", "SearchPage", "Standing"]
 
-# How often a page is read anew at most, however quickly the ledger grows.
+# A page is read at most this often, however quickly the ledger grows.
 RELOAD_S = 0.25
 HOME_CHARS_MIN = 8
 PAGES: tuple[tuple[str, str], ...] = (
@@ -42,7 +42,7 @@ PAGES: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How things stand, as every page shows it."""
+    """The status that every page shows in its head."""
 
     home: str
     problem: str = ""
@@ -52,7 +52,7 @@ class Standing:
 
 
 class Head(Widget):
-    """Two lines: the pages, of which one is open, and how things stand."""
+    """Two lines: the tabs, and the status."""
 
     DEFAULT_CSS = """
     Head { dock: top; height: 2; background: $surface; }
@@ -64,13 +64,13 @@ class Head(Widget):
         self._standing = Standing("")
 
     def show(self, standing: Standing) -> None:
-        """Show how things stand now."""
+        """Show this status."""
         if standing != self._standing:
             self._standing = standing
             self.refresh()
 
     def render(self) -> Text:
-        """Words for everything; colour only repeats them."""
+        """Words carry the meaning; colour only repeats them."""
         text = Text(no_wrap=True, overflow="ellipsis")
         for name, start, words in self._tabs():
             text.append(" " * (start - len(text)))
@@ -79,14 +79,14 @@ class Head(Widget):
         text.append("\n")
         now = self._standing
         if now.problem:
-            text.append(f" ! trying again: {clean(now.problem)}", "bold yellow")
+            text.append(f" ! reconnecting: {clean(now.problem)}", "bold yellow")
             return text
         text.append(" ● connected", "green")
         if now.switch_on:
             text.append("   ■ KILL SWITCH ON", "bold red")
         if now.waiting:
-            text.append(f"   ▲ {now.waiting} waiting for a person", "bold yellow")
-        text.append(f"   {now.live} live ticket{'' if now.live == 1 else 's'}")
+            text.append(f"   ▲ {now.waiting} pending approval", "bold yellow")
+        text.append(f"   {now.live} open ticket{'' if now.live == 1 else 's'}")
         room = self.size.width - len(text.plain.split("\n")[1]) - 4
         home = clean(now.home)
         if room > HOME_CHARS_MIN:
@@ -94,7 +94,7 @@ class Head(Widget):
         return text
 
     def on_click(self, event: Click) -> None:
-        """A page is opened by its name as well."""
+        """Open the page whose tab was clicked."""
         if event.y == 0:
             for name, start, words in self._tabs():
                 if start <= event.x < start + len(words):
@@ -110,7 +110,7 @@ class Head(Widget):
 
 
 class Panel(VerticalScroll, can_focus=True):
-    """Text that can be scrolled; from wherever it comes, it is shown as it is."""
+    """Text that scrolls; it is shown without interpreting markup."""
 
     DEFAULT_CSS = """
     Panel { height: 1fr; }
@@ -118,21 +118,21 @@ class Panel(VerticalScroll, can_focus=True):
     """
 
     def compose(self) -> ComposeResult:
-        """One text."""
+        """A single text."""
         yield Static(markup=False)
 
     def show(self, text: Text) -> None:
-        """Show this text instead."""
+        """Replace the text."""
         self.query_one(Static).update(text)
 
     @property
     def text_width(self) -> int:
-        """How many cells a line has."""
+        """The width of a line in cells."""
         return max(20, self.size.width - 2)
 
 
 class Page(Screen[None]):
-    """One page of the console. It is read again when the ledger has grown, and now and then."""
+    """One page of the console. It reloads when the ledger grows, and at least every EVERY_S."""
 
     DEFAULT_CSS = """
     Page { background: $background; }
@@ -146,7 +146,7 @@ class Page(Screen[None]):
     """
     AUTO_FOCUS = "Table"
     NAME: ClassVar[str] = ""
-    # How often it is read even when the ledger is silent; what it shows may be about time.
+    # Ages and deadlines change without a new entry, so it also reloads when the ledger is idle.
     EVERY_S: ClassVar[float] = 5.0
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", show=False),
@@ -161,67 +161,68 @@ class Page(Screen[None]):
 
     @property
     def console_app(self) -> Console:
-        """The application, as what it is."""
+        """The application with its own type."""
         return cast("Console", self.app)
 
     def compose(self) -> ComposeResult:
-        """Head, body and foot."""
+        """Lay out head, body and foot."""
         yield Head(self.NAME)
         yield from self.body()
         yield Footer(show_command_palette=False, compact=True)
 
     def body(self) -> ComposeResult:
-        """What is between head and foot."""
+        """Lay out the part between head and foot."""
         yield from ()
 
     async def load(self) -> None:
-        """Read what is shown, and show it."""
+        """Read the data of the page and show it."""
 
     def on_mount(self) -> None:
-        """Show what there is."""
+        """Load the page and start its clock."""
         self.set_interval(1.0, self._second)
         self.stand()
         self.reload()
 
     def on_screen_resume(self) -> None:
-        """What was missed meanwhile."""
+        """Catch up with changes since the page was left."""
         self.stand()
         self.reload()
 
     def stand(self) -> None:
-        """Show how things stand."""
+        """Update the head."""
         if not self.display:
             return
         self.query_one(Head).show(self.console_app.standing)
 
     def grew(self, entries: Sequence[Entry]) -> None:
-        """The ledger has more, or is another one when there are none."""
+        """Reload after new entries; without entries the ledger itself was replaced."""
         self.reload()
 
     def tick(self, now: datetime) -> None:
-        """A second has passed, and nothing else."""
+        """Update what depends on the time alone, once a second."""
 
     def reload(self) -> None:
-        """Read again, soon; asking often costs no more than asking once."""
+        """Reload soon; several calls cost no more than one."""
         self._is_stale = True
         if not self._is_loading and self.is_mounted:
             self._is_loading = True
             self.work(self._loads(), group="loads")
 
     def work(self, task: Awaitable[None], *, group: str, exclusive: bool = False) -> None:
-        """Do it beside the keys, and no longer than the page is there."""
-        self.run_worker(self._until_left(task), group=group, exclusive=exclusive)
+        """Run a task in the background for as long as the page is open."""
 
-    async def _until_left(self, task: Awaitable[None]) -> None:
-        try:
-            await task
-        except NoMatches:
-            if self.display:
-                raise
-            # The page is being left, and its panels go before it does.
+        async def until_left() -> None:
+            try:
+                await task
+            except NoMatches:
+                if self.display:
+                    raise
+                # The page is closing: its panels are removed before it is.
+
+        self.run_worker(until_left(), group=group, exclusive=exclusive)
 
     def action_back(self) -> None:
-        """Leave a line of text for what it is about."""
+        """Leave a text field."""
         if isinstance(self.focused, Input):
             self.focus_next()
 
@@ -233,7 +234,7 @@ class Page(Screen[None]):
                 try:
                     await self.load()
                 except StoreError:
-                    pass  # the head says so, and it is read again when the store is back
+                    pass  # the head says so, and the page reloads when the store is back
                 except OperatorError as error:
                     self.console_app.say(str(error), bad=True)
                 await asyncio.sleep(RELOAD_S)
@@ -246,3 +247,33 @@ class Page(Screen[None]):
         self.tick(self.console_app.now())
         if asyncio.get_running_loop().time() - self._read_at >= self.EVERY_S:
             self.reload()
+
+
+class SearchPage(Page):
+    """A page with a search field above its table, which is hidden until it is needed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._text = ""
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Search while the text is typed."""
+        self._text = event.value.strip()
+        self.reload()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Focus the results."""
+        self.query_one("Table").focus()
+
+    def action_search(self) -> None:
+        """Show the search field."""
+        field = self.query_one(Input)
+        field.remove_class("hidden")
+        field.focus()
+
+    def action_back(self) -> None:
+        """Clear and hide the search field."""
+        field = self.query_one(Input)
+        field.value = ""
+        field.add_class("hidden")
+        self.query_one("Table").focus()

@@ -1,4 +1,4 @@
-"""How everything is: every subject, the worst first, and what is wrong with the chosen one."""
+"""The health of every subject, the worst first, and the findings of the chosen one."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.app import ComposeResult
 
+from operator_sre.app.ticket_page import fold_findings, reason_listed
 from operator_sre.faces.cleaning import clean
-from operator_sre.faces.tui.console import telling
+from operator_sre.faces.tui.console import display
 from operator_sre.faces.tui.console.frame import Page, Panel
 from operator_sre.faces.tui.console.table import Cell, Column, Row, Table
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from operator_sre.app.health import HealthView, SubjectHealth, Trouble
+    from operator_sre.app.health import HealthView, SubjectHealth
 
 __all__ = ["HealthPage"]
 
-NONE = "There is no subject here. Describe one in operator.toml, or: operator lab up SUBJECT"
-TROUBLES_MAX = 200
+NONE = "No subjects. Describe one in operator.toml, or run: operator lab up SUBJECT"
+FINDINGS_MAX = 200
 
 
 class HealthPage(Page):
@@ -38,98 +37,92 @@ class HealthPage(Page):
         self._view: HealthView | None = None
 
     def body(self) -> ComposeResult:
-        """The subjects, and more about one."""
+        """The subjects, and the findings of one."""
         yield Table(
             Column("health", 10),
             Column("subject", 20),
-            Column("targets", 9),
-            Column("looked", 9, needs=70),
-            Column("what is wrong"),
-            none="Looking…",
+            Column("targets", 11),
+            Column("checked", 9, needs=70),
+            Column("findings"),
+            none="Loading…",
             id="subjects",
         )
         yield Panel(id="troubles")
 
     async def load(self) -> None:
-        """By what the store knows; nobody looks at a subject for it."""
+        """Read the stored results; this checks no subject."""
         from operator_sre.app.health import show_health
 
         view = await self.console_app.read(show_health)
         self._view = view
         table = self.query_one(Table)
-        watched = ", ".join(one.worker for one in view.watchers)
         table.border_title = "Subjects"
-        table.border_subtitle = "" if watched or not view.subjects else "NOBODY IS WATCHING"
-        table.show([_row(one, view.at) for one in view.subjects], none=NONE)
+        unwatched = view.subjects and not view.watchers
+        table.border_subtitle = "NO MONITOR IS RUNNING" if unwatched else ""
+        rows = []
+        for subject in view.subjects:
+            well = sum(target.health == "healthy" for target in subject.targets)
+            last = subject.last_look
+            shown = fold_findings(subject.troubles).shown[:4]
+            wrong = subject.problem or "; ".join(f"{it.target} {it.invariant}" for it in shown)
+            cells = (
+                display.health(subject.health),
+                Cell(subject.subject, "bold"),
+                Cell(f"{well}/{len(subject.targets)} healthy"),
+                Cell(display.ago(last, view.at) if last else "never", "dim"),
+                Cell(wrong or "none", "" if wrong else "dim"),
+            )
+            rows.append(Row(subject.subject, cells))
+        table.show(rows, none=NONE)
         self._tell()
 
     def on_table_moved(self, event: Table.Moved) -> None:
-        """More about another one."""
+        """Show the subject under the cursor."""
         self._tell()
 
     def on_table_chosen(self, event: Table.Chosen) -> None:
-        """Its ticket, if it has one; else all tickets."""
-        if (one := self._chosen()) is not None and one.tickets:
-            self.console_app.open_ticket(one.tickets[0].id)
+        """Open its first ticket, or all tickets."""
+        subject = self._chosen()
+        if subject is not None and subject.tickets:
+            self.console_app.open_ticket(subject.tickets[0].id)
         else:
             self.console_app.action_page("tickets")
 
     def _chosen(self) -> SubjectHealth | None:
         subjects = self._view.subjects if self._view else ()
         key = self.query_one(Table).key
-        return next((one for one in subjects if one.subject == key), None)
+        return next((subject for subject in subjects if subject.subject == key), None)
 
     def _tell(self) -> None:
-        panel, one = self.query_one(Panel), self._chosen()
-        if one is None or self._view is None:
+        panel, subject, view = self.query_one(Panel), self._chosen(), self._view
+        if subject is None or view is None:
             panel.show(Text(""))
             return
-        panel.show(_told(one, self._view, panel.text_width))
-
-
-def _row(one: SubjectHealth, now: datetime) -> Row:
-    well = sum(target.health == "healthy" for target in one.targets)
-    looked = telling.ago(one.last_look, now) if one.last_look else "never"
-    wrong = one.problem or "; ".join(f"{it.target} {it.invariant}" for it in one.troubles[:4])
-    return Row(
-        one.subject,
-        (
-            telling.health(one.health),
-            Cell(one.subject, "bold"),
-            Cell(f"{well}/{len(one.targets)} well"),
-            Cell(looked, "dim"),
-            Cell(wrong or "nothing that we know of", "" if wrong else "dim"),
-        ),
-    )
-
-
-def _told(one: SubjectHealth, view: HealthView, width: int) -> Text:
-    text, now = Text(), view.at
-    text.append(f"{clean(one.subject)}  ", "bold")
-    targets = ((telling.health(it.health), it.name) for it in one.targets)
-    for cell, name in targets:
-        text.append(f"{cell.text[:1]} {clean(name)}  ", cell.style)
-    text.append("\n\n")
-    watchers = ", ".join(one.watchers) or "nobody"
-    missed = f", {one.missed} looks missed" if one.missed else ""
-    pairs = [("watched", f"by {watchers}, every {one.interval_s:g} s{missed}")]
-    pairs.append(("problem", one.problem))
-    pairs += [_trouble(it, now) for it in one.troubles[:TROUBLES_MAX]]
-    pairs += [
-        (
-            f"ticket {it.id}",
-            f"{it.state}, {it.severity}, {telling.ago(it.opened_at, now)}: {it.summary}",
-        )
-        for it in one.tickets
-    ]
-    pairs += [("silent", f"{it.reason} ({it.by})") for it in view.silences]
-    text.append(telling.facts(pairs, width))
-    return text
-
-
-def _trouble(one: Trouble, now: datetime) -> tuple[str, str]:
-    marks = [f"for {telling.ago(one.since, now)}"]
-    marks += [f"ticket {one.ticket}"] if one.ticket is not None else []
-    marks += ["flapping"] if one.flapping else []
-    marks += [f"silenced: {one.silenced}"] if one.silenced else []
-    return one.health.value, f"{one.target} {one.invariant} ({', '.join(marks)}) {one.detail}"
+        text = Text(f"{clean(subject.subject)}  ", "bold")
+        for target in subject.targets:
+            cell = display.health(target.health)
+            text.append(f"{cell.text[:1]} {clean(target.name)}  ", cell.style)
+        text.append("\n\n")
+        watchers = f"by {', '.join(subject.watchers)}" if subject.watchers else "by no monitor"
+        missed = f", {subject.missed} checks missed" if subject.missed else ""
+        pairs = [("watched", f"{watchers}, every {subject.interval_s:g} s{missed}")]
+        pairs.append(("problem", subject.problem))
+        folded = fold_findings(subject.troubles)
+        for trouble in folded.shown[:FINDINGS_MAX]:
+            marks = [f"for {display.ago(trouble.since, view.at)}"]
+            marks += [f"ticket {trouble.ticket}"] if trouble.ticket is not None else []
+            reason = reason_listed(trouble, subject.tickets)
+            marks += [reason] if reason else ["flapping"] if trouble.flapping else []
+            marks += [f"silenced: {trouble.silenced}"] if trouble.silenced else []
+            name = f"{trouble.target} {trouble.invariant}"
+            pairs.append((trouble.health.value, f"{name} ({', '.join(marks)}) {trouble.detail}"))
+        if len(folded.shown) > FINDINGS_MAX:
+            pairs.append(("", f"{len(folded.shown) - FINDINGS_MAX} more; see: operator health"))
+        pairs += [("", fold.text) for fold in folded.folds]
+        for ticket in subject.tickets:
+            age = display.ago(ticket.opened_at, view.at)
+            words = f"{ticket.state}, {ticket.severity}, opened {age} ago: {ticket.summary}"
+            pairs.append((f"ticket {ticket.id}", words))
+        pairs += [("silenced", f"{silence.reason} ({silence.by})") for silence in view.silences]
+        text.append(display.facts(pairs, panel.text_width))
+        panel.show(text)

@@ -1,4 +1,4 @@
-"""All keys of a page, and what the signs mean."""
+"""The keys of a page, and the meaning of the symbols."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ __all__ = ["Help"]
 _NAMES = {"question_mark": "?", "slash": "/", "escape": "Esc", "enter": "Enter", "tab": "Tab"}
 _EVERYWHERE = (
     ("1 … 6", "the pages: " + ", ".join(name for _, name in PAGES)),
-    ("Tab", "the next panel; Shift-Tab the one before"),
-    ("↑ ↓ PgUp PgDn", "move; Home and End go to the first and the last"),
-    ("← →", "in a panel of output: more of what is cut"),
-    ("Enter", "open what the cursor is on"),
-    ("Esc", "back; out of a line of text, out of a question"),
-    ("K", "kill switch: stop everything, or let it go on"),
+    ("Tab", "next panel; Shift-Tab: previous panel"),
+    ("↑ ↓ PgUp PgDn", "move; Home and End: first and last"),
+    ("← →", "scroll long output lines sideways"),
+    ("Enter", "open the selected row"),
+    ("Esc", "back; leave a text field or a question"),
+    ("K", "kill switch: stop all actions, or resume"),
     ("?", "this help"),
-    ("q  Ctrl-C", "quit; in a line of text only Ctrl-C does"),
+    ("q  Ctrl-C", "quit; in a text field only Ctrl-C quits"),
 )
 _SIGNS = (
     ("●", "healthy"),
-    ("?", "unknown: nobody can say, which is not healthy"),
+    ("?", "unknown: could not be checked; not healthy"),
     ("✗", "broken, failed, or blocked"),
-    ("►", "runs now"),
-    ("▲", "waits for a person"),
+    ("►", "running"),
+    ("▲", "pending approval"),
     ("■", "the kill switch is on"),
 )
 
 
 class Help(ModalScreen[None]):
-    """Read, and left by any of its keys."""
+    """A screen that any of its keys closes."""
 
     DEFAULT_CSS = """
     Help { align: center middle; }
@@ -59,37 +59,29 @@ class Help(ModalScreen[None]):
         self._page = page
 
     def compose(self) -> ComposeResult:
-        """One text."""
+        """Lay out the text."""
+        keys = []
+        for binding in type(self._page).BINDINGS:
+            if isinstance(binding, Binding):
+                names = " ".join(_NAMES.get(key, key) for key in binding.key.split(","))
+                keys.append((names.replace("ctrl+", "Ctrl-"), binding.description))
+        sections = {
+            f"On this page ({self._page.NAME})": keys,
+            "Everywhere": _EVERYWHERE,
+            "Symbols": _SIGNS,
+        }
+        text = Text()
+        for title, rows in sections.items():
+            text.append(f"{title}\n", "bold")
+            for key, words in rows:
+                text.append(f"  {key:14}", "cyan")
+                text.append(f" {words}\n")
+            text.append("\n")
         with VerticalScroll() as box:
             box.border_title = "Help"
-            box.border_subtitle = "Esc closes it"
-            yield Static(self._text(), markup=False)
+            box.border_subtitle = "Esc closes"
+            yield Static(text, markup=False)
 
     def action_leave(self) -> None:
-        """Back to the page."""
+        """Return to the page."""
         self.dismiss(None)
-
-    def _text(self) -> Text:
-        text = Text()
-        _section(text, f"On this page ({self._page.NAME})", self._own())
-        _section(text, "Everywhere", _EVERYWHERE)
-        _section(text, "Signs", _SIGNS)
-        return text
-
-    def _own(self) -> list[tuple[str, str]]:
-        found = []
-        for one in type(self._page).BINDINGS:
-            if isinstance(one, Binding):
-                keys = [_NAMES.get(key, key) for key in one.key.split(",")]
-                found.append((" ".join(keys).replace("ctrl+", "Ctrl-"), one.description))
-        return found
-
-
-def _section(
-    text: Text, title: str, rows: tuple[tuple[str, str], ...] | list[tuple[str, str]]
-) -> None:
-    text.append(f"{title}\n", "bold")
-    for keys, words in rows:
-        text.append(f"  {keys:14}", "cyan")
-        text.append(f" {words}\n")
-    text.append("\n")

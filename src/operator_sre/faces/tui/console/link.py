@@ -30,7 +30,7 @@ _Identity = tuple[int, int] | None
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What one look at the ledger found: entries that are new, and whether it is another one."""
+    """New entries since the last read, and whether the ledger was replaced."""
 
     entries: Sequence[Entry] = ()
     anew: bool = False
@@ -38,7 +38,7 @@ class Growth:
 
 @dataclass(slots=True)
 class _Opened:
-    """An open home, which file it is, and how many are busy with it."""
+    """An open home, the identity of its file, and the number of users."""
 
     app: App
     stack: ExitStack
@@ -60,7 +60,7 @@ class _Opened:
             self._close()
 
     def leave(self) -> None:
-        """Close it as soon as nobody is busy with it."""
+        """Close it as soon as it has no users."""
         with self.lock:
             was_lost, self.lost = self.lost, True
             over = not self.busy and not was_lost
@@ -73,9 +73,9 @@ class _Opened:
 
 
 class Link:
-    """A home for as long as the console is there, however often its store goes and comes back.
+    """The connection to a home; it reconnects when the store disappears and returns.
 
-    `problem` says why nothing can be asked now; it is empty while all is well.
+    `problem` says why the store cannot be read now; it is empty while it can.
     """
 
     def __init__(self, config: Config) -> None:
@@ -95,19 +95,19 @@ class Link:
 
     @property
     def is_closing(self) -> bool:
-        """Whoever takes long looks here, and stops."""
+        """Long tasks check this, and stop."""
         return self._is_closed
 
     async def look(self) -> Growth:
-        """Open the home if need be, and say what the ledger has got since the last look."""
+        """Open the home if necessary, and return the entries since the last call."""
         return await self._in_thread(self._look)
 
     async def read(self, call: Callable[[App], T]) -> T:
-        """An answer of the app, which changes nothing. StoreError while there is no store."""
+        """Read through the app. StoreError while there is no store."""
         return await self._in_thread(lambda: self._read(call))
 
     async def act(self, call: Callable[[App], Awaitable[T]]) -> T:
-        """Something that is done. Whoever is cancelled meanwhile has it stopped in its own time."""
+        """Act through the app. Cancelling the caller lets the action clean up first."""
 
         async def work() -> T:
             task = asyncio.current_task()
@@ -122,9 +122,16 @@ class Link:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
 
     async def close(self) -> None:
-        """Stop what is being done, let it clean up, and let go of the store."""
+        """Cancel running actions, let them clean up, and close the store."""
         self._is_closed = True
-        ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+
+        async def cancel_tasks() -> None:
+            tasks = tuple(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        ending = asyncio.run_coroutine_threadsafe(cancel_tasks(), self._loop)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.wrap_future(ending), CLOSE_S_MAX)
         await asyncio.to_thread(self._readers.shutdown, cancel_futures=True)
@@ -135,20 +142,14 @@ class Link:
         if not self._acting.is_alive():
             self._loop.close()
 
-    async def _end(self) -> None:
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
     async def _in_thread(self, call: Callable[[], T]) -> T:
         if self._is_closed:
-            raise StoreError("The console is being closed.")
+            raise StoreError("The console is closing.")
         return await asyncio.get_running_loop().run_in_executor(self._readers, call)
 
     def _now(self) -> _Opened:
         if self._opened is None:
-            raise StoreError(f"The store is not there now: {self.problem}.")
+            raise StoreError(f"The store is not available: {self.problem}.")
         return self._opened
 
     def _read(self, call: Callable[[App], T]) -> T:
@@ -167,8 +168,8 @@ class Link:
         except (StoreError, OSError) as error:
             if not isinstance(error, ConflictError):
                 self._lose()
-                told = error.message if isinstance(error, OperatorError) else str(error)
-                self.problem = told.rstrip(".")
+                reason = error.message if isinstance(error, OperatorError) else str(error)
+                self.problem = reason.rstrip(".")
             return Growth()
         self.problem = ""
         anew = anew or bool(entries and entries[0].seq <= self.head)
@@ -183,15 +184,15 @@ class Link:
         head = newest[-1].seq if newest else 0
         if head == self.head:
             return ()
-        # One that is shorter than it was, or that we have not seen yet, is not read from its start.
+        # A ledger that is new to us, or shorter than before, is not read from its start.
         return newest if anew or head < self.head else audit.behind(app, self.head)
 
     def _open(self) -> None:
         where = self.config.store
-        # One that was there is being replaced or restored: an empty one must not take its place.
+        # The store is being replaced or restored: an empty one must not take its place.
         if self._was_open and isinstance(where, Path) and not where.exists():
             raise StoreError(f"The store is missing: {str(where)!r}.")
-        # Here, in a thread, and not above: the screen is painted before a store is loaded.
+        # Imported in this thread, so that the screen is painted before the store is loaded.
         from operator_sre.app.wiring import open_app
 
         stack = ExitStack()
@@ -206,7 +207,7 @@ class Link:
             self._opened = None
 
     def _identity(self) -> _Identity:
-        """Which file the store is; a server is always itself."""
+        """The identity of the store's file; None for a server."""
         if not isinstance(self.config.store, Path):
             return None
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What runs without asking, because a person said always."""
+"""Standing rules: actions that run without approval."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from operator_sre.faces.tui.console import telling
-from operator_sre.faces.tui.console.asking import Question
+from operator_sre.faces.tui.console import display
 from operator_sre.faces.tui.console.frame import Page, Panel
+from operator_sre.faces.tui.console.question import Question
 from operator_sre.faces.tui.console.table import Cell, Column, Row, Table
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["RevokeQuestion", "RulesPage"]
 
 
 class RulesPage(Page):
-    """The rules that stand, each with who made it and how often it was used."""
+    """Active rules, with their author and use."""
 
     NAME = "approvals"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -34,38 +34,42 @@ class RulesPage(Page):
         self._rules: Sequence[StandingRule] = ()
 
     def body(self) -> ComposeResult:
-        """The list, and more about one."""
+        """The list, and the details of one."""
         yield Table(
             Column("rule", 12),
             Column("like", 6),
             Column("scope", 10),
             Column("uses", 5),
             Column("allows"),
-            none="Looking…",
+            none="Loading…",
         )
         yield Panel()
 
     async def load(self) -> None:
-        """Those that stand."""
+        """Read the active rules."""
         from operator_sre.app.approvals import list_rules
 
         self._rules = await self.console_app.read(lambda app: list_rules(app, revoked=False))
         table = self.query_one(Table)
-        table.border_title = "Allowed for always"
-        table.show([_row(one) for one in self._rules], none="Nothing is allowed for always.")
+        table.border_title = "Standing rules"
+        rows = []
+        for rule in self._rules:
+            cells = (rule.id, rule.likeness, rule.scope, str(rule.uses), _line(rule))
+            rows.append(Row(rule.id, tuple(map(Cell, cells))))
+        table.show(rows, none="No standing rules.")
         self._tell()
 
     def on_table_moved(self, event: Table.Moved) -> None:
-        """More about another one."""
+        """Show the rule under the cursor."""
         self._tell()
 
     def action_revoke(self) -> None:
-        """Ask again for what it allows."""
+        """Ask before revoking the rule."""
         if (rule := self._chosen()) is not None:
             self.app.push_screen(RevokeQuestion(rule))
 
     def action_back(self) -> None:
-        """What waits."""
+        """Return to the approvals."""
         self.app.pop_screen()
 
     def _chosen(self) -> StandingRule | None:
@@ -74,11 +78,27 @@ class RulesPage(Page):
 
     def _tell(self) -> None:
         panel, rule = self.query_one(Panel), self._chosen()
-        panel.show(Text("") if rule is None else telling.facts(_facts(rule), panel.text_width))
+        if rule is None:
+            panel.show(Text(""))
+            return
+        where = {"ticket": f"ticket {rule.ticket}", "subject": f"subject {rule.subject}"}
+        pairs = (
+            ("command", _line(rule)),
+            ("in", rule.cwd),
+            ("below", rule.path),
+            ("like", rule.likeness.value),
+            ("scope", where.get(rule.scope, "everywhere")),
+            ("target", rule.target or "-"),
+            ("up to", f"risk {rule.risk}"),
+            ("made by", f"{rule.made_by}, {rule.made_at:%Y-%m-%d %H:%M:%S} UTC"),
+            ("why", rule.reason),
+            ("used", f"{rule.uses} times"),
+        )
+        panel.show(display.facts(pairs, panel.text_width))
 
 
 class RevokeQuestion(Question):
-    """A rule allows nothing from then on."""
+    """Revoke a standing rule."""
 
     TITLE_TEXT = "Revoke a rule"
     YES = "Revoke"
@@ -88,15 +108,15 @@ class RevokeQuestion(Question):
         self._rule = rule
 
     def words(self) -> Text:
-        """Which one."""
-        return telling.facts([("allows", _line(self._rule)), ("rule", self._rule.id)], 68)
+        """Show the rule."""
+        return display.facts([("allows", _line(self._rule)), ("rule", self._rule.id)], 68)
 
     def fields(self) -> ComposeResult:
-        """Why."""
+        """Ask for a reason."""
         yield self.reason_field()
 
     async def do(self) -> bool:
-        """Revoke it in the name of whoever is signed in."""
+        """Revoke the rule in the name of the signed-in user."""
         from operator_sre.app.approvals import revoke_rule
 
         name, reason = self._rule.id, self.reason
@@ -109,24 +129,3 @@ class RevokeQuestion(Question):
 def _line(rule: StandingRule) -> str:
     line = " ".join(rule.argv)
     return line if rule.tool == "shell" else f"{rule.tool}({', '.join(rule.argv)})"
-
-
-def _row(rule: StandingRule) -> Row:
-    cells = (rule.id, rule.likeness, rule.scope, str(rule.uses), _line(rule))
-    return Row(rule.id, tuple(Cell(one) for one in cells))
-
-
-def _facts(rule: StandingRule) -> Sequence[tuple[str, str]]:
-    where = {"ticket": f"ticket {rule.ticket}", "subject": f"subject {rule.subject}"}
-    return (
-        ("command", _line(rule)),
-        ("in", rule.cwd),
-        ("below", rule.path),
-        ("like", rule.likeness.value),
-        ("scope", where.get(rule.scope, "everywhere")),
-        ("target", rule.target or "-"),
-        ("up to", f"risk {rule.risk}"),
-        ("made by", f"{rule.made_by}, {rule.made_at:%Y-%m-%d %H:%M:%S} UTC"),
-        ("why", rule.reason),
-        ("used", f"{rule.uses} times"),
-    )

@@ -1,4 +1,4 @@
-"""The kill switch: asked before it is turned, either way."""
+"""The kill switch, with a confirmation before it changes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.widgets import Input
 
-from operator_sre.faces.tui.console.asking import Question
+from operator_sre.faces.tui.console.question import Question
 
 if TYPE_CHECKING:
     from operator_protocols.domain.confirmation import Confirmation
-    from operator_sre.app.restraints import Stopped
     from operator_sre.app.wiring import App
 
 __all__ = ["SwitchQuestion"]
@@ -21,37 +20,37 @@ WORD = "stop"
 
 
 class SwitchQuestion(Question):
-    """Stop everything, or let it go on."""
+    """Turn the kill switch on or off."""
 
     TITLE_TEXT = "Kill switch"
-    YES = "Turn it"
+    YES = "Confirm"
 
     def __init__(self, *, on: bool) -> None:
         super().__init__()
         self._is_on = on
 
     def words(self) -> Text:
-        """What follows from it."""
+        """Explain the effect."""
         text = Text()
         if self._is_on:
             text.append("The kill switch is ON: nothing is permitted.\n\n", "bold red")
-            text.append("Turned off, agents may act again as their mode says. Permits from before")
-            text.append(" stay void. This is written down in your name.\n")
+            text.append("When it is off, agents act again within their mode. Earlier permits")
+            text.append(" stay void. The audit log records this in your name.\n")
         else:
-            text.append("Stop everything?\n\n", "bold red")
-            text.append("Every command that runs is ended, every request that waits is cancelled,")
-            text.append(" and nothing is permitted until it is turned off again.\n\n")
-            text.append(f"Type {WORD!r} in the first line, and why in the second.\n")
+            text.append("Stop all actions?\n\n", "bold red")
+            text.append("Operator stops every running command, cancels every pending request,")
+            text.append(" and permits nothing until the switch is off again.\n\n")
+            text.append(f"Type {WORD!r} in the first field and a reason in the second.\n")
         return text
 
     def fields(self) -> ComposeResult:
-        """A word that is not typed by accident, and why."""
+        """A word that is not typed by accident, and a reason."""
         if not self._is_on:
             yield Input(placeholder=WORD, id="word", max_length=16)
         yield self.reason_field()
 
     async def do(self) -> bool:
-        """Turn it."""
+        """Change the switch."""
         return await (self._off() if self._is_on else self._on())
 
     async def _on(self) -> bool:
@@ -64,7 +63,13 @@ class SwitchQuestion(Question):
         reason = self.reason
         stopped = await self.console_app.act(lambda app: switch_on(app, reason=reason))
         if stopped is not None:
-            self.console_app.say(_told(stopped))
+            partly = len(stopped.partly_run)
+            self.console_app.say(
+                f"The kill switch is on, after {stopped.took_s:.2f} s:"
+                f" {len(stopped.processes)} processes stopped,"
+                f" {len(stopped.pending_proposals)} requests cancelled."
+                + (f" {partly} may have partly run." if partly else "")
+            )
         return stopped is not None
 
     async def _off(self) -> bool:
@@ -83,17 +88,8 @@ class SwitchQuestion(Question):
         before = self.console_app.standing.switch_on
         confirmation = await self.console_app.act(off)
         if confirmation is not None and confirmation.state == "pending":
-            say = f"Somebody else has to confirm it: {confirmation.id}. It is still on."
+            say = f"Someone else must confirm this: {confirmation.id}. The kill switch is still on."
             self.console_app.say(say, bad=True)
         elif confirmation is not None and before:
             self.console_app.say("The kill switch is off.")
         return confirmation is not None
-
-
-def _told(stopped: Stopped) -> str:
-    ended, cancelled = len(stopped.processes), len(stopped.pending_proposals)
-    partly = f" {len(stopped.partly_run)} may have partly run." if stopped.partly_run else ""
-    return (
-        f"The kill switch is on, after {stopped.took_s:.2f} s: {ended} processes ended,"
-        f" {cancelled} requests cancelled.{partly}"
-    )

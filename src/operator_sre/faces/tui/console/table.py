@@ -1,4 +1,4 @@
-"""A table that fits its panel: what is too long is cut, and the row under the cursor is marked."""
+"""A table that fits its panel: long cells are cut, and the row under the cursor is marked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CELL_CHARS_MAX = 400
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading and a width; 0 is all that the others leave. In a narrow panel it may be left."""
+    """A heading and a width; 0 takes the remaining space. `needs` is the panel width to show it."""
 
     name: str
     width: int = 0
@@ -37,7 +37,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Text from anywhere, and how it looks; what it means is in its words as well."""
+    """A text and its style; the words alone carry the meaning."""
 
     text: str
     style: str = ""
@@ -45,14 +45,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a row is about, and its cells."""
+    """The key of a row, and its cells."""
 
     key: str
     cells: tuple[Cell, ...]
 
 
 class Table(Widget, can_focus=True):
-    """Rows with a cursor, for keys and for the mouse."""
+    """Rows with a cursor, for keys and mouse."""
 
     DEFAULT_CSS = """
     Table { height: 1fr; }
@@ -77,7 +77,7 @@ class Table(Widget, can_focus=True):
 
         @property
         def control(self) -> Table:
-            """Whose cursor it is."""
+            """The table of the cursor."""
             return self.table
 
     class Chosen(Moved):
@@ -99,16 +99,16 @@ class Table(Widget, can_focus=True):
 
     @property
     def key(self) -> str:
-        """What the cursor is on; empty for nothing."""
+        """The key of the row under the cursor; empty without rows."""
         return self._rows[self._at].key if self._rows else ""
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """What is shown."""
+        """The rows."""
         return self._rows
 
     def show(self, rows: Sequence[Row], *, none: str = "") -> None:
-        """Show these; the cursor stays on what it was on, wherever that is now."""
+        """Replace the rows; the cursor stays on its key."""
         before, self._none = self.key, none or self._none
         if tuple(rows) == self._rows and before:
             return
@@ -120,7 +120,7 @@ class Table(Widget, can_focus=True):
         self.post_message(self.Moved(self, self.key))
 
     def action_move(self, by: int) -> None:
-        """Up or down."""
+        """Move the cursor."""
         wanted = min(max(0, self._at + by), max(0, len(self._rows) - 1))
         if wanted != self._at:
             self._at = wanted
@@ -129,16 +129,16 @@ class Table(Widget, can_focus=True):
             self.post_message(self.Moved(self, self.key))
 
     def action_page(self, by: int) -> None:
-        """A panel's height up or down."""
+        """Move by the height of the panel."""
         self.action_move(by * max(1, self._height - 1))
 
     def action_choose(self) -> None:
-        """Open what the cursor is on."""
+        """Open the row under the cursor."""
         if self._rows:
             self.post_message(self.Chosen(self, self.key))
 
     def on_click(self, event: Click) -> None:
-        """The first click moves the cursor, a click on the cursor opens."""
+        """Move the cursor; a click on the cursor opens the row."""
         place = event.get_content_offset(self)
         if place is None or place.y < 1 or not place.y <= len(self._rows) - self._top:
             return
@@ -149,21 +149,21 @@ class Table(Widget, can_focus=True):
             self.action_move(at - self._at)
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """The wheel."""
+        """Move by the mouse wheel."""
         event.stop()
         self.action_move(-WHEEL_ROWS)
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """The wheel."""
+        """Move by the mouse wheel."""
         event.stop()
         self.action_move(WHEEL_ROWS)
 
     def on_resize(self, event: Resize) -> None:
-        """The cursor stays in view."""
+        """Keep the cursor in view."""
         self._keep_in_view()
 
     def render_line(self, y: int) -> Strip:
-        """The headings, then one row in each line."""
+        """Draw the headings, then one row per line."""
         style, width = self.rich_style, self.size.width
         if not self._rows:
             words = Segment(f"{NO_MARK}{self._none}" if y == 1 else "", style + Style(dim=True))
@@ -179,10 +179,12 @@ class Table(Widget, can_focus=True):
         if here:
             style += Style(bold=True, reverse=self.has_focus)
         cells = self._rows[at].cells
-        parts = [
-            (_flat(cells[place].text), size, _over(style, cells[place].style, here=here))
-            for place, _, size in shown
-        ]
+        parts = []
+        for place, _, size in shown:
+            text, name = cells[place].text, cells[place].style
+            # A colour under the reversed cursor would become a background.
+            looks = style if here or not name else style + Style.parse(name)
+            parts.append((clean(text[:CELL_CHARS_MAX]).expandtabs(1), size, looks))
         return _line(MARK if here else NO_MARK, parts, width, style)
 
     @property
@@ -195,20 +197,11 @@ class Table(Widget, can_focus=True):
             self._top = self._at - self._height + 1
 
     def _shown(self, width: int) -> list[tuple[int, str, int]]:
-        """Which columns there is room for, and how wide each is."""
+        """The columns that fit, with their widths."""
         kept = [(at, one) for at, one in enumerate(self._columns) if one.needs <= width]
         fixed = sum(one.width + len(_GAP) for _, one in kept if one.width)
         rest = max(8, width - len(MARK) - fixed)
         return [(at, one.name, one.width or rest) for at, one in kept]
-
-
-def _over(style: Style, name: str, *, here: bool) -> Style:
-    # On the cursor a colour would be another background; the words say it as well.
-    return style if here or not name else style + Style.parse(name)
-
-
-def _flat(text: str) -> str:
-    return clean(text[:CELL_CHARS_MAX]).expandtabs(1)
 
 
 def _line(mark: str, parts: Sequence[tuple[str, int, Style]], width: int, style: Style) -> Strip:

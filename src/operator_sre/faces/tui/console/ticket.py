@@ -1,4 +1,4 @@
-"""One ticket: its story, what was thought, what was run and said, and what proves it."""
+"""One ticket: diagnosis, commands, proof and timeline, and the moves a person can make."""
 
 from __future__ import annotations
 
@@ -9,47 +9,59 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.widgets import ContentSwitcher, Static
+from textual.widgets import ContentSwitcher, Input, Static
 
-from operator_protocols.errors import StoreError
+from operator_protocols.domain.ticket import MoveKind
+from operator_sre.app.ticket_brief import brief_ticket
 from operator_sre.faces.cleaning import clean
-from operator_sre.faces.tui.console import telling
-from operator_sre.faces.tui.console.frame import Page, Panel
-from operator_sre.faces.tui.console.moving import MoveQuestion
-from operator_sre.faces.tui.console.outputs import Shown
+from operator_sre.faces.tui.console import display
+from operator_sre.faces.tui.console.frame import Panel
+from operator_sre.faces.tui.console.outputs import CommandsPage
+from operator_sre.faces.tui.console.question import Choice, Question
 from operator_sre.faces.tui.console.table import Cell, Column, Row, Table
 from operator_sre.faces.tui.lines import Lines
 
 if TYPE_CHECKING:
     from operator_protocols.domain.command import Command
-    from operator_protocols.domain.entry import Entry
+    from operator_protocols.domain.ticket import Ticket
     from operator_sre.app.tickets import TicketView
     from operator_sre.app.wiring import App
 
-__all__ = ["TicketPage"]
+__all__ = ["MOVES", "MoveQuestion", "TicketPage"]
 
 COMMANDS_MAX = 200
-FOLLOW_S = 0.2
-PARTS = ("timeline", "diagnosis", "commands", "proof")
+PARTS = ("diagnosis", "commands", "proof", "timeline")
+RESOLVE = "resolve"
+MOVES: tuple[tuple[str, str], ...] = (
+    (MoveKind.COMMENT, "comment: add a comment"),
+    (MoveKind.HOLD, "hold: stop agents from working on it"),
+    (MoveKind.SNOOZE, "snooze: hold it until a time"),
+    (MoveKind.UNHOLD, "unhold: let agents work on it again"),
+    (MoveKind.ASSIGN, "assign: set the person responsible"),
+    (MoveKind.ESCALATE, "escalate: hand it to people"),
+    (RESOLVE, "resolve: check the subject, and close it with proof"),
+    (MoveKind.CLOSE, "close: close it without proof"),
+    (MoveKind.REOPEN, "reopen: let agents work on it again from the start"),
+)
 
 
-class TicketPage(Page):
+class TicketPage(CommandsPage):
     """Four parts, one at a time, so that each has room on the smallest terminal."""
 
     NAME = "tickets"
     EVERY_S = 2.0
     DEFAULT_CSS = """
-    TicketPage #summary { height: auto; max-height: 5; padding: 0 2; }
+    TicketPage #summary { height: auto; max-height: 9; padding: 0 2; }
     TicketPage ContentSwitcher { height: 1fr; }
     TicketPage #commands Table { height: 2fr; min-height: 5; }
     TicketPage #commands Lines { height: 3fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("t", "part('timeline')", "Timeline", show=False),
         Binding("d", "part('diagnosis')", "Diagnosis", show=False),
         Binding("c", "part('commands')", "Commands", show=False),
         Binding("p", "part('proof')", "Proof", show=False),
-        Binding("o", "whole", "All output"),
+        Binding("t", "part('timeline')", "Timeline", show=False),
+        Binding("o", "whole", "Full output"),
         Binding("m", "move", "Move"),
         Binding("escape", "back", "Back"),
     ]
@@ -58,15 +70,11 @@ class TicketPage(Page):
         super().__init__()
         self._number = number
         self._view: TicketView | None = None
-        self._commands: Sequence[Command] = ()
-        self._shown: Shown | None = None
-        self._is_following = False
 
     def body(self) -> ComposeResult:
-        """What it is, and one part of it."""
+        """The headline, and one part."""
         yield Static(markup=False, id="summary")
-        with ContentSwitcher(initial="timeline"):
-            yield Panel(id="timeline")
+        with ContentSwitcher(initial=PARTS[0]):
             yield Panel(id="diagnosis")
             with Vertical(id="commands"):
                 yield Table(
@@ -76,20 +84,19 @@ class TicketPage(Page):
                     Column("outcome", 12),
                     Column("by", 10, needs=100),
                     Column("command"),
-                    none="No command was wanted yet.",
+                    none="No commands yet.",
                 )
                 yield Lines(id="output")
             yield Panel(id="proof")
+            yield Panel(id="timeline")
 
     def on_mount(self) -> None:
-        """Follow what runs more closely than the rest."""
+        """Focus the diagnosis."""
         super().on_mount()
-        self._shown = Shown(self.console_app, self.query_one(Lines))
-        self.set_interval(FOLLOW_S, self._follow)
-        self.query_one("#timeline", Panel).focus()
+        self.query_one("#diagnosis", Panel).focus()
 
     async def load(self) -> None:
-        """The ticket with all entries, and its commands."""
+        """Read the ticket with all its entries and commands."""
         number = self._number
 
         def read(app: App) -> tuple[TicketView, Sequence[Command]]:
@@ -100,120 +107,145 @@ class TicketPage(Page):
             found = history.list_commands(app, wanted, limit=COMMANDS_MAX)
             return show_ticket(app, number), found.commands
 
-        view, self._commands = await self.console_app.read(read)
-        self._view = view
-        self._summarise(view)
-        self._tell(view.entries)
-        self.query_one(Table).show([_row(one) for one in self._commands])
+        self._view, self._commands = await self.console_app.read(read)
+        self._draw()
+        rows = [
+            Row(
+                str(command.seq),
+                (
+                    Cell(f"{command.seq:>6}", "dim"),
+                    display.level(command.level),
+                    Cell(command.risk or "-"),
+                    display.outcome(command),
+                    Cell(command.approver or "-", "dim"),
+                    Cell(command.command),
+                ),
+            )
+            for command in self._commands
+        ]
+        self.query_one(Table).show(rows)
 
     def on_resize(self) -> None:
-        """Texts are folded anew."""
-        if self._view is not None:
-            self._summarise(self._view)
-            self._tell(self._view.entries)
+        """Fold the texts again."""
+        self._draw()
 
     def on_table_moved(self, event: Table.Moved) -> None:
-        """What this one said."""
+        """Show the output of the command under the cursor."""
         self._follow(moved=True)
 
-    def on_table_chosen(self, event: Table.Chosen) -> None:
-        """On to what it said."""
-        self.query_one(Lines).focus()
+    def shows_output(self) -> bool:
+        """Only while the commands are shown."""
+        return self.is_current and self.query_one(ContentSwitcher).current == "commands"
 
     def action_part(self, name: str) -> None:
-        """Another part."""
+        """Show another part."""
         self.query_one(ContentSwitcher).current = name
         if name == "commands":
             self.query_one(Table).focus()
             self._follow(moved=True)
         else:
             self.query_one(f"#{name}", Panel).focus()
-        if self._view is not None:
-            self._summarise(self._view)
-            self.call_after_refresh(self._tell, self._view.entries)
+        self.call_after_refresh(self._draw)
 
     def action_whole(self) -> None:
-        """All that the command under the cursor said."""
-        if (command := self._chosen()) is not None and self._shown is not None:
+        """Show the whole output of the command under the cursor."""
+        if self._chosen() is not None:
             self.action_part("commands")
-            self.work(self._shown.whole(command), group="output", exclusive=True)
+            super().action_whole()
 
     def action_move(self) -> None:
-        """Hold it, let it go, comment on it, end it."""
+        """Ask what to do with the ticket."""
         self.app.push_screen(MoveQuestion(self._number))
 
     def action_back(self) -> None:
-        """The page below."""
+        """Return to the page below."""
         self.app.pop_screen()
 
-    def _chosen(self) -> Command | None:
-        key = self.query_one(Table).key
-        return next((one for one in self._commands if str(one.seq) == key), None)
-
-    def _follow(self, *, moved: bool = False) -> None:
-        """What runs is read again and again; what has ended once."""
-        command = self._chosen()
-        is_open = self.query_one(ContentSwitcher).current == "commands" and self.is_current
-        if self._shown is None or not is_open:
+    def _draw(self) -> None:
+        """The headline, the action with its approval, the tabs, and the part that is open."""
+        if (view := self._view) is None:
             return
-        runs = command is not None and not command.outcome
-        if (moved or runs) and not self._is_following:
-            self._is_following = True
-            self.work(self._follows(self._shown), group="follows")
-
-    async def _follows(self, shown: Shown) -> None:
-        try:
-            await shown.show(self._chosen())
-            # The cursor may have gone on meanwhile.
-            await shown.show(self._chosen())
-        except StoreError:
-            pass  # the head says so
-        finally:
-            self._is_following = False
-
-    def _summarise(self, view: TicketView) -> None:
         ticket, now = view.ticket, self.console_app.now()
-        text = Text()
-        for cell in (telling.severity(ticket.severity), telling.state(ticket, now)):
-            text.append(f"{cell.text}  ", cell.style)
-        text.append(f"ticket {ticket.id}: {clean(ticket.summary)}\n", "bold")
-        whose = f", {ticket.assignee}'s" if ticket.assignee else ""
-        age = telling.ago(ticket.opened_at, now)
-        text.append(clean(f"{ticket.subject}, open for {age}, attempt {ticket.attempts}{whose}"))
-        text.append(f"  {clean(ticket.reason[:300])}\n", "dim")
+        brief = brief_ticket(ticket, view.entries)
         current = self.query_one(ContentSwitcher).current
+        text = Text(clean(brief.headline), "bold")
+        if brief.diagnosis is not None:
+            text.append(f" (confidence {min(brief.diagnosis.confidence, 0.999):.1%})")
+        text.append("\n")
+        for cell in (display.severity(ticket.severity), display.state(ticket, now)):
+            text.append(f"{cell.text}  ", cell.style)
+        owner = f", assigned to {ticket.assignee}" if ticket.assignee else ""
+        age = display.ago(ticket.opened_at, now)
+        text.append(f"{clean(f'ticket {ticket.id}: {ticket.summary}')}\n")
+        words = clean(f"{ticket.subject}, opened {age} ago, attempt {ticket.attempts}{owner}")
+        text.append(f"{words}\n", "dim")
+        if (action := brief.action) is not None:
+            status = action.result or action.approval or "waiting for the gate"
+            style = "bold yellow" if action.approval_id else ""
+            text.append(f"{clean(f'action: {action.command} ({status})')}\n", style)
         for name in PARTS:
             here = name == current
             words = f"{name[0]} {name.title()}"
             text.append(f"[{words}]" if here else f" {words} ", "bold reverse" if here else "")
             text.append(" ")
         self.query_one("#summary", Static).update(text)
-
-    def _tell(self, entries: Sequence[Entry]) -> None:
-        """Only what is seen is laid out."""
-        current = self.query_one(ContentSwitcher).current
-        tell = {
-            "timeline": telling.timeline,
-            "diagnosis": telling.diagnosis,
-            "proof": telling.proofs,
-        }.get(current or "")
-        if tell is not None:
-            panel = self.query_one(f"#{current}", Panel)
-            at_end = panel.scroll_offset.y >= panel.max_scroll_y - 1
-            panel.show(tell(entries, panel.text_width))
-            if current == "timeline" and at_end:
+        if current is None or current == "commands":
+            return
+        # Only the part that is open is laid out.
+        panel = self.query_one(f"#{current}", Panel)
+        at_end = panel.scroll_offset.y >= panel.max_scroll_y - 1
+        if current == "diagnosis":
+            panel.show(display.diagnosis(brief, view.entries, panel.text_width))
+        elif current == "proof":
+            panel.show(display.proofs(view.entries, panel.text_width))
+        else:
+            panel.show(display.timeline(view.entries, panel.text_width))
+            if at_end:
                 panel.scroll_end(animate=False)
 
 
-def _row(one: Command) -> Row:
-    return Row(
-        str(one.seq),
-        (
-            Cell(f"{one.seq:>6}", "dim"),
-            telling.level(one.level),
-            Cell(one.risk or "-"),
-            telling.outcome(one),
-            Cell(one.approver or "-", "dim"),
-            Cell(one.command),
-        ),
-    )
+class MoveQuestion(Question):
+    """Ask for a move and what it needs."""
+
+    TITLE_TEXT = "Move the ticket"
+    YES = "Move"
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def words(self) -> Text:
+        """Name the ticket."""
+        return Text(f"Choose a move for ticket {self._number} with ↑ ↓.")
+
+    def fields(self) -> ComposeResult:
+        """The move, its reason, and its duration or assignee."""
+        yield Choice(MOVES, name="move")
+        yield self.reason_field("comment or reason")
+        hint = "snooze or hold: 90s, 30m, 2h, 1d; assign: a name"
+        yield Input(placeholder=hint, id="more", max_length=100)
+
+    async def do(self) -> bool:
+        """Move the ticket in the name of the signed-in user."""
+        kind, number, reason = self.query_one(Choice).chosen, self._number, self.reason
+        more = self.query_one("#more", Input).value.strip()
+
+        async def move(app: App) -> Ticket:
+            from operator_sre.app.tickets import move_ticket, resolve_ticket
+
+            if kind == RESOLVE:
+                return await resolve_ticket(app, number, reason=reason)
+            pauses = kind in {MoveKind.HOLD, MoveKind.SNOOZE}
+            return await move_ticket(
+                app,
+                number,
+                MoveKind(kind),
+                reason=reason,
+                for_=more if pauses else "",
+                assignee=more if kind == MoveKind.ASSIGN else "",
+            )
+
+        moved = await self.console_app.act(move)
+        if moved is not None:
+            self.console_app.say(f"Ticket {moved.id} is {moved.state}.")
+        return moved is not None

@@ -1,27 +1,22 @@
-"""Tickets: which are live, and any of them by state or by words."""
+"""The list of tickets, filtered by state, severity and text."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from operator_sre.faces.tui.console import telling
-from operator_sre.faces.tui.console.frame import Page
+from operator_sre.faces.tui.console import display
+from operator_sre.faces.tui.console.frame import SearchPage
 from operator_sre.faces.tui.console.table import Cell, Column, Row, Table
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from operator_protocols.domain.ticket import Ticket
 
 __all__ = ["FILTERS", "TicketsPage"]
 
 TICKETS_MAX = 300
 _LIVE = ("open", "claimed", "watched", "escalated")
-# What `f` goes through, and `s` for how urgent.
+# `f` cycles through the states, `s` through the severities.
 FILTERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("live", _LIVE),
     ("all", ()),
@@ -34,8 +29,8 @@ FILTERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 SEVERITIES = ("", "critical", "warning", "info")
 
 
-class TicketsPage(Page):
-    """The list."""
+class TicketsPage(SearchPage):
+    """Tickets, the most severe first."""
 
     NAME = "tickets"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -48,23 +43,22 @@ class TicketsPage(Page):
         super().__init__()
         self._filter = 0
         self._severity = 0
-        self._text = ""
 
     def body(self) -> ComposeResult:
-        """What is looked for, and what was found."""
-        yield Input(placeholder="words of the summary or the reason", id="search", classes="hidden")
+        """The search field and the list."""
+        yield Input(placeholder="search summaries and reasons", id="search", classes="hidden")
         yield Table(
             Column("no", 5),
             Column("severity", 11),
             Column("state", 15),
             Column("age", 7),
-            Column("whose", 10, needs=96),
+            Column("assignee", 10, needs=96),
             Column("summary"),
-            none="Looking…",
+            none="Loading…",
         )
 
     async def load(self) -> None:
-        """The most urgent first."""
+        """Read the tickets that match the filters."""
         from operator_sre.app.tickets import list_tickets
 
         name, states = FILTERS[self._filter]
@@ -76,61 +70,37 @@ class TicketsPage(Page):
         )
         table, now = self.query_one(Table), self.console_app.now()
         table.border_title = f"Tickets: {' '.join((name, severity)).strip()}"
-        more = f"the first {TICKETS_MAX}; search for others" if len(found) == TICKETS_MAX else ""
-        table.border_subtitle = more
-        table.show([_row(one, now) for one in found], none=self._none(name))
+        is_full = len(found) == TICKETS_MAX
+        table.border_subtitle = f"first {TICKETS_MAX} tickets; search for others" if is_full else ""
+        rows = [
+            Row(
+                str(ticket.id),
+                (
+                    Cell(f"{ticket.id:>5}"),
+                    display.severity(ticket.severity),
+                    display.state(ticket, now),
+                    Cell(display.ago(ticket.opened_at, now), "dim"),
+                    Cell(ticket.assignee or "-", "dim"),
+                    Cell(f"{ticket.subject}: {ticket.summary}"),
+                ),
+            )
+            for ticket in found
+        ]
+        none = "No open tickets." if name == "live" else "No tickets."
+        if text or severity:
+            none = "No matching tickets. Esc clears the search, s the severity, f the state."
+        table.show(rows, none=none)
 
     def on_table_chosen(self, event: Table.Chosen) -> None:
-        """Its page."""
+        """Open the ticket."""
         self.console_app.open_ticket(int(event.key))
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Found while it is typed."""
-        self._text = event.value.strip()
-        self.reload()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """On to what was found."""
-        self.query_one(Table).focus()
-
     def action_filter(self) -> None:
-        """The next of the states."""
+        """Show only the next state, or all."""
         self._filter = (self._filter + 1) % len(FILTERS)
         self.reload()
 
     def action_severity(self) -> None:
-        """The next severity, or all."""
+        """Show only the next severity, or all."""
         self._severity = (self._severity + 1) % len(SEVERITIES)
         self.reload()
-
-    def action_search(self) -> None:
-        """A line to type into."""
-        line = self.query_one(Input)
-        line.remove_class("hidden")
-        line.focus()
-
-    def action_back(self) -> None:
-        """Look for nothing any more."""
-        line = self.query_one(Input)
-        line.value = ""
-        line.add_class("hidden")
-        self.query_one(Table).focus()
-
-    def _none(self, name: str) -> str:
-        if self._text or self._severity:
-            return "No ticket is like that. Esc forgets the search, s the severity, f the state."
-        return "No ticket is live: nothing is known to be broken." if name == "live" else "None."
-
-
-def _row(one: Ticket, now: datetime) -> Row:
-    return Row(
-        str(one.id),
-        (
-            Cell(f"{one.id:>5}"),
-            telling.severity(one.severity),
-            telling.state(one, now),
-            Cell(telling.ago(one.opened_at, now), "dim"),
-            Cell(one.assignee or "-", "dim"),
-            Cell(f"{one.subject}: {one.summary}"),
-        ),
-    )

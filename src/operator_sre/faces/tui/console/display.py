@@ -1,10 +1,9 @@
-"""Nouns as people read them on a screen: words first, a symbol before them, colour last."""
+"""Domain values as text on a screen: a symbol, the word, and a colour that only repeats it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
 from rich.text import Text
 
@@ -12,6 +11,8 @@ from operator_protocols.domain.command import Command
 from operator_protocols.domain.entry import Entry, Kind
 from operator_protocols.domain.ticket import Ticket
 from operator_sre.app.story import hypotheses_of, lines_of
+from operator_sre.app.ticket_brief import TicketBrief
+from operator_sre.drawing import plural
 from operator_sre.faces.cleaning import clean
 from operator_sre.faces.tui.console.table import Cell
 
@@ -63,7 +64,7 @@ _LEVEL = {
 
 
 def ago(at: datetime, now: datetime) -> str:
-    """How long something is past, in one unit."""
+    """The time since a moment, in one unit."""
     seconds = max(0.0, (now - at).total_seconds())
     for unit, size in _UNITS:
         if seconds >= size:
@@ -72,7 +73,7 @@ def ago(at: datetime, now: datetime) -> str:
 
 
 def left(until: datetime, now: datetime) -> str:
-    """How long something still lasts, to the second."""
+    """The time until a moment, to the second."""
     seconds = max(0, round((until - now).total_seconds()))
     hours, rest = divmod(seconds, 3600)
     minutes, seconds = divmod(rest, 60)
@@ -80,35 +81,35 @@ def left(until: datetime, now: datetime) -> str:
 
 
 def clock(at: datetime) -> str:
-    """A time of this day, as the ledger has it."""
+    """The time of day."""
     return f"{at:%H:%M:%S}"
 
 
 def health(word: str) -> Cell:
-    """Healthy, unknown or broken."""
+    """The health of a subject or target."""
     return Cell(*_HEALTH.get(word, (word, "")))
 
 
 def severity(word: str) -> Cell:
-    """How urgent."""
+    """The severity of a ticket."""
     return Cell(*_SEVERITY.get(word, (word, "")))
 
 
 def state(ticket: Ticket, now: datetime) -> Cell:
-    """Where a ticket stands, and what keeps agents off it."""
+    """The state of a ticket, and whether it is held, snoozed or flapping."""
     word, style = ticket.state.value, _STATE.get(ticket.state, "")
     if ticket.pause is not None and ticket.paused(now):
         word += ", snoozed" if ticket.pause.snoozed else ", held"
-    return Cell(f"{word}, flaps" if ticket.flapping else word, style)
+    return Cell(f"{word}, flapping" if ticket.flapping else word, style)
 
 
 def level(word: str) -> Cell:
-    """What the gate said of a command."""
+    """The verdict of the gate."""
     return Cell(*_LEVEL.get(word, (word or "-", "")))
 
 
 def outcome(command: Command) -> Cell:
-    """What became of a command."""
+    """The outcome of a command."""
     if not command.outcome:
         return Cell("► running", "bold cyan")
     if command.outcome == "ran":
@@ -118,15 +119,15 @@ def outcome(command: Command) -> Cell:
 
 
 def facts(pairs: Iterable[tuple[str, str]], width: int) -> Text:
-    """A name and a text on each line; what does not fit goes on below, beside its name."""
+    """A label and a text on each line; long texts continue below, next to their label."""
     text = Text()
     room = max(20, width - LABEL_CHARS - 1)
     for name, value in pairs:
         if not value:
             continue
-        # Only what a tool expects has several lines: a command shows what it hides.
+        # Only the expected effect may have several lines; a command shows its line breaks escaped.
         lines = value.split("\n") if name == "expects" else [value]
-        rows = [row for line in lines for row in _folded(line, room)]
+        rows = [row for line in lines for row in _fold(line, room)]
         for at, row in enumerate(rows):
             label = clean(name)[:LABEL_CHARS] if at == 0 else ""
             text.append(f"{label:{LABEL_CHARS}} ", "dim")
@@ -136,92 +137,94 @@ def facts(pairs: Iterable[tuple[str, str]], width: int) -> Text:
 
 
 def timeline(entries: Sequence[Entry], width: int) -> Text:
-    """The story of a ticket: when, which step of the journey, and what it says."""
+    """The history of a ticket: the time, the step and what happened."""
     text = Text()
     skipped = max(0, len(entries) - ENTRIES_MAX)
     if skipped:
-        text.append(f"({skipped} earlier entries: operator tickets show)\n", "dim")
+        text.append(f"({skipped} earlier entries; see: operator tickets show)\n", "dim")
     for entry in entries[skipped:]:
         for line in lines_of(entry):
-            _told(text, clock(entry.at), line.step, line.text, TONES[line.tone], width)
-            for detail in line.details:
-                _told(text, "", "", detail, "dim", width)
-    return text if text else Text("Nothing has happened yet.", "dim")
+            rows = [(clock(entry.at), line.step, line.text, TONES[line.tone])]
+            rows += [("", "", detail, "dim") for detail in line.details]
+            for when, step, words, style in rows:
+                place = f"{when:8}  {step:7} "
+                room = max(20, width - len(place))
+                parts = words.rstrip().split("\n")[:LINES_MAX]
+                folded = [row for part in parts for row in _fold(part.rstrip(), room)]
+                for at, row in enumerate(folded):
+                    label = place if at == 0 else " " * len(place)
+                    text.append(label, "cyan" if when else "dim")
+                    text.append(f"{row}\n", style)
+    return text if text else Text("No events yet.", "dim")
 
 
-def diagnosis(entries: Sequence[Entry], width: int) -> Text:
-    """What was thought: the newest table of hypotheses, and the diagnosis with its grounds."""
-    text = Text()
-    found = [one for one in entries if one.kind is Kind.DIAGNOSIS]
+def diagnosis(brief: TicketBrief, entries: Sequence[Entry], width: int) -> Text:
+    """The action with its approval, the evidence, the findings, then the rest."""
+    found, action = brief.diagnosis, brief.action
+    pairs: list[tuple[str, str]] = []
+    if action is not None:
+        undo = {True: ", reversible", False: ", not reversible", None: ""}[action.reversible]
+        pairs.append(("command", action.command))
+        pairs.append(("verdict", f"{action.level.upper()}, risk {action.risk}{undo}"))
+        how = ": press 3 to decide" if action.approval_id else ""
+        pairs += [("approval", f"{action.approval}{how}"), ("result", action.result)]
+    pairs += [("proposed", brief.recommendation), ("proof", brief.proof)]
+    if found is not None:
+        sources = (f" (entry {one.seq})" if one.seq else " (claim)" for one in found.evidence)
+        evidence = [
+            f"{one.sentence}{source}" for one, source in zip(found.evidence, sources, strict=True)
+        ]
+        pairs += _label("evidence", evidence)
+    shown = [f"{one.target} {one.invariant}: {one.detail}" for one in brief.findings.shown]
+    pairs += _label("findings", [*shown, *(fold.text for fold in brief.findings.folds)])
+    if found is not None:
+        rejected = [
+            f"{one.cause} at {one.target}: {one.why_rejected}" for one in found.alternatives
+        ]
+        options = [f"{one.action} (risk {one.risk}): {one.trade_off}" for one in found.options]
+        pairs += [*_label("rejected", rejected), *_label("options", options)]
+        pairs.append(("choice", f"{found.choice}. {found.why}"))
+    text = facts(pairs, width)
     turns = [one for one in entries if one.kind is Kind.REASONING]
     if rows := next(filter(None, map(hypotheses_of, reversed(turns))), ()):
-        text.append("Hypotheses", "bold")
-        text.append(f"  (thought {len(turns)} times)\n", "dim")
+        text.append("\n\nHypotheses", "bold")
+        text.append(f"  (after {plural(len(turns), 'turn')})\n", "dim")
         for one in rows:
             bar = "█" * round(one.probability * 20)
             was = f"  was {one.before * 100:.1f} %" if one.before is not None else ""
             name = clean(f"{one.cause} at {one.target}"[:TEXT_CHARS_MAX])
             text.append(f"  {one.probability * 100:5.1f} %  {bar:·<20}  {name}")
             text.append(f"{was}\n", "dim")
-        text.append("\n")
-    for entry in found[-1:]:
-        _diagnosed(text, entry.payload, width)
-    if not text:
-        return Text("Nobody has thought about it yet.", "dim")
-    if not found:
-        text.append("There is no diagnosis yet.\n", "dim")
     return text
 
 
+def _label(name: str, lines: Sequence[str]) -> list[tuple[str, str]]:
+    """Lines of which only the first carries the label."""
+    return [(name if at == 0 else "", line) for at, line in enumerate(lines)]
+
+
 def proofs(entries: Sequence[Entry], width: int) -> Text:
-    """What was seen after acting, newest first."""
+    """What the checks after an action found, newest first."""
     text = Text()
-    for one in reversed([entry for entry in entries if entry.kind is Kind.PROOF]):
-        held = bool(one.payload["held"])
+    for proof in reversed([entry for entry in entries if entry.kind is Kind.PROOF]):
+        held = bool(proof.payload["held"])
         words = ("✓ HELD", "bold green") if held else ("✗ DID NOT HOLD", "bold red")
-        text.append(f"{clock(one.at)}  ", "dim")
+        text.append(f"{clock(proof.at)}  ", "dim")
         text.append(*words)
         text.append("\n")
-        looks, held_s = one.payload.get("looks", ""), one.payload.get("held_s", 0.0)
-        seen = f"{looks} looks, held for {held_s:.0f} s" if looks != "" else ""
-        known = (("health", str(one.payload.get("health", ""))), ("seen", seen))
-        text.append(facts((*known, ("detail", str(one.payload["detail"]))), width))
+        checks, stable_s = proof.payload.get("looks", ""), proof.payload.get("stable_s", 0.0)
+        pairs = (
+            ("health", str(proof.payload.get("health", ""))),
+            ("checked", f"{checks} times, stable for {stable_s:.0f} s" if checks != "" else ""),
+            ("detail", str(proof.payload["detail"])),
+        )
+        text.append(facts(pairs, width))
         text.append("\n\n")
-    return text if text else Text("Nothing has been proven yet.", "dim")
+    return text if text else Text("No proof yet.", "dim")
 
 
-def _diagnosed(text: Text, payload: Mapping[str, Any], width: int) -> None:
-    sure = f"{min(payload['confidence'], 0.999):.1%} sure"
-    text.append(f"Diagnosis, {sure}\n", "bold")
-    evidence = [(str(one["sentence"]), one.get("seq")) for one in payload["evidence"]]
-    pairs = [("cause", str(payload["summary"]))]
-    pairs += [
-        ("evidence" if at == 0 else "", f"{'claim' if seq is None else f'#{seq}'}: {sentence}")
-        for at, (sentence, seq) in enumerate(evidence)
-    ]
-    pairs += [
-        ("not" if at == 0 else "", f"{one['cause']} at {one['target']}: {one['why_rejected']}")
-        for at, one in enumerate(payload["alternatives"])
-    ]
-    pairs += [
-        ("options" if at == 0 else "", f"{one['action']} (risk {one['risk']}): {one['trade_off']}")
-        for at, one in enumerate(payload["options"])
-    ]
-    pairs.append(("choice", f"{payload['choice']}. {payload['why']}"))
-    text.append(facts(pairs, width))
-
-
-def _told(text: Text, when: str, step: str, said: str, style: str, width: int) -> None:
-    place = f"{when:8}  {step:7} "
-    room = max(20, width - len(place))
-    lines = said.rstrip().split("\n")[:LINES_MAX]
-    for at, row in enumerate(row for line in lines for row in _folded(line.rstrip(), room)):
-        text.append(place if at == 0 else " " * len(place), "dim" if not when else "cyan")
-        text.append(f"{row}\n", style)
-
-
-def _folded(value: str, room: int) -> list[str]:
-    """Cleaned, and folded between words where it can be."""
+def _fold(value: str, room: int) -> list[str]:
+    """Rows of cleaned text, folded between words where possible."""
     rows: list[str] = []
     rest = clean(value[:TEXT_CHARS_MAX]).expandtabs(4)
     while len(rest) > room:

@@ -1,0 +1,109 @@
+"""The essence of a ticket for an engineer on call: diagnosis, action, evidence, findings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from operator_protocols.domain.diagnosis import Diagnosis
+from operator_protocols.domain.entry import Entry, Kind
+from operator_protocols.domain.observation import Violation
+from operator_protocols.domain.ticket import Ticket
+from operator_sre.app.story import brief_of as describe_action
+from operator_sre.app.ticket_page import FoldedFindings, fold_findings, headline_of
+from operator_sre.codec import from_json
+
+__all__ = ["ProposedAction", "TicketBrief", "brief_ticket"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedAction:
+    """A change that an agent proposed: its verdict, its approval, and its result.
+
+    `approval_id` names a request that is still pending.
+    """
+
+    command: str
+    level: str
+    risk: str
+    reversible: bool | None
+    approval: str = ""
+    approval_id: str = ""
+    result: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TicketBrief:
+    """What a person needs first; `action` is the newest change that was proposed."""
+
+    headline: str
+    diagnosis: Diagnosis | None
+    action: ProposedAction | None
+    findings: FoldedFindings[Violation]
+    proof: str
+
+    @property
+    def recommendation(self) -> str:
+        """What the diagnosis chose, where no change has been proposed yet."""
+        if self.diagnosis is None or self.action is not None:
+            return ""
+        return f"{self.diagnosis.choice}. {self.diagnosis.why}"
+
+
+def brief_ticket(ticket: Ticket, entries: Sequence[Entry]) -> TicketBrief:
+    """The newest diagnosis, the newest proposed change with its approval, and the proof."""
+    diagnosis: Diagnosis | None = None
+    action: ProposedAction | None = None
+    proof = ""
+    is_change = False  # whether the entries that follow are about a change, not about a SAFE check
+    for entry in entries:
+        payload = entry.payload
+        if entry.kind is Kind.DIAGNOSIS:
+            diagnosis = from_json(Diagnosis, payload)
+        elif entry.kind is Kind.PROOF:
+            proof = str(payload["detail"])
+        elif entry.kind is Kind.VERDICT:
+            is_change = payload["level"] != "safe"
+            if is_change:
+                action = ProposedAction(
+                    command=describe_action(payload["action"]),
+                    level=str(payload["level"]),
+                    risk=str(payload["risk"]),
+                    reversible=payload.get("reversible"),
+                )
+        elif is_change and action is not None:
+            action = _follow_action(action, entry)
+    return TicketBrief(
+        headline_of(ticket, diagnosis), diagnosis, action, fold_findings(ticket.violations), proof
+    )
+
+
+def _follow_action(action: ProposedAction, entry: Entry) -> ProposedAction:
+    """The action after one more entry about it."""
+    payload = entry.payload
+    match entry.kind:
+        case Kind.APPROVAL_REQUESTED:
+            pending = str(payload["approval"]["id"])
+            return replace(action, approval="pending approval", approval_id=pending)
+        case Kind.APPROVAL_DECIDED:
+            reason = f": {payload['reason']}" if payload.get("reason") else ""
+            if payload.get("answer", payload["state"]) != payload["state"]:
+                text = f"pending a second approval; approved by {payload['decided_by']}{reason}"
+                return replace(action, approval=text)
+            by = f" by {payload['decided_by']}" if payload["decided_by"] else ""
+            return replace(action, approval=f"{payload['state']}{by}{reason}", approval_id="")
+        case Kind.PERMIT_MINTED if not action.approval:
+            rule = payload.get("rule")
+            by = f"standing rule {rule}" if rule else "the policy"
+            return replace(action, approval=f"approved by {by}")
+        case Kind.TOOL_RESULT:
+            result = payload["result"]
+            output = (result["stdout"] or result["stderr"]).strip().splitlines()
+            last = f": {output[-1]}" if output else ""
+            ran = result["outcome"] == "ran"
+            end = f"exit {result['exit_code']}" if ran else str(result["outcome"])
+            return replace(action, result=f"{end} after {result['duration_s']:.1f} s{last}")
+        case Kind.REFUSED:
+            return replace(action, result=f"not run: {payload['result']['stderr']}")
+        case _:
+            return action

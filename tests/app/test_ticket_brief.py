@@ -1,0 +1,98 @@
+"""What an engineer on call sees first of a ticket."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from operator_protocols.domain.entry import Actor, Entry, Kind
+from operator_protocols.domain.ticket import TicketState
+from operator_sre.app.ticket_brief import ProposedAction, brief_ticket
+from operator_sre.codec import to_json
+from tests.contract.clock import NOON
+from tests.contract.samples import ticket, violation
+from tests.contract.workshop import DIAGNOSIS
+
+RESTART = {"tool": "restart_node", "arguments": {"target": "node-1"}}
+
+
+def _entries(*payloads: tuple[Kind, dict[str, Any]]) -> list[Entry]:
+    return [
+        Entry(seq, NOON, kind, payload, 1, "run-1", Actor("agent", "agent"), "previous", "hash")
+        for seq, (kind, payload) in enumerate(payloads, start=1)
+    ]
+
+
+def _verdict(level: str = "review") -> tuple[Kind, dict[str, Any]]:
+    return Kind.VERDICT, {"action": RESTART, "level": level, "risk": "medium", "reversible": False}
+
+
+def _result(stdout: str = "restarted") -> tuple[Kind, dict[str, Any]]:
+    result = {"stdout": stdout, "stderr": "", "outcome": "ran", "exit_code": 0, "duration_s": 3.22}
+    return Kind.TOOL_RESULT, {"result": result}
+
+
+ASKED = (Kind.APPROVAL_REQUESTED, {"approval": {"id": "ap-1"}})
+APPROVED = (Kind.APPROVAL_DECIDED, {"state": "approved", "decided_by": "ada", "reason": "go"})
+
+
+def test_a_ticket_without_entries_has_no_cause() -> None:
+    brief = brief_ticket(ticket(state=TicketState.OPEN), ())
+    assert brief.headline == "Cause not identified"
+    assert (brief.action, brief.recommendation, brief.proof) == (None, "", "")
+
+
+def test_the_diagnosis_is_the_headline_and_recommends_until_a_change_is_proposed() -> None:
+    diagnosis = DIAGNOSIS.diagnosis
+    found = (Kind.DIAGNOSIS, to_json(diagnosis))
+    brief = brief_ticket(ticket(), _entries(found))
+    assert brief.headline == diagnosis.summary
+    assert brief.recommendation == f"{diagnosis.choice}. {diagnosis.why}"
+    assert brief_ticket(ticket(), _entries(found, _verdict())).recommendation == ""
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ((), {}),
+        ((ASKED,), {"approval": "pending approval", "approval_id": "ap-1"}),
+        ((ASKED, APPROVED), {"approval": "approved by ada: go"}),
+        (
+            (ASKED, (APPROVED[0], {**APPROVED[1], "state": "pending", "answer": "approved"})),
+            {
+                "approval": "pending a second approval; approved by ada: go",
+                "approval_id": "ap-1",
+            },
+        ),
+        (((Kind.PERMIT_MINTED, {"rule": ""}),), {"approval": "approved by the policy"}),
+        (((Kind.PERMIT_MINTED, {"rule": "r1"}),), {"approval": "approved by standing rule r1"}),
+        ((_result(),), {"result": "exit 0 after 3.2 s: restarted"}),
+        (
+            ((Kind.REFUSED, {"result": {"stderr": "the kill switch is on"}}),),
+            {"result": "not run: the kill switch is on"},
+        ),
+    ],
+)
+def test_a_change_is_followed_from_its_verdict_to_its_result(
+    entries: tuple[tuple[Kind, dict[str, Any]], ...], expected: dict[str, Any]
+) -> None:
+    proposed = ProposedAction("restart_node(target=node-1)", "review", "medium", reversible=False)
+    brief = brief_ticket(ticket(), _entries(_verdict(), *entries))
+    assert brief.action == replace(proposed, **expected)
+
+
+def test_a_check_is_not_taken_for_the_change() -> None:
+    brief = brief_ticket(ticket(), _entries(_verdict(), ASKED, _verdict("safe"), _result("alive")))
+    assert brief.action is not None
+    assert (brief.action.approval_id, brief.action.result) == ("ap-1", "")
+
+
+def test_findings_that_follow_from_a_failed_target_fold() -> None:
+    broken = replace(ticket(), violations=(violation("node-1"), violation("node-1", "observable")))
+    findings = brief_ticket(broken, ()).findings
+    assert [one.invariant for one in findings.shown] == ["node_down"]
+    assert [one.text for one in findings.folds] == [
+        "1 more check unavailable because node-1 is down"
+    ]
