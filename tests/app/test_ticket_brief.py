@@ -9,7 +9,7 @@ import pytest
 
 from operator_protocols.domain.entry import Actor, Entry, Kind
 from operator_protocols.domain.ticket import TicketState
-from operator_sre.app.ticket_brief import ProposedAction, brief_ticket
+from operator_sre.app.ticket_brief import ProposedAction, TicketBrief, brief_ticket
 from operator_sre.codec import to_json
 from tests.contract.clock import NOON
 from tests.contract.samples import ticket, violation
@@ -39,7 +39,7 @@ APPROVED = (Kind.APPROVAL_DECIDED, {"state": "approved", "decided_by": "ada", "r
 
 
 def test_a_ticket_without_entries_has_no_cause() -> None:
-    brief = brief_ticket(ticket(state=TicketState.OPEN), ())
+    brief: TicketBrief = brief_ticket(ticket(state=TicketState.OPEN), ())
     assert brief.headline == "Cause not identified"
     assert (brief.action, brief.recommendation, brief.proof) == (None, "", "")
 
