@@ -197,7 +197,7 @@ def test_what_was_broken_off_is_not_done_again(world: World) -> None:
     headers = {KEY: "crash", "content-type": "application/json"}
     answer = world.call("POST", path, content=body, headers=headers)
     assert answer.status_code == 409
-    assert "look before" in answer.json()["error"]["message"]
+    assert "Check the current state" in answer.json()["error"]["message"]
 
 
 @every("path", ["/v1/audit", "/v1/audit?order=oldest", "/v1/tickets", "/v1/audit/search?q=node"])

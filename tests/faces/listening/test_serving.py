@@ -12,7 +12,15 @@ import pytest
 
 from operator_protocols.errors import OperatorError, UsageError
 from operator_sre.app.listeners import Listener, exposure_of
-from operator_sre.faces.listening.admission import STRANGER_BURST, STRANGER_PER_S, is_ours, names_of
+from operator_sre.faces.listening.admission import (
+    STRANGER_BURST,
+    STRANGER_PER_S,
+    UNKNOWN_HOST,
+    has_secret,
+    is_ours,
+    names_of,
+    source_of,
+)
 from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
 
 HERE = Listener("127.0.0.1", 0)
@@ -83,3 +91,23 @@ async def test_it_serves_until_what_is_beside_it_ends_and_tells_why() -> None:
         with pytest.raises(OperatorError, match="It broke"):
             await asyncio.wait_for(working, 30)
     assert server.should_exit
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "found"),
+    [
+        ("/v1/tickets", b"limit=5", False),
+        ("/v1/tickets", b"access_token=x", True),
+        ("/v1/tickets", b"q=operator_abc", True),
+        ("/v1/tokens/operator_" + "x" * 20, b"", True),
+        ("/subjects/operator_db", b"", False),
+    ],
+)
+def test_a_secret_in_a_url_is_found(path: str, query: bytes, *, found: bool) -> None:
+    assert has_secret({"path": path, "query_string": query}) is found
+
+
+def test_a_refused_host_says_what_to_do_and_every_request_has_a_source() -> None:
+    assert "--host" in UNKNOWN_HOST
+    assert source_of({"client": ("10.0.0.1", 5)}) == "10.0.0.1"
+    assert source_of({}) == "somebody"

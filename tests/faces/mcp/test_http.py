@@ -20,7 +20,8 @@ from operator_protocols.domain.entry import Kind
 from operator_sre.app import tokens
 from operator_sre.app.persons import acting_refusals
 from operator_sre.app.tokens import Refusals
-from operator_sre.faces.mcp.admission import Admission, Refusal
+from operator_sre.faces.listening.admission import Refusal
+from operator_sre.faces.mcp.admission import Admission
 from operator_sre.faces.mcp.server import Desk
 from operator_sre.faces.mcp.tools import TOOLS, Asking, Document
 from tests.contract.samples import approval
@@ -72,8 +73,8 @@ def test_a_viewer_looks_and_proposes_nothing(place: Place, url: str) -> None:
     heard = _heard(place, url, "viewer", mode="legacy", source="127.0.0.2")
     failed = {name for name, one in heard.answers.items() if one.failed}
     assert failed == {"validate_project", "recommend_patch", "propose_action", "action_result"}
-    assert "approver is needed" in heard.answers["propose_action"].text
-    assert "admin is needed" in heard.answers["validate_project"].text
+    assert "needs the role approver" in heard.answers["propose_action"].text
+    assert "needs the role admin" in heard.answers["validate_project"].text
     (told,) = place.entries(before)
     assert (told.kind, told.actor.id) == (Kind.ACCESS_REFUSED, "127.0.0.2")
     assert told.payload["reasons"] == {"role": 1}

@@ -22,7 +22,7 @@ from operator_sre.app.hub import Agent, Hub, foreign_agent
 from operator_sre.app.persons import acting_as, myself, signed_in
 from operator_sre.app.tokens import PREFIX, Refusals
 from operator_sre.codec import from_json, to_json
-from operator_sre.faces.listening.admission import Rates, names_of
+from operator_sre.faces.listening.admission import Rates, TokenDesk, names_of
 from operator_sre.faces.mcp.admission import Admission
 from operator_sre.faces.mcp.tools import TOOLS
 from tests.contract.clock import NOON
@@ -56,7 +56,8 @@ def _mcp(web: Web, secret: str) -> httpx2.Response:
         await send({"type": "http.response.body", "body": b"let in"})
 
     rates = Rates(1e9, 1e9, web.clock.monotonic)
-    door = Admission(inner, web.app, Refusals(web.app), names_of(()), rates, rates)
+    desk = TokenDesk(web.app, Audience.MCP, rates, rates)
+    door = Admission(inner, desk, Refusals(web.app), names_of(()))
 
     async def ask() -> httpx2.Response:
         transport = httpx2.ASGITransport(app=door)

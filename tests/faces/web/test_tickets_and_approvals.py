@@ -295,7 +295,7 @@ def test_yes_once_is_one_answer_however_often_the_form_is_sent(web: Web) -> None
     again = person.post(f"{page}/approve", {**fields, "reason": "go"})
     assert (first.status_code, first.headers["location"]) == (303, page)
     assert again.status_code == 403
-    assert "sent already" in again.text
+    assert "already sent" in again.text
     assert _decided(web, "once") == ["approved"]
     (entry,) = [one for one in web.api.told(Kind.APPROVAL_DECIDED) if one.payload["id"] == "once"]
     assert entry.actor.type == "user"

@@ -1,4 +1,4 @@
-"""Actions: asked for here, judged by the gate, and run by whoever serves the hub."""
+"""Actions that API clients propose; the gate judges them, and the hub or an agent runs them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from operator_protocols.domain.action import TIMEOUT_S_MAX, Action
 from operator_protocols.domain.token import Role, Token
 from operator_sre.app.hub import ActionResult, Agent, Hub
 from operator_sre.contract.messages import SCHEMA_VERSION
-from operator_sre.faces.api.doors import Door, home_of, opens, told
+from operator_sre.faces.api.doors import Door, home_of, opens, read_body
 from operator_sre.faces.api.response import answer
 
 __all__ = ["ActionDocument", "ActionRequest", "router"]
 
 router = APIRouter(route_class=Door, prefix="/v1/actions")
-Id = Annotated[str, Path(min_length=1, max_length=100, description="The id of an action.")]
+Id = Annotated[str, Path(min_length=1, max_length=100, description="Action ID.")]
 TEXT_MAX = 4000
 COMMAND_MAX = 100_000
 PATH_MAX = 4096
@@ -27,14 +27,14 @@ Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
 
 @dataclass(frozen=True, slots=True)
 class ActionDocument:
-    """What became of an action: where it stands, and its result once there is one."""
+    """The state of an action, and its result when it has one."""
 
     action: ActionResult
     schema_version: str = SCHEMA_VERSION
 
 
 class ActionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A command and why. It is not allowed by asking: the gate judges it as any other."""
+    """A command and the reason for it. The gate judges it like every other action."""
 
     command: Annotated[str, msgspec.Meta(min_length=1, max_length=COMMAND_MAX)]
     reasoning: Text
@@ -56,8 +56,8 @@ class ActionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     errors=[404],
 )
 async def propose_action(request: Request) -> Response:
-    """Ask for an action; whoever serves the hub, or any agent of this home, runs what may run."""
-    asked = await told(request, ActionRequest)
+    """Propose an action; the hub or an agent of this home runs it when it is permitted."""
+    asked = await read_body(request, ActionRequest)
     shell = Action.shell(asked.command, target=asked.target, reasoning=asked.reasoning)
     action = replace(shell, expected=asked.expected, cwd=asked.cwd, timeout_s=asked.timeout_s)
     hub, agent = Hub(home_of(request)), _agent(request)
@@ -67,12 +67,12 @@ async def propose_action(request: Request) -> Response:
 
 @opens(router, "GET", "/{action}", role=Role.VIEWER, answers=ActionDocument, errors=[404])
 async def show_action(request: Request, action: Id) -> Response:
-    """What became of an action of the same person."""
+    """The state of an action that the same person proposed."""
     hub, agent = Hub(home_of(request)), _agent(request)
     return answer(ActionDocument(hub.get_action_result(action, agent.name)))
 
 
 def _agent(request: Request) -> Agent:
     token: Token = request.scope["token"]
-    # By the name of the person, so that nobody approves what they have asked for themselves.
+    # Named after the person, so that nobody approves an action they requested themselves.
     return Agent(token.created_by, "api")

@@ -1,46 +1,63 @@
-"""Admission: by which name we are asked, who asks, how often; before anything else happens."""
+"""Admission of API requests, before any route sees them; request counts and the access log."""
 
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
-
-from fastapi import Response
+from typing import TYPE_CHECKING
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
-from operator_protocols.domain.token import Audience, Token
+from operator_protocols.domain.token import Token
 from operator_protocols.errors import OperatorError
-from operator_sre.app.tokens import PREFIX, Refusals, check, wrong_door
+from operator_sre.app.tokens import PREFIX, Refusals
 from operator_sre.faces.api.response import problem, refused
-from operator_sre.faces.cli.output import clean
-from operator_sre.faces.listening.admission import Rates, is_ours
+from operator_sre.faces.cleaning import clean
+from operator_sre.faces.listening.admission import (
+    SECRET,
+    UNKNOWN_HOST,
+    Rates,
+    Refusal,
+    TokenDesk,
+    has_secret,
+    is_ours,
+    source_of,
+)
 
 if TYPE_CHECKING:
+    from fastapi import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from operator_sre.app.wiring import App
 
 __all__ = ["OPEN_PATH", "Admission", "Counts"]
 
 OPEN_PATH = "/healthz"
 PATH_MAX = 200
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-_SECRETS = frozenset(
-    {"token", "access_token", "api_key", "apikey", "key", "secret", "password", "authorization"}
-)
-# A secret that was pasted where an id belongs.
-_SECRET = re.compile(rf"{PREFIX}[\w-]{{20,}}")
+_HARDENED: list[tuple[bytes, bytes]] = [
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+]
+# What a program does about a refusal, by status.
+_ACTIONS = {
+    400: NextAction.SET_SECRET,
+    401: NextAction.SET_SECRET,
+    403: NextAction.SET_SECRET,
+    421: NextAction.ASK_USER,
+    429: NextAction.RERUN,
+}
+_CATEGORIES = {
+    401: ErrorCategory.TRIGGER_AUTH_FAILED,
+    403: ErrorCategory.POLICY_DENIED,
+}
 log = logging.getLogger("operator_sre.api")
 
 
 @dataclass(slots=True)
 class Counts:
-    """How many requests there were, and how long they took, for whoever scrapes us."""
+    """How many requests there were and how long they took, as metrics."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     slower: Counter[float] = field(default_factory=Counter)
@@ -48,7 +65,7 @@ class Counts:
     viewers: int = 0
 
     def take(self, status: int, seconds: float) -> None:
-        """One more."""
+        """Count one request."""
         self.statuses[status] += 1
         self.seconds += seconds
         for limit in SECONDS:
@@ -56,7 +73,7 @@ class Counts:
                 self.slower[limit] += 1
 
     def lines(self) -> str:
-        """The same in the words of Prometheus."""
+        """The counts in the text format of Prometheus."""
         name, total = "operator_api_request_seconds", self.statuses.total()
         lines = ["# TYPE operator_api_requests_total counter"]
         for status, count in sorted(self.statuses.items()):
@@ -70,23 +87,22 @@ class Counts:
 
 @dataclass(slots=True)
 class Admission:
-    """Stands in front of every route. What is refused here never reaches one."""
+    """Middleware before every route. A refused request never reaches one."""
 
     inner: ASGIApp
-    home: App
+    desk: TokenDesk
     refusals: Refusals
     counts: Counts
     hosts: frozenset[str]
-    tokens: Rates
     strangers: Rates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let one request in, or answer it."""
+        """Admit one request, or answer it."""
         if scope["type"] != "http":
             await self.inner(scope, receive, send)
             return
         began, status = time.monotonic(), 0
-        scope["source"] = scope["client"][0] if scope.get("client") else "somebody"
+        scope["source"] = source_of(scope)
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -99,103 +115,52 @@ class Admission:
             response = await self._admit(scope)
             await (response or self.inner)(scope, receive, sending)
         finally:
-            took = time.monotonic() - began
-            self.counts.take(status, took)
-            _log(scope, status, took)
+            took_s = time.monotonic() - began
+            self.counts.take(status, took_s)
+            token: Token | None = scope.get("token")
+            # A query may hold anything, so only the path is logged.
+            log.info(
+                "%s %s %s %d %.1f ms by %s",
+                scope["source"],
+                scope["method"],
+                clean(SECRET.sub(f"{PREFIX}...", str(scope["path"]))[:PATH_MAX]),
+                status,
+                took_s * 1000,
+                clean(f"{token.id} ({token.created_by})" if token else "nobody"),
+            )
 
     async def _admit(self, scope: Scope) -> Response | None:
-        """What to answer instead; None when it may come in."""
-        wanted = (b"host", b"authorization")
-        told: list[tuple[bytes, bytes]] = scope["headers"]
-        headers = {name.decode(): it.decode("latin-1") for name, it in told if name in wanted}
+        """The answer to a request that is not admitted; None for one that is."""
+        wanted, source = (b"host", b"authorization"), scope["source"]
+        given: list[tuple[bytes, bytes]] = scope["headers"]
+        headers = {name.decode(): text.decode("latin-1") for name, text in given if name in wanted}
+        admitted: Token | Refusal | None
         if not is_ours(headers.get("host", ""), self.hosts):
-            await self.refusals.refused(scope["source"], "host")
-            return refused(421, "We are not known by that name.", action=NextAction.ASK_USER)
-        if scope["path"] == OPEN_PATH:
-            return self._slowed(self.strangers, scope["source"])
-        if _tells_secret(scope):
-            await self.refusals.refused(scope["source"], "secret in the address")
-            words = "A secret does not belong into an address: revoke it, and send a header."
-            return refused(400, words, action=NextAction.SET_SECRET)
-        return await self._token(scope, headers.get("authorization", ""))
-
-    async def _token(self, scope: Scope, told: str) -> Response | None:
-        source = scope["source"]
-        scheme, _, secret = told.partition(" ")
-        try:
-            token = check(self.home, secret.strip()) if scheme.lower() == "bearer" else None
-        except OperatorError as error:
-            return problem(error)
-        why = "unknown token" if told else "no token"
-        if token is not None:
-            why = token.refusal(self.home.clock.now(), Audience.API)
-        if token is None or why:
-            slowed = self._slowed(self.strangers, source)
-            await self.refusals.refused(source, why, token=token.id if token else "")
-            if token is not None and why == "audience" and not slowed:
-                words = wrong_door(token, Audience.API)
-                denied = ErrorCategory.POLICY_DENIED
-                return refused(403, words, category=denied, action=NextAction.SET_SECRET)
-            return slowed or _unknown(why)
-        if slowed := self._slowed(self.tokens, token.id):
-            await self.refusals.refused(source, "rate", token=token.id)
-            return slowed
-        scope["token"] = token
+            admitted = Refusal(421, UNKNOWN_HOST, "host")
+        elif scope["path"] == OPEN_PATH:
+            slowed = self.strangers.refusal(source)
+            return _answer(slowed) if slowed else None
+        elif has_secret(scope):
+            message = "The URL contains a secret. Revoke it, and send a token in a header instead."
+            admitted = Refusal(400, message, "secret in the address")
+        else:
+            try:
+                admitted = self.desk.admit(headers.get("authorization", ""), source)
+            except OperatorError as error:
+                return problem(error)
+        if isinstance(admitted, Refusal):
+            await self.refusals.refused(source, admitted.reason, token=admitted.token)
+            return _answer(admitted)
+        scope["token"] = admitted
         return None
 
-    def _slowed(self, rates: Rates, name: str) -> Response | None:
-        wait_s = rates.wait_s(name)
-        if not wait_s:
-            return None
-        headers = {"retry-after": str(wait_s)}
-        words = f"Too many requests; come back in {wait_s} s."
-        return refused(429, words, action=NextAction.RERUN, headers=headers)
 
-
-_HARDENED: list[tuple[bytes, bytes]] = [
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-]
-
-
-def _unknown(why: str) -> Response:
-    # Whoever holds a token that was good once may know why it is not any more; it is their own.
-    known = {"expired": "The token has expired.", "revoked": "The token was revoked."}
-    words = known.get(why, "A token is needed: Authorization: Bearer SECRET.")
+def _answer(refusal: Refusal) -> Response:
+    headers = {"www-authenticate": "Bearer"} if refusal.status == 401 else {}
+    if refusal.wait_s:
+        headers["retry-after"] = str(refusal.wait_s)
+    category = _CATEGORIES.get(refusal.status, ErrorCategory.POLICY_VALIDATION_FAILED)
+    action = _ACTIONS[refusal.status]
     return refused(
-        401,
-        words,
-        category=ErrorCategory.TRIGGER_AUTH_FAILED,
-        action=NextAction.SET_SECRET,
-        headers={"www-authenticate": "Bearer"},
-    )
-
-
-def _tells_secret(scope: Scope) -> bool:
-    query = scope["query_string"]
-    if _SECRET.search(scope["path"]):
-        return True
-    if not query:
-        return False
-    if PREFIX.encode() in query:
-        return True
-    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=None)
-    return any(name.lower() in _SECRETS for name, _ in pairs)
-
-
-def _log(scope: Scope, status: int, took: float) -> None:
-    token: Token | None = scope.get("token")
-    who = f"{token.id} ({token.created_by})" if token else "nobody"
-    path: Any = scope["path"]
-    # The address of a page may hold anything, so what follows the path is never written.
-    log.info(
-        "%s %s %s %d %.1f ms by %s",
-        scope["source"],
-        scope["method"],
-        clean(_SECRET.sub(f"{PREFIX}...", str(path))[:PATH_MAX]),
-        status,
-        took * 1000,
-        clean(who),
+        refusal.status, refusal.message, category=category, action=action, headers=headers
     )

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from operator_protocols.domain.category import ErrorCategory, NextAction
-from operator_protocols.domain.token import Role
+from operator_protocols.domain.token import Audience, Role
 from operator_protocols.errors import OperatorError
 from operator_sre import __version__
 from operator_sre.app.telemetry import METRICS_TYPE, Meter, Scraped
@@ -27,7 +27,13 @@ from operator_sre.faces.api.doors import Door, opens
 from operator_sre.faces.api.operations import router_of
 from operator_sre.faces.api.response import answer, problem, refused
 from operator_sre.faces.api.schema import document_of
-from operator_sre.faces.listening.admission import STRANGER_BURST, STRANGER_PER_S, Rates, names_of
+from operator_sre.faces.listening.admission import (
+    STRANGER_BURST,
+    STRANGER_PER_S,
+    Rates,
+    TokenDesk,
+    names_of,
+)
 from operator_sre.operations import all_operations
 
 if TYPE_CHECKING:
@@ -52,20 +58,20 @@ def application(
     rate: float = 100.0,
     stranger_rate: float = STRANGER_PER_S,
 ) -> FastAPI:
-    """The API of a home, reached by these names beside addresses and `localhost`."""
+    """The API of a home, for these host names besides IP addresses and `localhost`."""
     app = FastAPI(
         title="Operator", version=__version__, docs_url=None, redoc_url=None, openapi_url=None
     )
     derived = router_of(tuple(all_operations()))
     for router in (*(module.router for module in _MODULES), derived):
-        # Not included but taken over, so that the application has one flat list of routes.
+        # Routes are copied, so that the application has one flat list of them.
         app.router.routes.extend(router.routes)
     app.add_api_route(
         OPEN_PATH,
         _alive,
         methods=["GET"],
         operation_id="alive",
-        summary="Whether we answer at all; says nothing else.",
+        summary="Liveness: the server answers.",
         response_model=None,
         responses=_ALIVE,
     )
@@ -84,14 +90,14 @@ def application(
     state.feed = events.Feed(home, counts)
     state.scraped = Scraped(Meter(home, lambda: ()))
     now = home.clock.monotonic
+    strangers = Rates(stranger_rate, max(STRANGER_BURST, stranger_rate), now)
     app.add_middleware(
         cast("Any", Admission),
-        home=home,
+        desk=TokenDesk(home, Audience.API, tokens=Rates(rate, 2 * rate, now), strangers=strangers),
         refusals=refusals,
         counts=counts,
         hosts=names_of(hosts),
-        tokens=Rates(rate, 2 * rate, now),
-        strangers=Rates(stranger_rate, max(STRANGER_BURST, stranger_rate), now),
+        strangers=strangers,
     )
     app.openapi = lambda: document_of(app)  # type: ignore[method-assign]
     return app
@@ -99,7 +105,7 @@ def application(
 
 _ALIVE: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "We do.",
+        "description": "The server answers.",
         "content": {
             "application/json": {
                 "schema": {
@@ -113,13 +119,16 @@ _ALIVE: dict[int | str, dict[str, Any]] = {
             }
         },
     },
-    421: {"description": "We are not known by that name.", "x-answers": "ErrorDocument"},
-    429: {"description": "Too much at once.", "x-answers": "ErrorDocument"},
+    421: {"description": "Unknown Host header.", "x-answers": "ErrorDocument"},
+    429: {
+        "description": "Too many requests.",
+        "x-answers": "ErrorDocument",
+    },
 }
 
 
 async def scrape_metrics(request: Request) -> Response:
-    """Our own figures, in the words of Prometheus."""
+    """Metrics of Operator itself, in the text format of Prometheus."""
     state = request.app.state
     text: bytes = await asyncio.to_thread(state.scraped.text)
     return Response(text + state.counts.lines().encode(), media_type=METRICS_TYPE)
@@ -138,8 +147,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _unknown(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    words = {404: "There is nothing here.", 405: "That method is not known here."}
-    text = words.get(error.status_code, "That cannot be done.")
+    messages = {404: "Not found: no such route.", 405: "Method not allowed on this route."}
+    text = messages.get(error.status_code, "The request cannot be served.")
     return refused(error.status_code, text, headers=error.headers)
 
 
@@ -151,5 +160,5 @@ async def _failed(request: Request, error: Exception) -> Response:
 async def _broken(request: Request, error: Exception) -> Response:
     log.error("a request failed: %s %s: %r", request.method, type(error).__name__, str(error)[:500])
     category, action = ErrorCategory.AGENT_RUNTIME_EXCEPTION, NextAction.RERUN
-    words = "Something unexpected happened; the log says what."
-    return refused(500, words, category=category, action=action)
+    message = "Internal error. See the log of the server."
+    return refused(500, message, category=category, action=action)

@@ -1,4 +1,4 @@
-"""Doors: what one route needs and promises, kept where the route is made."""
+"""Routes of the API: the role, body, answers and errors of each, and idempotency keys."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ __all__ = [
     "ask_long",
     "home_of",
     "opens",
+    "read_body",
     "role_of",
-    "told",
 ]
 
 T = TypeVar("T")
-# What an answer says beside its body; to whoever asks the same again it says the same.
+# Headers of an answer that a replay repeats.
 KEPT = ("etag", "location", "retry-after")
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Endpoint = Callable[..., Coroutine[Any, Any, Response]]
@@ -51,25 +51,25 @@ _KEY = re.compile(rf"[!-~]{{1,{KEY_MAX}}}")
 KEEP_S = 86_400.0
 ROLE = "x-required-role"
 ANSWERS, ASKS = "x-answers", "x-asks"
-# What may become of every request, wherever it goes.
+# Statuses that every route can answer.
 EVERYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)
-_WORDS = {
-    400: "It makes no sense here.",
-    401: "There is no token, or it does not count.",
-    403: "The token, or whoever it stands for, may not do this.",
-    404: "There is no such thing.",
-    408: "The body did not come in time.",
-    409: "It stands otherwise than that needs; nothing was done.",
-    412: "It has changed since it was seen.",
-    413: "The body is too large.",
-    415: "The body is not JSON.",
-    421: "We are not known by that name.",
-    422: "A part of the request is not as the document says.",
-    428: "Say with If-Match what you have seen.",
-    429: "Too much at once; come back after Retry-After seconds.",
-    500: "Something unexpected happened.",
-    501: "A part of the product is not installed.",
-    503: "The store cannot be used at the moment.",
+_TITLES = {
+    400: "Invalid request.",
+    401: "Missing or invalid token.",
+    403: "The token or its owner is not allowed to do this.",
+    404: "Not found.",
+    408: "Timeout while reading the request body.",
+    409: "Conflict: the current state does not allow this. Nothing was changed.",
+    412: "Precondition failed: the resource has changed since it was read.",
+    413: "Request body too large.",
+    415: "The request body is not JSON.",
+    421: "Unknown Host header.",
+    422: "A parameter or field is invalid.",
+    428: "If-Match is required.",
+    429: "Too many requests. Retry after Retry-After seconds.",
+    500: "Internal error.",
+    501: "An optional part of Operator is not installed.",
+    503: "The store is not available.",
 }
 
 
@@ -87,16 +87,16 @@ def opens(
     etag: bool = False,
     pending: type | None = None,
 ) -> Callable[[Endpoint], Endpoint]:
-    """Make a route of a function: who may, what it is asked, what it answers, how it fails."""
+    """Make a function a route, with its role, request body, answer and errors."""
     posts = method != "GET"
     more = (408, 409, 413, 415) if posts else ()
     responses = {
-        code: {"description": _WORDS[code], ANSWERS: "ErrorDocument"}
+        code: {"description": _TITLES[code], ANSWERS: "ErrorDocument"}
         for code in sorted({*EVERYWHERE, *errors, *more})
     }
     done: dict[str, Any] = {"description": "Done.", ANSWERS: answers.__name__, "media": media}
     if pending is not None:
-        responses[202] = {"description": "Asked of a person.", ANSWERS: pending.__name__}
+        responses[202] = {"description": "Pending approval.", ANSWERS: pending.__name__}
     if etag:
         done["headers"] = {"ETag": {"schema": {"type": "string"}}}
     extra: dict[str, Any] = {ROLE: role.value}
@@ -121,7 +121,7 @@ def opens(
 
 
 def role_of(route: APIRoute) -> Role:
-    """Who may use a route; nobody but an admin where it does not say."""
+    """The role that a route needs; admin where it declares none."""
     return Role((route.openapi_extra or {}).get(ROLE, Role.ADMIN))
 
 
@@ -131,39 +131,39 @@ def home_of(request: Request) -> App:
 
 
 async def ask(home: App, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    """A quick answer of the app. A store in a file is quicker than a change of thread."""
+    """Call the app for a quick answer; with a local store a thread would cost more time."""
     if home.store.database.near:
         return call(home, *arguments, **options)
     return await ask_long(home, call, *arguments, **options)
 
 
 async def ask_long(home: App, call: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    """An answer that may take a while, without anybody else waiting for it."""
+    """Call the app in a thread, so that a slow answer blocks no other request."""
     return await asyncio.to_thread(call, home, *arguments, **options)
 
 
-async def told(request: Request, kind: type[T]) -> T:
-    """What was asked, as this type."""
+async def read_body(request: Request, kind: type[T]) -> T:
+    """The request body, decoded as this type."""
     try:
         return msgspec.json.decode(await request.body(), type=kind)
     except msgspec.ValidationError as error:
-        raise Refused(refused(422, f"The body is not as it should be: {error}.")) from None
+        raise Refused(refused(422, f"Invalid request body: {error}.")) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refused(refused(400, "The body is not JSON.")) from None
+        raise Refused(refused(400, "The request body is not JSON.")) from None
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """An answer as it is remembered."""
+    """A stored answer."""
 
     headers: dict[str, str]
     body: str
 
 
 class Door(APIRoute):
-    """A route that lets in whoever has the role, in the name of its person, and once for a key."""
+    """A route that needs a role, acts as the owner of the token, and runs once for each key."""
 
     def get_route_handler(self) -> Handler:
-        """What answers a request of a token."""
+        """The handler, behind the checks of role, query and idempotency key."""
         inner = super().get_route_handler()
         role, posts = role_of(self), "GET" not in (self.methods or ())
         takes_body = ASKS in (self.openapi_extra or {})
@@ -178,9 +178,9 @@ class Door(APIRoute):
                 await request.app.state.refusals.refused(
                     request.scope["source"], "role", token=token.id
                 )
-                words = f"A token of the role {held} may not do this; {role} is needed."
+                message = f"This needs the role {role}; the token has the role {held}."
                 denied = ErrorCategory.POLICY_DENIED
-                return refused(403, words, category=denied, action=NextAction.ASK_USER)
+                return refused(403, message, category=denied, action=NextAction.ASK_USER)
             refusals = request.app.state.refusals
             with acting_as(token.created_by, role=held.value, refusals=refusals, door=Audience.API):
                 try:
@@ -198,22 +198,23 @@ class Door(APIRoute):
 
 
 def _must_be_known(request: Request, asked: frozenset[str]) -> None:
-    """A filter that is misspelt would otherwise show everything."""
+    """Refuse unknown parameters: a misspelt filter would otherwise show everything."""
     for name in request.query_params:
         if name not in asked:
-            there = ", ".join(sorted(asked)) or "none"
-            raise Refused(refused(422, f"query {name[:60]!r} is not known; there are: {there}."))
+            known = ", ".join(sorted(asked)) or "none"
+            message = f"Unknown query parameter {name[:60]!r}. Known parameters: {known}."
+            raise Refused(refused(422, message))
 
 
 async def _read(request: Request, *, json: bool) -> None:
-    """The whole body, bounded in size and time; what does not fit is refused."""
-    too_large = refused(413, f"The body is larger than {BODY_BYTES_MAX} bytes.")
+    """Read the whole body, bounded in size and time."""
+    too_large = refused(413, f"The request body is larger than {BODY_BYTES_MAX // 1_000_000} MB.")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length[:20]) > BODY_BYTES_MAX:
         raise Refused(too_large)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if json and kind != JSON:
-        raise Refused(refused(415, f"The body has to be {JSON}."))
+        raise Refused(refused(415, f"The request body must be {JSON}."))
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_S_MAX):
@@ -222,19 +223,21 @@ async def _read(request: Request, *, json: bool) -> None:
                 if len(body) > BODY_BYTES_MAX:
                     raise Refused(too_large)
     except (TimeoutError, ClientDisconnect):
-        raise Refused(refused(408, "The body did not come in time.")) from None
+        raise Refused(
+            refused(408, f"The request body took longer than {BODY_S_MAX:g} s.")
+        ) from None
     request._body = bytes(body)
 
 
 async def _once(request: Request, token: Token, inner: Handler) -> Response:
-    """Do it; with a key, once, and answer the same to whoever asks the same again."""
+    """Handle the request; with a key only once, and repeat the answer to later requests."""
     key = request.headers.get(KEY)
     if key is None:
         return await inner(request)
-    # An empty one is none, and whoever sends it believes that they have one.
+    # An empty key would not protect a client that believes it has one.
     if not _KEY.fullmatch(key):
-        words = f"{KEY} has 1 to {KEY_MAX} visible ASCII characters, without blanks."
-        raise Refused(refused(400, words))
+        message = f"{KEY} must have 1 to {KEY_MAX} visible ASCII characters and no spaces."
+        raise Refused(refused(400, message))
     home, path = home_of(request), request.url.path
     asking = hashlib.sha256(f"{request.method}\n{path}\n{key}".encode()).hexdigest()
     name = f"{token.id}/{asking}"
@@ -266,10 +269,13 @@ async def _once(request: Request, token: Token, inner: Handler) -> Response:
 
 def _again(known: Reply, asked: str) -> Response:
     if known.digest != asked:
-        return refused(409, f"This {KEY} was used for something else.")
+        return refused(409, f"Conflict: this {KEY} was used for another request.")
     if not known.status:
-        words = "The same request is being done, or was broken off; look before you ask anew."
-        return refused(409, words, action=NextAction.RERUN)
+        message = (
+            "Conflict: the same request is in progress or was interrupted."
+            " Check the current state before you send it again."
+        )
+        return refused(409, message, action=NextAction.RERUN)
     kept = msgspec.json.decode(known.body, type=_Kept)
     headers = {**kept.headers, "idempotent-replay": "true"}
     return Response(kept.body, known.status, headers, media_type=JSON)

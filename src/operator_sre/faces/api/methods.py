@@ -12,7 +12,7 @@ from operator_protocols.domain.token import Role
 from operator_sre.app import answers
 from operator_sre.contract import messages
 from operator_sre.contract.documents import as_document, from_document
-from operator_sre.faces.api.doors import Door, Endpoint, ask_long, home_of, opens, told
+from operator_sre.faces.api.doors import Door, Endpoint, ask_long, home_of, opens, read_body
 from operator_sre.faces.api.response import answer
 
 __all__ = ["METHODS", "router"]
@@ -70,7 +70,7 @@ METHODS: dict[str, tuple[Role, type, type, Method]] = {
 
 def _endpoint(path: str, kind: type, method: Method) -> Endpoint:
     async def called(request: Request) -> Response:
-        asked: Any = from_document(kind, await told(request, dict[str, Any]))
+        asked: Any = from_document(kind, await read_body(request, dict[str, Any]))
         home = home_of(request)
         if inspect.iscoroutinefunction(method):
             response = await method(home, asked)

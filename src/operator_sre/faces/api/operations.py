@@ -19,7 +19,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from operator_protocols.domain.action import digest_of
 from operator_protocols.errors import UsageError
 from operator_sre.app import confirmations
-from operator_sre.faces.api.doors import Door, ask, ask_long, home_of, opens, told
+from operator_sre.faces.api.doors import Door, ask, ask_long, home_of, opens, read_body
 from operator_sre.faces.api.response import Refused, answer, etag_of, refused
 from operator_sre.operations import all_operations
 from operator_sre.operations.confirmations import Pending
@@ -200,7 +200,7 @@ def _endpoint(operation: Operation, route: Route) -> Any:
                 value = given[one.query]
                 values[one.name] = tuple(value or ()) if one.many else value
         if body is not None:
-            values |= msgspec.structs.asdict(await told(request, body))
+            values |= msgspec.structs.asdict(await read_body(request, body))
         if route.shown:
             values["seen"] = await _seen(home, route, values, given["if_match"])
         if operation.confirmation:

@@ -1,4 +1,4 @@
-"""Answers: one JSON document each, with its version; errors in one shape, never a traceback."""
+"""Answers: one JSON document with its version; every error has the same shape."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _STATUSES: tuple[tuple[type[OperatorError], int], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What went wrong, in one sentence, and the one thing to do next."""
+    """What failed, why, and what to do next."""
 
     category: ErrorCategory
     message: str
@@ -58,14 +58,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class ErrorDocument:
-    """Every answer that is not a success."""
+    """The body of every error."""
 
     error: Problem
     schema_version: str = SCHEMA_VERSION
 
 
 class Refused(Exception):
-    """Ends a request with an answer that is no success."""
+    """Ends a request with this error response."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(response.status_code)
@@ -75,13 +75,13 @@ class Refused(Exception):
 def answer(
     document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A document as it is told."""
+    """A document as a response."""
     body = encoded(document)
     return Response(body, status, dict(headers or {}), media_type=JSON)
 
 
 def encoded(document: object) -> bytes:
-    """A document as JSON; half a character, as a file name may have, is told by its number."""
+    """A document as JSON; lone surrogates, as in a file name, are escaped."""
     try:
         return msgspec.json.encode(document)
     except UnicodeEncodeError:
@@ -89,7 +89,7 @@ def encoded(document: object) -> bytes:
 
 
 def etag_of(value: object) -> str:
-    """What tells one state of a thing from every other."""
+    """An ETag that changes with the value."""
     return f'"{hashlib.sha256(encoded(value)).hexdigest()[:32]}"'
 
 
@@ -101,18 +101,18 @@ def refused(
     action: NextAction = NextAction.FIX_CODE,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """A refusal in our own words."""
+    """An error response with this message."""
     document = ErrorDocument(Problem(category, message, action))
     return answer(document, status=status, headers=headers)
 
 
 def problem(error: OperatorError) -> Response:
-    """An error of the app, as an answer."""
+    """An error of the app as a response."""
     document = ErrorDocument(Problem(error.category, str(error), error.next_action))
     status = status_of(error)
     return answer(document, status=status, headers={"retry-after": "1"} if status == 503 else {})
 
 
 def status_of(error: OperatorError) -> int:
-    """The status that says what kind of error it is."""
+    """The HTTP status for an error."""
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)

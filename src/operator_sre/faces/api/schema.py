@@ -1,4 +1,4 @@
-"""The OpenAPI document: every route, what it is asked, what it answers, how it fails."""
+"""The OpenAPI document of every route."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "The same key with the same body is done once, and answered the same.",
+    "description": "Requests with the same key and body run once and get the same answer.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"},
 }
 _RETRY = {"Retry-After": {"schema": {"type": "string", "pattern": "^[0-9]+$"}}}
@@ -45,7 +45,7 @@ _CHALLENGE = {"WWW-Authenticate": {"schema": {"type": "string"}}}
 
 
 def document_of(app: FastAPI) -> dict[str, Any]:
-    """OpenAPI 3.1, made from the routes as they are."""
+    """OpenAPI 3.1, generated from the routes."""
     routes = [one for one in app.routes if isinstance(one, APIRoute)]
     document = get_openapi(
         title="Operator",
@@ -69,7 +69,7 @@ def document_of(app: FastAPI) -> dict[str, Any]:
 
 
 def _complete(operation: dict[str, Any], *, posts: bool, wanted: set[str]) -> None:
-    """Put in what FastAPI does not know: types that are no models of its own."""
+    """Add what FastAPI does not know: types that are not its own models."""
     if asks := operation.pop(ASKS, ""):
         wanted.add(asks)
         content = {JSON: {"schema": {"$ref": REF.format(name=asks)}}}

@@ -12,9 +12,16 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from operator_protocols.domain.token import Audience
 from operator_protocols.errors import MissingExtraError
 from operator_sre.app.tokens import Refusals, record_listener
-from operator_sre.faces.listening.admission import STRANGER_BURST, STRANGER_PER_S, Rates, names_of
+from operator_sre.faces.listening.admission import (
+    STRANGER_BURST,
+    STRANGER_PER_S,
+    Rates,
+    TokenDesk,
+    names_of,
+)
 from operator_sre.faces.listening.server import address_of, bound, bounded_server, work
 from operator_sre.faces.mcp.admission import PATH, Admission
 
@@ -77,7 +84,7 @@ class Lines:
 
 
 async def serve_pipe(home: App) -> None:
-    """Answer on stdin and stdout until the other end closes. Nothing else is said on stdout."""
+    """Serve on stdin and stdout until the client closes them. Nothing else writes to stdout."""
     desk = _desk(home)
     from mcp.server.stdio import stdio_server
 
@@ -90,7 +97,7 @@ async def serve_pipe(home: App) -> None:
 
 
 async def serve_http(home: App, listener: Listener, *, ready: Callable[[str], None]) -> None:
-    """Answer by HTTP until cancelled; `ready` is told where."""
+    """Serve HTTP until cancelled; `ready` gets the URL."""
     desk = _desk(home)
     with bound(listener) as place:
         server = _server(desk, listener)
@@ -104,7 +111,7 @@ async def serve_http(home: App, listener: Listener, *, ready: Callable[[str], No
 
 
 def _desk(home: App) -> Desk:
-    """What answers. The library makes very many objects at once, all of which stay."""
+    """The desk, imported without garbage collection: the objects of the library all stay."""
     gc.disable()
     try:
         from operator_sre.faces.mcp.server import Desk
@@ -113,7 +120,7 @@ def _desk(home: App) -> Desk:
     finally:
         gc.freeze()
         gc.enable()
-    # It tells of every message, and what is in one is nobody's business.
+    # The library logs every message, and messages may hold secrets.
     logging.getLogger("mcp").setLevel(logging.WARNING)
     return Desk(home, Refusals(home))
 
@@ -130,16 +137,19 @@ def _server(desk: Desk, listener: Listener) -> BoundedServer:
         max_request_body_size=BODY_BYTES_MAX,
         session_idle_timeout=SESSION_IDLE_S,
         max_sessions=SESSIONS_MAX,
-        # Whoever stands in front knows all names that we are reached by.
+        # Admission checks the Host header, because it knows all names of this server.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     now = desk.home.clock.monotonic
     app = Admission(
         inner=cast("Any", inner),
-        home=desk.home,
+        desk=TokenDesk(
+            desk.home,
+            Audience.MCP,
+            tokens=Rates(listener.rate, 2 * listener.rate, now),
+            strangers=Rates(STRANGER_PER_S, STRANGER_BURST, now),
+        ),
         refusals=desk.refusals,
         hosts=names_of((listener.bind, *listener.hosts)),
-        tokens=Rates(listener.rate, 2 * listener.rate, now),
-        strangers=Rates(STRANGER_PER_S, STRANGER_BURST, now),
     )
     return bounded_server(app, listener, connections_max=CONNECTIONS_MAX, lifespan="on")

@@ -1,4 +1,4 @@
-"""The server in the words of the protocol: tools and resources, each answer marked and bounded."""
+"""The MCP server: tools and resources. Untrusted text is marked and answers are bounded."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ AT_ONCE_MAX = 8
 RESOURCES_MAX = 50
 JSON = "application/json"
 INSTRUCTIONS = """\
-Operator watches systems, opens a ticket when something breaks, and repairs it through a gate.
-Here you can look at everything and propose; you cannot approve, confirm or decide anything: only
-people do, in their own terminal or browser. Begin with show_health, list_tickets or next_action.
+Operator monitors systems, opens a ticket when an invariant breaks, and runs repairs that its gate
+permits. You can read everything and propose actions. You cannot approve or confirm anything: only
+people can, in a terminal or browser. Start with show_health, list_tickets or next_action.
 """
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Desk:
-    """Answers what is asked of one home, a few questions at once."""
+    """Answers the requests about one home, a few at once."""
 
     home: App
     refusals: Refusals
@@ -59,30 +59,30 @@ class Desk:
     async def list_tools(
         self, context: ServerRequestContext[Any], asked: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """Every tool, with what it could do."""
+        """Every tool, with its description and hints."""
         return types.ListToolsResult(tools=list(_described()))
 
     async def call_tool(
         self, context: ServerRequestContext[Any], asked: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """One answer; what goes wrong is told in a sentence, and nothing of our insides."""
+        """Call a tool; an error is one sentence without internals."""
         tool = TOOLS.get(asked.name)
         if tool is None:
             there = ", ".join(TOOLS)
-            raise MCPError(types.INVALID_PARAMS, f"There is no such tool. Tools: {there}.")
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool. Known tools: {there}.")
         try:
             return self._told(await self._called(context, tool, asked.arguments))
         except OperatorError as error:
             return _failed(error.category, str(error), error.next_action)
         except Exception as error:  # noqa: BLE001  a stranger hears no more than that it broke
             log.error("a tool failed: %s: %r", asked.name, error)
-            words = "Something unexpected happened; the log of the server says what."
+            words = "Internal error. See the log of the MCP server."
             return _failed(ErrorCategory.AGENT_RUNTIME_EXCEPTION, words, NextAction.RERUN)
 
     async def list_resources(
         self, context: ServerRequestContext[Any], asked: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """Tickets that live, and the newest runs."""
+        """Open tickets and the newest runs."""
         from operator_sre.app.audit import page_of_runs
         from operator_sre.app.tickets import list_tickets
 
@@ -99,13 +99,13 @@ class Desk:
     async def list_templates(
         self, context: ServerRequestContext[Any], asked: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        """How every ticket and every run is named."""
+        """The URI templates of tickets and runs."""
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(uri_template=uri, name=name, mime_type=JSON)
                 for uri, name in (
-                    ("ticket://{number}", "a ticket and its story"),
-                    ("run://{run_id}", "a run and all that happened in it"),
+                    ("ticket://{number}", "a ticket and its entries"),
+                    ("run://{run_id}", "a run and its events"),
                 )
             ]
         )
@@ -136,10 +136,9 @@ class Desk:
     async def _admitted(
         self, context: ServerRequestContext[Any], role: Role
     ) -> AsyncIterator[Asking]:
-        """Who asks; AuthorityError when their token is not enough.
+        """The client, acting as the owner of its token; AuthorityError without the role.
 
-        What is asked by the network is asked in the name of whoever made the token, and may no
-        more than it. By a pipe it is asked in the name of whoever started us.
+        On stdin and stdout the client acts as the person who started the server.
         """
         told = context.session.client_params
         name = told.client_info.name if told else ""
@@ -153,8 +152,8 @@ class Desk:
             source = request.client.host if request.client else "somebody"
             await self.refusals.refused(source, "role", token=token.id)
             raise AuthorityError(
-                f"A token of the role {held} may not do this; {role} is needed.",
-                next_step="Ask a person for another token: operator tokens create.",
+                f"This needs the role {role}; the token has the role {held}.",
+                next_step="Ask a person to create a token: operator tokens create NAME --for mcp.",
             )
         with acting_as(
             token.created_by, role=held.value, refusals=self.refusals, door=Audience.MCP
@@ -175,7 +174,7 @@ class Desk:
 
 
 def server_of(desk: Desk) -> Server[dict[str, Any]]:
-    """The server of a home; nothing is listened to yet."""
+    """The server of a home, not listening yet."""
     server: Server[dict[str, Any]] = Server(
         "operator",
         version=__version__,

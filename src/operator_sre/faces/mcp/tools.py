@@ -1,4 +1,4 @@
-"""The tools: each asks the app, none of them decides anything for a person."""
+"""The MCP tools. They read and propose; none of them approves or decides."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Who asks, and of which home."""
+    """The client of a request, and the home it is about."""
 
     home: App
     by: Actor
 
     async def __call__(self, call: Callable[..., T], *given: Any, **options: Any) -> T:
-        """An answer of the app, without anybody else waiting for it."""
+        """Call the app in a thread, so that it blocks no other request."""
         return await asyncio.to_thread(call, self.home, *given, **options)
 
 
@@ -57,7 +57,7 @@ Call = Callable[[Asking, Any], Awaitable[Document]]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool: what it is for, what it takes and tells, who may use it, what it could do."""
+    """One tool: its description, its input and output, the role it needs, and its hints."""
 
     name: str
     title: str
@@ -72,7 +72,7 @@ class Tool:
 
 
 def _question(name: str, message: type[messages.Message]) -> Call:
-    """A question of the contract, whose request has the fields of the arguments."""
+    """A method of the contract; the fields of its request are the arguments."""
 
     async def ask(asking: Asking, asked: msgspec.Struct) -> Document:
         request = message(**msgspec.structs.asdict(asked))
@@ -113,7 +113,7 @@ async def _show_health(asking: Asking, asked: schemas.ShowHealth) -> Document:
     if asked.subject and not subjects:
         there = ", ".join(one.subject for one in view.subjects) or "none"
         raise NotFoundError(
-            f"There is no subject {asked.subject[:60]!r}.", next_step=f"Subjects: {there}."
+            f"There is no subject {asked.subject[:60]!r}.", next_step=f"Known subjects: {there}."
         )
     told: list[Document] = []
     for one in subjects:
@@ -151,7 +151,7 @@ async def read_resource(asking: Asking, kind: str, name: str) -> Document:
         return {**await _summarize_run(asking, run), "events": events}
     raise NotFoundError(
         f"There is no resource {f'{kind}://{name}'[:100]!r}.",
-        next_step="There are ticket://NUMBER and run://ID.",
+        next_step="Use ticket://NUMBER or run://ID.",
     )
 
 
@@ -182,7 +182,7 @@ def tool_of(operation: Operation) -> Tool:
 
 
 def _tell(part: Any, tool: Served) -> Any:
-    """A row, or a list of rows, with the fields that a model has a use for."""
+    """A row or a list of rows, reduced to the fields that are useful to a model."""
     if isinstance(part, list | tuple):
         return [_tell(row, tool) for row in part[: tool.rows_max]]
     if tool.picks and is_dataclass(part):
@@ -202,7 +202,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "validate_project",
             "Validate a project",
-            "Whether a project folder is ready, and every reason why it is not.",
+            "Checks a project folder and lists everything that is missing or invalid.",
             schemas.ValidateProject,
             messages.ValidateAgentProjectResponse,
             _question("validate_project", messages.ValidateAgentProjectRequest),
@@ -213,7 +213,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "summarize_run",
             "Summarize a run",
-            "How a run went, in figures and a sentence.",
+            "Summarizes a run: outcome, figures and one sentence.",
             schemas.RunId,
             messages.SummarizeRunResponse,
             _summarize_run,
@@ -221,7 +221,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "explain_failure",
             "Explain a failure",
-            "Why a run failed, what shows it, and the one thing to do next.",
+            "Explains why a run failed, with the evidence and the next action.",
             schemas.RunId,
             messages.ExplainFailureResponse,
             _question("explain_failure", messages.ExplainFailureRequest),
@@ -229,16 +229,16 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "explain_denial",
             "Explain a denial",
-            "Which rule of the policy denied an action of a run, or would deny one.",
+            "Names the policy rule that denied an action of a run, or would deny one.",
             schemas.ExplainDenial,
             messages.ExplainPolicyDenialResponse,
             _question("explain_denial", messages.ExplainPolicyDenialRequest),
         ),
         Tool(
             "recommend_patch",
-            "Propose a change of the policy",
-            "Which change of the policy would allow something. It is proposed to people; nothing"
-            " is applied before one of them confirms it with: operator confirmations.",
+            "Propose a policy change",
+            "Proposes a policy change that would allow an action. Nothing is applied until a person"
+            " confirms it with: operator confirmations.",
             schemas.RecommendPatch,
             messages.RecommendPolicyPatchResponse,
             _recommend_patch,
@@ -248,7 +248,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "run_timeline",
             "Timeline of a run",
-            "All that happened in a run, oldest first.",
+            "Lists the events of a run, oldest first.",
             schemas.RunTimeline,
             messages.GetRunTimelineResponse,
             _run_timeline,
@@ -256,7 +256,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "next_action",
             "Next action",
-            "The one thing to do next: about a run, or about all there is.",
+            "Recommends the next action, for one run or for the whole home.",
             schemas.NextAction,
             messages.NextActionResponse,
             _question("next_action", messages.NextActionRequest),
@@ -264,7 +264,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "show_ticket",
             "Show a ticket",
-            "One ticket, and its story as the ledger has it.",
+            "Shows a ticket and its ledger entries.",
             schemas.ShowTicket,
             schemas.TICKET,
             _show_ticket,
@@ -272,7 +272,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "show_health",
             "Show health",
-            "How every subject is, the worst first, by what was seen last.",
+            "Shows the health of every subject from the last checks, the worst first.",
             schemas.ShowHealth,
             schemas.HEALTH,
             _show_health,
@@ -280,8 +280,8 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "propose_action",
             "Propose an action",
-            "Ask for one command. It does not run by asking: the gate judges it, people approve"
-            " what is risky, and an agent of this home runs what may run. See action_result.",
+            "Proposes one command. The gate judges it, people approve it if it is risky, and an"
+            " agent of this home runs it. Use action_result to get the result.",
             schemas.ProposeAction,
             schemas.ACTION,
             _propose_action,
@@ -293,7 +293,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "action_result",
             "Result of an action",
-            "What became of an action that you proposed; can wait for it.",
+            "Shows the state and result of an action that you proposed; can wait for it.",
             schemas.ActionResult,
             schemas.ACTION,
             _action_result,

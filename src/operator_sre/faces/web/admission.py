@@ -1,4 +1,4 @@
-"""Admission: by which name we are asked, from which page, how often, and by whom."""
+"""Admission of console requests: Host header, origin, rate and session; security headers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from operator_protocols.errors import OperatorError
 from operator_sre.app.tokens import PREFIX, Refusals
 from operator_sre.faces.cleaning import clean
-from operator_sre.faces.listening.admission import Rates, is_ours
+from operator_sre.faces.listening.admission import UNKNOWN_HOST, Rates, is_ours, source_of
 from operator_sre.faces.web.assets import ASSETS
 from operator_sre.faces.web.rendering import rendered
 
@@ -33,16 +33,16 @@ CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# What a page does by itself: nobody sits in front of that.
+# Requests that an open page makes by itself; they do not keep a session alive.
 _BY_ITSELF = ("/parts/", "/stream")
 log = logging.getLogger("operator_sre.web")
 
 
 def cookie_name(host: str = "", *, tls: bool) -> str:
-    """How the cookie is called; under TLS no other page of this domain can set it.
+    """The name of the session cookie; under TLS no other page of the domain can set it.
 
-    A browser keeps the ports of a host not apart, and two consoles may be reached by one name, as
-    through a tunnel: signing in to one must not sign out of the other.
+    Browsers share cookies between the ports of a host, and two consoles may have the same host
+    name, as through a tunnel. The port keeps their sessions apart.
     """
     port = host.rpartition(":")[2]
     name = "__Host-operator" if tls else "operator_session"
@@ -50,14 +50,14 @@ def cookie_name(host: str = "", *, tls: bool) -> str:
 
 
 def path_within(text: str) -> str:
-    """An address of ours, to go on to; "/" for whatever leads elsewhere."""
+    """A path within the console; "/" for anything that leads elsewhere."""
     fine = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
     return text if fine and len(text) <= PATH_MAX and "\\" not in text else "/"
 
 
 @dataclass(slots=True)
 class Admission:
-    """Stands in front of every page. What is refused here never reaches one."""
+    """Middleware before every page. A refused request never reaches one."""
 
     inner: ASGIApp
     sessions: Sessions
@@ -69,12 +69,12 @@ class Admission:
     tls: bool
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let one request in, or answer it."""
+        """Admit one request, or answer it."""
         if scope["type"] != "http":
             await self.inner(scope, receive, send)
             return
         began, status = time.monotonic(), 0
-        scope["source"] = scope["client"][0] if scope.get("client") else "somebody"
+        scope["source"] = source_of(scope)
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -90,20 +90,20 @@ class Admission:
             _log(scope, status, time.monotonic() - began)
 
     async def _admit(self, request: Request) -> Response | None:
-        """What to answer instead; None when it may come in."""
+        """The answer to a request that is not admitted; None for one that is."""
         scope, source, path = request.scope, request.scope["source"], request.url.path
         if not is_ours(request.headers.get("host", ""), self.hosts):
             await self.refusals.refused(source, "host")
-            return PlainTextResponse("We are not known by that name.\n", 421)
+            return PlainTextResponse(f"{UNKNOWN_HOST}\n", 421)
         if PREFIX.encode() in request.scope["query_string"] or PREFIX in path:
             await self.refusals.refused(source, "secret in the address")
-            words = "A secret does not belong into an address: revoke that token.\n"
-            return PlainTextResponse(words, 400)
+            message = "The URL contains a secret. Revoke that token.\n"
+            return PlainTextResponse(message, 400)
         if path.startswith(f"{ASSETS}/"):
             return _slowed(self.fetches, source)
         if request.method not in ("GET", "HEAD") and not _from_here(request, tls=self.tls):
             await self.refusals.refused(source, "cross-site")
-            return PlainTextResponse("That was sent by a page that is not ours.\n", 403)
+            return PlainTextResponse("The form was sent by another site.\n", 403)
         try:
             session = self._session(request)
         except OperatorError as error:
@@ -122,16 +122,16 @@ class Admission:
         return self.sessions.of(secret, touch=not by_itself)
 
     async def _stranger(self, request: Request) -> Response:
-        """Whoever is not signed in signs in first, and then goes on to where they wanted."""
+        """Redirect to the sign-in page, which leads back to the page that was requested."""
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         wanted = path_within(wanted) if request.method == "GET" else "/"
         place = f"{SIGN_IN}?next={quote(wanted, safe='/')}"
         if request.headers.get("hx-request") == "true" or request.url.path == "/stream":
-            # A page that is open already tells them itself, and loses nothing they have typed.
+            # An open page shows this itself, and keeps what somebody is typing.
             return PlainTextResponse("Sign in first.\n", 401)
         if request.headers.get("sec-fetch-site") == "cross-site" and request.method == "GET":
-            # A browser keeps our cookie to itself when a page of others leads here. Whoever is
-            # signed in is known at the second look, which is our own.
+            # A browser withholds the SameSite cookie when another site links here. This page
+            # reloads from the console itself, and then the cookie is sent.
             return HTMLResponse(rendered("bounce.html", {"place": wanted, "title": "Operator"}))
         return RedirectResponse(place, 303)
 
@@ -144,12 +144,12 @@ class Admission:
 
 
 def _from_here(request: Request, *, tls: bool) -> bool:
-    """Whether a page of ours sent it. A browser says from where; who does not say is refused."""
+    """Whether a page of this console sent the request; without an origin it is refused."""
     site = request.headers.get("sec-fetch-site", "")
     origin = request.headers.get("origin", "")
     host = request.headers.get("host", "")
     if origin:
-        # Without TLS of our own there may be somebody in front of us who ends it.
+        # Without TLS here, a proxy in front may terminate it.
         schemes = ("https",) if tls else ("http", "https")
         ours = {f"{scheme}://{host}".lower() for scheme in schemes}
         return origin.lower() in ours and site in ("", "same-origin")
@@ -167,17 +167,16 @@ def _cookie(header: str, name: str) -> str:
 
 
 def _slowed(rates: Rates, name: str) -> Response | None:
-    wait_s = rates.wait_s(name)
-    if not wait_s:
+    if (refusal := rates.refusal(name)) is None:
         return None
-    words = f"Too many requests; come back in {wait_s} s.\n"
-    return PlainTextResponse(words, 429, headers={"retry-after": str(wait_s)})
+    headers = {"retry-after": str(refusal.wait_s)}
+    return PlainTextResponse(f"{refusal.message}\n", refusal.status, headers=headers)
 
 
 _HARDENED: list[tuple[bytes, bytes]] = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
-    # Not `no-referrer`: with it a browser does not say that a form of ours is ours.
+    # Not `no-referrer`: with it a browser omits the origin of our own forms.
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -189,7 +188,7 @@ _HARDENED: list[tuple[bytes, bytes]] = [
 
 def _log(scope: Scope, status: int, took_s: float) -> None:
     if status < 400 and scope["path"].startswith(f"{ASSETS}/"):
-        return  # a dozen for each page, and nobody's doing
+        return  # a dozen for each page
     session: Session | None = scope.get("session")
     who = f"{session.token.id} ({session.who})" if session else "nobody"
     log.info(

@@ -59,12 +59,12 @@ _STATUSES: tuple[tuple[type[OperatorError], int], ...] = (
     (UsageError, 400),
 )
 _TITLES = {
-    400: "That does not work",
-    403: "You may not do this",
-    404: "There is nothing here",
-    405: "There is nothing here",
-    409: "It has changed meanwhile",
-    429: "Too much at once",
+    400: "Invalid request",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    429: "Too many requests",
 }
 
 
@@ -138,7 +138,7 @@ async def problem(request: Request, status: int, words: str, next_step: str = ""
         told = f"{words} {next_step}".strip()
         return Response(status_code=status, headers={**_toast(told, bad=True)})
     facts = {"words": words, "next_step": next_step, "status": status, "back": _came_from(request)}
-    title = _TITLES.get(status, "Something went wrong")
+    title = _TITLES.get(status, "Internal error")
     session: Session | None = request.scope.get("session")
     if session is not None:
         # What every page shows is asked of the store, which may be what went wrong.

@@ -137,9 +137,9 @@ def application(
 
 async def _unknown(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    words = {404: "There is nothing at this address.", 405: "That cannot be done here."}
-    text = words.get(error.status_code, "That cannot be done.")
-    return await problem(request, error.status_code, text, "Begin at the overview.")
+    messages = {404: "There is no page at this address.", 405: "This page cannot do that."}
+    text = messages.get(error.status_code, "The request cannot be served.")
+    return await problem(request, error.status_code, text, "Start from the overview.")
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -149,4 +149,4 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 async def _broken(request: Request, error: Exception) -> Response:
     log.error("a page failed: %s: %r", type(error).__name__, str(error)[:500])
-    return await problem(request, 500, "Something unexpected happened; the log says what.")
+    return await problem(request, 500, "Internal error. See the log of the console.")

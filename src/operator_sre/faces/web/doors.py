@@ -87,7 +87,7 @@ class Door(APIRoute):
                     if response is None:
                         response = await inner(request)
                 except RequestValidationError:
-                    response = await problem(request, 404, "There is nothing at this address.")
+                    response = await problem(request, 404, "There is no page at this address.")
                 except OperatorError as error:
                     response = await problem_of(request, error)
                 if posts:
@@ -108,16 +108,18 @@ async def _refused(
         why = await _unsound(request, session, once=once)
         if why:
             await _tell(request, session, why)
-            words = _WORDS.get(why, "This form was not made for your session.")
+            words = _WORDS.get(why, "This form belongs to another session.")
             return await problem(
-                request, 403, words, "Load the page again, and look before you act."
+                request, 403, words, "Reload the page and check it before you try again."
             )
     if (posts or role is not Role.VIEWER) and not request.app.state.sessions.renew(session):
-        return await problem(request, 403, "Your token counts no more.", "Sign in with another.")
+        return await problem(
+            request, 403, "Your token has expired or was revoked.", "Sign in with another."
+        )
     if not session.role.may(role):
         await _tell(request, session, "role")
-        words = f"A token of the role {session.role} may not do this; {role} is needed."
-        return await problem(request, 403, words, "Ask somebody who has it.")
+        message = f"This needs the role {role}; your token has the role {session.role}."
+        return await problem(request, 403, message, f"Ask somebody with the role {role}.")
     return None
 
 
@@ -134,6 +136,6 @@ async def _tell(request: Request, session: Session, why: str) -> None:
 
 
 _WORDS = {
-    "replayed form": "This form was sent already; nothing was done again.",
-    "too many forms": "This session has sent too many forms: sign out, and sign in again.",
+    "replayed form": "This form was already sent. Nothing was done twice.",
+    "too many forms": "This session has sent too many forms. Sign out and sign in again.",
 }

@@ -1,4 +1,4 @@
-"""What was sent by a form: bounded, and each field asked for by what it may be."""
+"""The fields of a form, bounded and validated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BODY_S_MAX = 10.0
 FIELDS_MAX = 200
 TEXT_MAX = 4000
 KIND = "application/x-www-form-urlencoded"
-AGAIN = "Go back, and try again."
+AGAIN = "Go back and try again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Form:
         if len(value) > most:
             raise UsageError(f"{name!r} has more than {most} characters.", next_step=AGAIN)
         if needed and not value:
-            raise UsageError(f"{name!r} is missing.", next_step="Fill it in, and try again.")
+            raise UsageError(f"{name!r} is missing.", next_step="Fill it in and try again.")
         return value
 
     def choice(self, name: str, known: Iterable[str], *, default: str | None = None) -> str:
@@ -44,17 +44,16 @@ class Form:
         if not value and default is not None:
             return default
         if value not in words:
-            words_told = ", ".join(words)
-            raise UsageError(f"{name!r} is none of: {words_told}.", next_step=AGAIN)
+            raise UsageError(f"{name!r} must be one of: {', '.join(words)}.", next_step=AGAIN)
         return value
 
     def number(self, name: str, *, least: int = 0, most: int = 2**53) -> int:
         """A whole number within its bounds."""
         value = self.fields.get(name, "").strip()
         if not (value.isascii() and value.isdigit() and len(value) < 17):
-            raise UsageError(f"{name!r} has to be a whole number.", next_step=AGAIN)
+            raise UsageError(f"{name!r} must be a whole number.", next_step=AGAIN)
         if not least <= int(value) <= most:
-            raise UsageError(f"{name!r} lies between {least} and {most}.", next_step=AGAIN)
+            raise UsageError(f"{name!r} must be between {least} and {most}.", next_step=AGAIN)
         return int(value)
 
     def flag(self, name: str) -> bool:
@@ -69,17 +68,17 @@ async def form_of(request: Request) -> Form:
         return known
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != KIND:
-        raise UsageError("That was not sent by a form of ours.", next_step=AGAIN)
+        raise UsageError("The request is not a form.", next_step=AGAIN)
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_S_MAX):
             async for part in request.stream():
                 body += part
                 if len(body) > BODY_BYTES_MAX:
-                    words = f"A form holds at most {BODY_BYTES_MAX} bytes."
-                    raise UsageError(words, next_step="Say it in fewer words.")
+                    message = f"The form is larger than {BODY_BYTES_MAX // 1024} KiB."
+                    raise UsageError(message, next_step="Shorten the text.")
     except (TimeoutError, ClientDisconnect):
-        raise UsageError("The form did not come in time.", next_step=AGAIN) from None
+        raise UsageError(f"The form took longer than {BODY_S_MAX:g} s.", next_step=AGAIN) from None
     try:
         pairs = parse_qsl(
             body.decode("ascii"),
@@ -88,7 +87,7 @@ async def form_of(request: Request) -> Form:
             errors="strict",
         )
     except ValueError:
-        raise UsageError("That form cannot be read.", next_step=AGAIN) from None
+        raise UsageError("The form cannot be decoded.", next_step=AGAIN) from None
     form = Form(dict(pairs))
     request.scope["form"] = form
     return form

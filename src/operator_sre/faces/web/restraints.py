@@ -1,4 +1,4 @@
-"""The kill switch, on a page of its own: nobody turns it by accident, either way."""
+"""The kill switch, on a page of its own, so that nobody turns it by accident."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ async def engage(request: Request) -> Response:
     form = await form_of(request)
     reason = form.text("reason", needed=True)
     if form.text("word", most=16).lower() != WORD:
-        raise UsageError(
-            "Nothing was stopped.", next_step=f"Type {WORD!r} to say that you mean it."
-        )
+        raise UsageError("Nothing was stopped.", next_step=f"Type {WORD!r} to confirm.")
     stopped = await switch_on(home_of(request), reason=reason)
     return done(request, _told(stopped), to=PLACE)
 
@@ -51,12 +49,12 @@ async def release(request: Request) -> Response:
     home, form = home_of(request), await form_of(request)
     asked = switch_asked(home, reason=form.text("reason", needed=True))
     if asked is None:
-        return done(request, "The kill switch was off already.", to=PLACE)
+        return done(request, "The kill switch was already off.", to=PLACE)
     confirmation = await cross(home, asked, sure=True)
     if switch_state(home).on:
-        words = f"Somebody else has to confirm it: {confirmation.id}. It is still on."
-        return done(request, words, to=PLACE, bad=True)
-    return done(request, "The kill switch is off: agents act as their mode says.", to=PLACE)
+        text = f"The kill switch is still on. Somebody else has to confirm {confirmation.id}."
+        return done(request, text, to=PLACE, bad=True)
+    return done(request, "The kill switch is off. Agents act as their mode allows.", to=PLACE)
 
 
 def _facts(home: App) -> Mapping[str, Any]:
