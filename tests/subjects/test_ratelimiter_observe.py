@@ -90,7 +90,7 @@ UNREACHABLE: list[tuple[str, Behave, str]] = [
     ("drips its body", drips(OK + b"content-length: 9999\r\n\r\n", every_s=0.05), "in time"),
     ("garbage", says(b"\x00\xff\xfegarbage\r\n\r\n"), ""),
     ("half an answer", says(OK + b"content-length: 100\r\n\r\n{"), ""),
-    ("another server", http(404, b"nothing here"), "no node"),
+    ("another server", http(404, b"nothing here"), "not from a rate limiter node"),
 ]
 
 

@@ -269,7 +269,7 @@ async def test_whoever_does_not_do_what_it_is_asked_is_one_error() -> None:
         angry = await stack.enter_async_context(serving(http(503, {"detail": "no store"})))
         for port, word, timeout_s in (
             (silent, "within", 0.5),
-            (wild, "nonsense", 60.0),
+            (wild, "an invalid answer", 60.0),
             (refuses, "OOM no memory", 60.0),
         ):
             target = Target("s", "store", port=port)

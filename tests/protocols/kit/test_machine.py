@@ -65,9 +65,9 @@ def test_a_subject_has_targets_and_refuses_to_look_at_nothing() -> None:
     assert (subject.name, subject.targets(), subject.invariants) == ("shop", targets, ())
     assert subject.present_targets() == targets
     seen = see_stranger(targets[0])
-    assert seen == Seen("a", problem="its kind 'odd' is not known")
+    assert seen == Seen("a", problem="its kind 'odd' is not supported")
     observation = subject.observation([seen])
     assert (observation.subject, observation.at, observation.seen) == ("shop", NOON, (seen,))
     targets.clear()
-    with pytest.raises(ObservationError, match="'shop' has no targets to look at"):
+    with pytest.raises(ObservationError, match="'shop' has no targets"):
         subject.present_targets()

@@ -81,7 +81,7 @@ async def test_only_what_is_harmless_or_reviewed_runs(tmp_path: Path, shell: She
     assert judge(Action.program(["sh", "look.sh"])).level is Level.REVIEW
     tried = probing(tmp_path, "{run: [sh, look.sh]}", "it.number < 5", shell)
     seen = await tried.seen()
-    assert "'reviewed: true' beside it says that it is" in seen.problem
+    assert "add 'reviewed: true' if it changes nothing" in seen.problem
     assert not (tmp_path / "ran").exists()
     assert await tried.health() is Health.UNKNOWN
     tried = probing(tmp_path, "{run: [sh, look.sh], reviewed: true}", "it.number < 5", shell)
@@ -94,15 +94,15 @@ async def test_what_the_gate_blocks_is_not_run_whoever_reviewed_it(
 ) -> None:
     assert judge(Action.shell("rm -rf /")).level is Level.BLOCKED
     tried = probing(tmp_path, "{run: rm -rf /, reviewed: true}", "it.ok", _Untouched())
-    assert "never runs" in (await tried.seen()).problem
+    assert "the gate blocks" in (await tried.seen()).problem
 
 
 async def test_without_a_judge_only_what_was_reviewed_runs(tmp_path: Path, shell: Shell) -> None:
     tried = probing(tmp_path, "{run: [cat, /dev/null]}", "it.ok", shell)
     tried.judge = None
-    assert "nobody here can judge" in (await tried.seen()).problem
+    assert "no gate is available" in (await tried.seen()).problem
     tried = probing(tmp_path, "{run: [cat, /dev/null]}", "it.ok", None)
-    assert "no command can be run here" in (await tried.seen()).problem
+    assert "commands cannot be run here" in (await tried.seen()).problem
 
 
 async def test_a_command_that_hangs_is_ended_and_shows_nothing(
@@ -111,7 +111,7 @@ async def test_a_command_that_hangs_is_ended_and_shows_nothing(
     tried = probing(tmp_path, "{run: [sleep, '60'], reviewed: true}", "it.ok", shell)
     tried.timeout_s = 0.4
     seen = await tried.seen()
-    assert "took too long" in seen.problem
+    assert "timed out" in seen.problem
     assert await tried.health() is Health.UNKNOWN
 
 
@@ -250,7 +250,7 @@ async def test_a_lever_that_the_gate_blocks_is_never_asked_about(tmp_path: Path)
     registry = Registry(tools.values())
     found = await registry.proposed(Action("wipe", {"target": "db"}))
     assert isinstance(found, Invalid)
-    assert "never runs" in found.sentence
+    assert "the gate blocks" in found.sentence
     fine = await registry.proposed(Action("stop", {"target": "web-1"}, target="web-1"))
     assert isinstance(fine, Action)
 

@@ -101,24 +101,24 @@ def test_what_does_not_hold_is_told_with_its_values(text: str, detail: str) -> N
 @pytest.mark.parametrize(
     ("text", "detail"),
     [
-        ("page.missing > 1", "page.missing was not seen"),
-        ("page.none == 1", "page.none was not seen"),
+        ("page.missing > 1", "page.missing was not observed"),
+        ("page.none == 1", "page.none was not observed"),
         # Whatever the other side says: what is named has to be seen.
-        ("page.up || page.missing > 1", "page.missing was not seen"),
-        ("page.missing > 1 || page.up", "page.missing was not seen"),
-        ("page.state > 1", "not of one kind (page.state is ready)"),
-        ("page.status + page.state == 'x'", "not of one kind"),
-        ("page.status && page.up", "not of one kind"),
+        ("page.up || page.missing > 1", "page.missing was not observed"),
+        ("page.missing > 1 || page.up", "page.missing was not observed"),
+        ("page.state > 1", "values of different types (page.state is ready)"),
+        ("page.status + page.state == 'x'", "values of different types"),
+        ("page.status && page.up", "values of different types"),
         ("page.status", "neither true nor false"),
         # CEL calls these different, for ever and silently.
-        ('page.status != "500"', "not of one kind (page.status is 200)"),
-        ('"500" != page.status', "not of one kind"),
-        ("page.state != 500", "not of one kind"),
-        ("page.up != 'false'", "not of one kind"),
-        ("!(page.status in ['500'])", "not of one kind"),
-        ("page.status != page.state", "not of one kind"),
-        ("page.zero / page.zero < 1", "says nothing"),
-        ("has(page.status) && page.status != 'x'", "not of one kind"),
+        ('page.status != "500"', "values of different types (page.status is 200)"),
+        ('"500" != page.status', "values of different types"),
+        ("page.state != 500", "values of different types"),
+        ("page.up != 'false'", "values of different types"),
+        ("!(page.status in ['500'])", "values of different types"),
+        ("page.status != page.state", "values of different types"),
+        ("page.zero / page.zero < 1", "cannot be evaluated"),
+        ("has(page.status) && page.status != 'x'", "values of different types"),
     ],
 )
 def test_what_makes_no_sense_is_unknown_and_never_healthy(text: str, detail: str) -> None:
@@ -130,7 +130,7 @@ def test_what_makes_no_sense_is_unknown_and_never_healthy(text: str, detail: str
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "nothing in it"),
+        ("", "it is empty"),
         ("page.up &", "'&&'"),
         ("page.status = 200", "'=='"),
         ("page.status % 2 == 0", "no remainder"),
@@ -141,20 +141,20 @@ def test_what_makes_no_sense_is_unknown_and_never_healthy(text: str, detail: str
         ("int(page.five) > 1", "'int' is not known"),
         ("[1, 2].all(x, x > 0)", "'all' is not known here"),
         ("[page.five].map(x, x)[0] > 1", "'map' is not known here"),
-        ("page.five > 0x10", "is not read"),
-        ("page.five > 5u", "is not read"),
+        ("page.five > 0x10", "is not supported"),
+        ("page.five > 5u", "is not supported"),
         ("page.five > 1e999", "invalid double"),
-        ("{'a': 1}.a == 1", "is not read"),
+        ("{'a': 1}.a == 1", "is not supported"),
         ("b'x' == page.state", "'b' is not known"),
-        ("page.state.matches('(')", "no pattern"),
+        ("page.state.matches('(')", "not a valid pattern"),
         ("page.state.matches(page.state)", "one pattern in quotes"),
-        ("page.state.matches('" + "(a{500}){500}" + "')", "no pattern"),
+        ("page.state.matches('" + "(a{500}){500}" + "')", "not a valid pattern"),
         ("has(page)", "has()"),
         ("has(1)", "has()"),
         ("targets[0].page.up", "another target"),
         ("page.up)", "at character 8"),
         ("__import__('os')", "not known"),
-        ("page.up; page.up", "is not read"),
+        ("page.up; page.up", "is not supported"),
         ("null == page.state", "'null' is not known"),
         ("x" * (EXPRESSION_CHARACTERS_MAX + 1), "longer than"),
     ],
@@ -186,7 +186,7 @@ def test_another_target_can_be_named() -> None:
     assert found.health is Health.HEALTHY
     (blind,) = invariant.check(Observation("s", NOON, (seen,)))
     assert blind.health is Health.UNKNOWN
-    assert blind.detail == 'targets["db-1"].cache.clients was not seen'
+    assert blind.detail == 'targets["db-1"].cache.clients was not observed'
 
 
 def test_an_invariant_speaks_of_its_kinds_and_names_only() -> None:
@@ -195,7 +195,7 @@ def test_an_invariant_speaks_of_its_kinds_and_names_only() -> None:
     invariant = DeclaredInvariant("i", Severity.INFO, 0.0, held, on=frozenset({"web"}), kinds=kinds)
     looks = (Seen("a", {KIND: "web", "page.up": True}), Seen("b", {KIND: "database"}))
     assert [one.target for one in invariant.check(Observation("s", NOON, looks))] == ["a"]
-    # Of what was not seen the description still knows the kind; of a stranger nobody does.
+    # Of what was not observed the description still knows the kind; of a stranger nobody does.
     blind = tuple(Seen(name, problem="it hangs") for name in ("a", "b", "stranger"))
     found = list(invariant.check(Observation("s", NOON, blind)))
     assert [(one.target, one.health) for one in found] == [

@@ -64,13 +64,13 @@ async def test_a_file_has_an_age_a_size_and_an_end(tmp_path: Path) -> None:
 async def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     tried = looking(tmp_path, "{file: {path: pipe, matches: x}}", "it.matched")
-    assert "no file that could be read" in (await tried.seen()).problem
+    assert "not a regular file" in (await tried.seen()).problem
 
 
 async def test_files_and_processes_are_those_of_this_machine(tmp_path: Path) -> None:
     for probe in ("{file: {path: /etc/hosts}}", "{process: {pattern: init}}"):
         tried = looking(tmp_path, probe, "it.up", more=", runs_at: 'ssh://me@there'")
-        assert "this machine only" in (await tried.seen()).problem
+        assert "reads only this machine" in (await tried.seen()).problem
         assert await tried.health() is Health.UNKNOWN
 
 

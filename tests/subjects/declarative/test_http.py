@@ -75,7 +75,7 @@ async def test_an_answer_becomes_values(tmp_path: Path) -> None:
         ("{json: {missing: 1}}", "missing is None, not 1"),
         ("{json: {flag: 1}}", "flag is True, not 1"),
         ("{body: '\"queue\": [0-9]+'}", ""),
-        ("{body: '^nothing$'}", "its body does not match"),
+        ("{body: '^nothing$'}", "the body does not match"),
         ("{latency: 10s}", ""),
     ],
 )

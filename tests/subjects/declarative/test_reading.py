@@ -84,45 +84,55 @@ def test_a_description_says_all_that_it_is_read_for() -> None:
 
 
 MISTAKES = [
-    ("name: shop", "naem: shop", 1, "'naem' is not known in the file. Did you mean 'name'?"),
-    ("name: shop", "name: a/b", 1, "'a/b' is no name for a subject."),
-    ("port: 80,", "prot: 80,", 3, "'prot' is not known in 'web-1' of 'targets' of the file."),
-    ("port: 80,", "port: eighty,", 3, "'port' of the target 'web-1' has to be the number of a"),
-    ("port: 80,", "port: 70000,", 3, "has to be the number of a port"),
-    ("kind: web,", "kind: [web],", 3, "'kind' of the target 'web-1' has to be a single value."),
-    ("[db]", "[bd]", 3, "'web-1' depends on 'bd', which is no other target. Did you mean 'db'?"),
-    ('"b:81"', '"b"', 3, "'b' is no host:port."),
-    ("ssh://me@db", "telnet://db", 8, "'telnet://db' is no place. Write ssh://user@host"),
+    ("name: shop", "naem: shop", 1, "'naem' is not a valid key of the file. Did you mean 'name'?"),
+    ("name: shop", "name: a/b", 1, "'a/b' is not a valid name for a subject."),
+    ("port: 80,", "prot: 80,", 3, "'prot' is not a valid key of 'web-1' of 'targets' of the file."),
+    ("port: 80,", "port: eighty,", 3, "'port' of the target 'web-1' must be the number of a"),
+    ("port: 80,", "port: 70000,", 3, "must be the number of a port"),
+    ("kind: web,", "kind: [web],", 3, "'kind' of the target 'web-1' must be a single value."),
+    ("[db]", "[bd]", 3, "'web-1' depends on 'bd', which is not another target. Did you mean 'db'?"),
+    ('"b:81"', '"b"', 3, "'b' is not a valid host:port."),
+    ("ssh://me@db", "telnet://db", 8, "'telnet://db' is not a valid place. Write ssh://user@host"),
     ("password_file: secret", "password: secret", 9, "Did you mean 'password_file'?"),
-    ("http: {read", "htpp: {read", 11, "'htpp' is not known in the probe 'page'. Did you mean 'ht"),
+    (
+        "http: {read",
+        "htpp: {read",
+        11,
+        "'htpp' is not a valid key of the probe 'page'. Did you mean 'ht",
+    ),
     ("{read: {queue", "{raed: {queue", 11, "Did you mean 'read'?"),
-    ("stats.queue}}", "'..'}}", 11, "'..' is no path, such as 'nodes[0].name'."),
-    ("{queue: stats", "{status: stats", 11, "'status' is no name for a value of its own."),
-    ("500ms", "soon", 11, "has to be a duration such as 30s, 5m or 1h."),
+    ("stats.queue}}", "'..'}}", 11, "'..' is not a valid path such as 'nodes[0].name'."),
+    ("{queue: stats", "{status: stats", 11, "'status' is not a valid name for a value of its own."),
+    ("500ms", "soon", 11, "must be a duration such as 30s, 5m or 1h."),
     ("tcp: {}", "tcp: {}, http: {}", 12, "needs one of: http, tcp, prometheus, command, sql"),
     ("{on: web, http", "{on: wbe, http", 11, "'wbe' is neither a kind nor a name of a target."),
-    ("port: {tcp", "port: {on: web, tcp", 10, "no probe looks at the target 'db'."),
+    ("port: {tcp", "port: {on: web, tcp", 10, "no probe covers the target 'db'."),
     ("page.queue < 5", "page.queu < 5", 14, "has no value 'queu'. Did you mean 'queue'?"),
     ("page.queue < 5", "paeg.queue < 5", 14, "there is no probe 'paeg'. Did you mean 'page'?"),
     ("page.queue < 5", "page.queue <", 14, "'holds' of the invariant 'fast': at character"),
     ('"page.queue < 5 && page.ok"', '"1 < 2"', 14, "names no value of a probe."),
     ('holds: "page', 'hold: "page', 14, "Did you mean 'holds'?"),
-    ("{on: web, holds", "{holds", 14, "the probe 'page' does not look at 'db'."),
+    ("{on: web, holds", "{holds", 14, "the probe 'page' does not cover 'db'."),
     ('"{page.queue}"', '"{page.qeue}"', 14, "'says' of the invariant 'fast': the probe 'page'"),
     ("for: 5m", "for: 5m, grace: 1s", 14, "'for' and 'grace' are the same; write one."),
-    ("for: 5m", "for: 2h", 14, "has to be 0 to 3599 seconds."),
+    ("for: 5m", "for: 2h", 14, "must be 0 to 3599 seconds."),
     ("severity: info", "severity: awful", 14, "It is one of: info, warning, critical."),
-    ("  up: {holds", "  observable: {holds", 15, "'observable' is what is said of a target"),
-    ("  up: {holds", "  Up: {holds", 15, "'Up' is no name for an invariant"),
+    ("  up: {holds", "  observable: {holds", 15, "'observable' is reserved for targets"),
+    ("  up: {holds", "  Up: {holds", 15, "'Up' is not a valid name for an invariant"),
     ("risk: low", "risk: none", 17, "It is one of: low, medium, high, critical."),
     ("command: [sh", "comand: [sh", 17, "Did you mean 'command'?"),
     ('[sh, restart.sh, "{target}"]', '"sh restart.sh {target}"', 17, "Write the command as a list"),
-    ('"{count}"', '"n={count}"', 20, "{count} has to be a word of its own."),
-    ('"{count}", ', "", 20, "the parameter 'count' is in no word of its command."),
-    ("minimum: 1", "minimum: 10", 21, "nothing is 10 to 9."),
-    ("{count: {type", "{target: {type", 21, "'target' is known already; leave it out."),
-    ("undo: scale_down", "undo: scale_dwn", 22, "'scale_dwn' is no other lever. Did you mean"),
-    ("  scale_down: {on", "  scale_down: {tool: restart_node, on", 25, "two levers are the tool"),
+    ('"{count}"', '"n={count}"', 20, "{count} must be a whole word."),
+    ('"{count}", ', "", 20, "the parameter 'count' is not used in its command."),
+    ("minimum: 1", "minimum: 10", 21, "the minimum 10 is above the maximum 9."),
+    ("{count: {type", "{target: {type", 21, "'target' is built in; remove it."),
+    ("undo: scale_down", "undo: scale_dwn", 22, "'scale_dwn' is not another lever. Did you mean"),
+    (
+        "  scale_down: {on",
+        "  scale_down: {tool: restart_node, on",
+        25,
+        "two levers define the tool",
+    ),
 ]
 
 
@@ -146,7 +156,7 @@ def test_secrets_are_files_and_never_words() -> None:
         with pytest.raises(ConfigError, match="'header_files'"):
             describe(text % name, "f")
     query = "name: a\nprobes: {p: {prometheus: {server: 'http://me:pw@h:1', read: {v: up}}}}\n"
-    with pytest.raises(ConfigError, match="password does not belong here") as raised:
+    with pytest.raises(ConfigError, match="a password must not be in this file") as raised:
         describe(query, "f")
     assert "pw" not in str(raised.value).replace("password", "")
 
@@ -180,7 +190,7 @@ def test_a_plugin_reads_its_file_anew_when_it_changed(tmp_path: Path) -> None:
     tried.file.write_text(WHOLE.replace("web-1", "web-2"))
     assert [target.name for target in tried.targets] == ["web-2", "db"]
     tried.file.write_text("nonsense")
-    with pytest.raises(ConfigError, match="has to be a table"):
+    with pytest.raises(ConfigError, match="must be a table"):
         _ = tried.targets
 
 

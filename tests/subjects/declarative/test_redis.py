@@ -98,7 +98,7 @@ async def test_not_being_let_in_is_blindness_and_no_break(
 ) -> None:
     tried = cache(tmp_path, server.port, password=password)
     seen = await tried.seen()
-    assert "it does not let us in" in seen.problem
+    assert "login rejected" in seen.problem
     assert PASSWORD not in seen.problem
     assert await tried.health() is Health.UNKNOWN
 

@@ -136,7 +136,7 @@ def test_values_are_taken_by_path_and_by_pattern() -> None:
         with pytest.raises(ConfigError):
             read_extraction(table(text))
     clash = table("read: {n: x}\nexpect: {body: '(?P<n>x)'}\n")
-    with pytest.raises(ConfigError, match="no name of its own"):
+    with pytest.raises(ConfigError, match="not a valid name for a value"):
         read_extraction(clash, clash.table("expect"))
 
 

@@ -174,8 +174,8 @@ DOWN: list[tuple[str, Behave, str]] = [
     ("closes", closes, ""),
     ("resets", resets, ""),
     ("says garbage", says(b"+PONG\r\n"), ""),
-    ("is no etcd", http(200, "hello"), "not etcd"),
-    ("is no etcd either", says(b"HTTP/1.1 501 No\r\ncontent-length: 2\r\n\r\nhi"), "not etcd"),
+    ("is no etcd", http(200, "hello"), "not from etcd"),
+    ("is no etcd either", says(b"HTTP/1.1 501 No\r\ncontent-length: 2\r\n\r\nhi"), "not from etcd"),
 ]
 
 
@@ -192,9 +192,9 @@ async def test_one_that_does_not_answer_as_etcd_is_down(how: str, behave: Behave
 
 PROBLEMS: list[tuple[str, Behave, str]] = [
     ("refuses", http(403, {"message": "permission denied"}), "permission denied"),
-    ("says nothing", http(200, {}), "which member"),
+    ("says nothing", http(200, {}), "does not name the member"),
     ("floods", floods(b"HTTP/1.1 200 OK\r\n\r\n"), "too long"),
-    ("says other things", http(200, {"header": 5, "leader": []}), "which member"),
+    ("says other things", http(200, {"header": 5, "leader": []}), "does not name the member"),
 ]
 
 
@@ -217,7 +217,7 @@ async def test_another_endpoint_is_tried_where_the_first_is_dead() -> None:
 async def test_a_target_without_a_port_or_of_another_kind_is_seen() -> None:
     look = await _look(Target("a", KIND), Target("b", "store", port=1))
     assert "no port" in str(look.of("a").readings["error"])
-    assert "'store' is not known" in look.of("b").problem
+    assert "'store' is not supported" in look.of("b").problem
     with pytest.raises(ObservationError):
         await _look()
 
@@ -262,7 +262,7 @@ async def test_files_that_are_missing_are_a_problem_and_no_error(tmp_path: Path)
         look = await _look(
             Target("a", KIND, port=port, access=tls), Target("b", KIND, port=port, access=user)
         )
-    assert "cannot speak to it" in look.of("a").problem
+    assert "no connection possible" in look.of("a").problem
     assert look.of("b").problem
 
 

@@ -175,7 +175,7 @@ def test_pds_are_enough_when_more_than_half_answer() -> None:
     readings = pd_readings(up.target, up, "b", Members((Member("a", 1, (), "8"),)))
     assert (readings["follows"], readings["leads"], readings["version"]) == ("b", False, "8")
     strange = PdReport(Target("c", PD), Answer(error="x", strange=True))
-    assert "not PD" in str(pd_readings(strange.target, strange, "b", None)["error"])
+    assert "not from PD" in str(pd_readings(strange.target, strange, "b", None)["error"])
     assert pd_readings(strange.target, None, "b", None) == {}
     seen = [Seen("a", {"kind": PD, **readings}), Seen("c", {"kind": PD, "reachable": False})]
     found = pds_readings(seen, Leadership(), "b")

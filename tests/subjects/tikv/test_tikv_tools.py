@@ -109,7 +109,7 @@ async def test_a_leader_moves_and_can_be_moved_back() -> None:
 async def test_the_hottest_region_is_meant_where_none_is_named() -> None:
     async with small_pd() as pd:
         cold = await pd.use("transfer_leader")
-        assert "PD calls no region hot" in cold.stderr
+        assert "PD reports no hot region" in cold.stderr
         assert (await pd.use("split_region")).category is FailureCategory.NOT_FOUND
         told = {"region_id": 100, "flow_bytes": 9e6, "hot_degree": 9, "stores": [4, 5, 6]}
         pd.hot = {"4": {"store_bytes": 1e7, "statistics": [told]}}
@@ -122,7 +122,7 @@ async def test_the_hottest_region_is_meant_where_none_is_named() -> None:
         pd.evict(4, 5)
         assert "No other store could lead" in (await pd.use("transfer_leader")).stderr
         told["flow_bytes"] = 1e3
-        assert "PD calls no region hot" in (await pd.use("transfer_leader")).stderr
+        assert "PD reports no hot region" in (await pd.use("transfer_leader")).stderr
 
 
 @pytest.mark.asyncio
@@ -133,12 +133,12 @@ async def test_a_leader_goes_to_nobody_who_could_not_keep_it() -> None:
             "being drained": lambda: pd.evict(5),
             "store-2 is Disconnected": lambda: pd.beat(5, age_s=1500.0),
             "store-2 is Down": lambda: pd.beat(5, age_s=7200.0),
-            "would take the leader back": lambda: pd.cluster.document["schedulers"].update(
+            "would move the leader back": lambda: pd.cluster.document["schedulers"].update(
                 {f"{GRANT_LEADER}-4": 0.0}
             ),
         }
         nowhere = await pd.use("transfer_leader", region=100, to="store-7")
-        assert "has no copy on store-7" in nowhere.stderr
+        assert "has no replica on store-7" in nowhere.stderr
         pd.obedient = False
         for what, spoil in spoils.items():
             pd.fill()
@@ -163,7 +163,7 @@ async def test_a_region_that_is_busy_is_left_alone_until_it_is_stuck() -> None:
             "merge_region": {"source": 101, "into": 100},
         }.items():
             result = await pd.use(name, **arguments)  # type: ignore[arg-type]
-            assert "do something already (admin-transfer-leader" in result.stderr
+            assert "already has an operator (admin-transfer-leader" in result.stderr
         young = await pd.use("cancel_operator", region=100)
         assert "let it end" in young.stderr
         pd.operations.running[100].began = time.time() - 31.0
@@ -206,10 +206,10 @@ async def test_a_copy_moves_only_while_all_others_are_sound_and_there_is_room() 
     move: dict[str, Argument] = {"region": 102, "source": "store-3", "to": "store-7"}
     async with small_pd() as pd:
         pd.cluster.regions[102]["pending"] = [5]
-        assert "is not sound" in (await pd.use("transfer_peer", **move)).stderr
+        assert "is unhealthy" in (await pd.use("transfer_peer", **move)).stderr
         pd.cluster.regions[102]["pending"] = []
         pd.beat(7, free=0.1)
-        assert "too little room" in (await pd.use("transfer_peer", **move)).stderr
+        assert "too little disk space" in (await pd.use("transfer_peer", **move)).stderr
         pd.beat(7)
         taken = await pd.use("transfer_peer", region=102, source="store-3", to="store-1")
         assert "has a copy on store-1 already" in taken.stderr
@@ -231,7 +231,7 @@ async def test_a_region_is_split_and_merged_again() -> None:
         merged = await pd.use(split.undo.tool, **split.undo.arguments)
         assert merged.ok, merged.stderr
         assert len(pd.cluster.regions) == 6
-        assert "beside each other" in (await pd.use("merge_region", source=100, into=103)).stderr
+        assert "not adjacent" in (await pd.use("merge_region", source=100, into=103)).stderr
         pd.cluster.regions[103]["size"] = 140
         assert "split again" in (await pd.use("merge_region", source=102, into=103)).stderr
         pd.obedient = False
@@ -261,7 +261,7 @@ async def test_one_store_at_a_time_is_drained() -> None:
         away = await pd.use("drain_store", target="store-1")
         assert "store-3 is Disconnected, and one store at a time" in away.stderr
         gone = await pd.use("drain_store", target="store-3")
-        assert "by itself" in gone.stderr
+        assert "already moves its leaders away" in gone.stderr
 
 
 @pytest.mark.asyncio
@@ -293,7 +293,10 @@ async def test_schedulers_rest_go_on_come_back_and_go() -> None:
         assert added.ok, added.stderr
         assert BALANCE in names
         assert "pause_scheduler" in (await pd.use("remove_scheduler", name=BALANCE)).stderr
-        assert "leave behind" in (await pd.use("remove_scheduler", name="a-scheduler")).stderr
+        assert (
+            "not a temporary scheduler"
+            in (await pd.use("remove_scheduler", name="a-scheduler")).stderr
+        )
         assert EVICT in STRAY
         assert (await pd.use("remove_scheduler", name=f"{EVICT}-4")).data["changed"] is False
         pd.evict(4, 5)
@@ -319,9 +322,9 @@ async def test_a_store_that_serves_is_drained_before_its_restart_and_leads_after
         assert dead.ok, dead.stderr
         assert dead.data["drained"] is False
         pd.cluster.stores["6"]["state"] = 1
-        assert "wants it to leave" in (await pd.use("restart_store", target="store-3")).stderr
+        assert "is being decommissioned" in (await pd.use("restart_store", target="store-3")).stderr
         alone = await pd.use("restart_pd", target="pd-1")
-        assert "no majority" in alone.stderr
+        assert "lose its majority" in alone.stderr
 
 
 @pytest.mark.asyncio
@@ -336,7 +339,7 @@ async def test_a_new_leader_of_pd_is_given_the_time_to_hear_of_stores_that_answe
         # Nobody waits for one that does not answer: it is away, and can be started again.
         pd.cluster.beats["5"] = hearsay
         refused = await pd.use("restart_store", target="store-1")
-        assert "has not heard of store-2, and one store at a time" in refused.stderr
+        assert "has had no heartbeat of store-2, and one store at a time" in refused.stderr
         result = await pd.use("restart_store", target="store-2")
         assert result.ok, result.stderr
         assert pd.restarts == ["store-2"]
@@ -366,7 +369,7 @@ async def test_commands_run_where_they_belong() -> None:
         failed = await pd.use("compact_store", target="store-1")
         assert "cannot connect" in failed.stderr
         pd.beat(4, free=0.05)
-        assert "Make room" in (await pd.use("compact_store", target="store-1")).stderr
+        assert "Free some space" in (await pd.use("compact_store", target="store-1")).stderr
         pd.beat(5, age_s=1500.0)
         pd.beat(4)
         assert "one store at a time" in (await pd.use("compact_store", target="store-1")).stderr

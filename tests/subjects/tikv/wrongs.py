@@ -128,7 +128,7 @@ PROVOKED: dict[str, Wrong] = {
         _store(up=True),
     ),
     "what is not a store at its status port": Wrong(
-        {("store_unreachable", STORE): "shows no metrics of a store"},
+        {("store_unreachable", STORE): "contains no metrics of a store"},
         _store(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
         _store(raw=b""),
     ),
@@ -167,7 +167,7 @@ PROVOKED: dict[str, Wrong] = {
         {("pd_member_down", "pd-3"): "127.0.0.1"}, _pd(2, up=False), _pd(2, up=True)
     ),
     "something else in the place of a PD": Wrong(
-        {("pd_member_down", "pd-3"): "what answers there is not PD"},
+        {("pd_member_down", "pd-3"): "the answer is not from PD"},
         _pd(2, raw=b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
         _pd(2, raw=b""),
     ),

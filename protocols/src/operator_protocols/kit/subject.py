@@ -1,4 +1,4 @@
-"""What every subject does alike: it has a name, targets and invariants, and it is looked at."""
+"""The base of every subject: its name, targets, invariants and observations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["BaseSubject", "see_stranger"]
 
 
 class BaseSubject:
-    """A subject with these settings; who derives from it writes `observe`."""
+    """A subject with these settings; a subclass adds `observe`."""
 
     def __init__(self, settings: SubjectSettings, invariants: Sequence[Invariant]) -> None:
         self.settings = settings
@@ -25,10 +25,10 @@ class BaseSubject:
         return self.settings.targets()
 
     def present_targets(self) -> Sequence[Target]:
-        """The same. ObservationError when there is nothing to look at."""
+        """The same. ObservationError when there are none."""
         targets = self.targets()
         if not targets:
-            raise ObservationError(f"{self.name!r} has no targets to look at.")
+            raise ObservationError(f"{self.name!r} has no targets.")
         return targets
 
     def observation(self, seen: Iterable[Seen]) -> Observation:
@@ -38,4 +38,4 @@ class BaseSubject:
 
 def see_stranger(target: Target) -> Seen:
     """A target of a kind that the subject does not know."""
-    return Seen(target.name, problem=f"its kind {target.kind!r} is not known")
+    return Seen(target.name, problem=f"its kind {target.kind!r} is not supported")

@@ -14,7 +14,7 @@ plugin = Plugin(
     tools=tools_of,
     targets=targets_of,
     notes=(
-        "This system is described by its people in a file. Readings are named probe.value; its"
-        " levers are typed tools whose sentence says which command they run."
+        "This system is described in a file by its maintainers. Readings are named probe.value; its"
+        " levers are typed tools whose sentence shows their command."
     ),
 )

@@ -72,15 +72,15 @@ class Command:
 def refusal(action: Action, settings: SubjectSettings, *, reviewed: bool) -> str:
     """Why a command is not run, or "". What the gate blocks is not run, whoever reviewed it."""
     if settings.judge is None:
-        return "" if reviewed else "nobody here can judge its command"
+        return "" if reviewed else "no gate is available to judge its command"
     verdict = settings.judge(action)
     if verdict.level is Level.BLOCKED:
-        return f"its command never runs: {verdict.explanation}"
+        return f"the gate blocks its command: {verdict.explanation}"
     if verdict.level is Level.SAFE or reviewed:
         return ""
     return (
-        f"its command is not known to be harmless ({verdict.explanation.rstrip('.')});"
-        " 'reviewed: true' beside it says that it is"
+        f"the gate does not judge its command SAFE ({verdict.explanation.rstrip('.')});"
+        " add 'reviewed: true' if it changes nothing"
     )
 
 
@@ -104,17 +104,17 @@ def read_command(table: Table, folder: str, key: str, *, known: Sequence[str] = 
         for blank in (*BUILT_IN_BLANKS, *known):
             if f"{{{blank}}}" in node.value:
                 raise table.wrong(
-                    f"{{{blank}}} cannot stand in a line for the shell.",
+                    f"{{{blank}}} is not allowed in a shell line.",
                     key,
                     next_step="Write the command as a list of words.",
                 )
         return Command(line=table.text(key), cwd=cwd, passes=passes)
     words = table.texts(key)
     if len(words) > WORDS_MAX or not words[0]:
-        raise table.wrong(f"{key!r} of {table.place} is no command.", key)
+        raise table.wrong(f"{key!r} of {table.place} is not a valid command.", key)
     for blank in known:
         if any(f"{{{blank}}}" in word and f"{{{blank}}}" != word for word in words):
-            raise table.wrong(f"{{{blank}}} has to be a word of its own.", key)
+            raise table.wrong(f"{{{blank}}} must be a whole word.", key)
     return Command(argv=words, cwd=cwd, passes=passes)
 
 

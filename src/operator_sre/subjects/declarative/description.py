@@ -165,12 +165,12 @@ def describe(text: str, file: str, *, folder: str = "/") -> Description:
     root = Table(parse(text, file), file, "the file", SECTIONS)
     name = root.required("name")
     if not _TARGET_NAME.fullmatch(name):
-        raise root.wrong(f"{name[:60]!r} is no name for a subject.", "name")
+        raise root.wrong(f"{name[:60]!r} is not a valid name for a subject.", "name")
     targets, pid_files = _read_targets(root, folder)
     probes = _read_probes(root, targets, folder)
     invariants = _read_invariants(root, targets, {probe.name: probe for probe in probes})
     if not invariants:
-        raise root.wrong("there are no invariants: nothing could ever be wrong.")
+        raise root.wrong("there are no invariants. Add at least one.")
     return Description(
         name=name,
         targets=targets,
@@ -191,25 +191,25 @@ def _read_targets(root: Table, folder: str) -> tuple[tuple[Target, ...], dict[st
     pid_files: dict[str, str] = {}
     for name in section:
         if not _TARGET_NAME.fullmatch(name):
-            raise section.wrong(f"{name[:60]!r} is no name for a target.", name)
+            raise section.wrong(f"{name[:60]!r} is not a valid name for a target.", name)
         table = section.table(name, *TARGET_KEYS)
         if table is None:
             raise section.wrong(f"the target {name!r} needs a 'kind'.", name)
         table.place = f"the target {name!r}"
         kind = table.required("kind")
         if not _TARGET_NAME.fullmatch(kind):
-            raise table.wrong(f"{kind[:60]!r} is no name for a kind.", "kind")
+            raise table.wrong(f"{kind[:60]!r} is not a valid name for a kind.", "kind")
         host = table.text("host", "127.0.0.1")
         if not _HOST.fullmatch(host):
-            raise table.wrong(f"{host[:60]!r} is no host.", "host")
+            raise table.wrong(f"{host[:60]!r} is not a valid host.", "host")
         endpoints = table.texts("endpoints")
         for place in endpoints:
             if not _ENDPOINT.fullmatch(place) or not 0 < int(place.rpartition(":")[2]) < 65536:
-                raise table.wrong(f"{place[:60]!r} is no host:port.", "endpoints")
+                raise table.wrong(f"{place[:60]!r} is not a valid host:port.", "endpoints")
         runs_at = table.text("runs_at")
         if runs_at and not _RUNS_AT.fullmatch(runs_at):
             hint = "Write ssh://user@host, docker://container or kubectl://context/namespace/pod."
-            raise table.wrong(f"{runs_at[:60]!r} is no place.", "runs_at", next_step=hint)
+            raise table.wrong(f"{runs_at[:60]!r} is not a valid place.", "runs_at", next_step=hint)
         log, data_dir = table.text("log"), table.text("data_dir")
         target = Target(
             name=name,
@@ -231,7 +231,7 @@ def _read_targets(root: Table, folder: str) -> tuple[tuple[Target, ...], dict[st
         for need in target.depends_on:
             if need not in names or need == target.name:
                 raise section.wrong(
-                    f"{target.name!r} depends on {need[:60]!r}, which is no other target.",
+                    f"{target.name!r} depends on {need[:60]!r}, which is not another target.",
                     target.name,
                     next_step=nearest(need, names),
                 )
@@ -303,7 +303,7 @@ def _read_probes(
     for target in targets:
         if not any(speaks_of(probe.on, target) for probe in probes):
             raise root.wrong(
-                f"no probe looks at the target {target.name!r}.",
+                f"no probe covers the target {target.name!r}.",
                 "probes",
                 next_step=f"Add one with 'on: {target.kind}'.",
             )
@@ -317,7 +317,7 @@ def _read_invariants(
     for name, node in root.tables("invariants", "an invariant").items():
         table = Table(node, root.file, f"the invariant {name!r}", INVARIANT_KEYS)
         if name == _OBSERVABLE:
-            raise table.wrong(f"{name!r} is what is said of a target that cannot be seen.")
+            raise table.wrong(f"{name!r} is reserved for targets that cannot be observed.")
         on = _read_on(table, targets)
 
         def find_problem(reference: Reference, on: frozenset[str] = on) -> str:
@@ -376,7 +376,7 @@ def _find_problem(
             return f"there is no target {reference.target[:40]!r}. {hint}".strip()
     for target in meant:
         if not speaks_of(declared.on, target):
-            return f"the probe {reference.probe!r} does not look at {target.name!r}"
+            return f"the probe {reference.probe!r} does not cover {target.name!r}"
     return ""
 
 
@@ -393,15 +393,15 @@ def _read_levers(root: Table, targets: tuple[Target, ...], folder: str) -> tuple
         line = read_command(table, folder, "command", known=names)
         for blank in names:
             if f"{{{blank}}}" not in line.argv:
-                why = f"the parameter {blank!r} is in no word of its command."
+                why = f"the parameter {blank!r} is not used in its command."
                 raise table.wrong(why, "command")
         tool = table.text("tool", _TOOLS.get(name, name))
         if not NAME.fullmatch(tool):
-            raise table.wrong(f"{tool[:60]!r} is no name for a tool.", "tool")
+            raise table.wrong(f"{tool[:60]!r} is not a valid name for a tool.", "tool")
         ends = table.texts("ends")
         for cause in ends:
             if not _CAUSE.fullmatch(cause):
-                raise table.wrong(f"{cause[:60]!r} is no name for a cause.", "ends")
+                raise table.wrong(f"{cause[:60]!r} is not a valid name for a cause.", "ends")
         levers[name] = Lever(
             name=name,
             tool=tool,
@@ -420,11 +420,11 @@ def _read_levers(root: Table, targets: tuple[Target, ...], folder: str) -> tuple
     tools: set[str] = set()
     for name, lever in levers.items():
         if lever.tool in tools:
-            raise tables[name].wrong(f"two levers are the tool {lever.tool!r}.", "tool")
+            raise tables[name].wrong(f"two levers define the tool {lever.tool!r}.", "tool")
         tools.add(lever.tool)
         if lever.undo and (lever.undo not in levers or lever.undo == name):
             hint = nearest(lever.undo, [other for other in levers if other != name])
-            why = f"{lever.undo[:60]!r} is no other lever."
+            why = f"{lever.undo[:60]!r} is not another lever."
             raise tables[name].wrong(why, "undo", next_step=hint)
     return tuple(
         replace(lever, undo=levers[lever.undo].tool if lever.undo else "")
@@ -437,11 +437,11 @@ def _read_parameters(table: Table) -> tuple[Parameter, ...]:
     for name, node in table.tables("parameters", "a parameter").items():
         inner = Table(node, table.file, f"the parameter {name!r}", PARAMETER_KEYS)
         if name in BUILT_IN_BLANKS:
-            raise inner.wrong(f"{name!r} is known already; leave it out.")
+            raise inner.wrong(f"{name!r} is built in; remove it.")
         low = inner.number("minimum", None, low=-NUMBER_MAX, high=NUMBER_MAX)
         high = inner.number("maximum", None, low=-NUMBER_MAX, high=NUMBER_MAX)
         if low is not None and high is not None and low > high:
-            raise inner.wrong(f"nothing is {low:g} to {high:g}.", "minimum")
+            raise inner.wrong(f"the minimum {low:g} is above the maximum {high:g}.", "minimum")
         default = inner.scalar("default")
         parameter = Parameter(
             name=name,

@@ -88,7 +88,7 @@ def parse(text: str, file: str) -> Node:
         events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent) and root is not None:
-                raise builder.wrong(event, "only one document is read; remove the '---'.")
+                raise builder.wrong(event, "the file has a second document; remove the '---'.")
             if isinstance(event, yaml.NodeEvent):
                 root = builder.build(event, events, 1)
     except yaml.YAMLError as error:
@@ -114,11 +114,11 @@ class _Builder:
 
         self._count += 1
         if depth > DEPTH_MAX or self._count > NODES_MAX:
-            raise self.wrong(event, "it is nested too deeply, or holds too much.")
+            raise self.wrong(event, "the file is nested too deeply or has too many items.")
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise self.wrong(event, "anchors and aliases are not read; write it out.")
+            raise self.wrong(event, "anchors and aliases are not supported; write the value out.")
         if event.tag is not None:
-            raise self.wrong(event, f"the tag {event.tag[:40]!r} is not read; remove it.")
+            raise self.wrong(event, f"the tag {event.tag[:40]!r} is not supported; remove it.")
         line = _line(event)
         if isinstance(event, yaml.ScalarEvent):
             value: Scalar = event.value
@@ -140,12 +140,12 @@ class _Builder:
         lines: dict[str, int] = {}
         while not isinstance(inner := next(events), yaml.MappingEndEvent):
             if not isinstance(inner, yaml.ScalarEvent):
-                raise self.wrong(inner, "a key has to be a word.")
+                raise self.wrong(inner, "a key must be a word.")
             self.build(inner, events, depth + 1)
             # Keys are the words that stand there: `on` and `no` are none of true and false.
             key = str(inner.value)
             if key in entries:
-                raise self.wrong(inner, f"{key[:60]!r} stands here twice.")
+                raise self.wrong(inner, f"{key[:60]!r} is a duplicate key.")
             lines[key] = _line(inner)
             entries[key] = self.build(next(events), events, depth + 1)
         return Node(entries, line, lines)
@@ -173,13 +173,15 @@ class Table:
         self.place = place
         self.line = node.line
         if not isinstance(node.value, dict):
-            raise wrong(file, node.line, f"{place} has to be a table, and is {node.kind}.")
+            raise wrong(file, node.line, f"{place} must be a table, not {node.kind}.")
         self._nodes: Mapping[str, Node] = node.value
         self._lines = node.lines
         for key in self._nodes if valid else ():
             if key not in valid:
                 raise self.wrong(
-                    f"{key[:60]!r} is not known in {place}.", key, next_step=nearest(key, valid)
+                    f"{key[:60]!r} is not a valid key of {place}.",
+                    key,
+                    next_step=nearest(key, valid),
                 )
 
     def __contains__(self, key: str) -> bool:
@@ -213,8 +215,8 @@ class Table:
             return {}
         for name in section:
             if not NAME.fullmatch(name):
-                why = "small letters, digits and '_', at most 40 of them"
-                raise section.wrong(f"{name[:60]!r} is no name for {noun}: {why}.", name)
+                why = "use at most 40 lowercase letters, digits and '_'"
+                raise section.wrong(f"{name[:60]!r} is not a valid name for {noun}: {why}.", name)
         return {name: section._nodes[name] for name in section}
 
     def scalar(self, key: str) -> Scalar:
@@ -262,7 +264,7 @@ class Table:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._unlike(key, "a number")
         if not low <= value <= high:
-            raise self.wrong(f"{key!r} of {self.place} has to be {low:g} to {high:g}.", key)
+            raise self.wrong(f"{key!r} of {self.place} must be {low:g} to {high:g}.", key)
         return value
 
     def port(self, key: str = "port") -> int | None:
@@ -287,7 +289,7 @@ class Table:
         if found is None:
             raise self._unlike(key, "a duration such as 30s, 5m or 1h")
         if not 0 <= found <= high:
-            raise self.wrong(f"{key!r} of {self.place} has to be 0 to {high:g} seconds.", key)
+            raise self.wrong(f"{key!r} of {self.place} must be 0 to {high:g} seconds.", key)
         return found
 
     def choice(self, key: str, valid: Sequence[str], default: str) -> str:
@@ -295,7 +297,9 @@ class Table:
         value = self.text(key, default)
         if value not in valid:
             hint = f"It is one of: {', '.join(valid)}."
-            raise self.wrong(f"{value[:60]!r} is no {key} of {self.place}.", key, next_step=hint)
+            raise self.wrong(
+                f"{value[:60]!r} is not a valid {key} of {self.place}.", key, next_step=hint
+            )
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -306,13 +310,13 @@ class Table:
         if isinstance(node.value, str):
             return (self.text(key),)
         if not isinstance(node.value, list):
-            raise self._unlike(key, "a list of texts")
+            raise self._unlike(key, "a list of strings")
         values = [item.value for item in node.value]
         # A number in a list of words, such as a port, is taken as it is written.
         if not all(
             isinstance(value, str | int) and value.__class__ is not bool for value in values
         ):
-            raise self._unlike(key, "a list of texts")
+            raise self._unlike(key, "a list of strings")
         texts = tuple(map(str, values))
         if any("\0" in text or len(text) > TEXT_CHARACTERS_MAX for text in texts):
             raise self.wrong(f"{key!r} of {self.place} is too long.", key)
@@ -331,8 +335,10 @@ class Table:
         try:
             pattern_of(pattern)
         except PatternError as error:
-            raise self.wrong(f"{key!r} of {self.place} is no pattern: {error}.", key) from error
+            raise self.wrong(
+                f"{key!r} of {self.place} is not a valid pattern: {error}.", key
+            ) from error
         return pattern
 
     def _unlike(self, key: str, kind: str) -> ConfigError:
-        return self.wrong(f"{key!r} of {self.place} has to be {kind}.", key)
+        return self.wrong(f"{key!r} of {self.place} must be {kind}.", key)

@@ -28,7 +28,7 @@ EXPRESSION_CHARACTERS_MAX = 1000
 FUNCTIONS = ("double", "has", "size", "string")
 METHODS = ("contains", "endsWith", "matches", "size", "startsWith")
 OTHERS = "targets"
-MIXED = "it compares or computes what is not of one kind"
+MIXED = "it compares or computes values of different types"
 _LITERALS = ("true", "false", "in")
 _SYNTAX_ERROR = re.compile(r"ERROR: <input>:\d+:(\d+): (?:Syntax error: )?([^\n]{1,100})")
 _TOKEN = re.compile(
@@ -107,7 +107,7 @@ class Expression:
         try:
             value = self.program.execute(values)
         except ArithmeticError as error:
-            why = "it divides by zero, or its numbers are too large"
+            why = "it divides by zero, or a number is too large"
             raise ExpressionError(why) from error
         except TypeError as error:
             raise ExpressionError(MIXED) from error
@@ -115,7 +115,7 @@ class Expression:
             why = str(error).splitlines()[0][:80] if str(error) else repr(error)
             raise ExpressionError(f"it cannot be computed: {why}") from error
         if value is not True and value is not False:
-            raise ExpressionError(f"it gives {value!r:.60}, which is neither true nor false")
+            raise ExpressionError(f"its result {value!r:.60} is neither true nor false")
         return value
 
 
@@ -134,7 +134,7 @@ def compile_expression(text: str, known: Callable[[Reference], str]) -> Expressi
             r"ERROR: <input>:\d+:(\d+): (?:Syntax error: )?([^\n]{1,100})", str(error)
         )
         if match is None:
-            raise ExpressionError("it cannot be read") from error
+            raise ExpressionError("it cannot be parsed") from error
         why = f"at character {match[1]}: {match[2].partition(' expecting ')[0]}"
         raise ExpressionError(why) from error
     words = reader.rewrite()
@@ -205,12 +205,12 @@ class _Reader:
                     hint = ": every number is a double, which has no remainder"
                 elif rest.startswith(("=", "&", "|")):
                     hint = ": it is '==', '&&' or '||'"
-                raise ExpressionError(f"{rest[:12]!r} is not read in it{hint}")
+                raise ExpressionError(f"{rest[:12]!r} is not supported{hint}")
             assert match.lastgroup is not None
             self._tokens.append((match.lastgroup, match[match.lastgroup]))
             place = match.end()
         if not self._tokens:
-            raise ExpressionError("there is nothing in it")
+            raise ExpressionError("it is empty")
 
     def rewrite(self) -> list[str]:
         """The words of the expression as it is compiled."""
@@ -284,7 +284,7 @@ class _Reader:
         try:
             pattern_of(pattern)
         except PatternError as error:
-            raise ExpressionError(f"{pattern[:40]!r} is no pattern: {error}") from error
+            raise ExpressionError(f"{pattern[:40]!r} is not a valid pattern: {error}") from error
 
     def _take(self) -> tuple[str, str]:
         token = self._peek()

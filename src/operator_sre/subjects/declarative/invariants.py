@@ -84,7 +84,7 @@ class DeclaredInvariant:
         if missing is not None and (holds or problem):
             source = others.get(missing.target, {}) if missing.target else readings
             why = source.get(f"{missing.probe}.error") or ("" if missing.target else seen.problem)
-            return Health.UNKNOWN, f"{missing} was not seen" + (f": {why}" if why else "")
+            return Health.UNKNOWN, f"{missing} was not observed" + (f": {why}" if why else "")
         if holds:
             return Health.HEALTHY, ""
         shown = ", ".join(
@@ -92,7 +92,7 @@ class DeclaredInvariant:
         )
         shown = shown or "it names no value"
         if problem:
-            return Health.UNKNOWN, f"{expression.text!r} says nothing: {problem} ({shown})"
+            return Health.UNKNOWN, f"{expression.text!r} cannot be evaluated: {problem} ({shown})"
         # What is known decides it: `up && status < 500` is broken where nothing is up.
         detail = f"{expression.text!r} does not hold: {shown}"
         if self.says:

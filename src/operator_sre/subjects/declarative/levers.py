@@ -29,7 +29,7 @@ def spec_of(lever: Lever) -> ToolSpec:
 
     So whoever is asked reads what will run, and a permit does not outlive a change of it.
     """
-    target = Parameter("target", "the target that it is done to", infers="target")
+    target = Parameter("target", "the target", infers="target")
     return ToolSpec(
         name=lever.tool,
         sentence=f"{lever.sentence.rstrip('.')}: it runs `{lever.command}`.",
@@ -62,7 +62,7 @@ class LeverTool:
         """Run its command at the target. A failure is a Result."""
         shell, failed = self.settings.shell, partial(Result, Outcome.RAN, exit_code=WRONG)
         if shell is None:
-            return failed(stderr="No command can be run here.", category=FailureCategory.RUNTIME)
+            return failed(stderr="Commands cannot be run here.", category=FailureCategory.RUNTIME)
         try:
             action = self._action(arguments)
         except _Unfit as error:
@@ -75,7 +75,7 @@ class LeverTool:
             action = await locate(action, targets[action.target], shell)
             result = await shell.run(action, limited)
         except UNREACHABLE as error:
-            return Result(Outcome.REFUSED, stderr=f"It cannot be run there: {error}")
+            return Result(Outcome.REFUSED, stderr=f"The command cannot run there: {error}")
         if result.ok and not result.stdout.strip():
             return replace(result, stdout=f"{self.lever.name} ran at {action.target}")
         return result
@@ -98,7 +98,7 @@ class LeverTool:
                 return await shell.recover(action, job)
         except (_Unfit, *UNREACHABLE) as error:
             return Result(Outcome.UNKNOWN, stderr=str(error))
-        return Result(Outcome.UNKNOWN, stderr="Nobody here can tell what became of it.")
+        return Result(Outcome.UNKNOWN, stderr="Its result is unknown.")
 
     def _action(self, arguments: Mapping[str, Argument]) -> Action:
         """The command for these arguments; _Unfit with the first that makes no sense."""
@@ -136,15 +136,17 @@ def _write_word(parameter: Parameter, value: Argument) -> str:
         case ParameterType.STRING if isinstance(value, str):
             word = value
         case _:
-            raise _Unfit(f"{name} has to be of the type {parameter.type}.")
+            raise _Unfit(f"{name} must be of type {parameter.type}.")
     if isinstance(value, int | float):
         low, high = parameter.minimum, parameter.maximum
         if (low is not None and value < low) or (high is not None and value > high):
-            raise _Unfit(f"{name} has to be {low} to {high}.")
+            raise _Unfit(f"{name} must be {low} to {high}.")
     elif parameter.choices and word not in parameter.choices:
-        raise _Unfit(f"{name} is one of: {', '.join(parameter.choices)}.")
+        raise _Unfit(f"{name} must be one of: {', '.join(parameter.choices)}.")
     elif not parameter.choices and (word.startswith("-") or not word.isprintable() or not word):
-        raise _Unfit(f"{name} may not be empty, begin with '-', or hold what is not printable.")
+        raise _Unfit(
+            f"{name} must not be empty, start with '-', or contain unprintable characters."
+        )
     if len(word) > VALUE_CHARACTERS_MAX:
         raise _Unfit(f"{name} is longer than {VALUE_CHARACTERS_MAX} characters.")
     return word

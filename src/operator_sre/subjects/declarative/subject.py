@@ -60,7 +60,7 @@ class DeclarativeSubject:
         """Check once. ObservationError when there is nothing to check."""
         targets = self.targets()
         if not targets:
-            raise ObservationError(f"{self.name!r} has no targets to look at.")
+            raise ObservationError(f"{self.name!r} has no targets.")
         pace = _Pace()
         seen = await asyncio.gather(*(self._observe_target(one, pace) for one in targets))
         return Observation(self.name, self._settings.clock.now(), tuple(seen))
@@ -68,7 +68,7 @@ class DeclarativeSubject:
     async def _observe_target(self, target: Target, pace: _Pace) -> Seen:
         probes = [probe for probe in self._description.probes if speaks_of(probe.on, target)]
         if not probes:
-            why = f"no probe looks at its kind {target.kind!r}"
+            why = f"no probe covers its kind {target.kind!r}"
             return Seen(target.name, {KIND: target.kind}, why)
         results = await asyncio.gather(*(self._observe(probe, target, pace) for probe in probes))
         readings: Readings = {KIND: target.kind}
@@ -92,9 +92,9 @@ class DeclarativeSubject:
             except Blind as blind:
                 return {}, str(blind)
             except TimeoutError:
-                return {}, "looking at it took too long"
+                return {}, "the observation timed out"
             except Exception as error:  # noqa: BLE001  one target must not blind us for the others
-                return {}, f"looking at it broke: {type(error).__name__}"
+                return {}, f"the observation failed: {type(error).__name__}"
 
 
 class _Pace:
@@ -124,13 +124,13 @@ def description_of(options: Mapping[str, Any]) -> Description:
     for key in options:
         if key not in OPTIONS:
             raise ConfigError(
-                f"{key!r} is no option of 'declarative'.", next_step=nearest(key, OPTIONS)
+                f"{key!r} is not an option of 'declarative'.", next_step=nearest(key, OPTIONS)
             )
     file = options.get("file")
     if file is None:
         return _describe_web()
     if not isinstance(file, str):
-        raise ConfigError("The option 'file' of 'declarative' has to be a path.")
+        raise ConfigError("The option 'file' of 'declarative' must be a path.")
     path = Path(file).expanduser()
     try:
         stat = path.stat()

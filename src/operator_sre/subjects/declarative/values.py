@@ -86,7 +86,7 @@ def path_of(text: str) -> Path:
         dotted = match is not None and match[0].startswith(".")
         named = match is not None and bool(match[1])
         if match is None or dotted != (named and place > 0) or len(steps) == STEPS_MAX:
-            raise ValueError(f"{text[:60]!r} is no path, such as 'nodes[0].name'")
+            raise ValueError(f"{text[:60]!r} is not a valid path such as 'nodes[0].name'")
         steps.append(int(match[2]) if match[2] else match[1] or match[3])
         place = match.end()
     if not steps:
@@ -139,7 +139,7 @@ def read_extraction(table: Table, expect: Table | None = None, *, body: str = "b
     paths: dict[str, Path] = {}
     for name, text in table.pairs("read").items():
         if not NAME.fullmatch(name) or name in _OWN:
-            raise table.wrong(f"{name[:40]!r} is no name for a value of its own.", "read")
+            raise table.wrong(f"{name[:40]!r} is not a valid name for a value of its own.", "read")
         try:
             paths[name] = path_of(str(text))
         except ValueError as error:
@@ -149,7 +149,7 @@ def read_extraction(table: Table, expect: Table | None = None, *, body: str = "b
     for name in groups:
         assert expect is not None
         if not NAME.fullmatch(name) or name in paths or name in _OWN:
-            raise expect.wrong(f"the group {name[:40]!r} is no name of its own.", body)
+            raise expect.wrong(f"the group {name[:40]!r} is not a valid name for a value.", body)
     if len(paths) + len(groups) > EXTRACTED_MAX:
         raise table.wrong(f"no more than {EXTRACTED_MAX} values are read.", "read")
     return Extraction(paths, pattern, groups)

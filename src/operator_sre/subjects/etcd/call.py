@@ -20,8 +20,8 @@ __all__ = ["NO_QUORUM", "ClusterCall", "look_at"]
 POLL_S = 0.1
 SETTLE_S = 15.0
 NO_QUORUM = (
-    "The cluster has no quorum, so nothing of it is changed: forcing it would risk what the members"
-    " that are gone still hold. Bring them back, or let a person decide."
+    "The cluster has no quorum, so Operator changes nothing: the lost members may hold the only"
+    " copy of the last writes. Bring them back, or escalate."
 )
 
 
@@ -73,7 +73,7 @@ class ClusterCall(Call):
         one = self.member(name)
         if not one.up:
             why = one.problem or one.status.error
-            raise RefusedCall(f"{name} cannot be asked: {why}.", FailureCategory.NETWORK)
+            raise RefusedCall(f"{name} does not answer: {why}.", FailureCategory.NETWORK)
         return one
 
     async def ask(self, one: MemberStatus, path: str, body: Mapping[str, object]) -> Answer:
@@ -81,7 +81,7 @@ class ClusterCall(Call):
         answer = await self.etcd.ask(one.target, path, body, timeout_s=self.job.timeout_s)
         if not answer.ok:
             category = FailureCategory.RUNTIME if answer.reached else FailureCategory.NETWORK
-            raise RefusedCall(f"{one.target.name} did not do it: {answer.error}.", category)
+            raise RefusedCall(f"{one.target.name} rejected the request: {answer.error}.", category)
         return answer
 
     async def ask_settled(self, one: MemberStatus, path: str, body: Mapping[str, object]) -> Answer:

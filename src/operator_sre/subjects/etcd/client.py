@@ -107,7 +107,7 @@ class Etcd:
     ) -> Answer:
         addresses = [authority(one) for one in addresses_of(target)]
         if not addresses:
-            return Answer(error="it has no port to ask at", reached=False)
+            return Answer(error="the target has no port", reached=False)
         known = self._first.get(target.name)
         if known in addresses:
             addresses = [known, *(one for one in addresses if one != known)]
@@ -149,9 +149,9 @@ class Etcd:
         except OSError as error:
             return Answer(error=f"{urlsplit(url).netloc}: {sentence_of(error)}", reached=False)
         except (UnaskableError, ValueError) as error:
-            return Answer(error=f"it cannot be asked: {error}")
+            return Answer(error=f"it cannot be queried: {error}")
         except OperatorError as error:  # files that say who we are
-            return Answer(error=f"we cannot speak to it: {error}")
+            return Answer(error=f"no connection possible: {error}")
 
     async def _send(
         self,
@@ -166,7 +166,7 @@ class Etcd:
         try:
             trust = trust_for(access) if place.scheme == "https" else None
         except OSError as error:
-            return Answer(error=f"we cannot speak to it: {error}")
+            return Answer(error=f"no connection possible: {error}")
         request = Request(
             method,
             place.path,
@@ -177,7 +177,7 @@ class Etcd:
         address = (place.hostname or "", place.port or 0)
         got = await exchange(address, request, trust=trust, server_name=access.server_name)
         if got.cut:
-            return Answer(error="its answer is too long", took_s=got.took_s)
+            return Answer(error="the answer is too long", took_s=got.took_s)
         if as_text:
             problem = "" if got.status == 200 else f"it answered {got.status}"
             text = got.body.decode("utf-8", "replace")

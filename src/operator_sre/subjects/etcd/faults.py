@@ -96,7 +96,7 @@ def _leader_far() -> Fault:
         # Nobody inside can mend a wire, and nobody has to: who leads only has to be near.
         leader = await ClusterScene(scene).leader()
         if leader is None:
-            return "nobody leads"
+            return "there is no leader"
         far = leader.name == scene.target.name and Ability.SLOW in scene.rig.damage(leader.name)
         return f"{leader.name} leads from afar" if far else ""
 
@@ -227,7 +227,7 @@ def _wrong_credential() -> Fault:
             if all([await cluster.put(one, "shop/open", b"yes") for one in cluster.members]):
                 return {"said": password}
             await asyncio.sleep(POLL_S)
-        raise RigError("The members still let everybody in.")
+        raise RigError("The members still accept requests without a password.")
 
     async def heal(scene: Scene) -> None:
         if not await oracle(scene):
@@ -253,7 +253,7 @@ def _wrong_credential() -> Fault:
 
     return Fault(
         "wrong_credential",
-        "The cluster wants a user and a password that nobody was given.",
+        "The cluster requires a user and password that its clients do not have.",
         *(KIND, ("not_let_in",), inject, heal, oracle, CorrectOutcome.ESCALATED),
     )
 

@@ -204,7 +204,7 @@ class MemberStatus:
         """
         if self.up or not self.status.reached or self.status.strange:
             return ""
-        return self.status.error or "it does not say which member it is"
+        return self.status.error or "the answer does not name the member"
 
     @property
     def id(self) -> int:

@@ -60,7 +60,7 @@ class ClusterScene:
         """Let this one lead; nothing happens when it does."""
         leader = await self.leader()
         if leader is None:
-            raise RigError("Nobody leads the cluster, so nobody can hand over.")
+            raise RigError("The cluster has no leader, so leadership cannot be transferred.")
         if leader.name == heir.name:
             return
         await self.do(leader, "maintenance/transfer-leadership", targetID=await self.id_of(heir))

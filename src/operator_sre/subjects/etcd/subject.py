@@ -151,7 +151,7 @@ class EtcdCluster(BaseSubject):
                     self._slow_leader = one.target.name
             elif not one.problem:
                 stranger = one.status.strange
-                who = "what answers there is not etcd: " if stranger else ""
+                who = "the answer is not from etcd: " if stranger else ""
                 readings |= {"reachable": False, "error": who + one.status.error}
                 readings["stranger"] = stranger
                 if leader is not None and listened:

@@ -65,7 +65,7 @@ def etcd_tools(settings: SubjectSettings) -> Sequence[Tool]:
 async def defragment(call: ClusterCall) -> Done:
     """One member only: it answers nobody while it does."""
     one = call.up(call.text("target"))
-    why = f"The cluster would have no quorum while {one.target.name} answers nobody."
+    why = f"The cluster would have no quorum while {one.target.name} is defragmented."
     await call.need_quorum(without=one.target.name, why=why)
     before = one.number("dbSize")
     await call.ask(one, "maintenance/defragment", {})
@@ -82,11 +82,11 @@ async def compact(call: ClusterCall) -> Done:
     before = max(compacted, default=0)
     revision = call.speaker.revision - call.integer("keep")
     if revision <= max(before, 1):
-        told = f"Nothing is older than that: everything before {before} is forgotten already."
+        told = f"Nothing to compact: every revision before {before} is already compacted."
         return Done(told, {"changed": False, "compact_revision": before})
     # Physical: it is answered when the pages are free, not when it is agreed on.
     await call.ask(call.speaker, "kv/compaction", {"revision": str(revision), "physical": True})
-    told = f"Everything before revision {revision} is forgotten, it was {before}."
+    told = f"Compacted every revision before {revision} (previously {before})."
     return Done(told, {"changed": True, "compact_revision": revision})
 
 
@@ -104,7 +104,9 @@ async def disarm_alarm(call: ClusterCall) -> Done:
     if "CORRUPT" in kinds:
         agrees = agreement(await hashes_of(call.etcd, call.cluster))
         if len(agrees) < call.cluster.voters or not all(agrees.values()):
-            raise RefusedCall("The members do not hold the same keys. Replace who differs first.")
+            raise RefusedCall(
+                "The members do not hold the same keys. Replace the member that differs first."
+            )
     for one in call.cluster.up if "NOSPACE" in kinds else ():
         size = one.number("dbSize")
         quota = one.metrics.numbers.get("quota_bytes", call.options.quota_bytes)
@@ -117,7 +119,7 @@ async def disarm_alarm(call: ClusterCall) -> Done:
         body = {"action": "DEACTIVATE", "memberID": str(id_), "alarm": kind}
         await call.ask(call.speaker, "maintenance/alarm", body)
     names = ", ".join(f"{kind} of {call.cluster.name_of(id_)}" for id_, kind in sorted(alarms))
-    told = f"Taken back: {names}." if names else "There was no alarm to take back."
+    told = f"Disarmed: {names}." if names else "There was no alarm to disarm."
     return Done(told, {"changed": bool(alarms), "alarms": len(alarms)})
 
 
@@ -126,13 +128,15 @@ async def move_leader(call: ClusterCall) -> Done:
     await call.need_quorum()
     leader = call.cluster.leader
     if leader is None:
-        raise RefusedCall("The leader itself cannot be asked, and only it can hand over.")
+        raise RefusedCall(
+            "The leader does not answer, and only the leader can transfer leadership."
+        )
     heir = call.up(call.text("to")) if call.text("to") else call.cluster.successor
     if heir is None:
-        raise RefusedCall("There is no other voter that answers and follows the leader.")
+        raise RefusedCall("No other voter answers and follows the leader.")
     was = leader.target.name
     if heir is leader:
-        return Done(f"{was} leads already.", {"changed": False, "leader": was})
+        return Done(f"{was} is already the leader.", {"changed": False, "leader": was})
     lag = leader.number("raftIndex") - heir.number("raftAppliedIndex")
     if heir.status.body.get("isLearner") or lag > call.options.lag_max:
         raise RefusedCall(
@@ -144,8 +148,8 @@ async def move_leader(call: ClusterCall) -> Done:
         return cluster.leader is not None and cluster.leader.id == heir.id
 
     await call.until(leads)
-    undo = Action("move_leader", {"to": was}, target=was, reasoning="take the move back")
-    told = f"{heir.target.name} leads now, {was} did."
+    undo = Action("move_leader", {"to": was}, target=was, reasoning="move the leader back")
+    told = f"{heir.target.name} is the leader now (previously {was})."
     return Done(told, {"changed": True, "leader": heir.target.name}, undo)
 
 
@@ -175,12 +179,12 @@ async def align_settings(call: ClusterCall) -> Done:
     """Only what most others agree on, and only while they are a quorum without it."""
     name = call.text("target")
     target = call.up(name).target
-    why = f"Without {name} the cluster would have no quorum, so it is not restarted."
+    why = f"Without {name} the cluster would lose its quorum, so it is not restarted."
     await call.need_quorum(without=name, why=why)
     file, life = config_file(target), call.settings.life
     if file is None or life is None:
         raise RefusedCall(
-            f"{name} cannot be set from here: its process and its file have to be within reach.",
+            f"{name} cannot be configured from here: its process and its file must be local.",
             FailureCategory.PERMISSION,
         )
     differs = await asyncio.to_thread(_find_differing, call.cluster, name)
@@ -215,7 +219,9 @@ def _write_common(cluster: Cluster, name: str, file: Path, differs: Differing) -
     text = file.read_text(encoding="utf-8")
     for wanted, (_, most) in differs.items():
         if most is None:
-            raise RefusedCall(f"The members do not agree on {wanted}, so a person has to decide.")
+            raise RefusedCall(
+                f"The members do not agree on {wanted}, so an engineer has to decide."
+            )
         # How a value is written matters.
         lines = [line for each in texts if most and most in (line := line_of(each, wanted))]
         plain = f"{wanted}: {most}" if most else ""
@@ -231,7 +237,7 @@ async def replace_member(call: ClusterCall) -> Done:
     """
     name = call.text("target")
     target = call.member(name).target
-    why = f"Without {name} the cluster would have no quorum, so it is not removed."
+    why = f"Without {name} the cluster would lose its quorum, so it is not removed."
     await call.need_quorum(without=name, why=why)
     life, config, data = call.settings.life, config_file(target), data_dir(target)
     if life is None or config is None or data is None:
@@ -289,13 +295,13 @@ async def _try_restart(call: ClusterCall, name: str, life: Kill) -> Done | None:
         return None
     if not agrees.get(name):
         raise RefusedCall(
-            f"{name} answers, and nobody can tell that its keys are wrong; it is left as it is."
+            f"{name} answers, and its keys could not be compared, so it is left as it is."
         )
     if was_up:
         raise RefusedCall(
             f"{name} answers and holds the same keys as the others; it is not broken."
         )
-    sentence = f"{name} was started again and holds the same keys as the others; it keeps its data."
+    sentence = f"{name} was restarted and holds the same keys as the others; it keeps its data."
     return Done(sentence, {"changed": True, "replaced": False})
 
 
@@ -320,7 +326,7 @@ async def _remove(call: ClusterCall, name: str, url: str) -> None:
     if entry is None:
         return
     if not others:
-        raise RefusedCall(f"Nobody is left who could remove {name}.", FailureCategory.RESOURCE)
+        raise RefusedCall(f"No other member is left to remove {name}.", FailureCategory.RESOURCE)
     await call.ask_settled(others[0], "cluster/member/remove", {"ID": str(entry.id)})
 
 

@@ -260,7 +260,7 @@ FAULTS: tuple[Fault, ...] = (
         at=REPLICA,
     ),
     _inside(
-        *("slot_left", "A replication slot that nobody uses keeps WAL.", ("slot_retains_wal",)),
+        *("slot_left", "An unused replication slot retains WAL.", ("slot_retains_wal",)),
         inject=(
             "SELECT pg_create_physical_replication_slot('analytics', true)",
             # Segments of 4 MB, each of them begun and left.
@@ -276,7 +276,7 @@ FAULTS: tuple[Fault, ...] = (
         wrong=(
             "SELECT count(*) FROM pg_replication_slots"
             " WHERE slot_name = 'analytics' AND NOT active",
-            "nobody uses the slot, and it is there",
+            "the unused slot still exists",
         ),
         at=PRIMARY,
     ),

@@ -104,7 +104,7 @@ async def _order(home: Path, job: str, sessions: Sessions) -> None:
     ends = time.monotonic() + WORK_S_MAX
     while (job in _read_json(home / STATE_FILE, [])) is not bool(sessions):
         if time.monotonic() > ends:
-            raise RigError(f"{BILLING} does not do what it was told.", next_step="Is it running?")
+            raise RigError(f"{BILLING} does not follow its orders.", next_step="Is it running?")
         await asyncio.sleep(POLL_S)
 
 

@@ -81,7 +81,7 @@ def login_of(settings: SubjectSettings, target: Target, *, acting: bool = False)
     def option(name: str) -> str:
         value = settings.options.get(name, "")
         if not isinstance(value, str):
-            raise ConfigError(f"The option {name!r} of a PostgreSQL subject has to be a text.")
+            raise ConfigError(f"The option {name!r} of a PostgreSQL subject must be a string.")
         return value
 
     user = access.user or option("user") or WATCHING
@@ -305,5 +305,5 @@ def driver() -> Any:
     try:
         import psycopg
     except ImportError:
-        raise MissingExtraError("postgres", needed_for="Looking at PostgreSQL") from None
+        raise MissingExtraError("postgres", needed_for="A PostgreSQL subject") from None
     return psycopg

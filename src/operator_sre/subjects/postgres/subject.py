@@ -34,7 +34,7 @@ COUNT_S = 1.5  # servers add up what their sessions did about once a second
 COUNTED_S_MIN = 2.0
 # What a server says that lives and cannot serve anybody for want of memory.
 NO_MEMORY = ("out of memory", "cannot allocate memory", "could not fork")
-NOT_A_MONITOR = "our role may not see what others do: GRANT pg_monitor to it"
+NOT_A_MONITOR = "our role cannot see the sessions of others: GRANT pg_monitor to it"
 
 
 class Postgres(BaseSubject):
@@ -57,7 +57,7 @@ class Postgres(BaseSubject):
         if target.kind == CLIENT:
             # A client is not asked anything: either its process runs, or nobody can tell.
             if target.process is None:
-                return Seen(target.name, readings, "it has no process that could be looked at")
+                return Seen(target.name, readings, "its process is unknown")
             return Seen(target.name, {**readings, "running": is_running(target.process)})
         if target.kind != SERVER:
             return see_stranger(target)
@@ -76,7 +76,7 @@ class Postgres(BaseSubject):
             refused = error if isinstance(error, RefusedError) else late
             # A server that lets nobody in is there; one that nobody hears from is not.
             if refused.kind is Refusal.DENIED:
-                return Seen(target.name, readings, f"it does not let us in: {refused.sentence}")
+                return Seen(target.name, readings, f"login rejected: {refused.sentence}")
             readings["error"] = refused.sentence
             if refused.kind is Refusal.FULL:
                 readings |= {"reachable": True, "up": True, "exhausted": True}
@@ -88,7 +88,7 @@ class Postgres(BaseSubject):
             return Seen(target.name, readings, str(problem))
         except driver().Error as error:
             why = " ".join(str(error).split())[:WHY_CHARACTERS_MAX]
-            return Seen(target.name, readings, f"it cannot be asked: {why}")
+            return Seen(target.name, readings, f"it cannot be queried: {why}")
         return Seen(target.name, {**readings, **symptoms_of(readings, self._thresholds)})
 
     async def _ask(self, name: str, session: Session) -> dict[str, Value]:

@@ -160,7 +160,7 @@ def postgres_tools(settings: SubjectSettings) -> Sequence[Tool]:
                 async with opening as session:
                     return await act(ServerCall(call.arguments, job, settings, target), session)
             except RefusedError as refused:
-                why = f"{target.name} cannot be asked: {refused.sentence}."
+                why = f"{target.name} cannot be queried: {refused.sentence}."
                 raise RefusedCall(why, FailureCategory.NETWORK) from None
             except TimeoutError:
                 why = f"{target.name} did not answer in time."
@@ -199,19 +199,19 @@ async def _find_session(call: ServerCall, session: Session) -> Mapping[str, obje
 async def terminate_backend(call: ServerCall, session: Session) -> Done:
     found = await _find_session(call, session)
     if not await session.ask(_END, (ENDED_MS_MAX, call.pid)):
-        raise RefusedCall(f"The session {call.pid} was told to end, and has not ended yet.")
+        raise RefusedCall(f"The session {call.pid} was terminated, but has not ended yet.")
     application = found.get("application") or "a client"
-    sentence = f"The session {call.pid} of {application} on {call.target.name} is ended."
+    sentence = f"The session {call.pid} of {application} on {call.target.name} was terminated."
     return Done(sentence, {"pid": call.pid, "application": str(application)})
 
 
 async def cancel_query(call: ServerCall, session: Session) -> Done:
     found = await _find_session(call, session)
     if found.get("state") != "active":
-        raise RefusedCall(f"The session {call.pid} runs nothing: it is {found.get('state')}.")
+        raise RefusedCall(f"The session {call.pid} runs no statement: it is {found.get('state')}.")
     if not await session.ask(_CANCEL, (call.pid,)):
-        raise RefusedCall(f"The session {call.pid} runs nothing any more.")
-    return Done(f"What the session {call.pid} runs is cancelled.", {"pid": call.pid})
+        raise RefusedCall(f"The session {call.pid} runs no statement any more.")
+    return Done(f"The statement of session {call.pid} was cancelled.", {"pid": call.pid})
 
 
 async def terminate_idle(call: ServerCall, session: Session) -> Done:
@@ -220,7 +220,7 @@ async def terminate_idle(call: ServerCall, session: Session) -> Done:
     if not ended:
         why = f"No session of {application!r} has been idle for {idle_s} s."
         raise RefusedCall(why, FailureCategory.NOT_FOUND)
-    return Done(f"{ended} idle sessions of {application} are ended.", {"ended": int(ended)})
+    return Done(f"{ended} idle sessions of {application} were terminated.", {"ended": int(ended)})
 
 
 async def drop_slot(call: ServerCall, session: Session) -> Done:
@@ -230,7 +230,7 @@ async def drop_slot(call: ServerCall, session: Session) -> Done:
         why = f"{call.target.name} has no slot {name!r}."
         raise RefusedCall(why, FailureCategory.NOT_FOUND)
     if found.get("active"):
-        raise RefusedCall(f"The slot {name!r} is in use, and is not dropped.")
+        raise RefusedCall(f"The slot {name!r} is in use, so it is not dropped.")
     for other in call.others():
         try:
             needed = await call.ask_other(other, _USED_SLOT) == name
@@ -238,21 +238,21 @@ async def drop_slot(call: ServerCall, session: Session) -> Done:
             # Who cannot be asked has the slot of its own name.
             needed = other.name.replace("-", "_") == name
         if needed:
-            raise RefusedCall(f"The slot {name!r} belongs to {other.name}, and is not dropped.")
+            raise RefusedCall(f"The slot {name!r} belongs to {other.name}, so it is not dropped.")
     await session.ask("SELECT pg_drop_replication_slot(%s)", (name,))
-    return Done(f"The slot {name} of {call.target.name} is dropped.", {"slot": name})
+    return Done(f"The slot {name} of {call.target.name} was dropped.", {"slot": name})
 
 
 async def reload(call: ServerCall, session: Session) -> Done:
     errors = await session.ask(FILE_ERRORS)
     if errors:
         raise RefusedCall(
-            f"The files of {call.target.name} have errors, and are not loaded: "
+            f"The configuration files of {call.target.name} contain errors: "
             f"{str(errors)[:WHY_CHARACTERS_MAX]}."
         )
     if not await session.ask("SELECT pg_reload_conf()"):
-        raise RefusedCall(f"{call.target.name} could not be told to read its files.")
-    return Done(f"{call.target.name} reads its files again.")
+        raise RefusedCall(f"{call.target.name} could not reload its configuration files.")
+    return Done(f"{call.target.name} has reloaded its configuration files.")
 
 
 async def resume_replay(call: ServerCall, session: Session) -> Done:
@@ -267,9 +267,9 @@ async def resume_replay(call: ServerCall, session: Session) -> Done:
 async def promote(call: ServerCall, session: Session) -> Done:
     name = call.target.name
     if not await session.ask("SELECT pg_is_in_recovery()"):
-        raise RefusedCall(f"{name} is a primary already.")
+        raise RefusedCall(f"{name} is already a primary.")
     if await session.ask(_RECEIVES):
-        raise RefusedCall(f"{name} still receives from a primary, so that there is one.")
+        raise RefusedCall(f"{name} still receives WAL from a primary, so there is one.")
     for other in call.others():
         try:
             in_recovery = await call.ask_other(other, "SELECT pg_is_in_recovery()")
@@ -277,8 +277,8 @@ async def promote(call: ServerCall, session: Session) -> Done:
             if refused.kind is Refusal.GONE:
                 continue
             raise RefusedCall(
-                f"{other.name} answers without saying what it is ({refused.sentence}), so that it"
-                " may be the primary."
+                f"{other.name} answers, but its role is unknown ({refused.sentence}), so it may be"
+                " the primary."
             ) from None
         if not in_recovery:
             raise RefusedCall(f"{other.name} is the primary and answers.")
@@ -292,7 +292,7 @@ async def disable_setting(call: ServerCall, session: Session) -> Done:
     name, target = call.text("name"), call.target
     found = await session.ask(_WRONG_LINE, (name,))
     if not found:
-        why = f"No line of {name!r} in the files of {target.name} makes no sense."
+        why = f"The files of {target.name} contain no invalid line of {name!r}."
         raise RefusedCall(why, FailureCategory.NOT_FOUND)
     where, line = str(found["file"]), int(found["line"])
 
@@ -300,12 +300,12 @@ async def disable_setting(call: ServerCall, session: Session) -> Done:
         home = home_of(target, where)
         if home is None or target.runs_at or "/" in where:
             raise RefusedCall(
-                f"{where} of {target.name} is not within reach; correct its line {line} by hand.",
+                f"{where} of {target.name} is not accessible; fix its line {line} by hand.",
                 FailureCategory.PERMISSION,
             )
         file = home / where
         if file.stat().st_size > CONFIG_BYTES_MAX:
-            raise RefusedCall(f"{where} of {target.name} is too long to be a file of settings.")
+            raise RefusedCall(f"{where} of {target.name} is too long for a configuration file.")
         lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
         pattern = re.compile(rf"\s*{re.escape(name)}\s*[=\s]", re.IGNORECASE)
         if not 0 < line <= len(lines) or pattern.match(lines[line - 1]) is None:
@@ -321,11 +321,11 @@ async def disable_setting(call: ServerCall, session: Session) -> Done:
     left = await session.ask(FILE_ERRORS)
     if left:
         raise RefusedCall(
-            f"{name} is taken out of {where}, and its files have more errors:"
+            f"{name} was disabled in {where}, but the files contain more errors:"
             f" {str(left)[:WHY_CHARACTERS_MAX]}."
         )
     await session.ask("SELECT pg_reload_conf()")
-    sentence = f"The line {line} of {where} with {name} is taken out, and the files are loaded."
+    sentence = f"Line {line} of {where} ({name}) was disabled, and the files were reloaded."
     return Done(sentence, {"file": where, "line": line})
 
 
@@ -338,8 +338,8 @@ async def create_index(call: ServerCall, session: Session) -> Done:
         telling = sorted(name for name, share in columns.items() if share >= DISTINCT_MIN)
         if len(telling) != 1:
             raise RefusedCall(
-                f"Which column of {table} is asked for cannot be told from here: those that tell"
-                f" rows apart and have no index are {', '.join(telling) or 'none'}."
+                f"The column of {table} that needs an index is not known. Candidates without an"
+                f" index: {', '.join(telling) or 'none'}."
                 " Name the column."
             )
         column = telling[0]
@@ -364,8 +364,8 @@ async def vacuum_table(call: ServerCall, session: Session) -> Done:
     if off:
         await session.do(f"ALTER TABLE {table} RESET (autovacuum_enabled)")
     await session.do(f"VACUUM (ANALYZE) {table}")
-    before = ", and autovacuum was off for it and is not any more" if off else ""
-    return Done(f"{table} is vacuumed{before}.", {"table": table, "was_off": off})
+    before = ", and autovacuum is enabled for it again" if off else ""
+    return Done(f"{table} was vacuumed{before}.", {"table": table, "was_off": off})
 
 
 async def rotate_log(call: ServerCall, session: Session) -> Done:
@@ -376,7 +376,7 @@ async def rotate_log(call: ServerCall, session: Session) -> Done:
 async def _find_table(call: ServerCall, session: Session) -> tuple[int, str]:
     """The number of a table at a primary, and its name as it is written in a statement."""
     if await session.ask("SELECT pg_is_in_recovery()"):
-        raise RefusedCall(f"{call.target.name} is a replica; do it at its primary.")
+        raise RefusedCall(f"{call.target.name} is a replica; use its primary.")
     found = await session.ask(_TABLE, (call.text("table"),))
     if not found:
         why = f"{call.target.name} has no table {call.text('table')!r}."

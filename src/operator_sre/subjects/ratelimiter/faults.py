@@ -216,7 +216,7 @@ def _wrong_password() -> Fault:
 
     return Fault(
         "wrong_password",
-        "One node has a password that its store does not take.",
+        "One node has a password that its store rejects.",
         *("node", ("redis_disconnected",), inject, heal, oracle),
         CorrectOutcome.ESCALATED,  # a credential is given by people
     )
@@ -238,7 +238,7 @@ def _limit_drift() -> Fault:
         stored = await ask(await primary_of(scene), "HGET", f"{PREFIX}:limits", ODD_KEY)
         return f"the limit of {ODD_KEY} is {stored}" if stored == str(ODD_STORED) else ""
 
-    sentence = "The limit of one key was changed in the store behind the managers' back."
+    sentence = "The limit of one key was changed directly in the store."
     breaks = ("configuration_drift",)
     return Fault("limit_drift", sentence, "store", breaks, inject, heal, oracle)
 
@@ -277,7 +277,7 @@ def _hot_key() -> Fault:
             return ""
         return f"{HOT_KEY} takes {asked} of {tally['asked']} checks"
 
-    sentence = "One caller asks for one key more often than all others together."
+    sentence = "One caller sends more requests for one key than all others together."
     return Fault("hot_key", sentence, "store", ("hot_key",), inject, heal, oracle)
 
 
@@ -309,7 +309,7 @@ def _store_blocked() -> Fault:
     async def heal(scene: Scene) -> None:
         await ask(scene.of(scene.notes["at"]), "CLIENT", "UNPAUSE")
 
-    sentence = "A command holds back every write at the store."
+    sentence = "A command pauses every write at the store."
     breaks = ("store_refuses_writes", "high_latency", "redis_disconnected")
     return Fault("store_blocked", sentence, "store", breaks, inject, heal, _explain_refusal)
 
@@ -380,9 +380,9 @@ def _counter_drift() -> Fault:
 
     async def oracle(scene: Scene) -> str:
         members = await find_strange(scene, await primary_of(scene))
-        return f"{len(members)} requests that nobody made are still counted" if members else ""
+        return f"{len(members)} requests that no caller made are still counted" if members else ""
 
-    sentence = "The window of one key holds requests that nobody made."
+    sentence = "The counter of one key holds requests that no caller made."
     return Fault("counter_drift", sentence, "store", ("counter_drift",), inject, heal, oracle)
 
 
@@ -449,13 +449,13 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _configured(
         "node_config",
-        "One node refuses requests where the others let them pass.",
+        "One node rejects requests that the others allow.",
         {"on_store_loss": "fail_closed"},
         ("configuration_drift",),
     ),
     _configured(
         "ghost_allowing",
-        "One node counts where no other node looks, and lets requests pass beyond their limit.",
+        "One node counts under another prefix, and allows requests beyond their limit.",
         {"key_prefix": OTHER_PREFIX},
         ("ghost_allowing", "configuration_drift", "counter_drift"),
         TIGHT_KEYS,
@@ -465,13 +465,13 @@ FAULTS: tuple[Fault, ...] = (
     _hot_key(),
     _store_setting(
         "store_out_of_memory",
-        "The store may have less memory than it holds.",
+        "The memory limit of the store is below its usage.",
         *("maxmemory", str(FEW_BYTES)),
         ("store_refuses_writes", "store_memory", "configuration_drift"),
     ),
     _store_setting(
         "store_read_only",
-        "The store wants more replicas than there are before it writes.",
+        "The store requires more replicas for writes than there are.",
         *("min-replicas-to-write", str(REPLICAS_TOO_MANY)),
         ("store_refuses_writes", "configuration_drift"),
     ),

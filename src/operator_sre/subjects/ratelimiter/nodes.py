@@ -82,7 +82,7 @@ async def look_at_node(target: Target, *, timeout_s: float, secret: Secret) -> N
     places = addresses_of(target)
     try:
         if not places:
-            raise UnaskableError("it has no port to ask at")
+            raise UnaskableError("the target has no port")
         # One limit for all of it: an answer that drips would never end.
         async with asyncio.timeout(timeout_s):
             for at, address in enumerate(places):
@@ -98,7 +98,7 @@ async def look_at_node(target: Target, *, timeout_s: float, secret: Secret) -> N
     except OSError as error:
         return NodeLook(unreachable("node", target, sentence_of(error)))
     except (OperatorError, UnaskableError) as error:
-        return NodeLook(Seen(target.name, {"kind": "node"}, f"it cannot be asked: {error}"))
+        return NodeLook(Seen(target.name, {"kind": "node"}, f"it cannot be queried: {error}"))
     except (RecursionError, ValueError):
         return NodeLook(Seen(target.name, {"kind": "node"}, "its health is not JSON"))
     return _read_health(target, answer.status, health, tally)
@@ -133,7 +133,7 @@ async def _ask_node(
     try:
         trust = trust_for(access) if access.tls else None
     except OSError as error:
-        raise ObservationError(f"its certificates cannot be read: {error}") from error
+        raise ObservationError(f"the certificates cannot be read: {error}") from error
     content = b"" if body is None else json.dumps(body).encode()
     request = Request(method, path, headers, content, BODY_BYTES_MAX)
     return await exchange(address, request, trust=trust, server_name=access.server_name)
@@ -142,11 +142,11 @@ async def _ask_node(
 def _read_health(target: Target, status: int, said: object, tally: object) -> NodeLook:
     if status == 404:
         # Every node has this page: whoever does not is somebody else.
-        return NodeLook(unreachable("node", target, "something that is no node answers there"))
+        return NodeLook(unreachable("node", target, "the answer is not from a rate limiter node"))
     if not isinstance(said, dict):
         return NodeLook(Seen(target.name, {"kind": "node"}, f"it answered {status}"))
     if not isinstance(said.get("status"), str) or not isinstance(said.get("store_connected"), bool):
-        problem = "its health says nothing of its status"
+        problem = "its health has no status"
         return NodeLook(Seen(target.name, {"kind": "node"}, problem))
     readings: dict[str, Value] = {"kind": "node", "reachable": True}
     for name in READINGS:
@@ -202,7 +202,7 @@ async def api(
     """The JSON answer of a node to one request; TalkError when there is none."""
     places = addresses_of(target)
     if not places:
-        raise TalkError(f"{target.name} has no port to ask at.")
+        raise TalkError(f"{target.name} has no port.")
     try:
         async with asyncio.timeout(timeout_s):
             answer = await _ask_node(
@@ -214,7 +214,7 @@ async def api(
     except (OSError, UnaskableError) as error:
         raise TalkError(f"{target.name} does not answer: {sentence_of(error)}.") from error
     except (RecursionError, ValueError) as error:
-        raise TalkError(f"{target.name} answered nonsense to {method} {path}.") from error
+        raise TalkError(f"{target.name} returned an invalid answer to {method} {path}.") from error
     if answer.status != 200 or not isinstance(said, dict):
         detail = said.get("detail", said) if isinstance(said, dict) else said
         text = detail if isinstance(detail, str) else json.dumps(detail)

@@ -27,7 +27,7 @@ def main(folder: str) -> int:
     _tell(before, f"found, where a manager had set {limit} for {key!r}")
     wrong = [node for node, found in before.items() if isinstance(found, int) and found != limit]
     if not wrong:
-        _say("nothing was changed: no node that answers has another limit")
+        _say("nothing was changed: every node that answers has this limit")
         return int(not any(found == limit for found in before.values()))
     # All nodes read it from one store, so that one of them repairs it for all.
     _ask(wrong[0], "PUT", key, {"limit": limit})

@@ -11,6 +11,7 @@ from operator_protocols.domain.target import Target
 from operator_protocols.errors import OperatorError
 from operator_protocols.kit.access import sentence_of
 from operator_protocols.kit.resp import ErrorReply, ProtocolError, Reply, Wire, open_wire
+from operator_protocols.kit.units import format_bytes
 from operator_sre.subjects.ratelimiter.nodes import (
     ANSWER_S_MAX,
     DETAIL_CHARS_MAX,
@@ -102,7 +103,7 @@ async def look_at_store(
     except ProtocolError as error:
         why = f"{error} to PING"
     except (asyncio.IncompleteReadError, OperatorError, ValueError) as error:
-        why = f"it cannot be asked: {error}"
+        why = f"it cannot be queried: {error}"
     return found[-1] if found else StoreLook(Seen(target.name, {"kind": target.kind}, why))
 
 
@@ -139,7 +140,7 @@ async def _look(
     )
     readings = {**readings, **store_readings(info, role, config)}
     if not isinstance(time, list) or len(time) != 2:
-        raise ValueError("it does not say what time it is")
+        raise ValueError("the time is not reported")
     now_us = int(str(time[0])) * 1_000_000 + int(str(time[1]))
     look = StoreLook(Seen(target.name, readings), now_us)
     found.append(look)
@@ -287,18 +288,18 @@ def _explain_refusal(
     most = _number(said, "maxmemory") or 0
     policy = settings.get("maxmemory-policy", said.get("maxmemory_policy", ""))
     if most and used > most and policy == "noeviction":
-        return "memory", f"out of memory: it uses {used} bytes and may use {most}"
+        return "memory", f"out of memory: {format_bytes(used)} of {format_bytes(most)} used"
     if readings["writes_paused"]:
         return "paused", "writes are paused"
     wanted = _number(settings, "min-replicas-to-write") or 0
     good = _number(said, "min_slaves_good_slaves")
     if wanted and good is not None and good < wanted:
-        return "replicas", f"it wants {wanted} replicas in step before it writes and has {good}"
+        return "replicas", f"needs {wanted} connected replicas to write and has {good}"
     if not readings["disk_ok"]:
-        return "disk", "it cannot write to its disk"
+        return "disk", "cannot write to its disk"
     stops = settings.get("stop-writes-on-bgsave-error", "no") == "yes"
     if stops and said.get("rdb_last_bgsave_status", "ok") != "ok":
-        return "disk", "it could not save its data"
+        return "disk", "could not save its data"
     return "", ""
 
 
@@ -320,7 +321,7 @@ async def command(
     except OSError as error:
         raise TalkError(f"{target.name} does not answer: {sentence_of(error)}.") from error
     except (asyncio.IncompleteReadError, ProtocolError, ValueError) as error:
-        raise TalkError(f"{target.name} answered nonsense: {error}.") from error
+        raise TalkError(f"{target.name} returned an invalid answer: {error}.") from error
     for asked, answer in zip(commands, answers, strict=True):
         if isinstance(answer, ErrorReply):
             raise TalkError(f"{target.name} refused {asked[0]}: {answer.text[:DETAIL_CHARS_MAX]}")

@@ -61,7 +61,7 @@ class _LimiterTools:
         undo = None
         if before["source"] == "key":
             undo = Action("update_limit", {"key": key, "limit": before["limit"]})
-        return Done(f"the limit of {key!r} is the usual {now['limit']} again", undo=undo)
+        return Done(f"the default limit {now['limit']} applies to {key!r} again", undo=undo)
 
     async def block_key(self, call: Call) -> Done:
         key, reason = call.text("key"), call.text("reason")
@@ -77,7 +77,9 @@ class _LimiterTools:
         node = self._target(call, "node")
         others = [one for one in self._of_kinds("node") if one.name != node.name]
         if not [one for one in others if (await self._health(one)).get("status") == "up"]:
-            raise TalkError(f"{node.name} is the last node that takes checks; it is not drained.")
+            raise TalkError(
+                f"{node.name} is the last node that takes checks, so it is not drained."
+            )
         body = {"reason": call.text("reason")}
         await self._api(node, "PUT", "/drain", body)
         undo = Action("undrain_node", {"target": node.name}, target=node.name)
@@ -104,7 +106,7 @@ class _LimiterTools:
         for name in COMMON:
             values = {str(one[name]): one[name] for one in said}
             if len(values) != 1:
-                raise TalkError(f"The other nodes do not agree on {name}, so nobody is right.")
+                raise TalkError(f"The other nodes do not agree on {name}.")
             wanted[name] = next(iter(values.values()))
         return await self._configure(node, wanted)
 
@@ -137,9 +139,11 @@ class _LimiterTools:
                 place = str(health["store_address"]).partition("/")[0]
                 break
         else:
-            raise TalkError("No node says which store is in use.")
+            raise TalkError("No node reports which store is in use.")
         if place == f"{store.host}:{store.port}":
-            raise TalkError(f"{store.name} is the primary that nodes use; it follows nobody.")
+            raise TalkError(
+                f"{store.name} is the primary that the nodes use, so it cannot become a replica."
+            )
         host, _, port = place.rpartition(":")
         await self._command(store, "REPLICAOF", host, port)
         return Done(f"{store.name} is a replica of {place} now")
@@ -166,7 +170,7 @@ class _LimiterTools:
         before = await self._api(node, "GET", "/config")
         changed = {name: value for name, value in wanted.items() if before[name] != value}
         if not changed:
-            return Done(f"{node.name} is configured like that already")
+            return Done(f"{node.name} already has this configuration")
         await self._api(node, "PUT", "/config", changed)
         old: dict[str, Value] = {name: before[name] for name in changed}
         undo = Action("configure_node", {"target": node.name, **old}, target=node.name)

@@ -42,8 +42,8 @@ CHECK_S = 10.0
 PATIENCE_S = 30.0  # a PD that lost its leader has another one by then
 WORDS_MAX = 300
 NO_PD = (
-    "No PD answers for the cluster, so nothing of it is changed: without a majority of PD nobody"
-    " knows where regions are. Bring its members back, and never force a new cluster."
+    "No PD leader answers, so Operator changes nothing: without a majority of PD the placement of"
+    " regions is unknown. Bring the PD members back, and never force a new cluster."
 )
 
 
@@ -84,7 +84,7 @@ class Live:
             if store.id == but:
                 continue
             if store.state == UNHEARD:
-                return f"the leader of PD has not heard of {name}"
+                return f"the PD leader has had no heartbeat of {name}"
             if store.state != UP:
                 return f"{name} is {store.state}"
             if store.id in self.evicting:
@@ -164,7 +164,7 @@ class PdCall(Call):
                 *map(self.read, ("stores", "operators", "schedulers", "schedulers?status=paused"))
             )
             for answer in (stores, operators, schedulers):
-                _require(answer, "PD did not tell how the cluster is")
+                _require(answer, "PD did not report the state of the cluster")
             # The settings of schedulers that name stores, where there are any of them.
             configs: dict[str, object] = {}
             for scheduler in (EVICT_LEADER, GRANT_LEADER):
@@ -181,7 +181,7 @@ class PdCall(Call):
                 granting=configs.get(GRANT_LEADER),
             )
             if live is None:
-                why = "What answers there does not speak as PD does; nothing was changed."
+                why = "The answer is not from PD; nothing was changed."
                 raise RefusedCall(why)
             unheard = [pair for pair in live.stores.items() if pair[1].state == UNHEARD]
             if self.left_s <= ends_s or not any(
@@ -218,7 +218,7 @@ class PdCall(Call):
         answer = await self.read(f"region/id/{id_}")
         if answer.status == 404:
             return None
-        _require(answer, f"PD did not tell how region {id_} is")
+        _require(answer, f"PD did not report the state of region {id_}")
         return region_from(answer.body)
 
     async def ask(self, path: str, *, method: str, body: Mapping[str, object] | None = None) -> str:
@@ -226,7 +226,7 @@ class PdCall(Call):
         self.begin()
         patience_s = min(PATIENCE_S, self.left_s / 2)
         answer = await self.send(path, method=method, body=body, patience_s=patience_s)
-        _require(answer, "PD did not do it")
+        _require(answer, "PD rejected the request")
         return answer.body if isinstance(answer.body, str) else ""
 
     async def send(

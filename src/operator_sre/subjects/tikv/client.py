@@ -147,7 +147,7 @@ class Pd:
         ends = now() + (self._settings.timeout_s if timeout_s is None else timeout_s)
         content = b"" if body is None else json.dumps(body).encode()
         request = Request(method, path, headers or {}, content, _BYTES_MAX[reading])
-        answer = Answer(error="it has no port to ask at", reached=False)
+        answer = Answer(error="the target has no port", reached=False)
         for untried, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
             left_s = ends - now()
             if left_s <= 0:
@@ -174,7 +174,7 @@ class Pd:
             headers = {**request.headers, **authorize(access, self._settings.secret)}
             trust = trust_for(access) if access.tls else None
         except (OSError, OperatorError) as error:  # files that say who we are, and whom to trust
-            return Answer(error=f"we cannot speak to it: {error}", unasked=True)
+            return Answer(error=f"no connection possible: {error}", unasked=True)
         try:
             place = urlsplit(f"//{address}")
             # One limit for all of it: an answer that drips would never end.
@@ -189,10 +189,10 @@ class Pd:
         except OSError as error:
             return Answer(error=f"{address or 'it'}: {sentence_of(error)}", reached=False)
         except (UnaskableError, ValueError) as error:
-            return Answer(error=f"it cannot be asked: {error}", unasked=True)
+            return Answer(error=f"it cannot be queried: {error}", unasked=True)
         took_s = loop.time() - begun
         if got.cut and reading != "head":
-            return Answer(error="its answer is too long", status=got.status, took_s=took_s)
+            return Answer(error="the answer is too long", status=got.status, took_s=took_s)
         offset_s = None
         with contextlib.suppress(KeyError, ValueError):
             date = parsedate_to_datetime(got.headers["date"]).timestamp()

@@ -77,7 +77,7 @@ class _ScenePd:
         """Let this member of PD lead; nothing happens when it does."""
         now = await self.leader()
         if now is None:
-            raise RigError("Nobody leads PD, so nobody can hand over.")
+            raise RigError("PD has no leader, so leadership cannot be transferred.")
         if now.name == heir.name:
             return
         await self.do("POST", f"leader/transfer/{heir.name}")
@@ -189,7 +189,7 @@ def _scheduler_left() -> Fault:
 
     return Fault(
         name="scheduler_left",
-        sentence="Leaders are kept away from one store that is well.",
+        sentence="Leaders are kept away from one healthy store.",
         kind=STORE,
         breaks=("scheduler_left",),
         inject=inject,
@@ -273,7 +273,7 @@ def _split_ignored() -> Fault:
 
     return Fault(
         name="split_ignored",
-        sentence="PD waits for a split of a region that no store will do.",
+        sentence="PD waits for a region split that no store executes.",
         kind=PD,
         breaks=("operator_stuck",),
         inject=inject,
@@ -302,7 +302,7 @@ PD_FAULTS: tuple[Fault, ...] = (
     replace(
         kill_fault("pd_quorum_lost", PD, breaks=("pd_no_leader", "pd_member_down"), count=2),
         end=CorrectOutcome.ESCALATED,
-        sentence="Two members of PD are killed, and the one that is left cannot lead.",
+        sentence="Two PD members are killed, and the remaining one cannot lead.",
     ),
 )
 

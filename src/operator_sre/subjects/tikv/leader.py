@@ -155,7 +155,7 @@ async def ask_leader(
         answer = await pd.at(prometheus, scrape_path(metrics=metrics))
         found.prometheus = scraped_from(answer.body) if answer.ok else None
         if found.prometheus is None:
-            found.prometheus_error = answer.error or "what it answered are no metrics"
+            found.prometheus_error = answer.error or "the answer contains no metrics"
 
     await asyncio.gather(
         ask_prometheus(),

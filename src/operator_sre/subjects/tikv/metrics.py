@@ -46,7 +46,7 @@ WANTED = (GRPC, APPLY_WAIT, APPEND_LOG, LOG_LAG, UNREACHABLE, SIZE, CPU)
 # Collecting garbage takes long and nobody waits; who waits for a lock waits for another user.
 NOT_ASKED_OF_USERS = frozenset({b"kv_gc", b"kv_pessimistic_lock", b"kv_unsafe_destroy_range"})
 AT = 0.99
-STRANGER = "what answers there shows no metrics of a store"
+STRANGER = "the answer contains no metrics of a store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +267,11 @@ def readings_at(scraped: Scraped | None, address: str) -> dict[str, Value]:
         return {}
     told = scraped.get(address)
     if told is None or "up" not in told:
-        return {"prometheus_up": False, "prometheus_problem": f"it does not scrape {address}"}
+        return {
+            "prometheus_up": False,
+            "prometheus_problem": f"Prometheus does not scrape {address}",
+        }
     up = told["up"] > 0
-    problem = "" if up else f"it scrapes {address} and gets no answer"
+    problem = "" if up else f"Prometheus scrapes {address} and gets no answer"
     numbers = {name: round(value, 1) for name, value in told.items() if name != "up"}
     return {"prometheus_up": up, "prometheus_problem": problem, **numbers}

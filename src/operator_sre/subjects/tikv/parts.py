@@ -138,7 +138,7 @@ def pd_readings(
         return {}
     readings: dict[str, Value] = {"reachable": report.up, "error": report.answer.error}
     if report.answer.strange:
-        readings["error"] = f"what answers there is not PD: {report.answer.error}"
+        readings["error"] = f"the answer is not from PD: {report.answer.error}"
     if report.up:
         follows = report.leader.name if report.leader is not None else ""
         readings |= {

@@ -86,7 +86,7 @@ class TikvCluster:
         """Check once. ObservationError when there is nothing to check."""
         parts = self._parts()
         if not parts:
-            raise ObservationError(f"{self.name!r} has no targets to look at.")
+            raise ObservationError(f"{self.name!r} has no targets.")
         timeout_s = self._settings.timeout_s
         by_prometheus = self._options.metrics_from == PROMETHEUS
         pd = Pd(self._settings, self._trusted)

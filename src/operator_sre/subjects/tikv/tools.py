@@ -54,11 +54,11 @@ async def pause_scheduler(call: PdCall) -> Done:
     live = await call.read_live()
     name, seconds = _require_scheduler(live, call.text("name")), call.integer("seconds")
     if name.startswith(EVICT_LEADER):
-        raise RefusedCall(f"{name} drains a store; undrain_store is what ends that.")
+        raise RefusedCall(f"{name} drains a store; use undrain_store instead.")
     await call.ask(f"schedulers/{name}", method="POST", body={"delay": seconds})
     await _wait_until(call, lambda now: name in now.paused, f"{name} is not paused")
     return Done(
-        f"{name} rests for {seconds} s.",
+        f"{name} is paused for {seconds} s.",
         {"changed": True, "name": name, "seconds": seconds},
         Action("resume_scheduler", {"name": name}),
     )
@@ -73,7 +73,7 @@ async def resume_scheduler(call: PdCall) -> Done:
     await call.ask(f"schedulers/{name}", method="POST", body={"delay": 0})
     await _wait_until(call, lambda now: name not in now.paused, f"{name} is still paused")
     return Done(
-        f"{name} works again.",
+        f"{name} is active again.",
         {"changed": True, "name": name},
         Action("pause_scheduler", {"name": name}),
     )
@@ -84,7 +84,7 @@ async def add_scheduler(call: PdCall) -> Done:
     live = await call.read_live()
     name = call.text("name")
     if name in live.schedulers:
-        return Done(f"PD has {name} already.", {"changed": False, "name": name})
+        return Done(f"PD already has {name}.", {"changed": False, "name": name})
     await call.ask("schedulers", method="POST", body={"name": name})
     await _wait_until(call, lambda now: name in now.schedulers, f"PD does not list {name}")
     return Done(f"PD has {name} again.", {"changed": True, "name": name})
@@ -95,11 +95,9 @@ async def remove_scheduler(call: PdCall) -> Done:
     live = await call.read_live()
     name = call.text("name")
     if name in DEFAULTS:
-        raise RefusedCall(f"No cluster should be without {name}; pause_scheduler has it rest.")
+        raise RefusedCall(f"{name} must not be removed; use pause_scheduler.")
     if not any(name == one or name.startswith(f"{one}-") for one in STRAY):
-        raise RefusedCall(
-            f"{name[:60]!r} is not of those that people leave behind.", FailureCategory.SYNTAX
-        )
+        raise RefusedCall(f"{name[:60]!r} is not a temporary scheduler.", FailureCategory.SYNTAX)
     if not _has_scheduler(live, name):
         return Done(f"PD has no {name}.", {"changed": False, "name": name})
     await call.ask(f"schedulers/{name}", method="DELETE")

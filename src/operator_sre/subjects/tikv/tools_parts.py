@@ -70,31 +70,33 @@ def restart_command(target: Target, options: Options) -> Command | str:
     if by == "docker":
         container = target.runs_at.removeprefix(DOCKER)
         if not target.runs_at.startswith(DOCKER) or not container:
-            return f"{target.name} says nothing of its container: set runs_at = 'docker://NAME'."
+            return f"The container of {target.name} is unknown: set runs_at = 'docker://NAME'."
         return Command(("docker", "restart", "--time", str(END_S), container))
     if by == "tiup":
         if not options.tiup_cluster:
-            return "tiup restarts parts of a cluster by its name: set 'tiup_cluster'."
+            return "tiup needs the name of the cluster: set 'tiup_cluster'."
         name = options.tiup_cluster
         return Command(("tiup", "cluster", "restart", name, "--node", address, "--yes"))
     if by == "systemd":
         unit = options.pd_unit if target.kind == PD else options.store_unit
         named = unit.replace("{port}", str(target.port)).replace("{target}", target.name)
         return Command(("systemctl", "restart", "--", f"{named}.service"), target.name)
-    return f"Nobody here can restart {target.name}: set 'restart_by' to docker, systemd or tiup."
+    return (
+        f"{target.name} cannot be restarted from here: set 'restart_by' to docker, systemd or tiup."
+    )
 
 
 async def run(settings: SubjectSettings, command: Command, job: Job) -> Result:
     """Run it where it belongs. What the gate blocks is not run, whoever asked for it."""
     shell = settings.shell
     if shell is None:
-        why = "No command can be run here."
+        why = "Commands cannot be run here."
         return Result(Outcome.REFUSED, stderr=why, category=_PERMISSION)
     action = replace(Action.program(command.argv), target=command.target)
     if settings.judge is not None:
         verdict = settings.judge(action)
         if verdict.level is Level.BLOCKED:
-            why = f"Its command never runs: {verdict.explanation}"
+            why = f"The gate blocks its command: {verdict.explanation}"
             return Result(Outcome.REFUSED, stderr=why, category=_PERMISSION)
     if command.target and isinstance(shell, Placing):
         # A place of another machine is looked at before it is used; this one has no name.
@@ -116,18 +118,16 @@ async def drain_store(call: PdCall) -> Done:
     store = require_store(live, call.text("target"))
     name = live.name_of(store.id)
     if store.state != UP:
-        why = f"{name} is {store.state}: PD moves its leaders away by itself."
+        why = f"{name} is {store.state}: PD already moves its leaders away."
         raise RefusedCall(why, _RESOURCE)
     _require_others(live, store, "is drained")
     if not live.heirs(but=store.id):
-        raise RefusedCall(f"Nobody else could lead what {name} leads.", _RESOURCE)
+        raise RefusedCall(f"No other store can lead the regions of {name}.", _RESOURCE)
     if store.id in live.granting:
         granting = f"{GRANT_LEADER}-{store.id}"
-        raise RefusedCall(
-            f"{granting} gives it all leaders; remove_scheduler has to end that first."
-        )
+        raise RefusedCall(f"{granting} gives it all leaders; use remove_scheduler first.")
     if any(scheduler.startswith(EVICT_LEADER) for scheduler in live.paused):
-        raise RefusedCall(f"{EVICT_LEADER} is paused, so that nothing would move; resume it first.")
+        raise RefusedCall(f"{EVICT_LEADER} is paused, so no leader would move; resume it first.")
     undo = Action("undrain_store", {"target": name}, target=name)
     data = {"changed": store.id not in live.evicting, "was": store.leader_count}
     call.begin()
@@ -141,7 +141,11 @@ async def drain_store(call: PdCall) -> Done:
         await _let_lead(call, live, store)
         why = f"No leader left {name}, so its scheduler is removed again: see operators and limits."
         raise RefusedCall(why, _TIMEOUT)
-    gone = "leads nothing any more" if not left else f"still leads {left} regions, and it goes on"
+    gone = (
+        "leads no region any more"
+        if not left
+        else f"still leads {left} regions, and the drain continues"
+    )
     told = f"{name} {gone}; it led {store.leader_count}. It gets no leader until undrain_store."
     return Done(told, {**data, "leaders": left}, undo)
 
@@ -152,14 +156,14 @@ async def undrain_store(call: PdCall) -> Done:
     store = require_store(live, call.text("target"))
     name = live.name_of(store.id)
     if store.id not in live.evicting:
-        return Done(f"{name} is not drained by anybody.", {"changed": False})
+        return Done(f"{name} is not drained.", {"changed": False})
     await call.ask(f"schedulers/{EVICT_LEADER}-{store.id}", method="DELETE")
     while await call.wait():
         if store.id not in (await call.read_live()).evicting:
-            told = f"{name} may lead again; PD moves leaders to it by and by."
+            told = f"{name} may lead again; PD gradually moves leaders to it."
             back = Action("drain_store", {"target": name}, target=name)
             return Done(told, {"changed": True}, back)
-    raise RefusedCall(f"PD still drives leaders away from {name}.", _TIMEOUT)
+    raise RefusedCall(f"PD still evicts leaders from {name}.", _TIMEOUT)
 
 
 async def compact_store(call: PdCall) -> Done:
@@ -174,7 +178,7 @@ async def compact_store(call: PdCall) -> Done:
     if store.capacity_bytes and store.available_bytes < ROOM_RATIO_MIN * store.capacity_bytes:
         raise RefusedCall(
             f"{name} has less than {ROOM_RATIO_MIN:.0%} of its disk left, and compacting writes"
-            " new files before it removes old ones. Make room first.",
+            " new files before it removes old ones. Free some space first.",
             _RESOURCE,
         )
     cf, argv = call.text("cf"), [call.options.tikv_ctl]
@@ -198,7 +202,7 @@ async def compact_store(call: PdCall) -> Done:
         )
     now = require_store(await call.read_live(), name)
     if now.state != UP:
-        raise RefusedCall(f"{name} was compacted, and PD calls it {now.state} now.")
+        raise RefusedCall(f"{name} was compacted, and PD reports it as {now.state}.")
     told = f"{name} rewrote its column family {cf}."
     freed = now.available_bytes - store.available_bytes
     return Done(told, {"changed": True, "cf": cf, "freed_bytes": freed})
@@ -211,7 +215,7 @@ async def restart_store(call: PdCall) -> Done:
     name = live.name_of(store.id)
     target = call.part(name, store)
     if store.planned:
-        raise RefusedCall(f"{name} is {store.state}: somebody wants it to leave.")
+        raise RefusedCall(f"{name} is {store.state}: it is being decommissioned.")
     answers = await call.answers(name, store)
     if answers or store.state == UP:
         # Its peers may still hear it: with another one away, that would be too many.
@@ -232,20 +236,22 @@ async def restart_store(call: PdCall) -> Done:
                 break
         else:
             late = f"after {call.job.timeout_s:g} s"
-            raise RefusedCall(f"{name} was restarted, and PD does not call it Up {late}.", _TIMEOUT)
+            raise RefusedCall(
+                f"{name} was restarted, but PD does not report it as Up {late}.", _TIMEOUT
+            )
     finally:
         if drained:
             await _let_lead(call, live, store)
     first = "was drained and restarted" if drained else "was restarted"
-    return Done(f"{name} {first}, and PD calls it Up.", {"changed": True, "drained": drained})
+    return Done(f"{name} {first}, and PD reports it as Up.", {"changed": True, "drained": drained})
 
 
 def _require_others(live: Live, store: Store, done: str) -> None:
     """Refuse while another store is away or drained: copies of a region lie on both."""
     if trouble := live.troubled(but=store.id):
         raise RefusedCall(
-            f"{trouble}, and one store at a time {done}: regions with copies on both would be"
-            " left without a majority.",
+            f"{trouble}, and one store at a time {done}: regions with replicas on both would"
+            " lose their majority.",
             _RESOURCE,
         )
 
@@ -311,7 +317,7 @@ async def restart_pd(call: PdCall) -> Done:
     reached = answers[target.name].reached
     others = sum(answer.ok and name != target.name for name, answer in answers.items())
     if reached and others < len(members) // 2 + 1:
-        why = f"Without {target.name} PD would have no majority, so it is not restarted."
+        why = f"Without {target.name} PD would lose its majority, so it is not restarted."
         raise RefusedCall(why, _RESOURCE)
     start = _choose_restart(call, target)
     call.begin()
@@ -331,10 +337,10 @@ async def restart_pd(call: PdCall) -> Done:
         answer = await call.pd.at(target, "leader", itself=True)
         leader = leader_from(answer.body) if answer.ok else None
         if leader is not None:
-            first = "handed over and was restarted" if leads else "was restarted"
+            first = "transferred its leadership and was restarted" if leads else "was restarted"
             told = f"{target.name} {first}; {leader.name} leads."
             return Done(told, {"changed": True, "handed_over": leads, "leader": leader.name})
-    why = f"{target.name} was restarted, and follows nobody after {call.job.timeout_s:g} s."
+    why = f"{target.name} was restarted, but follows no leader after {call.job.timeout_s:g} s."
     raise RefusedCall(why, _TIMEOUT)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator_protocols.domain.action import Action, Argument
 from operator_protocols.domain.category import FailureCategory
 from operator_protocols.kit.tool import Done, RefusedCall
+from operator_protocols.kit.units import format_duration
 from operator_sre.subjects.tikv.call import GRANT_LEADER, UP, Live, PdCall
 from operator_sre.subjects.tikv.facts import HOT, hottest_from
 from operator_sre.subjects.tikv.state import Operator, Region, Store
@@ -51,14 +52,16 @@ async def transfer_leader(call: PdCall) -> Done:
             f"{name} is being drained, so it gets no leader; undrain_store ends that."
         )
     if region.leader in live.granting:
-        raise RefusedCall(f"{GRANT_LEADER}-{region.leader} would take the leader back at once.")
+        raise RefusedCall(f"{GRANT_LEADER}-{region.leader} would move the leader back immediately.")
     peer = region.peer_on(store.id)
     if peer is None or not peer.voter:
         copies = _list_copies(live, region)
-        raise RefusedCall(f"Region {region.id} has no copy on {name} that could lead it; {copies}.")
+        raise RefusedCall(
+            f"Region {region.id} has no replica on {name} that could lead it; {copies}."
+        )
     if not peer.sound:
         raise RefusedCall(
-            f"The copy of region {region.id} on {name} lags behind; it must not lead."
+            f"The replica of region {region.id} on {name} lags behind, so it must not lead."
         )
     was = region.leader
     body = {"name": "transfer-leader", "region_id": region.id, "to_store_id": store.id}
@@ -84,21 +87,21 @@ async def transfer_peer(call: PdCall) -> Done:
     copies = _list_copies(live, region)
     if region.peer_on(source.id) is None:
         raise RefusedCall(
-            f"Region {region.id} has no copy on {old}; {copies}.",
+            f"Region {region.id} has no replica on {old}; {copies}.",
             _NOT_FOUND,
         )
     if region.peer_on(store.id) is not None:
-        raise RefusedCall(f"Region {region.id} has a copy on {new} already; {copies}.")
+        raise RefusedCall(f"Region {region.id} has a replica on {new} already; {copies}.")
     _require_idle(live, region.id)
     _require_up(live, store)
     if unsound := region.unsound(but=source.id):
         raise RefusedCall(
-            f"The copy of region {region.id} on {live.name_of(unsound[0])} is not sound; with one"
-            " more under way too few would be left. Let it recover first.",
+            f"The replica of region {region.id} on {live.name_of(unsound[0])} is unhealthy. If one"
+            " more moves, too few are left. Let it recover first.",
             _RESOURCE,
         )
     if store.capacity_bytes and store.available_bytes < FREE_RATIO_MIN * store.capacity_bytes:
-        why = f"{new} has too little room: PD gives it no more regions either."
+        why = f"{new} has too little disk space: PD does not place regions there either."
         raise RefusedCall(why, _RESOURCE)
     body = {
         "name": "transfer-peer",
@@ -114,12 +117,12 @@ async def transfer_peer(call: PdCall) -> Done:
             back: dict[str, Argument] = {"region": region.id}
             back |= {"source": str(store.id), "to": str(source.id)}
             return Done(
-                f"The copy of region {region.id} moved from {old} to {new}.",
+                f"The replica of region {region.id} moved from {old} to {new}.",
                 {"changed": True, "source": source.id, "to": store.id},
                 Action("transfer_peer", back),
             )
     raise await _report_unfinished(
-        call, region.id, f"the copy of region {region.id} is not on {new} yet"
+        call, region.id, f"the replica of region {region.id} is not on {new} yet"
     )
 
 
@@ -160,15 +163,17 @@ async def merge_region(call: PdCall) -> Done:
     gone = await _require_region(call, call.integer("source"))
     stays = await _require_region(call, call.integer("into"))
     if gone.id == stays.id or not gone.touches(stays):
-        raise RefusedCall(f"Regions {gone.id} and {stays.id} do not lie beside each other.")
+        raise RefusedCall(f"Regions {gone.id} and {stays.id} are not adjacent.")
     for region in (gone, stays):
         _require_idle(live, region.id)
         if unsound := region.unsound():
             where = live.name_of(unsound[0])
-            raise RefusedCall(f"The copy of region {region.id} on {where} is not sound.", _RESOURCE)
+            raise RefusedCall(
+                f"The replica of region {region.id} on {where} is unhealthy.", _RESOURCE
+            )
     size_mb = gone.size_mb + stays.size_mb
     if size_mb > MERGED_MB_MAX:
-        raise RefusedCall(f"Together they hold {size_mb} MB, and would be split again at once.")
+        raise RefusedCall(f"Together they hold {size_mb} MB, and would be split again immediately.")
     body = {
         "name": "merge-region",
         "source_region_id": gone.id,
@@ -191,21 +196,22 @@ async def cancel_operator(call: PdCall) -> Done:
     named = call.integer("region")
     running = live.operator_on(named) if named else oldest
     if running is None:
-        told = f"PD has region {named} do nothing." if named else "PD has no region do anything."
+        told = f"PD has no operator for region {named}." if named else "PD has no operators."
         return Done(told, {"changed": False, "region": named})
     id_, age_s = running.region, running.age_s(now)
     if age_s is not None and age_s < call.options.operator_s_max:
         raise RefusedCall(
-            f"What region {id_} does ({_describe(running)}) is {age_s:.0f} s old, and may take"
+            f"The operator of region {id_} ({_describe(running)}) is {age_s:.0f} s old and has"
             f" {call.options.operator_s_max:g} s; let it end."
         )
     await call.ask(f"operators/{id_}", method="DELETE")
     while await call.wait():
         after = (await call.read_live()).operator_on(id_)
         if after is None or after.created != running.created:
-            told = f"PD gave up what region {id_} did for {age_s or 0:.0f} s: {_describe(running)}."
-            return Done(told, {"changed": True, "region": id_, "age_s": round(age_s or 0.0, 1)})
-    raise RefusedCall(f"PD still has region {id_} do the same.", _TIMEOUT)
+            age = format_duration(age_s or 0)
+            sentence = f"Cancelled the operator of region {id_} after {age}: {_describe(running)}."
+            return Done(sentence, {"changed": True, "region": id_, "age_s": round(age_s or 0.0, 1)})
+    raise RefusedCall(f"PD still has the same operator for region {id_}.", _TIMEOUT)
 
 
 def require_store(live: Live, named: str) -> Store:
@@ -220,7 +226,7 @@ def require_store(live: Live, named: str) -> Store:
 def _require_up(live: Live, store: Store) -> None:
     if store.state != UP:
         raise RefusedCall(
-            f"{live.name_of(store.id)} is {store.state}, so it gets nothing.", _RESOURCE
+            f"{live.name_of(store.id)} is {store.state}, so it gets no replica.", _RESOURCE
         )
 
 
@@ -238,7 +244,7 @@ async def _find_hottest(call: PdCall) -> int:
     hottest = [hottest_from(answer.body, kind) for kind, answer in answers.items() if answer.ok]
     hot = [region for region in hottest if region is not None and region.beyond(**limits)]
     if not hot:
-        raise RefusedCall("PD calls no region hot now; name the one that is meant.", _NOT_FOUND)
+        raise RefusedCall("PD reports no hot region; name a region.", _NOT_FOUND)
     return max(hot, key=lambda region: region.ratio).region
 
 
@@ -247,23 +253,23 @@ def _require_idle(live: Live, region: int) -> None:
     running = live.operator_on(region)
     if running is not None:
         raise RefusedCall(
-            f"PD has region {region} do something already ({_describe(running)}); let it end, or"
-            " use cancel_operator where it is stuck."
+            f"Region {region} already has an operator ({_describe(running)}); let it end, or use"
+            " cancel_operator if it is stuck."
         )
 
 
 async def _report_unfinished(call: PdCall, region: int, problem: str) -> RefusedCall:
-    """What to say when time is up: whether PD still works on it."""
+    """What to say when time is up: whether PD still executes it."""
     operators = await call.pd.ask("operators")
     works = operators.ok and f"region:{region}(" in str(operators.body)
     after = f"after {call.job.timeout_s:g} s"
-    rest = "PD still works on it" if works else "PD gave it up"
+    rest = "PD still executes it" if works else "PD cancelled the operator"
     return RefusedCall(f"{problem[:1].upper()}{problem[1:]} {after}; {rest}.", _TIMEOUT)
 
 
 def _list_copies(live: Live, region: Region) -> str:
     places = ", ".join(live.name_of(peer.store) for peer in region.peers)
-    return f"its copies are on {places}"
+    return f"its replicas are on {places}"
 
 
 def _describe(operator: Operator) -> str:

@@ -49,7 +49,7 @@ class CommandProbe:
         """Run it once. What did not run to its end shows nothing."""
         shell = place.settings.shell
         if shell is None:
-            raise Blind("no command can be run here")
+            raise Blind("commands cannot be run here")
         action = self.command.action(place.target)
         if why := refusal(action, place.settings, reviewed=self.reviewed):
             raise Blind(why)
@@ -57,14 +57,14 @@ class CommandProbe:
             action = await locate(action, place.target, shell)
             result = await shell.run(action, Job(timeout_s=place.timeout_s))
         except UNREACHABLE as error:
-            raise Blind(f"its command cannot be run: {error}") from error
+            raise Blind(f"the command cannot be run: {error}") from error
         code, output = result.exit_code, result.stdout[:STDOUT_CHARACTERS_MAX]
         if result.outcome is Outcome.TIMED_OUT:
-            raise Blind("its command took too long")
+            raise Blind("the command timed out")
         if result.outcome is not Outcome.RAN or code is None:
             lines = result.stderr.strip().splitlines()
             why = lines[-1][:120] if lines else result.outcome
-            raise Blind(f"its command did not run: {why}")
+            raise Blind(f"the command did not run: {why}")
         readings: Readings = {
             "exit_code": code,
             "stdout": plain(output.strip()),
@@ -78,9 +78,9 @@ class CommandProbe:
         why = ""
         if code not in self.exit_codes:
             lines = (result.stderr or output).strip().splitlines()
-            why = f"it exited with {code}" + (f": {lines[-1][:100]}" if lines else "")
+            why = f"the command exited with {code}" + (f": {lines[-1][:100]}" if lines else "")
         elif readings.get("matched") is False:
-            why = "what it says does not match"
+            why = "the output does not match"
         return up(readings, why)
 
 
@@ -93,7 +93,7 @@ def read_command_probe(table: Table, folder: str) -> CommandProbe:
         assert node is not None
         texts = (str(node.value),) if isinstance(node.value, int) else expect.texts("exit")
         if not all(text.isdecimal() and int(text) < 256 for text in texts):
-            raise expect.wrong("'exit' is a number from 0 to 255, or several.", "exit")
+            raise expect.wrong("'exit' must be a number from 0 to 255, or a list.", "exit")
         codes = tuple(map(int, texts))
     return CommandProbe(
         command=read_command(table, folder, "run"),

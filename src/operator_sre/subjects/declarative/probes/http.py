@@ -85,7 +85,7 @@ class HttpProbe:
             try:
                 answer = await exchange(address, request, trust=trust, server_name=name)
             except UnaskableError as error:
-                raise Blind(f"it cannot be asked: {error}") from error
+                raise Blind(f"it cannot be queried: {error}") from error
             return answer, (time.perf_counter() - begun) * 1000
 
         addresses = places_of(place.target, self.port)
@@ -119,9 +119,9 @@ class HttpProbe:
             if value != wanted or isinstance(value, bool) != isinstance(wanted, bool):
                 return f"{text} is {value!r}, not {wanted!r}"
         if readings.get("matched") is False:
-            return "its body does not match"
+            return "the body does not match"
         if self.latency_ms_max is not None and took_ms > self.latency_ms_max:
-            return f"it took {took_ms:.0f} ms, not {self.latency_ms_max:g}"
+            return f"it took {took_ms:.0f} ms, more than {self.latency_ms_max:g} ms"
         return ""
 
 
@@ -130,23 +130,23 @@ def read_http(table: Table, folder: str) -> HttpProbe:
     method = table.choice("method", METHODS, "GET")
     if method == "POST" and not table.flag("reviewed"):
         raise table.wrong(
-            "a POST may change something, and a look may not.",
+            "a POST may change something, and a probe must not.",
             "method",
             next_step="Write 'reviewed: true' beside it if it changes nothing.",
         )
     path = table.text("path", "/")
     if not path.startswith("/") or any(letter.isspace() or ord(letter) < 32 for letter in path):
-        raise table.wrong("'path' begins with '/' and has no spaces.", "path")
+        raise table.wrong("'path' must start with '/' and contain no spaces.", "path")
     headers = {name: str(value) for name, value in table.pairs("headers").items()}
     for name, value in headers.items():
         if name.lower() in _SECRET_HEADERS:
             raise table.wrong(
-                f"the header {name!r} is a secret, which does not belong here.",
+                f"the header {name!r} is a secret and must not be in this file.",
                 "headers",
-                next_step="Name a file under 'header_files', or one under 'access' of the target.",
+                next_step="Put it into a file under 'header_files' or 'access' of the target.",
             )
         if "\n" in value or "\r" in value or not name.isascii():
-            raise table.wrong(f"the header {name[:40]!r} makes no sense.", "headers")
+            raise table.wrong(f"the header {name[:40]!r} is not valid.", "headers")
     expect = table.table("expect", "status", "json", "body", "latency")
     statuses: tuple[str, ...] = STATUSES
     latency_s: float | None = None
@@ -159,7 +159,9 @@ def read_http(table: Table, folder: str) -> HttpProbe:
         for status in statuses:
             known = len(status) == 3 and status[0] in "12345"
             if not known or not (status[1:] == "xx" or status.isdecimal()):
-                raise expect.wrong(f"{status[:20]!r} is no status, such as 200 or 2xx.", "status")
+                raise expect.wrong(
+                    f"{status[:20]!r} is not a valid status. Use 200 or 2xx.", "status"
+                )
         for text, wanted in expect.pairs("json").items():
             try:
                 json[text] = path_of(text), plain(wanted)

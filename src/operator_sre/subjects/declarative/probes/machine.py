@@ -51,20 +51,20 @@ class FileProbe:
     async def observe(self, place: Place) -> Readings:
         """Look at it, elsewhere than where everybody waits: a file system may hang."""
         if place.target.runs_at:
-            raise Blind("a file probe looks at this machine only; use a command there")
+            raise Blind("a file probe reads only this machine; use a command probe")
         try:
             async with asyncio.timeout(place.timeout_s):
                 return await asyncio.to_thread(self._read)
         except TimeoutError:
-            raise Blind("its file system does not answer") from None
+            raise Blind("the file system does not answer") from None
 
     def _read(self) -> Readings:
         try:
             state = Path(self.path).stat()
         except (FileNotFoundError, NotADirectoryError):
-            return down("there is no such file", exists=False)
+            return down("the file does not exist", exists=False)
         except OSError as error:
-            raise Blind(f"its file cannot be looked at: {error.strerror}") from error
+            raise Blind(f"the file cannot be read: {error.strerror}") from error
         readings: Readings = {
             "exists": True,
             "age_s": round(max(0.0, time.time() - state.st_mtime), 3),
@@ -72,7 +72,7 @@ class FileProbe:
         }
         if self.extraction.pattern:
             if not stat.S_ISREG(state.st_mode):
-                raise Blind("it is no file that could be read")
+                raise Blind("it is not a regular file")
             try:
                 # What has become a pipe meanwhile is not waited for.
                 number = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -80,7 +80,7 @@ class FileProbe:
                     file.seek(max(0, state.st_size - END_BYTES_MAX))
                     end = file.read(END_BYTES_MAX)
             except OSError as error:
-                raise Blind(f"its file cannot be read: {error.strerror}") from error
+                raise Blind(f"the file cannot be read: {error.strerror}") from error
             readings |= self.extraction.extract(None, end)
         return up(readings, "it does not match" if readings.get("matched") is False else "")
 
@@ -118,12 +118,12 @@ class ProcessProbe:
     async def observe(self, place: Place) -> Readings:
         """Look at the table of processes."""
         if place.target.runs_at:
-            raise Blind("a process probe looks at this machine only; use a command there")
+            raise Blind("a process probe reads only this machine; use a command probe")
         if not _has_table():
             raise Blind("this machine does not show its processes under /proc")
         rows, open_files = await asyncio.to_thread(self._read)
         if not rows:
-            return down("there is no such process", alive=False, count=0)
+            return down("the process does not exist", alive=False, count=0)
         now = _booted() + time.clock_gettime(time.CLOCK_BOOTTIME)
         readings: Readings = {
             "alive": True,
@@ -143,7 +143,7 @@ class ProcessProbe:
         if known:
             readings["cpu_percent"] = round(sum(known) * 100, 2)
         stopped = readings["state"] == "stopped"
-        return up(readings, "its process is stopped" if stopped else "")
+        return up(readings, "the process is stopped" if stopped else "")
 
     def _read(self) -> tuple[list[_Row], int | None]:
         """The processes, and how many files they have open; those of other users are not shown."""

@@ -81,7 +81,7 @@ class Place:
         try:
             return trust_for(self.access) if self.access.tls else None
         except OSError as error:
-            raise Blind(f"its certificates cannot be read: {error}") from error
+            raise Blind(f"the certificates cannot be read: {error}") from error
 
     def secret(self, path: str) -> str:
         """What lies in a file; Blind where it cannot be read."""
@@ -132,7 +132,7 @@ def places_of(target: Target, port: int | None = None) -> list[Address]:
     """Where a target answers; Blind where it has no port. A port of the probe counts everywhere."""
     found = addresses_of(target, port)
     if not found:
-        raise Blind("it has no port to ask at")
+        raise Blind("the target has no port")
     return found
 
 
@@ -156,7 +156,7 @@ async def first_answer(
             cause: BaseException | None = error
             for _ in range(CAUSES_MAX):
                 if isinstance(cause, OSError) and cause.errno in _OUR_LIMITS:
-                    why = f"this machine cannot ask it: {sentence_of(error)}"
+                    why = f"this machine cannot reach it: {sentence_of(error)}"
                     raise Blind(why) from error
                 cause = (cause.__cause__ or cause.__context__) if cause is not None else None
             problem = problem or f"{address[0]}:{address[1]}: {sentence_of(error)}"

@@ -104,7 +104,7 @@ async def _get(place: Place, address: Address, path: str) -> bytes:
     try:
         answer = await exchange(address, request, trust=trust, server_name=access.server_name)
     except UnaskableError as error:
-        raise Blind(f"it cannot be asked: {error}") from error
+        raise Blind(f"it cannot be queried: {error}") from error
     if answer.status != 200:
         raise OSError(f"it answered {answer.status}")
     if answer.cut:
@@ -128,7 +128,7 @@ def _sum_samples(text: str, samples: Mapping[str, Sample]) -> dict[str, float]:
                     if shown.name == wanted.metric and has_labels:
                         sums[name] = sums.get(name, 0.0) + shown.value
     except (ValueError, KeyError, IndexError, TypeError) as error:
-        raise OSError("what it shows are no metrics") from error
+        raise OSError("the answer contains no metrics") from error
     return sums
 
 
@@ -141,7 +141,7 @@ def read_prometheus(table: Table, access: Access | None) -> PrometheusProbe:
     samples: dict[str, Sample] = {}
     for name in section:
         if not NAME.fullmatch(name) or name in _OWN:
-            raise section.wrong(f"{name[:40]!r} is no name for a value.", name)
+            raise section.wrong(f"{name[:40]!r} is not a valid name for a value.", name)
         node = section.node(name)
         assert node is not None
         if isinstance(node.value, str):
@@ -150,7 +150,7 @@ def read_prometheus(table: Table, access: Access | None) -> PrometheusProbe:
             continue
         inner = section.table(name, "query", "metric", "labels", "rate")
         if inner is None:
-            raise section.wrong(f"{name!r} has to be a metric or a table.", name)
+            raise section.wrong(f"{name!r} must be a metric or a table.", name)
         text = inner.required("query" if servers else "metric")
         labels = {label: str(value) for label, value in inner.pairs("labels").items()}
         rate = inner.flag("rate")
@@ -163,7 +163,7 @@ def read_prometheus(table: Table, access: Access | None) -> PrometheusProbe:
         raise section.wrong(f"no more than {SAMPLES_MAX} values are read.")
     found = [_server(table, one) for one in servers]
     if len({(tls, prefix) for _, tls, prefix in found}) > 1:
-        raise table.wrong("all servers are asked in the same way.", "server")
+        raise table.wrong("all servers must have the same scheme and access.", "server")
     tls = bool(found) and found[0][1]
     return PrometheusProbe(
         samples,
@@ -182,10 +182,15 @@ def _server(table: Table, text: str) -> tuple[Address, bool, str]:
     except ValueError:
         url, port = urlsplit(""), None
     if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
-        raise table.wrong(f"{text[:60]!r} is no server, such as http://127.0.0.1:9090.", "server")
+        raise table.wrong(
+            f"{text[:60]!r} is not a valid server. Use a URL such as http://127.0.0.1:9090.",
+            "server",
+        )
     if url.username or url.password:
         raise table.wrong(
-            "a password does not belong here.", "server", next_step="Name a file under 'access'."
+            "a password must not be in this file.",
+            "server",
+            next_step="Name a file under 'access'.",
         )
     tls = url.scheme == "https"
     return (url.hostname, port or (443 if tls else 80)), tls, url.path.rstrip("/")

@@ -54,7 +54,7 @@ class RedisProbe:
                 return await self._ask_all(Wire(reader, writer), place)
             except _Refused as error:
                 if str(error).startswith(("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH")):
-                    raise Blind(f"it does not let us in: {error}") from error
+                    raise Blind(f"login rejected: {error}") from error
                 raise OSError(f"it answered {error}") from error
             finally:
                 writer.close()
@@ -69,7 +69,7 @@ class RedisProbe:
         if self.database:
             await _ask(wire, "SELECT", str(self.database))
         if await _ask(wire, "PING") != "PONG":
-            raise OSError("it does not speak the protocol of Redis")
+            raise OSError("it does not speak the Redis protocol")
         readings: Readings = {}
         if self.info:
             # Lines such as `used_memory:1024`.
@@ -94,11 +94,11 @@ async def _ask(wire: Wire, *words: str) -> str | int | None:
     try:
         reply = await wire.ask(*words)
     except ProtocolError as error:
-        raise OSError("it does not speak the protocol of Redis") from error
+        raise OSError("it does not speak the Redis protocol") from error
     if isinstance(reply, ErrorReply):
         raise _Refused(reply.text[:120])
     if isinstance(reply, list):
-        raise OSError("it does not speak the protocol of Redis")
+        raise OSError("it does not speak the Redis protocol")
     return reply
 
 
@@ -108,7 +108,7 @@ def read_redis(table: Table) -> RedisProbe:
     length = {name: str(value) for name, value in table.pairs("length").items()}
     for name in (*info, *length):
         if not NAME.fullmatch(name) or name in _OWN or (name in info and name in length):
-            raise table.wrong(f"{name[:40]!r} is no name for a value of its own.")
+            raise table.wrong(f"{name[:40]!r} is not a valid name for a value of its own.")
     if len(info) + len(length) > VALUES_MAX:
         raise table.wrong(f"no more than {VALUES_MAX} values are read.")
     database = int(table.number("database", 0, low=0, high=1_000_000))

@@ -56,7 +56,7 @@ class SqlProbe:
                 # What is refused while connecting comes without a code, as a text.
                 text = str(error).lower()
                 if "fatal" in text and any(words in text for words in _SHUT):
-                    raise Blind(f"it does not let us in: {_why(error)}") from error
+                    raise Blind(f"login rejected: {_why(error)}") from error
                 raise OSError(_why(error)) from error
 
         has_port = place.target.port or place.target.endpoints
@@ -64,7 +64,7 @@ class SqlProbe:
         try:
             return await observe_first(place, addresses, ask)
         except psycopg.Error as error:
-            raise Blind(f"its query makes no sense there: {_why(error)}") from error
+            raise Blind(f"the query is not valid there: {_why(error)}") from error
 
     async def _query(self, place: Place, address: Address) -> Readings:
         import psycopg
