@@ -104,7 +104,7 @@ async def test_the_reasoner_says_that_nothing_was_changed_only_where_that_is_so(
     ask = Ask(briefing(health=Health.HEALTHY), steps, Budget())
     (finish,) = (await Reasoner().answer(ask)).calls
     assert isinstance(finish, Finish)
-    assert ("nothing was changed" in finish.summary) is nothing
+    assert ("changed nothing" in finish.summary) is nothing
 
 
 def test_the_slowest_change_since_the_last_proof_says_how_long_to_wait() -> None:

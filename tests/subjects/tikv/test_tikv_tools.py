@@ -212,7 +212,7 @@ async def test_a_copy_moves_only_while_all_others_are_sound_and_there_is_room() 
         assert "too little disk space" in (await pd.use("transfer_peer", **move)).stderr
         pd.beat(7)
         taken = await pd.use("transfer_peer", region=102, source="store-3", to="store-1")
-        assert "has a copy on store-1 already" in taken.stderr
+        assert "has a replica on store-1 already" in taken.stderr
         result = await pd.use("transfer_peer", **move)
         assert result.ok, result.stderr
         assert sorted(sid for _, sid in pd.cluster.regions[102]["peers"]) == [4, 5, 7]
