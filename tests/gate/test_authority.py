@@ -68,7 +68,7 @@ def test_a_viewer_has_nothing_changed_and_a_machine_may_ask() -> None:
     ("agent", "level", "tool", "why"),
     [
         ("looker:1", Level.SAFE, "shell", ""),
-        ("looker:2", Level.REVIEW, "shell", "'looker' was not granted what is review"),
+        ("looker:2", Level.REVIEW, "shell", "'looker' has no grant for review actions"),
         ("mender", Level.REVIEW, "restart_node", ""),
         ("mender", Level.REVIEW, "shell", "'mender' was not granted the tool 'shell'"),
         ("stranger", Level.SAFE, "shell", "'stranger' was granted nothing"),

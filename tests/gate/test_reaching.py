@@ -271,7 +271,7 @@ def test_a_policy_that_allows_all_hosts_is_obeyed(command: str) -> None:
 
 def test_a_host_is_told_with_what_to_do_about_it() -> None:
     told = _of(OPEN).explanation
-    assert told.startswith("example.org is not among the hosts")
+    assert told.startswith("example.org is not an allowed host")
     assert "'egress: allow'" in told
     listed = Policy(book=book(egress={"allow": ["example.org"]}))
     assert _of(OPEN, policy=listed).level is Level.SAFE

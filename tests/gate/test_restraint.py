@@ -208,7 +208,7 @@ async def test_a_change_that_runs_hides_nothing_else_that_refuses(office: _Offic
     await office.store.sessions.hold("host", score=99, reason="")
     held = await other.want(_act("add_peer"))
     assert isinstance(held, Result)
-    assert "in observe until a person says otherwise" in held.stderr
+    assert "in observe until a person resets it" in held.stderr
     assert not came_late(held)
     other.limits = Limits(changes_per_hour=0, targets_max=9)
     await other.refused(_act("add_peer"), "within an hour")
@@ -234,7 +234,7 @@ async def test_who_is_held_in_observe_gets_no_permit_while_another_change_runs(
         await asyncio.sleep(0)
     refused = waiting.result()
     assert isinstance(refused, Result)
-    assert "in observe until a person says otherwise" in refused.stderr
+    assert "in observe until a person resets it" in refused.stderr
 
 
 async def test_too_many_targets_are_asked_about(office: _Office) -> None:

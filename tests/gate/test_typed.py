@@ -64,7 +64,7 @@ def test_the_strictest_of_tool_and_risk_wins() -> None:
     for tool in ("wake", "read_file"):
         verdict = _verdict(policy, tool, path="/srv/a")
         assert (verdict.level, policy.runs_by_itself(verdict)) == (Level.REVIEW, False)
-    assert "has a person asked" in _verdict(policy, "read_file", path="/srv/a").explanation
+    assert "requires approval" in _verdict(policy, "read_file", path="/srv/a").explanation
     denied = _policy(tools={"wake": "deny"}, approval={"low": "auto"})
     verdict = _verdict(denied, "wake")
     assert (verdict.level, verdict.risk) == (Level.BLOCKED, Risk.HIGH)

@@ -71,7 +71,7 @@ def test_a_tail_that_was_written_anew_does_not_fit_its_signature(ledger: Ledger)
     for seq in range(15, ENTRIES + 1):
         previous = ledger.put(seq, ledger.forged(seq), rehash=True, previous=previous)
     assert ledger.damages() == [(EVERY + 1, "edited"), (EVERY + 1, "edited")]
-    assert "11 to 20 were written anew" in ledger.first().detail
+    assert "11 to 20 were rewritten" in ledger.first().detail
 
 
 @pytest.mark.parametrize("seq", PLACES)

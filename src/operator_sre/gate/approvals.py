@@ -58,7 +58,7 @@ class Terms:
         """Why this person must not answer this request, whatever their role; or ""."""
         if self.self_approval or person != approval.requester.id:
             return ""
-        return f"{person!r} asked for this, and nobody approves a request of their own."
+        return f"{person!r} requested this action and cannot approve it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Asking:
                     approval = await self.end(approval, ApprovalState.SUPERSEDED, why)
                     continue
             if self.clock.now() >= approval.expires_at:
-                why = "nobody answered in time"
+                why = "no approver answered in time"
                 approval = await self.end(approval, ApprovalState.EXPIRED, why)
                 continue
             due = approval.requested_at + timedelta(seconds=self.terms.escalate_s)
@@ -143,12 +143,12 @@ class Asking:
             elif known.state not in _NO_ANSWERS:
                 continue
             elif same:
-                await self.end(known, ApprovalState.EXPIRED, "nobody used it in time")
+                await self.end(known, ApprovalState.EXPIRED, "the approval was not used in time")
             elif known.binding.action == wanted.binding.action:
-                why = "what it was bound to has changed"
+                why = "the action, target, environment or policy has changed"
                 await self.end(known, ApprovalState.SUPERSEDED, why)
             else:
-                why = "the agent asked for something else"
+                why = "the agent requested another action"
                 await self.end(known, ApprovalState.WITHDRAWN, why)
         return found
 
@@ -172,7 +172,7 @@ class Answering:
         """A person's answer to the request as they saw it. AuthorityError when they may not."""
         refusal = self.refusal(approval, [by])
         if refusal:
-            raise AuthorityError(refusal, next_step="Ask somebody who may.")
+            raise AuthorityError(refusal, next_step="Ask a user with the required role.")
         actor = Actor(by, "user")
         return await self.approvals.decide(
             approval.id, state, by=actor, reason=reason, version=approval.version

@@ -42,16 +42,18 @@ class LocalPermissions:
         if not named or verdict.level is Level.SAFE:
             return ""
         if self._role(requester.id) is Role.VIEWER:
-            return f"{requester.id!r} is a viewer and may have nothing changed."
+            return f"{requester.id!r} is a viewer and cannot request changes."
         return ""
 
     def may_approve(self, person: str, approval: Approval) -> str:
         """Whether this person's answer counts for this request."""
         role = self._role(person)
         if role is Role.VIEWER:
-            return f"{person!r} is a viewer and may not answer requests."
+            return f"{person!r} is a viewer and cannot answer requests."
         if role is Role.APPROVER and approval.risk > Risk.HIGH:
-            return f"{person!r} is an approver and may answer up to high risk, not critical."
+            return (
+                f"{person!r} is an approver and can answer requests up to high risk, not critical."
+            )
         return ""
 
     def may_administer(self, person: str, deed: str) -> str:
@@ -89,7 +91,7 @@ class GrantedCapabilities:
         if grant is None:
             return f"The agent {name!r} was granted nothing."
         if verdict.level not in grant.levels:
-            return f"The agent {name!r} was not granted what is {verdict.level}."
+            return f"The agent {name!r} has no grant for {verdict.level} actions."
         tool = verdict.action.tool
         if grant.tools and tool not in grant.tools:
             return f"The agent {name!r} was not granted the tool {tool!r}."

@@ -12,7 +12,7 @@ from operator_sre.gate.grammar.scene import Scene
 
 __all__ = ["UNENFORCED", "confinement_of"]
 
-UNENFORCED = "it becomes another user, mounts, traces or enters another process"
+UNENFORCED = "it changes its user, mounts, traces or enters another process"
 
 _BUS = ("/run/dbus/system_bus_socket", "/run/systemd/private")
 _POSTGRES = ("/run/postgresql/.s.PGSQL.*", "/tmp/.s.PGSQL.*")  # noqa: S108

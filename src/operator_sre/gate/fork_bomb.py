@@ -12,7 +12,7 @@ __all__ = ["FORK_BOMB", "is_fork_bomb"]
 FORK_BOMB = Rule(
     "fork_bomb",
     Level.BLOCKED,
-    "It starts copies of itself until the machine stands still.",
+    "It is a fork bomb: it starts copies of itself until the machine stops responding.",
 )
 LINE_MAX = 4096
 FUNCTIONS_MAX = 16

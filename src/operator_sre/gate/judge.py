@@ -33,13 +33,13 @@ _RULES = {
     "": ("unproven", Risk.MEDIUM),
 }
 _MARKS = frozenset(_RULES) - {""}
-_SUDO = Rule("sudo", Level.REVIEW, "It runs as another user, so a person has to see it.")
+_SUDO = Rule("sudo", Level.REVIEW, "It runs as another user and requires approval.")
 _SUDO_CHANGE = Rule("sudo_change", Level.BLOCKED, "It changes the system as another user.")
-_NO_VENV = Rule("venv", Level.REVIEW, "By its name it is no virtual environment.")
+_NO_VENV = Rule("venv", Level.REVIEW, "The path does not look like a virtual environment.")
 _IN_VENV = Rule(
-    "venv", Level.REVIEW, "What runs by its name may be a program of the virtual environment's own."
+    "venv", Level.REVIEW, "The virtual environment may replace the program with its own."
 )
-_PASSES = Rule("passes", Level.REVIEW, "It is given variables of the operator's environment.")
+_PASSES = Rule("passes", Level.REVIEW, "It receives environment variables of Operator.")
 _VENV = re.compile(r"(?:/(?!\.\.?/)[^/]+)*/(?:\.venv|venv|env|virtualenv)")
 _NO_SECRETS = Secrets(())
 _RISKS = tuple(Risk)
@@ -250,7 +250,7 @@ def judge_tool(action: Action, policy: Policy) -> Verdict:
     spec, path = policy.tool(action.tool), ""
     rules: tuple[Rule, ...]
     if spec is None:
-        why = f"The tool {action.tool!r} is not known here."
+        why = f"The tool {action.tool!r} is unknown."
         rules, risk = (Rule("default_deny", Level.BLOCKED, why),), Risk.HIGH
     else:
         given = action.arguments.get(_PATH)
@@ -284,18 +284,18 @@ def judge_tool(action: Action, policy: Policy) -> Verdict:
 def _rules_of_tool(action: Action, spec: ToolSpec, policy: Policy, path: str) -> Iterator[Rule]:
     """What the tool is, what the policy says of it, and of the service or file that is named."""
     if spec.changes:
-        why = f"{spec.name} changes something: {spec.sentence}"
+        why = f"{spec.name} makes changes: {spec.sentence}"
         yield Rule(f"tool[{spec.name}]", Level.REVIEW, why)
     else:
-        yield Rule(f"tool[{spec.name}]", Level.SAFE, f"{spec.name} only looks: {spec.sentence}")
+        yield Rule(f"tool[{spec.name}]", Level.SAFE, f"{spec.name} only reads: {spec.sentence}")
     word = policy.word_on(spec.name)
     if word is Decision.DENY:
         yield Rule("tools", Level.BLOCKED, f"The policy denies {spec.name} under 'tools'.")
     elif word is Decision.REQUIRE:
-        why = f"The policy has a person asked before every {spec.name}."
+        why = f"The policy requires approval for {spec.name}."
         yield Rule("tools", Level.REVIEW, why)
     if not spec.changes and policy.decision(spec.risk) is not Decision.AUTO:
-        why = f"The policy lets nothing run by itself whose risk is {spec.risk}."
+        why = f"The policy requires approval for actions of {spec.risk} risk."
         yield Rule("approval", Level.REVIEW, why)
     if spec.source is not ToolSource.TOOL:  # the services and files of a subject are its own
         return
@@ -303,15 +303,15 @@ def _rules_of_tool(action: Action, spec: ToolSpec, policy: Policy, path: str) ->
     if spec.parameter(_SERVICE) is not None and not policy.manages(service):
         services = policy.book.services
         if service.removesuffix(".service").lower() in services.deny:
-            why = f"The service {service[:60]!r} is never touched: 'services: deny' names it."
+            why = f"The service {service[:60]!r} is denied by 'services: deny' in the policy."
         else:
             known = ", ".join(services.allow) or "none"
-            why = f"The service {service[:60]!r} is not among those that may be touched: {known}."
+            why = f"The service {service[:60]!r} is not allowed. The policy allows: {known}."
         yield Rule("services", Level.BLOCKED, why)
     if spec.parameter(_PATH) is None:
         return
     if policy.secrets.holds(path):
         yield Rule("secrets", Level.REVIEW, f"{path} may hold secrets.")
     if spec.changes and not (path == action.arguments.get(_PATH) and policy.writes(path)):
-        why = f"The policy lets nobody write {path}: a file is named under 'paths: write' first."
+        why = f"The policy does not allow writing {path}. List it under 'paths: write'."
         yield Rule("paths", Level.BLOCKED, why)

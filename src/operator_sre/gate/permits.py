@@ -138,7 +138,7 @@ class Gate:
         if course.way is Way.RUNS:
             # What was judged may have changed while its turn was waited for.
             if self.policy().digest != verdict.policy_digest:
-                return self._refuse(case, "Superseded: the policy changed meanwhile.")
+                return self._refuse(case, "Superseded: the policy has changed.")
             expires_at = self.clock.now() + timedelta(seconds=PERMIT_S)
             permit = self._permit(case, self._binding(verdict), expires_at)
             rule = course.rule
@@ -181,7 +181,7 @@ class Gate:
         if not held.ask and policy.runs_by_itself(verdict):
             return Course(Way.RUNS)
         if policy.decision(verdict.risk) is Decision.DENY:
-            return Course(Way.NEVER, f"Denied: nothing runs here whose risk is {verdict.risk}.")
+            return Course(Way.NEVER, f"Denied: the policy refuses actions of {verdict.risk} risk.")
         if not held.ask and self.standing is not None and self.terms.needed(verdict.risk) == 1:
             rule = self.standing.allowing(verdict, case.ticket, case.subject)
             if rule is not None:
@@ -268,9 +268,9 @@ class Gate:
         """Whether the rules and the target are still those that people were asked about."""
         now = self.judge(case.verdict.action, case.requester)
         if now != case.verdict:
-            return "the policy changed meanwhile"
+            return "the policy has changed"
         if self._binding(now) != approval.binding:
-            return "the target is not the one that was asked about"
+            return "the target has changed since the request"
         return ""
 
     def _permit(self, case: _Case, binding: Binding, expires_at: datetime) -> Permit:

@@ -19,7 +19,7 @@ __all__ = ["FOR_PEOPLE", "Ours", "decides"]
 FOR_PEOPLE = Rule(
     "for_people",
     Level.BLOCKED,
-    "It decides what the operator may do, which only a person does, and never through an agent.",
+    "It decides what Operator may do. Only a person may run it, and never through an agent.",
 )
 _PROGRAMS = ("operator", "operator.exe", "operator-sre")
 _MODULE = re.compile(r"(?:-[A-Za-z]*m)?operator_sre(?:\.[\w.]+)?")

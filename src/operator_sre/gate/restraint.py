@@ -285,11 +285,11 @@ class Restraint:
         name = session_of(agent)
         reset = f"operator session reset {name} --reason WHY"
         if any(record.held for record in self.sessions.find(name)):
-            return Held(refuse=f"{name!r} is in observe until a person says otherwise ({reset}).")
+            return Held(refuse=f"{name!r} is in observe until a person resets it ({reset}).")
         session = self.session(name, verdict)
         told = f"The session of {name!r} is {session.level} ({session.score})"
         if session.level is Risk.CRITICAL:
-            why = f"{told}: it is in observe until a person says otherwise ({reset})."
+            why = f"{told}: it is in observe until a person resets it ({reset})."
             return Held(refuse=why, session=session)
         return Held(ask=f"{told}.") if session.level is Risk.HIGH else None
 

@@ -96,7 +96,7 @@ def classify(
     if not sound(row) or last is None:
         return Damage(seq, DamageKind.EDITED, f"the bytes of entry {seq} do not match its hash")
     return Damage(
-        last[0], DamageKind.EDITED, f"entry {last[0]} is not the one that entry {seq} follows"
+        last[0], DamageKind.EDITED, f"entry {last[0]} is not the predecessor of entry {seq}"
     )
 
 
@@ -274,7 +274,7 @@ def _checkpoint_damages(
             yield Damage(last + 1, DamageKind.TAIL_CUT, why)
         elif found is not None and found.hex() != record["head"]:
             span = f"entries {covered + 1} to {one.seq}"
-            why = f"{span} were written anew; their signed head is another"
+            why = f"{span} were rewritten; their hash does not match the signed checkpoint"
             yield Damage(covered + 1, DamageKind.EDITED, why)
         else:
             covered = one.seq

@@ -146,7 +146,7 @@ def test_nobody_approves_their_own_request_where_that_is_off(home: Home) -> None
     asked = _asked(home, requester=Actor(ME, "user"))
     (home.cwd / "operator.toml").write_text("self_approval = 0\n")
     for verb in ("approve", "reject"):
-        bad = Bad(f"approvals {verb} a1", 3, rf"'{ME}' asked for this.* Ask somebody who may")
+        bad = Bad(f"approvals {verb} a1", 3, rf"'{ME}' requested this action.* Ask ")
         one_sentence(home.run(*bad.line.split()), bad)
     assert home.store.approvals.get("a1") == asked
     assert home.run("approvals", "withdraw", "a1").code == 0

@@ -209,7 +209,7 @@ def test_in_execute_the_policy_decides(home: Home) -> None:
     assert home.run("exec", "mkdir zz", "--mode", "execute").code == 0
     assert (home.cwd / "zz").is_dir()
     _policy(home, "version: 1\napproval: {medium: deny}\n")
-    denied = Bad("exec", 3, r"Denied: nothing runs here whose risk is medium\.")
+    denied = Bad("exec", 3, r"Denied: the policy refuses actions of medium risk\.")
     one_sentence(home.run("exec", "mkdir yy", "--mode", "execute"), denied)
 
 

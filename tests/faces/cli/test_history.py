@@ -226,4 +226,4 @@ def test_bad_input_is_told_in_one_sentence(warm: Warm, tmp_path: Path, bad: Bad)
 
 
 def test_looking_for_nothing_is_told_in_one_sentence(past: _Past) -> None:
-    one_sentence(past.run("history", "search", " "), Bad("", 2, r"nothing to look for"))
+    one_sentence(past.run("history", "search", " "), Bad("", 2, r"query is empty"))

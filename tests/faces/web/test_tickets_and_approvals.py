@@ -341,12 +341,12 @@ def test_what_is_superseded_or_too_late_is_told_and_answered_by_nobody(web: Web)
     person = web.person("approver")
     fields = fields_of(person.get(page).text, f"{page}/approve")
     old = fields_of(person.get(late).text, f"{late}/approve")
-    why = "the policy changed meanwhile"
+    why = "the policy has changed"
     decide = web.app.store.approvals.decide
     asyncio.run(decide("moved", ApprovalState.SUPERSEDED, by=Actor(), reason=why, version=1))
     part = person.part(f"/parts{page}").text
     assert "Superseded." in part
-    assert "The policy changed meanwhile" in part
+    assert "The policy has changed" in part
     assert "<form" not in part
     assert person.post(f"{page}/approve", fields).status_code == 409
     web.clock.advance(61.0)

@@ -154,7 +154,7 @@ def test_who_comes_second_and_what_is_superseded_is_told_at_once(
     assert _state(web, "shared") == "rejected"
     second.goto(f"{place.url}/approvals/moved")
     second.evaluate("window.same = true")
-    why = "the target is not the one that was asked about"
+    why = "the target has changed since the request"
     decide = web.app.store.approvals.decide
     place.do(decide("moved", ApprovalState.SUPERSEDED, by=Actor(), reason=why, version=1))
     second.locator("#approval").get_by_text("Superseded.").first.wait_for()

@@ -32,7 +32,7 @@ def test_a_text_is_read_as_terms(text: str, terms: tuple[Term, ...]) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "\t\n"])
 def test_nothing_is_looked_for_by_nobody(text: str) -> None:
-    with pytest.raises(UsageError, match="nothing to look for"):
+    with pytest.raises(UsageError, match="query is empty"):
         parse_query(text)
 
 

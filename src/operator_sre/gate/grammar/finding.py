@@ -60,7 +60,8 @@ _KEEPING = frozenset(
     {"head", "tail", "cat", "wc", "nl", "less", "tac", "echo", "md5sum", "sha256sum", "test", "["}
 )
 _TAKEN_APART = (
-    "?It may show values of an environment without the names by which a secret is recognised."
+    "?It may show environment values without their names, so that secrets in them are not"
+    " recognised."
 )
 # Where an administrator installs, and not everybody may write.
 _INSTALLED = re.compile(r"/(?:srv|opt|app|etc|usr/src|usr/local|var/www)(?:/|\Z)")
@@ -105,7 +106,7 @@ def read(script: Script, scene: Scene, tables: Tables) -> list[Finding]:
             reason = _GIT_BEHIND
         refused = refused or bool(reason)
         if inside and not reason and name_of(simple) in _SHELLS:
-            reason = "~It runs a shell inside of another command."
+            reason = "~It runs a shell inside another command."
         found.append(Finding(simple, reason, cwd))
         inner = scene.inner or (_guessed(simple) if reason else ())
         if inner:  # what is run reads what its wrapper reads, as whoever the wrapper is
@@ -178,9 +179,9 @@ def _look(simple: Simple, scene: Scene, tables: Tables) -> str:
             continue
         elif word.text.startswith(("/dev/tcp/", "/dev/udp/")):
             scene.network.append(word.text.split("/")[3])
-            return "!It opens a connection of the shell's own."
+            return "!It opens a network connection from the shell."
         elif operator == "<" and (word.splits or word.glob):
-            return "Where it reads from is only known when it runs."
+            return "Its input file is not known until it runs."
         elif operator == "<>":
             scene.write(word)
             return f"It opens {word.text[:60]!r} for writing."
@@ -197,36 +198,36 @@ def _look(simple: Simple, scene: Scene, tables: Tables) -> str:
     scene.fed = (simple.piped and not simple.told) or _is_redirected(simple)
     first = simple.words[0]
     if first.opaque or (first.glob and first.text != "["):
-        return "!Which program runs is only known when it runs."
+        return "!The program is not known until it runs."
     name, words = first.text, simple.words[1:]
     if "/" in name:
         folder, name = posixpath.split(name)
         if folder not in _BINARIES:
-            return f"{folder}/{name} is a program of somebody's own."
+            return f"{folder}/{name} is not a program of the system."
         if name == "git":
             return _GIT_BEHIND
     if name == "cd":
         return _change_directory(words, scene)
     tool = tables.get(name)
     if tool is None:
-        return f"{name[:60]!r} is not a tool that is known to only read."
+        return f"{name[:60]!r} is not a known read-only tool."
     if tool.about:
         return tool.about if tool.about[0] in "!?" else f"~{tool.about}"
     if name == "git" and len(words) > 2 and words[0].text == "-C":
         if reason := _change_directory(words[1:2], scene):
             return reason
         if not _INSTALLED.match(scene.cwd):
-            return f"What lies in {scene.cwd[:60]!r} may be a repository of somebody's own."
+            return f"The repository in {scene.cwd[:60]!r} may not be trusted."
         words = words[2:]
     return fit(name, tool, words, scene)
 
 
 def _change_directory(words: Sequence[Word], scene: Scene) -> str:
     if len(words) != 1 or words[0].opaque or words[0].glob or words[0].text.startswith("-"):
-        return "It changes to a directory that is only known when it runs."
+        return "It changes to a directory that is not known until it runs."
     # Where it fails, or where it is in a sub-shell, what follows runs where it ran before.
     scene.earlier.append(scene.cwd)
     scene.cwd = resolve_path(words[0].text, scene.cwd)
     if len(scene.earlier) > PLACES_MAX:
-        return "It changes its directory too often."
+        return "It changes its directory too many times."
     return scene.visit(".")

@@ -27,7 +27,7 @@ _FIND_ACTS = (
 )
 _PS_TAKERS = frozenset("oOkpqtU")
 _PS_VALUED = frozenset("poOCtugGUsq")
-_UNKNOWN = "Some of its arguments are only known when it runs."
+_UNKNOWN = "Some of its arguments are not known until it runs."
 # What compares two words in `test`: next to one of these, a word is no operator itself.
 _COMPARES = frozenset(
     {"=", "==", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"}
@@ -40,7 +40,7 @@ def fit(name: str, tool: Tool, words: Sequence[Word], scene: Scene) -> str:
         scene.sensitive.append(name)
         return f"?{tool.reveals}"
     if name == "ps" and _read_again(words):
-        return "?ps may read these words again without their dashes, and e shows the environment."
+        return "?ps may read these options without their dashes, and e shows the environment."
     if tool.words:
         reason = _in_language(tool, words, scene)
     else:
@@ -80,7 +80,7 @@ def _in_language(tool: Tool, words: Sequence[Word], scene: Scene) -> str:
         if word.opaque and not word.bland:
             return _UNKNOWN
         if word.glob and any(fnmatchcase(one, word.text) for one in _FIND_ACTS):
-            return "A glob may turn into an option."
+            return "A glob may expand to an option."
     texts = [word.text for word in words]
     reason = WORD_LANGUAGES[tool.words](texts) or ""
     if reason[:1] == "?":
@@ -126,7 +126,7 @@ class _Fitting:
             # A first word whose letters are options; their values are the next words, in order.
             self._at = 1
             if words[0].opaque or words[0].glob:
-                return "An option is only known when it runs."
+                return "An option is not known until it runs."
             for letter in words[0].text:
                 option = f"-{letter}"
                 kind = self._kind(option)
@@ -210,7 +210,7 @@ class _Fitting:
             rest = self._words[self._at :]
             if kinds[place] == "line":
                 if any(one.glob for one in rest):
-                    return "!The name of a file may turn into a command.", True
+                    return "!A file name may expand to a command.", True
                 script = parse(" ".join(one.text for one in rest))
                 self._scene.inner.extend(script.commands)
                 unknown = "Unknown words." if any(one.opaque for one in rest) else ""
@@ -238,7 +238,7 @@ class _Fitting:
     def _option(self, word: Word) -> str:
         text = word.text
         if word.opaque and not word.bland and "=" not in text:
-            return "An option is only known when it runs."
+            return "An option is not known until it runs."
         kind = self._kind(text)
         if kind is not None and (text[:2] != "--" or kind[:1] != "?"):
             return self._take_value(text, kind)
@@ -314,7 +314,7 @@ class _Fitting:
 
     def _check(self, kind: str, value: Word) -> str:
         if value.glob and value.text[:1] in "*?[" and not self._tool.star:
-            return "A glob may turn into an option."
+            return "A glob may expand to an option."
         return check(kind, value, self._scene)
 
     def _end(self, *, leads_on: bool = False) -> str:
@@ -329,7 +329,7 @@ class _Fitting:
         if kinds is None:
             return f"{self._name} without a sub-command is not known to only read."
         if not leads_on and _COMMANDS.intersection(kinds):
-            return f"{self._name} is not told what to run."
+            return f"{self._name} has no command to run."
         kinds = [one for one in kinds if one not in _COMMANDS]
         for index, word in enumerate(self._operands):
             if index < len(kinds):
@@ -354,7 +354,7 @@ class _Fitting:
                 place = next(n for n, one in enumerate(self._words) if one is word)
                 beside = (*self._words[max(place - 1, 0) : place], *self._words[place + 1 :][:1])
                 if not any(one.text in _COMPARES and not one.opaque for one in beside):
-                    return "!A word of the test may turn into an operator that runs code."
+                    return "!A word of the test may expand to an operator that runs code."
         if kinds and kinds[-1] == "here*" and len(self._operands) < len(kinds):
             reason = check("here", Word("."), self._scene)
         else:
@@ -367,7 +367,7 @@ class _Fitting:
         """Why it does more than read without an option, or whom it must not speak to."""
         tool, scene, seen = self._tool, self._scene, self._seen
         if tool.sends and scene.fed:
-            return f"{self._name} would send out what it reads."
+            return f"{self._name} would send its input to another host."
         # Behind an operand, some tools take options for operands as well.
         counting = self._early if self._operands and not tool.anywhere else seen
         if tool.leads:
@@ -377,13 +377,13 @@ class _Fitting:
             return f"{self._name} only reads with {' or '.join(tool.needs[:3])}."
         modes = seen.intersection(tool.modes)
         if len(modes) > 1:
-            return f"Of {' and '.join(sorted(modes))}, {self._name} does what the last one says."
+            return f"Of {' and '.join(sorted(modes))}, {self._name} obeys only the last one."
         tools = (tool, *reversed(self._above))
         if not any(one.network for one in tools):
             return ""
         if any("*" in one.follows or not seen.isdisjoint(one.follows) for one in tools):
             if not scene.anywhere:
-                return f">{self._name} would follow the answer to whichever host it names."
+                return f">{self._name} would follow a redirect to any host."
             scene.follows = True
         asked = (one.asks[option] for one in tools for option in one.asks if option in seen)
         server = next((one.server for one in tools if one.server), "") or next(asked, "")

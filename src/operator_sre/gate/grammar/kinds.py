@@ -23,7 +23,7 @@ __all__ = ["KINDS", "check"]
 
 HOST_CHARACTERS_MAX = 255
 Check = Callable[[Word, Scene], str]
-_UNKNOWN = "What stands in the place of {} is only known when it runs."
+_UNKNOWN = "The value of {} is not known until it runs."
 _NAME = re.compile(r"[A-Za-z0-9_.:@%+,=~^*?\[\]/$-]*")
 _SETTING = re.compile(r"[+-]?[0-9.:,/]*|(?:0x)?[A-Za-z0-9_-]{0,24}(?::[A-Za-z0-9_-]{0,24})?")
 _HOST = re.compile(
@@ -100,7 +100,7 @@ _VARIABLE = re.compile(r"\$[A-Za-z_]\w*")
 def _language(name: str) -> Check:
     def checked(word: Word, scene: Scene) -> str:
         if word.opaque:
-            return "!What it would run is only known when it runs."
+            return "!The command that it runs is not known until it runs."
         reason = LANGUAGES[name](word.text) or ""
         if reason[:1] == "?":
             scene.sensitive.append(word.text[:200])
@@ -243,7 +243,7 @@ def _certificate(word: Word, scene: Scene) -> str:
         if scene.anywhere:
             return _url(word, scene)
         scene.network.append(word.text.split("/")[2])
-        return ">openssl would fetch it, and follow the answer to whichever host it names."
+        return ">openssl would download it and follow a redirect to any host."
     if ":" in word.text.partition("/")[0]:
         return f"{_shown(word)} is not a file, but something that openssl opens."
     return _path(word, scene)
@@ -300,17 +300,17 @@ def _url(word: Word, scene: Scene) -> str:
         return _UNKNOWN.format("an address")
     parsed = _URL.fullmatch(word.text)
     if parsed is None:
-        return f"{_shown(word)} is not an address that is known to be harmless."
+        return f"{_shown(word)} is not a known read-only address."
     host = parsed[2]
     if _hands_out_credentials(host):
         scene.network.append(host)
         scene.sensitive.append(word.text)
-        return f"?{host} may hand out credentials of the machine."
+        return f"?{host} may return credentials of the machine."
     if _REVEALING.search(word.text) or _REVEALING.search(posixpath.normpath(unquote(word.text))):
         scene.sensitive.append(word.text)
-        return "?The answer, or the question, holds secrets."
+        return "?The request or the response contains secrets."
     if parsed[1] == "telnet" and scene.fed:
-        return "It would send out what it reads."
+        return "It would send its input to another host."
     if reason := harm_of(word.text[parsed.end(2) :]):
         if reason[0] == "?":
             scene.sensitive.append(word.text)
@@ -324,9 +324,9 @@ def _parameter(word: Word, scene: Scene) -> str:
     """NAME==VALUE, which httpie puts behind the address."""
     name, equals, value = word.text.partition("==")
     if word.opaque or not equals or "@" in value or not _PARAMETER.fullmatch(name):
-        return f"{_shown(word)} is not a parameter of a question."
+        return f"{_shown(word)} is not a known read-only parameter."
     if _REVEALING.search(f"?{name}="):
-        return "?The answer, or the question, holds secrets."
+        return "?The request or the response contains secrets."
     hosts = _relayed(f"?{name}={value}", 0)
     return parameter_harm(name, value) or next(filter(None, map(scene.reach, hosts)), "")
 
@@ -371,7 +371,7 @@ def _header(word: Word, scene: Scene) -> str:
         return ""
     if _hands_out_credentials(host):
         scene.network.append(host)
-        return f"?{host} may hand out credentials of the machine."
+        return f"?{host} may return credentials of the machine."
     return _host(Word(host), scene)
 
 
@@ -382,7 +382,7 @@ def _pinned(word: Word, scene: Scene) -> str:
         return _UNKNOWN.format("an address")
     host, _, address = word.text.lstrip("+").split(":", 2)
     if any(map(_hands_out_credentials, address.split(","))):
-        return f"?{address} may hand out credentials of the machine."
+        return f"?{address} may return credentials of the machine."
     named = "" if host == "*" else scene.reach(host)
     return named or next(filter(None, map(scene.reach, address.split(","))), "")
 
@@ -484,7 +484,7 @@ def _resource(word: Word, scene: Scene) -> str:
 def _script(word: Word, scene: Scene) -> str:
     """A command line inside of an argument."""
     if word.opaque:
-        return "!What it would run is only known when it runs."
+        return "!The command that it runs is not known until it runs."
     script = parse(word.text)
     scene.inner.extend(script.commands)
     return script.trouble

@@ -109,10 +109,10 @@ _SECRET_PATHS = re.compile(
 )
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _LETTERS = re.compile(r"\[[^\]]*[A-Za-z]-[A-Za-z]")
-_HIDES = "The address is written in a way that hides what is asked."
+_HIDES = "The address is encoded in a way that hides the request."
 _WORDS = re.compile(r"[a-z0-9]+")
-_CHANGES = "It may change something on the server: {!r} is not only a question."
-_SECRETS = "?The answer may hold secrets: {!r} is what servers keep them under."
+_CHANGES = "It may change data on the server: {!r} is not a read-only request."
+_SECRETS = "?The response may contain secrets: servers keep them under {!r}."
 
 
 def harm_of(url: str) -> str:

@@ -39,7 +39,7 @@ class Scene:
         """Note that a file is read; why it must not be without a person, or nothing."""
         text = word.text
         if text[:1] == "~" and text[1:2] not in ("", "/") and not text.startswith("~root/"):
-            return "Whose home that is, and where, is only known when it runs."
+            return "The home directory is not known until it runs."
         path = resolve_path(text, self.cwd)
         self.reads.append(path)
         places = [path]
@@ -77,8 +77,8 @@ class Scene:
 # Where the names of folders are hosts, which are asked for their files when somebody looks.
 _HOSTS = ("net", "afs")
 _OUTSIDE = (
-    ">{} is not among the hosts that may be reached without a person, because even a question"
-    " carries data out; a policy lists them under 'egress: allow'."
+    ">{} is not an allowed host, and even a read request can carry data out. Approve the command,"
+    " or add the host to 'egress: allow' in the policy."
 )
 # Where `..` may lead to from a link: what lies there is not told by the text before it.
 _TARGETS = ("", "/etc", "/root", "/run", "/proc/1", "/dev", "/var", "/var/lib")

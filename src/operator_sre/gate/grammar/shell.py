@@ -51,11 +51,11 @@ def parse(command: str) -> Script:
     if not whole:
         reader.note(f"It is longer than {COMMAND_BYTES_MAX} characters.")
     elif _CONTROL.search(command):
-        reader.note("It holds control characters.")
+        reader.note("It contains control characters.")
     elif _BROKEN_WORD.search(command):
         reader.note("A line is broken in the middle of a word.")
     elif not command.isascii() and not all(one.isprintable() or one in "\n\t" for one in command):
-        reader.note("It holds characters that cannot be seen.")
+        reader.note("It contains invisible characters.")
     elif not command.strip():
         reader.note("There is no command.")
     reader.read("")
@@ -153,9 +153,9 @@ class _Reader(Structured):
         """What a parenthesis, an ampersand or a hash means here: by how much groups grow."""
         self.at += 1
         if sign == "&":
-            self.note("It leaves something running in the background.")
+            self.note("It leaves a process running in the background.")
         elif sign == "#":
-            self.note("It holds a comment, as scripts do.")
+            self.note("It contains a comment, as scripts do.")
             newline = self.text.find("\n", self.at)
             self.at = len(self.text) if newline < 0 else newline
         elif sign == "(":
@@ -163,7 +163,7 @@ class _Reader(Structured):
             if simple.piped:
                 self.note("A pipe leads into a group of commands.")
             if simple.words or simple.assignments or self.text[self.at : self.at + 1] == "(":
-                self.note("It defines a function or calculates.")
+                self.note("It defines a function or evaluates arithmetic.")
             return 1
         return -1 if sign == ")" else 0
 
@@ -205,7 +205,7 @@ class _Reader(Structured):
             if kind == "bare":
                 pieces.append(piece)
                 if brace and ("," in piece or ".." in piece):
-                    self.note("Braces stand for several words.")
+                    self.note("Braces expand to several words.")
                     splits = opaque = True
                 self.at = token.end()
             elif kind in ("single", "double"):
@@ -239,10 +239,10 @@ class _Reader(Structured):
                     elif piece == "'":
                         self.note("A quote is opened and never closed.")
                     elif piece == "\\":
-                        self.note("It ends in a backslash, or escapes what cannot be seen.")
+                        self.note("It ends in a backslash, or escapes an invisible character.")
                     else:  # ~ ! { } are themselves, or are looked at as a whole word
                         if not piece.isascii():
-                            why = "It holds letters outside of quotes that only look like others."
+                            why = "It contains unquoted non-ASCII letters."
                             self.note(why)
                         pieces.append(piece)
             elif piece == "\\\n":
@@ -253,7 +253,7 @@ class _Reader(Structured):
         return Word(found, opaque, splits, glob, bare, opaque and bland)
 
     def _backquoted(self) -> None:
-        self.note("Backquotes run a command inside of another; $( ) is clearer.")
+        self.note("Backquotes run a command inside another. Use $( ) instead.")
         end = self.text.find("`", self.at)
         end = end if end >= 0 else len(self.text)
         inner, self.at = self.text[self.at : end], min(end + 1, len(self.text))
@@ -294,7 +294,7 @@ class _Reader(Structured):
         if following == "(":
             self.at += 2
             if text[self.at : self.at + 1] == "(":
-                self.note("It calculates.")
+                self.note("It evaluates arithmetic.")
             return True, self._substitute(pieces)
         variable = _VARIABLE.match(text, at)
         if variable is not None:
@@ -353,7 +353,7 @@ class _Reader(Structured):
                 self.note("It writes into another command, or runs its output.")
             self._substitute([])
             if not (apart and _WORD_END.match(self.text, self.at)):
-                self.note("A pipe is glued to a word.")
+                self.note("A process substitution is part of a longer word.")
             simple.words.append(Word("/dev/fd/63"))
             return
         # The number right before the sign is no argument then.
@@ -367,11 +367,11 @@ class _Reader(Structured):
             self.at = blank.end()
         word = self.word()
         if operator in ("<<", "<<-"):
-            self.note("It holds a here-document.")
+            self.note("It contains a here-document.")
             self._bodies.append(word.text)
             return
         if not word.text and word.bare:
-            self.note("A redirection leads nowhere.")
+            self.note("A redirection has no target.")
         fed = operator[0] == "<" and (operator, word.text) != ("<", "/dev/null")
         if simple.closed and fed and not simple.looped:
             self.note("A group of commands reads from a file.")
@@ -385,7 +385,7 @@ class _Reader(Structured):
         elif self._open and self._open[-1] == "while":
             return
         if self._names and simple.words and simple.words[0].text == "cd":
-            self.note("It changes its directory again and again.")
+            self.note("It changes its directory in a loop.")
         if len(self.commands) >= COMMANDS_MAX:
             self.note(f"It holds more than {COMMANDS_MAX} commands.")
             self.at = len(self.text)
@@ -396,7 +396,7 @@ class _Reader(Structured):
             mark = f"{_MARK}{name}{_MARK}"
             if any(mark in text for one in found for text in texts_of(one)):
                 if len(found) * len(values) > VALUES_MAX:
-                    self.note("It loops too often.")
+                    self.note("Its loops run too many commands.")
                     found = found[:1]
                     break
                 found = [fill_mark(one, mark, value) for one in found for value in values]

@@ -150,7 +150,7 @@ class Structured(ABC):
                 _INTEGER.fullmatch(one.text) or (one.bland and one.text in _NUMBERS)
                 for one in beside
             ):
-                self.note("It calculates with what is not a number.")
+                self.note("It evaluates arithmetic on a value that may not be a number.")
         if not simple.words:
             self.note("'[[' makes it a script.")
 
@@ -184,7 +184,7 @@ class Structured(ABC):
         values = [one.text for one in words[2:]]
         heading = len(words) > 2 and _NAME.fullmatch(words[0].text) and words[1].text == "in"
         if not (heading and plain and len(values) <= VALUES_MAX and len(self._names) < 2):
-            self.note("It loops over what is not known yet.")
+            self.note("It loops over values that are not known until it runs.")
             self._names.append("")
             return
         self._loops[words[0].text] = values

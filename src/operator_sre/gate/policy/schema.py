@@ -369,7 +369,7 @@ def _conditions(node: Node, body: Mapping[str, Node], rule: PolicyRule) -> None:
     if rule.redirect:
         raise body["redirect"].error("Nothing that is redirected can be made safe.")
     if rule.risk is not Risk.LOW:
-        raise body["risk"].error("What is safe has a low risk.")
+        raise body["risk"].error("A rule of 'safe' has to have a low risk.")
 
 
 def _items(body: Mapping[str, Node], key: str) -> list[Node]:

@@ -127,7 +127,7 @@ def _pattern(lines: tuple[str, ...], group: _Group) -> Pattern:
     if len(folders := {one.cwd for one in every}) == 1 and folders != {"/"}:
         preconditions["cwd"] = folders.pop()
     if any(one.level == "review" for one in every):
-        preconditions["approval"] = "a person or the policy has to let it run"
+        preconditions["approval"] = "a person or the policy has to approve it"
     # A name that a person can type, and that stays the same as long as the lines do.
     each = NAME_WORDS_MAX if len(lines) == 1 else 1
     words = [word for line in lines for word in _words(line)[:each]]

@@ -19,7 +19,7 @@ def parse_query(text: str) -> Query:
     No text is wrong but an empty one; what looks like an operator elsewhere is a word here.
     """
     if not text.strip():
-        raise UsageError("There is nothing to look for.", next_step="Name at least one word.")
+        raise UsageError("The query is empty.", next_step="Name at least one word.")
     terms = []
     for phrase, star, word in _TERM.findall(text):
         if phrase:

@@ -52,7 +52,7 @@ def find(words: Sequence[str]) -> str | None:
         return TOO_LONG
     place = _expression(words)
     if any(map(_SECRET.search, words[:place])):
-        return "?It looks where secrets are kept."
+        return "?It searches a directory that holds secrets."
     while place < len(words):
         word = words[place]
         if word in _ALONE:
@@ -61,7 +61,7 @@ def find(words: Sequence[str]) -> str | None:
             if place + 1 == len(words):
                 return f"The test {quote_word(word)} needs a value."
             if word in _NAMING and _SECRET.search(words[place + 1]):
-                return "?It looks for files that hold secrets."
+                return "?It searches for files that hold secrets."
             place += 2
         elif word in _STARTS:
             if word in ("-execdir", "-okdir"):

@@ -50,7 +50,7 @@ JQ_REFUSED: dict[str, str] = {
     "ENV": "?The variable $ENV is the environment, where secrets are.",
     "__prog_args": "This variable is not known.",
     "env": "?The function 'env' shows the environment, where secrets are.",
-    "get_search_list": "The function 'get_search_list' looks at the places of modules.",
+    "get_search_list": "The function 'get_search_list' shows where modules are loaded from.",
     "getline": "The function 'getline' is not known.",
     "import": "!The word 'import' reads a program from another file.",
     "include": "!The word 'include' reads a program from another file.",

@@ -235,7 +235,7 @@ class _Chain:
                 verbs = _OTHERS[other] if len(names) == 1 else frozenset()
         if verb not in verbs:
             if verb.startswith(_DESTROYS):
-                return f"!The call {quote_word(verb)} removes or changes what is stored."
+                return f"!The call {quote_word(verb)} deletes or changes stored data."
             return f"The call {quote_word(verb)} is not known to only read."
         self._on = "cursor"
         return None

@@ -111,7 +111,7 @@ def redis(words: Sequence[str]) -> str | None:
     if sum(map(len, words)) > TEXT_CHARACTERS_MAX:
         return TOO_LONG
     if not words:
-        return "Without a command, the client waits for somebody to type."
+        return "Without a command, the client is interactive."
     verb = words[0].lower()
     if verb in _READS:
         if verb not in _NAMES_ONLY and any(map(_KEY_SECRET.search, words[1:])):

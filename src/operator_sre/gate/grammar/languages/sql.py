@@ -36,7 +36,7 @@ _WHOLE = re.compile(rf"(?:[ \t\n]*+(?:{_TOKENS}))*+[ \t\n]*+", re.VERBOSE)
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyz_")
 
 _CHANGES: dict[str, str] = {
-    "alter": "!ALTER changes the shape of what is stored.",
+    "alter": "!ALTER changes the schema.",
     "call": "!CALL runs a procedure.",
     "copy": "!COPY moves rows between tables, files and programs.",
     "create": "CREATE makes something new in the database.",
@@ -66,12 +66,12 @@ _STATEMENTS: dict[str, str] = {
     "change": "!CHANGE redirects replication.",
     "checkpoint": "CHECKPOINT makes the server write everything out.",
     "flush": "!FLUSH closes or empties what the server keeps open.",
-    "kill": "!KILL ends the session of somebody.",
+    "kill": "!KILL terminates the session of a user.",
     "load": "!LOAD reads a file into the server.",
     "optimize": "OPTIMIZE rewrites a table and locks it.",
     "prepare": "!PREPARE hides a statement in a string.",
     "purge": "!PURGE removes logs.",
-    "refresh": "REFRESH fills a view anew.",
+    "refresh": "REFRESH recomputes a view.",
     "reindex": "REINDEX rebuilds indexes and locks them.",
     "rename": "!RENAME changes names.",
     "replace": "!REPLACE changes rows.",
