@@ -54,8 +54,12 @@ BAD = (
     Bad("nosuch", 2, r"No such command 'nosuch'\."),
     Bad("tickets nosuch", 2, r"No such command 'nosuch'\. See: operator tickets --help"),
     Bad("tickets shw", 2, r"No such command 'shw'\. Did you mean 'show'\? See: operator tickets"),
-    Bad("gate check ls --as nobody", 2, r"Nobody is a 'nobody' here\. .*agent or person"),
-    Bad("gate check", 2, r"There is no command to judge\. .*operator gate check"),
+    Bad(
+        "gate check ls --as nobody",
+        2,
+        r"'nobody' is not a valid value for --as\. .*agent or --as person",
+    ),
+    Bad("gate check", 2, r"No command to judge\. .*operator gate check"),
     Bad("demo nosuch", 2, r"no subject 'nosuch'"),
     Bad("demo --mode observe", 2, r"its mode is 'execute'"),
 )

@@ -132,7 +132,7 @@ def test_all_that_was_said_can_be_had_again_without_its_secrets(home: Home) -> N
     for file in (home.path / "spool").iterdir():
         file.unlink()
     both = home.run("history", "show", str(kept["seq"]), "--output", "--json")
-    assert (both.code, "is no document" in both.json["error"]["message"]) == (2, True)
+    assert (both.code, "--output cannot be combined" in both.json["error"]["message"]) == (2, True)
     gone = home.run("history", "show", str(kept["seq"]), "--output")
     says = rf"whole output of command {kept['seq']} is not on this machine.*history show"
     one_sentence(gone, Bad("", 2, says))

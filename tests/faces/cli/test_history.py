@@ -172,7 +172,7 @@ def test_a_pattern_is_created_used_and_deleted_and_the_ledger_keeps_it(past: _Pa
         *("history", "patterns", "create", "restart-service", "systemctl restart {service}"),
         *("systemctl status {service}", "--for", "it hangs", "--precondition", "os=linux"),
     )
-    assert (done.code, done.out) == (0, "Made 'restart-service' with 2 lines.\n")
+    assert (done.code, done.out) == (0, "Created pattern 'restart-service' with 2 lines.\n")
     shown = past.ask("history", "patterns", "show", "restart-service")["pattern"]
     assert (shown["category"], shown["preconditions"]) == ("services", {"os": "linux"})
     assert shown["success_rate"] == 0.5, "it fits what was run before"
@@ -215,8 +215,8 @@ BAD = (
     Bad("history patterns delete nosuch", 2, r"no pattern 'nosuch'"),
     Bad("history patterns create X ls", 2, r"'X' cannot be the name"),
     Bad("history patterns create x '{a}'", 2, r"inside quotes\. Take the quotes away"),
-    Bad("history patterns create x ls --precondition odd", 2, r"'odd' is no key=value"),
-    Bad("history patterns use kill odd", 2, r"'odd' is no key=value"),
+    Bad("history patterns create x ls --precondition odd", 2, r"'odd' is not a valid key=value"),
+    Bad("history patterns use kill odd", 2, r"'odd' is not a valid key=value"),
 )
 
 

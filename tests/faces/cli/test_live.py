@@ -189,7 +189,7 @@ def test_ctrl_c_ends_a_flood_at_once(home: Home) -> None:
         terminal.popen.send_signal(signal.SIGINT)
         assert terminal.rest() == 130
     assert terminal.seen.endswith(
-        b"operator: Cancelled: the command was ended, and may have done a part.\r\n"
+        b"operator: Cancelled: the command was stopped and may have partly run.\r\n"
     )
     (ended,) = home.entries(Kind.TOOL_RESULT)
     assert ended.payload["result"]["outcome"] == "cancelled"

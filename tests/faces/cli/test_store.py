@@ -70,7 +70,7 @@ def run(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 def test_a_sound_store_is_said_to_be_sound(run: Run) -> None:
     done = run("check")
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("The store is sound: ")
+    assert done.out.startswith("The store is intact: ")
     answer = run("check", "--json")
     assert (answer.code, answer.json["sound"]) == (0, True)
     assert answer.json["report"]["differences"] == []
@@ -122,7 +122,7 @@ def test_a_backup_goes_to_another_home_and_back(run: Run, home: Path, tmp_path: 
     replaced = run("restore", str(file), "--force", "--json").json["restored"]
     assert replaced["head"] == saved.json["backup"]["head"]
     assert Path(replaced["saved"]).parent == home / "backups"
-    assert "What was there is in" in run("restore", str(file), "--force").out
+    assert "The previous store is in" in run("restore", str(file), "--force").out
 
 
 def _confirmations(home: Path) -> list[tuple[str, str, bool, str]]:
@@ -144,7 +144,7 @@ def test_a_store_that_cannot_be_opened_is_replaced_and_that_is_recorded(
     for name in ("operator.db-wal", "operator.db-shm"):
         (home / name).unlink(missing_ok=True)
     done = run("restore", str(file), "--force")
-    assert (done.code, "What was there is in" in done.out) == (0, True), done
+    assert (done.code, "The previous store is in" in done.out) == (0, True), done
     why = "meant by whoever asked; the store that was replaced could not be opened"
     assert _confirmations(home) == [("restore", "approved", True, why)]
     assert run("check").code == 0

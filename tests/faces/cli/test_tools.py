@@ -76,7 +76,7 @@ def test_arguments_come_from_a_file_too(home: Home) -> None:
     told = done.json
     assert (done.code, told["stdout"], told["state"]) == (0, "all is well", "completed")
     assert (told["arguments"], told["data"]) == ({"text": "all is well"}, {"characters": 11})
-    for text, says in (("[1]", "no JSON object"), ("{", "are not JSON")):
+    for text, says in (("[1]", "not a JSON object"), ("{", "are not JSON")):
         file.write_text(text)
         bad = Bad("tools run", 2, says)
         one_sentence(home.run("tools", "run", "log_message", "--json-args", str(file)), bad)

@@ -97,11 +97,11 @@ def test_what_is_scheduled_is_listed_run_when_due_and_cancelled(home: Home) -> N
     due = home.run("workflows", "run", "--due", "--json")
     assert due.code == 0
     assert [one["workflow"]["name"] for one in due.json["workflows"]] == ["look around"]
-    assert home.run("workflows", "run", "--due").out.startswith("Nothing is due")
+    assert home.run("workflows", "run", "--due").out.startswith("No workflows are due")
     cancelled = home.run("workflows", "cancel", name, "--reason", "not needed")
     assert cancelled.code == 0
     assert "is cancelled" in cancelled.out
-    assert home.run("workflows", "list", "--scheduled").out == "Nothing is scheduled.\n"
+    assert home.run("workflows", "list", "--scheduled").out == "No scheduled workflows.\n"
     assert _calls(home, name) == 0
 
 
@@ -208,7 +208,7 @@ def test_agents_ask_and_hear_through_the_hub(home: Home) -> None:
     listed = home.run("hub", "pending", "--json").json["actions"]
     assert [(one["action"], one["agent"]["name"]) for one in listed] == [(change, "coder")]
     assert "mkdir zz" in home.run("hub", "pending", "--agent", "coder").out
-    assert home.run("hub", "pending", "--agent", "planner").out == "Nothing is pending.\n"
+    assert home.run("hub", "pending", "--agent", "planner").out == "No unfinished actions.\n"
     answered = home.ask("hub", "approve", change, "--reject", "--reason", "not now")
     assert answered["approval"]["state"] == "rejected"
     eventually(lambda: _state(home, change) is WorkflowState.FAILED, "it was denied")
@@ -224,7 +224,7 @@ def test_agents_ask_and_hear_through_the_hub(home: Home) -> None:
 BAD = (
     Bad("workflows run", 2, r"Name a definition"),
     Bad("workflows run nosuch.yaml", 2, r"'nosuch.yaml' cannot be read: No such file"),
-    Bad("workflows run --due --at +1m", 2, r"are about a definition"),
+    Bad("workflows run --due --at +1m", 2, r"need a definition"),
     Bad("workflows show nosuch", 2, r"no workflow 'nosuch'\. .*operator workflows list"),
     Bad("workflows cancel nosuch", 2, r"no workflow 'nosuch'\. .*operator workflows list"),
     Bad("workflows list --state happy", 2, r"no workflow state 'happy'\. States: pending"),

@@ -1,4 +1,4 @@
-"""Asking a person before something that has to be meant."""
+"""Confirmation of dangerous commands by a person."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ ProposeOption = Annotated[
 
 
 def confirmed(question: str, *, yes: bool, word: str = "") -> None:
-    """Return when a person means it: by --yes, by y, or by typing the word. UsageError if not."""
+    """Return when a person confirms: by --yes, by y, or by typing the word. UsageError if not."""
     if yes:
         return
     if not sys.stdin.isatty():
         raise UsageError(question, next_step="Confirm it with --yes.")
-    wanted = f"type {word!r}" if word else "y"
+    wanted = f"type {word!r}" if word else "y/N"
     sys.stderr.write(f"{question} [{wanted}] ")
     sys.stderr.flush()
     said = sys.stdin.readline().strip()
@@ -59,9 +59,9 @@ def crossed(
     word: str = "",
     given: str = "",
 ) -> Confirmation | None:
-    """Return when a person has said yes, and it is on record; exit 4 when one has to be asked.
+    """Return once a person has confirmed and that is recorded; exit 4 while it is pending.
 
-    None is for what nobody has to be asked for.
+    None stands for a change that needs no confirmation.
     """
     if asked is None:
         return None
@@ -84,7 +84,7 @@ def crossed(
 
 
 def say_pending(confirmation: Confirmation, *, as_json: bool, **more: object) -> None:
-    """That nothing was changed, and what a person has to do about it."""
+    """Say that nothing was changed, and how to confirm it."""
     from operator_sre.app.confirmations import requirement
     from operator_sre.contract.documents import as_document
 
@@ -95,7 +95,7 @@ def say_pending(confirmation: Confirmation, *, as_json: bool, **more: object) ->
     print_lines(
         [
             clean(f"Nothing was changed: {confirmation.rationale}"),
-            f"A person has to confirm it within {minutes:.0f} minutes, risk {confirmation.risk}:",
+            f"Confirmation required within {minutes:.0f} minutes, risk {confirmation.risk}:",
             f"  operator confirmations show {confirmation.id}",
             f"  operator confirmations approve {confirmation.id}",
         ]

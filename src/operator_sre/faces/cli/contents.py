@@ -1,10 +1,10 @@
-"""The nouns: where each is declared, and what it is about, which the help lists without loading."""
+"""The nouns: the module of each, and its summary, which the help lists without loading it."""
 
 from __future__ import annotations
 
 __all__ = ["EXTRAS", "NOUNS", "SENTENCES"]
 
-# In the order of the help. Only what is asked for is loaded, so that nobody waits for the others.
+# In the order of the help. Only the noun of the command line is loaded, to start quickly.
 NOUNS = {
     "demo": "operator_lab.cli.demo",
     "init": "operator_sre.faces.cli.project",

@@ -119,7 +119,7 @@ def _schedule(config: Config, wanted: Wanted, at: str, *, as_json: bool) -> None
 
 
 def quiet(config: Config) -> Config:
-    """What is said on stderr is the command's, unless somebody asked for more."""
+    """Keep stderr for the command, unless a log level was set."""
     from operator_sre.faces.cli.logs import set_up_logging
 
     if config.sources["log_level"] == "default":
@@ -128,7 +128,7 @@ def quiet(config: Config) -> Config:
 
 
 def foresee(config: Config, wanted: Wanted, warnings: tuple[str, ...], *, as_json: bool) -> None:
-    """Tell what would happen, and do nothing."""
+    """Show what would happen, without running it."""
     from operator_sre.app.commands import foresee_command
     from operator_sre.app.outlook import document_of, facts_of
     from operator_sre.app.wiring import look_at_app
@@ -146,7 +146,7 @@ def foresee(config: Config, wanted: Wanted, warnings: tuple[str, ...], *, as_jso
 def execute(
     config: Config, wanted: Wanted, warnings: tuple[str, ...], here: str, *, live: bool
 ) -> Execution:
-    """Run it, and tell people what it says while it says it."""
+    """Run the command and show its output while it runs."""
     from operator_sre.app.commands import execute_command
     from operator_sre.app.wiring import open_app
 
@@ -154,15 +154,17 @@ def execute(
     works: list[asyncio.Task[Execution]] = []
 
     def gone() -> None:
-        # What has ended already is not to be told as ended by us; else it goes on for nobody.
+        # A command that just ended must not be reported as stopped; a running command has no reader.
         asyncio.get_running_loop().call_later(NOBODY_READS_S, works[0].cancel)
 
     screen = Screen(gone)
 
     def asked(approval: Approval) -> None:
         screen.say(f"{approval.level}, risk {approval.risk}: {approval.explanation}")
-        screen.say(f"It waits for: operator approvals approve {approval.id}{here}")
-        screen.say("Ctrl-C takes the request back.")
+        screen.say(
+            f"Pending approval. Approve it with: operator approvals approve {approval.id}{here}"
+        )
+        screen.say("Ctrl-C withdraws the request.")
 
     async def work(app: App) -> Execution:
         watch = screen.show if live else None
@@ -171,7 +173,10 @@ def execute(
         try:
             return await works[0]
         except asyncio.CancelledError:
-            screen.say(_cancelled(began=bool(began)))
+            what = "the command was stopped and may have partly run"
+            screen.say(
+                f"Cancelled: {what if began else 'nothing ran, and the request was withdrawn'}."
+            )
             raise
 
     for warning in warnings:
@@ -183,14 +188,8 @@ def execute(
     return executed
 
 
-def _cancelled(*, began: bool) -> str:
-    if began:
-        return "Cancelled: the command was ended, and may have done a part."
-    return "Cancelled: nothing was run, and nobody is asked any more."
-
-
 def document(executed: Execution) -> dict[str, object]:
-    """What became of it, as programs read it."""
+    """The result as a JSON document."""
     verdict, result = executed.verdict, executed.result
     return {
         "command": verdict.action.command,
@@ -217,7 +216,7 @@ def document(executed: Execution) -> dict[str, object]:
 
 
 def _tell(executed: Execution, screen: Screen, here: str) -> None:
-    """What has not been heard while it ran, and how it ended."""
+    """Show the output that was not shown while it ran, and how it ended."""
     from operator_sre.app.commands import ending_of
 
     result = executed.result
@@ -232,10 +231,10 @@ def _tell(executed: Execution, screen: Screen, here: str) -> None:
 
 
 def _named(passes: list[str]) -> tuple[str, ...]:
-    """The names of variables that are there; a value in their place would be a secret shown."""
+    """The names of variables that are set; a value here could expose a secret."""
     for name in passes:
         if not name.replace("_", "a").isalnum() or name[:1].isdigit():
             raise UsageError("--pass-env takes the name of a variable, not its value.")
         if name not in os.environ:
-            raise UsageError(f"There is no variable {name!r} here to pass on.")
+            raise UsageError(f"The environment variable {name!r} is not set.")
     return tuple(dict.fromkeys(passes))

@@ -46,13 +46,15 @@ def check(
     `cwd`. Each produces one JSON line, in order.
     """
     if asks not in _PERSON:
-        raise UsageError(f"Nobody is a {asks!r} here.", next_step="Name agent or person with --as.")
+        raise UsageError(
+            f"{asks!r} is not a valid value for --as.", next_step="Use --as agent or --as person."
+        )
     person = _PERSON[asks]
     if stdin:
         _check_lines(context, command, person, as_json=as_json)
         return
     if command is None:
-        raise UsageError("There is no command to judge.", next_step="Try: operator gate check 'ls'")
+        raise UsageError("No command to judge.", next_step="Try: operator gate check 'ls'")
     from operator_sre.app.policy import answer_of, check_command
 
     where = str(Path(cwd).absolute())
@@ -69,7 +71,7 @@ def _check_lines(
 ) -> None:
     if command is not None or not as_json:
         raise UsageError(
-            "--stdin reads the commands and answers as JSON.",
+            "--stdin needs --json, and takes no COMMAND.",
             next_step="Try: operator gate check --stdin --json < commands.jsonl",
         )
     from operator_sre.app.policy import check_lines
@@ -79,7 +81,7 @@ def _check_lines(
 
 
 def _told(verdict: Verdict) -> list[str]:
-    """A verdict as people read it."""
+    """A verdict as text."""
     lines = [
         f"{verdict.level.upper()}, risk {verdict.risk} ({verdict.score}): "
         f"{clean(verdict.explanation)}"

@@ -37,24 +37,21 @@ def health(
     """
     from operator_sre.app.health import show_health
 
+    async def follow(app: App) -> None:
+        while True:
+            view = show_health(app)
+            if sys.stdout.isatty() and not as_json:
+                sys.stdout.write(CLEAR)
+            _show(view, as_json=as_json, line=True)
+            await asyncio.sleep(WATCH_S)
+
     with opened(context) as app:
         if watch:
-            run_until_stopped(_follow(app, as_json=as_json))
+            run_until_stopped(follow(app))
             return
         view = show_health(app)
     _show(view, as_json=as_json, line=False)
     raise typer.Exit(0 if view.fine else 1)
-
-
-async def _follow(app: App, *, as_json: bool) -> None:
-    from operator_sre.app.health import show_health
-
-    while True:
-        view = show_health(app)
-        if sys.stdout.isatty() and not as_json:
-            sys.stdout.write(CLEAR)
-        _show(view, as_json=as_json, line=True)
-        await asyncio.sleep(WATCH_S)
 
 
 def _show(view: HealthView, *, as_json: bool, line: bool) -> None:

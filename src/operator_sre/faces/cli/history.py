@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,6 @@ from operator_sre.faces.cli.options import NUMBER_MAX, JsonOption, ReasonOption,
 from operator_sre.faces.cli.output import clean, print_json, print_lines, print_list
 from operator_sre.faces.cli.signals import run_until_stopped
 from operator_sre.operations import history
-
-if TYPE_CHECKING:
-    from operator_protocols.domain.pattern import Pattern
 
 __all__ = ["app"]
 
@@ -43,7 +40,7 @@ def show_(
 
     if output and as_json:
         raise UsageError(
-            "A whole output is no document.", next_step="Leave --json or --output away."
+            "--output cannot be combined with --json.", next_step="Remove one of them."
         )
     with opened(context) as app:
         if output:
@@ -73,9 +70,12 @@ def list_patterns_(
     with opened(context) as app:
         found = list_patterns(app, like=like)[:limit]
     head = ("name", "category", "uses", "rate", "lines")
-    print_list(
-        "patterns", found, head, [_row(one) for one in found], none="No patterns.", as_json=as_json
-    )
+    rows = []
+    for pattern in found:
+        rate = "-" if pattern.success_rate is None else f"{pattern.success_rate:.0%}"
+        lines = "; ".join(pattern.lines)[:160]
+        rows.append((pattern.name, pattern.category, pattern.uses, rate, lines))
+    print_list("patterns", found, head, rows, none="No patterns.", as_json=as_json)
 
 
 @patterns.command("show")
@@ -121,7 +121,7 @@ def create_(
     if as_json:
         print_json({"pattern": made})
     else:
-        print_lines([f"Made {made.name!r} with {len(made.lines)} lines."])
+        print_lines([f"Created pattern {made.name!r} with {len(made.lines)} lines."])
 
 
 @patterns.command("use")
@@ -173,17 +173,14 @@ def delete_(
     if as_json:
         print_json({"deleted": name})
     else:
-        print_lines([f"{name!r} is not offered any more."])
-
-
-def _row(one: Pattern) -> Sequence[object]:
-    rate = "-" if one.success_rate is None else f"{one.success_rate:.0%}"
-    return one.name, one.category, one.uses, rate, "; ".join(one.lines)[:160]
+        print_lines([f"Pattern {name!r} is deleted."])
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
     pairs = [word.partition("=") for word in words]
     for key, equals, _ in pairs:
         if not key or not equals:
-            raise UsageError(f"{key!r} is no key=value.", next_step="Write it as name=value.")
+            raise UsageError(
+                f"{key!r} is not a valid key=value pair.", next_step="Write it as name=value."
+            )
     return {key: value for key, _, value in pairs}

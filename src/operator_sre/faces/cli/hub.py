@@ -12,7 +12,7 @@ from operator_sre.faces.cli.output import clean, print_json, print_lines, print_
 from operator_sre.faces.cli.signals import run_until_stopped
 
 if TYPE_CHECKING:
-    from operator_sre.app.hub import Hub, Message
+    from operator_sre.app.hub import Hub
 
 __all__ = ["app"]
 
@@ -82,13 +82,13 @@ def pending(context: typer.Context, agent: AgentOption = "", as_json: JsonOption
             one.action,
             one.agent.name,
             one.state,
-            "yes" if one.approval else "-",
+            "pending" if one.approval else "-",
             one.what.command,
         )
         for one in found
     ]
-    head = ("id", "agent", "state", "waits for people", "what")
-    print_list("actions", found, head, rows, none="Nothing is pending.", as_json=as_json)
+    head = ("id", "agent", "state", "approval", "what")
+    print_list("actions", found, head, rows, none="No unfinished actions.", as_json=as_json)
 
 
 @app.command()
@@ -131,12 +131,9 @@ def listen(
             if as_json:
                 print_json({"message": message}, line=True)
             else:
-                print_lines([_line(message)])
+                place = f"{message.seq:6}  {message.at:%H:%M:%S}  {message.agent}  {message.action}"
+                words = f"{place}  {message.kind}  {message.text.strip()}"
+                print_lines([clean(words.rstrip())])
 
     with opened(context) as home:
         run_until_stopped(hear(Hub(home)))
-
-
-def _line(message: Message) -> str:
-    place = f"{message.seq:6}  {message.at:%H:%M:%S}  {message.agent}  {message.action}"
-    return clean(f"{place}  {message.kind}  {message.text.strip()}".rstrip())

@@ -1,4 +1,4 @@
-"""What a command says while it runs, on the streams of whoever asked for it."""
+"""The output of a command while it runs, on the streams of its caller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from operator_sre.faces.cli.output import clean
 
 __all__ = ["Screen", "harmless"]
 
-# Everything but what every terminal prints: it is looked at more closely.
+# Everything outside printable ASCII is cleaned.
 _SUSPECT = re.compile(r"[^\n\t -~]")
 
 
@@ -24,8 +24,8 @@ def harmless(data: bytes) -> str:
 class Screen:
     """Passes output on, stdout to stdout and stderr to stderr, in the order in which it comes.
 
-    Programs get the bytes as they are; a terminal is told nothing that it would obey. `gone` is
-    called once when nobody reads stdout any more.
+    Programs get the bytes unchanged; a terminal gets no control characters. `gone` is called once
+    when stdout has no reader any more.
     """
 
     def __init__(self, gone: Callable[[], object]) -> None:
@@ -37,14 +37,14 @@ class Screen:
         self.heard: set[int] = set()
 
     def show(self, number: int, data: bytes) -> bool:
-        """The next bytes of stdout (1) or stderr (2); whether more of it is wanted."""
+        """Show the next bytes of stdout (1) or stderr (2); return whether more are wanted."""
         self.heard.add(number)
         if not self._is_stopped:
             self._pass_on(number, data)
         return not self._is_stopped and number not in self._is_lost
 
     def say(self, sentence: str) -> None:
-        """A sentence of our own, on stderr, on a line of its own."""
+        """Print a message of Operator on stderr, on its own line."""
         if self._in_line[2] or (self._in_line[1] and self._streams[1].isatty()):
             self._pass_on(2, b"\n")
             self._in_line[1] = False
@@ -52,7 +52,7 @@ class Screen:
         self._pass_on(2, told + b"\n")
 
     def stop(self) -> None:
-        """Show nothing more of the command: whoever presses Ctrl-C has seen enough."""
+        """Show no more output of the command, after Ctrl-C."""
         self._is_stopped = True
         # A terminal has written `^C` in the middle of a line.
         self._in_line[2] = self._in_line[2] or self._streams[2].isatty()

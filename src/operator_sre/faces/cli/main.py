@@ -84,7 +84,7 @@ def _add_missing(app: typer.Typer, noun: str) -> None:
 
 
 def _nothing() -> None:
-    """What an outline has in the place of a command."""
+    """Stand in for a command in an outline."""
 
 
 def _be_strict(noun: typer.Typer) -> None:
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # A path need not be text, and a terminal need not know every letter: shown, never fatal.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        # Whoever names no noun wants the help, the version, or has mistyped one.
+        # A line without a noun asks for the help or the version, or has a typo.
         run = command_line(given, outline=True)
         code = run(hoist(given), standalone_mode=False, prog_name="operator")
     except reported() as error:

@@ -60,4 +60,4 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
         for one in found
     ]
     head = ("channel", "sent", "failed", "lost", "behind", "sent by", "state")
-    print_list("channels", found, head, rows, none="Nobody is to be notified.", as_json=as_json)
+    print_list("channels", found, head, rows, none="No notification channels.", as_json=as_json)

@@ -61,7 +61,7 @@ _PLAIN = ("--debug", "--quiet")
 
 @dataclass(frozen=True, slots=True)
 class Globals:
-    """What was said on the line for all commands."""
+    """The global options of the command line."""
 
     home: str | None
     store: str | None

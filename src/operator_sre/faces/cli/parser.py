@@ -1,4 +1,4 @@
-"""What a line means, and what is wrong with it: one sentence, the next step, the exit code."""
+"""Parsing of the command line, and errors as one sentence, the next step and an exit code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from operator_sre.faces.cli.output import clean, print_json
 
 __all__ = ["Verb", "moment", "refuse_empty", "report", "reported", "sentence_of"]
 
-# What the parser says of a value, and how people say it.
+# Messages of the parser about a value, and our words for them.
 _SAID = (
     (re.compile(r"(?P<given>.*) is not a valid int(?: range)?\."), "has to be a whole number"),
     (re.compile(r"(?P<given>.*) is not a valid float(?: range)?\."), "has to be a number"),
@@ -32,7 +32,7 @@ _RANGE = re.compile(
 
 
 class Verb(TyperCommand):
-    """A command without empty options: what was meant by `--subject "$UNSET"` nobody knows.
+    """A command that refuses empty options, such as `--subject "$UNSET"`.
 
     What an argument means when it is empty is the command's own business, unless it is a path:
     an empty one would be the current directory.
@@ -40,7 +40,7 @@ class Verb(TyperCommand):
 
     # The context is of a private type of Typer's.
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words, and refuse those that are there and empty."""
+        """Parse the words, and refuse empty values."""
         typed, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         rest: list[str] = super().parse_args(ctx, args)
         for one in self.params:
@@ -68,7 +68,7 @@ def refuse_empty(name: str, value: object, *, help_of: str = "operator") -> None
     if any(isinstance(one, str) and not one.strip() for one in values):
         raise UsageError(
             f"{name} is empty.",
-            next_step=f"Give it a value, or leave it away; see: {help_of} --help",
+            next_step=f"Give it a value, or leave it out; see: {help_of} --help",
         )
 
 
@@ -120,7 +120,7 @@ def reported() -> tuple[type[BaseException], ...]:
 def report(error: BaseException, *, as_json: bool) -> int:
     """Say what went wrong, and return the exit code."""
     if isinstance(error, BrokenPipeError):
-        return 1  # nobody read the answer, and 0 would be one: `gate check` says SAFE by it
+        return 1  # the answer was not read, and exit 0 would mean SAFE for `gate check`
     if isinstance(error, BaseExceptionGroup):
         return report(error.exceptions[0], as_json=as_json)
     code, category, message, next_step, action = _told(error)
@@ -145,11 +145,11 @@ def _told(error: BaseException) -> tuple[int, str, str, str, str]:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         stopped = (ErrorCategory.AGENT_RUNTIME_EXCEPTION, "Stopped.")
         return 130, *stopped, "", NextAction.RERUN
-    message = f"Something unexpected happened: {type(error).__name__}: {error}."
+    message = f"Unexpected error: {type(error).__name__}: {error}."
     return (
         1,
         ErrorCategory.AGENT_RUNTIME_EXCEPTION,
         message,
-        "Run it again with --debug to see where.",
+        "Run it again with --debug to see the traceback.",
         NextAction.ASK_USER,
     )

@@ -121,7 +121,7 @@ def _tell_command(found: Explained) -> None:
         for rule in rules:
             print_lines([clean(f"    {rule.level} {rule.id} ({rule.origin}): {rule.why}")])
         if not rules:
-            print_lines(["    no rule speaks of it; the table of its tool decides"])
+            print_lines(["    no rule matches; the table of its tool decides"])
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""How far something is that takes its time: on a terminal, on one line that leaves no trace."""
+"""Progress of slow commands on a terminal, on one line that is removed at the end."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from operator_sre.faces.cli.output import is_quiet
 
 __all__ = ["progress", "told", "waiting"]
 
-# What is over before that needs no line; often enough from then on to see that it moves.
+# Shorter work shows nothing; longer work is updated often enough to look alive.
 QUICK_S = 0.5
 EVERY_S = 0.2
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int], None]]:
-    """What to call with the number of entries that are done; only a terminal is shown anything."""
+    """Yield a function that takes the number of processed entries; only terminals show it."""
     counted = [0]
     with _shown(lambda: f"{counted[0]} entries {what}" if counted[0] else "working"):
         yield lambda count: counted.__setitem__(0, count)
@@ -27,14 +27,14 @@ def progress(what: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """That something is waited for whose end nobody knows; only a terminal is shown anything."""
+    """Show that something of unknown duration is under way; only on terminals."""
     with _shown(lambda: what):
         yield
 
 
 @contextmanager
 def told(text: Callable[[], str]) -> Iterator[None]:
-    """What a text says at each moment, and for how long by now; only a terminal is shown it."""
+    """Show a changing text and the time spent; only on terminals."""
     with _shown(text):
         yield
 
@@ -45,7 +45,7 @@ def _shown(text: Callable[[], str]) -> Iterator[None]:
         yield
         return
     over = threading.Event()
-    # A thread of its own: a database that is busy for a minute calls nobody.
+    # A separate thread, because a busy database does not call back for a minute.
     showing = threading.Thread(target=_show, args=(text, over), daemon=True)
     showing.start()
     try:

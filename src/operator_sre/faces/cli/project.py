@@ -88,7 +88,7 @@ def pack(
             clean(f"packed  {packed.file}: {packed.files} files, {packed.bytes} bytes"),
             f"sha256  {packed.sha256}",
             f"key     {packed.key}",
-            "next    tell whoever installs it the key, on another way than the file:",
+            "next    send the key to the installer by another channel than the file:",
             clean(f"        operator install {Path(packed.file).name} --key {packed.key}"),
         ]
     )

@@ -1,4 +1,4 @@
-"""`operator report`: one incident, told for people who were not there."""
+"""`operator report`: one incident as a post-mortem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`operator secrets`: what opens doors, kept sealed, and who is given it."""
+"""`operator secrets`: encrypted secrets and their bindings."""
 
 from __future__ import annotations
 
@@ -185,14 +185,14 @@ def _value() -> str:
 
         value = getpass.getpass("Value (it is not shown): ", stream=sys.stderr)
         if getpass.getpass("Again: ", stream=sys.stderr) != value:
-            raise UsageError("They are not the same.", next_step="Nothing was kept; try again.")
+            raise UsageError("The two values differ.", next_step="Nothing was stored; try again.")
         return value
     data = sys.stdin.buffer.read(READ_BYTES_MAX)
     try:
         return data.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
         raise UsageError(
-            "The value is not text.", next_step="Encode it first, as base64 does."
+            "The value is not text.", next_step="Encode it first, for example with base64."
         ) from None
 
 

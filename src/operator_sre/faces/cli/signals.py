@@ -1,4 +1,4 @@
-"""Running a coroutine until it ends or somebody stops it, politely."""
+"""Run a coroutine until it ends or a signal stops it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ def run_until_stopped(
 ) -> T:
     """Its result. Ctrl-C, SIGTERM and SIGHUP cancel it, let it clean up, and set the exit code.
 
-    From the first of them on the others are ignored: cleaning up is bounded, and is not to be
-    broken off by an impatient hand. `stopping` is called at that moment, whatever is being done;
-    `last` is what a person is told when all of that is over.
+    After the first signal the others are ignored: cleaning up is bounded and must finish.
+    `stopping` is called at the first signal; `last` is printed after the clean-up.
     """
-    import asyncio  # whoever only reads an answer starts without it
+    import asyncio  # commands that only read start faster without it
 
     stopped_by: list[int] = []
-    # What is ignored stays so: `nohup operator up` outlives its terminal.
+    # Ignored signals stay ignored: `nohup operator up` outlives its terminal.
     before = {
         number: handler
         for number in STOPS

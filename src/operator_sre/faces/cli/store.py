@@ -42,12 +42,12 @@ def check(context: typer.Context, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"sound": report.sound, "report": report})
     elif report.sound:
-        print_lines([f"The store is sound: {report.entries} entries, {report.purged} purged."])
+        print_lines([f"The store is intact: {report.entries} entries, {report.purged} purged."])
     else:
         print_lines([f"WRONG: {clean(problem)}." for problem in report.problems])
         print_lines(_told(report.differences))
     if report.differences and not as_json:
-        print_lines(["Make them anew with: operator store rebuild"])
+        print_lines(["Rebuild the tables with: operator store rebuild"])
     raise typer.Exit(0 if report.sound else 1)
 
 
@@ -119,7 +119,7 @@ def restore(
         return
     print_lines([f"Restored {done.entries} entries, head {done.head[:16]}."])
     if saved:
-        print_lines([f"What was there is in {clean(saved)}."])
+        print_lines([f"The previous store is in {clean(saved)}."])
 
 
 def _record_restored(context: typer.Context, asked: Asked) -> None:
@@ -169,11 +169,11 @@ def migrate(context: typer.Context, as_json: JsonOption = False) -> None:
         print_json({"before": done.before, "after": done.after, "backup": saved})
     elif saved:
         print_lines([f"From schema {done.before} to {done.after}: {'; '.join(done.steps)}."])
-        print_lines([f"What was there is in {clean(saved)}."])
+        print_lines([f"The previous store is in {clean(saved)}."])
     elif done.after:
         print_lines([f"Nothing to do: the store has schema {done.after}."])
     else:
-        print_lines(["Nothing to do: there is no store yet, and a new one is made as it should."])
+        print_lines(["Nothing to do: there is no store yet."])
 
 
 @app.command()

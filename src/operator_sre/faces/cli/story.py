@@ -1,4 +1,4 @@
-"""Ledger entries as a story: told once, told while they happen, or as JSON lines."""
+"""Ledger entries as readable lines: past entries, live entries, or JSON lines."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Painter:
 def tell(entries: Iterable[Entry], *, summaries: bool = False) -> None:
     """Every entry that has something to say, with its number and time, and perhaps its summary.
 
-    A warning that comes with every turn, such as who speaks in whose place, is told once.
+    A warning that repeats with every turn, such as a fallback to another model, appears once.
     """
     from operator_sre.app.story import lines_of
 
@@ -82,7 +82,7 @@ def tell(entries: Iterable[Entry], *, summaries: bool = False) -> None:
                     continue
                 warned.add(line.text)
             place = f"{entry.seq:6}  {entry.at:%H:%M:%S}  {line.step:7}"
-            # Only a mind writes several lines; indented, so that none of them looks like ours.
+            # Only a model writes several lines; they are indented, to tell them from ours.
             first, *more = line.text.split("\n") if line.step == "think" else [line.text]
             print_lines([f"{place}{clean(first)}", *(f"{'':25}{clean(one)}" for one in more)])
             print_lines([f"{'':25}· {clean(detail)}" for detail in line.details])
@@ -91,7 +91,7 @@ def tell(entries: Iterable[Entry], *, summaries: bool = False) -> None:
 
 
 def _summaries(entries: Iterable[Entry]) -> dict[int, str]:
-    """What was said in short, by the entry that it is about; not where that is as short itself."""
+    """Summaries by the entry they describe, unless they repeat its text."""
     known = list(entries)
     texts = {entry.seq: str(entry.payload.get("reasoning", "")) for entry in known}
     told = {one.payload["of"]: str(one.payload["text"]) for one in known if one.kind == "summary"}
@@ -99,21 +99,21 @@ def _summaries(entries: Iterable[Entry]) -> dict[int, str]:
 
 
 FOLLOW_S = 0.2
-# A mind may say much; all of it is in `operator tickets show`.
+# A model may write much; `operator tickets show` prints all of it.
 LINE_CHARACTERS_MAX = 240
-# What a monitor does; all other steps are an agent's.
+# The steps of a monitor; all others belong to an agent.
 WATCHING = frozenset({"watch", "file"})
 
 
 class Storyteller:
-    """Tells lines and entries; a warning that comes with every turn is told once."""
+    """Prints lines and entries; a warning that repeats with every turn appears once."""
 
     def __init__(self) -> None:
         self._painter = Painter()
         self._warned: set[str] = set()
 
     def entry(self, entry: Entry, *, only: Callable[[str], bool] = lambda step: True) -> None:
-        """What an entry adds to the story, if anything; `only` says which steps are told."""
+        """Print the lines of an entry; `only` selects the steps."""
         from operator_sre.app.story import lines_of
 
         for line in lines_of(entry):
@@ -121,7 +121,7 @@ class Storyteller:
                 self.line(line, entry.at, ticket=entry.ticket)
 
     def line(self, line: Line, at: datetime, *, ticket: int | None = None) -> None:
-        """One line, cut where it is too long; its details are for those who look further."""
+        """Print one line, shortened, without its details."""
         if line.step == "think" and line.tone == "warn":
             if line.text in self._warned:
                 return
@@ -136,7 +136,7 @@ class Storyteller:
 async def tell_live(
     app: App, seq: int, *, subjects: Callable[[], Sequence[str]], works: bool
 ) -> None:
-    """How it begins, then what comes behind an entry of the ledger, until cancelled."""
+    """Print the start, then every entry after `seq`, until cancelled."""
     from operator_sre.app import audit
     from operator_sre.app.story import beginning, first_look
 
@@ -157,9 +157,9 @@ async def tell_live(
 async def tell_work(
     app: App, seq: int, *, subjects: Callable[[], Sequence[str]], works: bool
 ) -> None:
-    """What one process of several does, until cancelled: every look, or all but looking and filing.
+    """Print what one of several processes does, until cancelled: its checks, or its other steps.
 
-    Who reads the others beside it would otherwise read everything twice.
+    Each process prints only its own steps, so that nothing appears twice side by side.
     """
     from operator_sre.app import audit
     from operator_sre.app.story import beginning, each_look
@@ -189,11 +189,11 @@ async def with_entries(
     works: bool = True,
     tell: bool = False,
 ) -> None:
-    """Do the work; what the ledger gets meanwhile is told.
+    """Do the work and print new ledger entries meanwhile.
 
-    With `as_json` every new entry is a JSON document on a line. On a terminal it is a story that
-    begins with what is watched; without one there are only log lines, and with --quiet only errors.
-    With `tell` there is always a story, of what this process does itself.
+    With `as_json` every new entry is a JSON document on a line. A terminal shows readable lines
+    that start with what is watched; without one there are only log lines, and with --quiet only
+    errors. With `tell` there are always readable lines of what this process does.
     """
     from operator_sre.app import audit
 
@@ -207,7 +207,7 @@ async def with_entries(
         from operator_sre.faces.cli.logs import set_up_logging
 
         if app.config.sources["log_level"] == "default":
-            # Both at once would say everything twice.
+            # Both at once would print everything twice.
             set_up_logging(style=app.config.values["log_format"], level="error")
         telling = tell_live(app, seq, subjects=subjects, works=works)
     else:

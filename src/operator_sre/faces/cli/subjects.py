@@ -120,9 +120,9 @@ TEXT_CHARACTERS_MAX = 40
 def print_history(view: HistoryView) -> None:
     """A line for each series: its chart, its least, its last and its greatest value."""
     span = f"{view.since:%m-%d %H:%M:%S} to {view.until:%m-%d %H:%M:%S} UTC"
-    print_lines([f"{clean(view.subject)}: {view.looks} looks, {span}"])
+    print_lines([f"{clean(view.subject)}: {view.looks} checks, {span}"])
     if not view.looks:
-        print_lines(["Nothing was recorded then. Watch it with: operator monitor run"])
+        print_lines(["No readings in that time. Watch it with: operator monitor run"])
         return
     rows = [
         (
@@ -135,14 +135,14 @@ def print_history(view: HistoryView) -> None:
     ]
     print_table(("target", "reading", "over time", "least / last / most"), rows)
     if view.left_out:
-        print_lines([f"{view.left_out} more series: narrow it with --target and --reading."])
+        print_lines([f"{view.left_out} more series; filter with --target and --reading."])
 
 
 def print_spells(view: Replayed) -> None:
     """A line for each break: from when to when, and when a ticket would have been opened."""
-    print_lines([f"{clean(view.subject)}: today's invariants over {view.looks} recorded looks"])
+    print_lines([f"{clean(view.subject)}: current invariants over {view.looks} recorded checks"])
     if not view.spells:
-        print_lines(["None of them would have been broken."])
+        print_lines(["No invariant would have been broken."])
         return
     rows = [
         (
@@ -313,7 +313,7 @@ def _show(view: SubjectView) -> None:
     print_lines(
         [
             f"{clean(view.name)}: {clean(view.sentence)}",
-            f"plug-in {clean(view.plugin)}{rig}, looked at every {view.interval_s:g} s,"
+            f"plug-in {clean(view.plugin)}{rig}, checked every {view.interval_s:g} s,"
             f" {view.state.health}"
             + (f" ({clean(view.state.problem)})" if view.state.problem else ""),
             "",

@@ -1,4 +1,4 @@
-"""`operator telemetry`: traces for whoever collects them."""
+"""`operator telemetry`: traces for a collector."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
         print_json({"telemetry": found})
         return
     print_lines([clean(f"Traces go to {found.endpoint}." if found.endpoint else "Off.")])
-    told = f"{found.sent} spans sent, {found.dropped} dropped; {found.behind} entries to look at."
+    told = f"{found.sent} spans sent, {found.dropped} dropped; {found.behind} entries not processed yet."
     print_lines([told, *([clean(f"Not sent now: {found.problem}.")] if found.problem else [])])
 
 
@@ -40,7 +40,7 @@ def try_(context: typer.Context, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"trace": trace})
     else:
-        print_lines([f"The collector took a span; look for the trace {trace}."])
+        print_lines([f"The collector accepted a span; search for the trace {trace}."])
 
 
 @app.command()

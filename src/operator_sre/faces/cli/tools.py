@@ -133,7 +133,7 @@ def _document_at(place: str) -> Mapping[str, object]:
     except (ValueError, RecursionError):
         raise UsageError("The arguments are not JSON.", next_step=step) from None
     if not isinstance(found, dict):
-        raise UsageError("The arguments are no JSON object.", next_step=step)
+        raise UsageError("The arguments are not a JSON object.", next_step=step)
     return found
 
 

@@ -1,4 +1,4 @@
-"""`operator tui`: the console, for those who have a terminal."""
+"""`operator tui`: the console on a terminal."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def tui(context: typer.Context, as_json: JsonOption = False) -> None:
     """
     if as_json:
         raise UsageError(
-            "A console is for people: it is no document.",
-            next_step="Ask for parts of it: operator health --json, operator tickets list --json",
+            "The console has no JSON output.",
+            next_step="Use: operator health --json, operator tickets list --json",
         )
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
-            "The console needs a terminal, and this is none.",
-            next_step="Ask for parts of it: operator health, operator tickets list",
+            "The console needs a terminal, and stdin or stdout is not one.",
+            next_step="Use: operator health, operator tickets list",
         )
     if os.environ.get("TERM", "") in {"", "dumb"}:
         raise UsageError(
             "The console needs a terminal that can move its cursor.",
-            next_step="Set TERM, or ask for parts of it: operator health",
+            next_step="Set TERM, or use: operator health",
         )
     if importlib.util.find_spec("textual") is None:
         raise MissingExtraError("tui", needed_for="The console")
     config = config_of(context)
     if sys.stderr.isatty():
-        # It would be written over the screen; what matters is said on it.
+        # Log lines would overwrite the screen, which shows the problems itself.
         logging.disable(logging.CRITICAL)
     from operator_sre.faces.tui.console.application import Console
     from operator_sre.faces.tui.terminal import SteadyDriver
@@ -56,7 +56,7 @@ def tui(context: typer.Context, as_json: JsonOption = False) -> None:
 
 
 async def _run(console: Console) -> int:
-    """Run it to its end; a signal ends it as `q` does, so that the terminal is given back."""
+    """Run the console; a signal quits it as `q` does, so that the terminal is restored."""
     loop = asyncio.get_running_loop()
     stopped_by: list[int] = []
 

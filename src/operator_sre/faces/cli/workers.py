@@ -60,6 +60,6 @@ def list_(context: typer.Context, as_json: JsonOption = False) -> None:
         found,
         head,
         rows,
-        none="Nobody works. Start a worker with: operator workers run",
+        none="No workers. Start one with: operator workers run",
         as_json=as_json,
     )

@@ -55,10 +55,10 @@ def run(
     approved.
     """
     if (file is not None) + (due or resume) != 1:
-        raise UsageError("Name a definition, or say --due or --resume.")
+        raise UsageError("Name a definition, or use --due or --resume.")
     if file is None:
         if at or dry_run:
-            raise UsageError("--at and --dry-run are about a definition.", next_step="Name one.")
+            raise UsageError("--at and --dry-run need a definition.", next_step="Name a FILE.")
         _run_waiting(context, as_json=as_json)
     elif dry_run:
         _foresee(context, file, as_json=as_json)
@@ -86,7 +86,7 @@ def list_(
         found,
         head,
         [_row(one) for one in found],
-        none="Nothing is scheduled." if scheduled else "No workflows.",
+        none="No scheduled workflows." if scheduled else "No workflows.",
         as_json=as_json,
     )
 
@@ -209,7 +209,7 @@ def _run_waiting(context: typer.Context, *, as_json: bool) -> None:
     if as_json:
         print_json({"workflows": carried})
     elif not carried:
-        print_lines(["Nothing is due, and nothing was interrupted."])
+        print_lines(["No workflows are due or interrupted."])
     raise typer.Exit(max([_exit_code(one) for one in carried], default=0))
 
 
@@ -250,7 +250,7 @@ def _print_outlook(steps: Sequence[StepOutlook]) -> None:
 def _print_steps(record: WorkflowRecord) -> None:
     rows = []
     for one in record.steps:
-        back = f", taken back: {one.undone}" if one.undone else ""
+        back = f", rolled back: {one.undone}" if one.undone else ""
         code = "-" if one.exit_code is None else one.exit_code
         command = record.workflow.step(one.id).action.command
         rows.append((one.id, one.state, one.attempts, code, f"{command}{back}"))

@@ -1,4 +1,4 @@
-"""A panel of output: a bounded number of lines, painted a bounded number of times a second."""
+"""A panel of output with a bounded number of lines and a bounded paint rate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["LINES_MAX", "LINE_CHARS_MAX", "Lines"]
 
 LINES_MAX = 5_000
 LINE_CHARS_MAX = 1_000
-# Faster than this nobody reads, and keys must not wait for paint.
+# Faster updates are unreadable, and keys must not wait for painting.
 PAINT_S = 1 / 15
 WHEEL_LINES = 3
 _TAB_CHARS = 8
@@ -29,10 +29,10 @@ _CUT = " …"
 
 
 class Lines(Widget, can_focus=True):
-    """Shows the end of what it is fed, or what its reader scrolled back to.
+    """Shows the end of its text, or the part that the user scrolled to.
 
-    `feed` costs a split and an append, whatever the text, and may be called from any thread. What
-    is shown is cleaned and laid out when it is painted, so many times a second at most.
+    `feed` costs a split and an append for any text, and may be called from any thread. Text is
+    cleaned and laid out when it is painted.
     """
 
     DEFAULT_CSS = """
@@ -59,22 +59,22 @@ class Lines(Widget, can_focus=True):
         super().__init__(id=id, classes=classes)
         self._lock = threading.Lock()
         self._ring: deque[str] = deque(maxlen=lines_max)
-        # The line that has not ended yet. What is over its limit is dropped, not kept.
+        # The line that has not ended yet. Text beyond its limit is dropped.
         self._open = ""
         self._is_cut = False
-        # How many lines have ended since the beginning; those behind the ring are gone.
+        # The number of lines so far; older lines have left the ring.
         self._ended = 0
-        # The number of the uppermost line that is shown, None at the end of all.
+        # The number of the topmost line shown; None follows the end.
         self._top: int | None = None
         self._left = 0
         self._is_stale = False
 
     def on_mount(self) -> None:
-        """Begin to paint."""
+        """Start painting."""
         self.set_interval(PAINT_S, self._paint)
 
     def feed(self, text: str) -> None:
-        """Add text as it came: it may end within a line, and need not be harmless."""
+        """Add raw text, which may end within a line and contain control characters."""
         first, *rest = text.replace("\r\n", "\n").split("\n")
         with self._lock:
             self._continue(first)
@@ -97,18 +97,18 @@ class Lines(Widget, can_focus=True):
 
     @property
     def text(self) -> str:
-        """What is kept, cleaned, one line after the other."""
+        """The kept lines, cleaned."""
         with self._lock:
             return "\n".join(map(_shown, self._kept()))
 
     @property
     def dropped(self) -> int:
-        """How many lines were fed that are no longer kept."""
+        """The number of lines that are no longer kept."""
         return self._ended - len(self._ring)
 
     @property
     def is_following(self) -> bool:
-        """Whether the end is shown, whatever comes."""
+        """Whether the panel follows the end."""
         return self._top is None
 
     def render_line(self, y: int) -> Strip:
@@ -122,7 +122,7 @@ class Lines(Widget, can_focus=True):
         return _strip(line, self._left, width, style)
 
     def action_scroll_lines(self, by: int) -> None:
-        """Up or down; at the end it follows again."""
+        """Scroll; at the end it follows again."""
         with self._lock:
             wanted = max(self._first() + by, self.dropped)
             self._top = wanted if wanted < self._last_top() else None
@@ -175,7 +175,7 @@ class Lines(Widget, can_focus=True):
             yield self._open + (_CUT if self._is_cut else "")
 
     def _count(self) -> int:
-        """How many lines there ever were, with the one that has not ended."""
+        """The number of lines so far, including an unfinished one."""
         return self._ended + (1 if self._open else 0)
 
     def _last_top(self) -> int:
@@ -192,7 +192,7 @@ class Lines(Widget, can_focus=True):
             return
         self._is_stale = False
         below = 0 if self._top is None else self._last_top() - self._first()
-        self.border_subtitle = f"{below} more below, End follows" if below > 0 else ""
+        self.border_subtitle = f"{below} more below; press End to follow" if below > 0 else ""
         self.refresh()
 
 

@@ -1,4 +1,4 @@
-"""The way to the terminal, made so that the end of the terminal is never ours to wait for."""
+"""A terminal driver that never blocks on a closed terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["SteadyDriver"]
 
 
 class _Steady:
-    """A file whose reader may go away: what nobody can read is dropped."""
+    """A file that drops output once its reader is gone."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -32,11 +32,11 @@ class _Steady:
 
 
 class SteadyDriver(LinuxDriver):
-    """Ends when it is told to, also when its terminal was closed under it.
+    """Stops on request even when its terminal was closed.
 
-    The writing thread would otherwise die of the first error, and whoever writes to it would wait
-    for ever. To be continued without having been stopped is no beginning: the terminal that is
-    remembered then would be the one that we have changed.
+    Otherwise the writing thread would die of the first error, and its callers would block forever.
+    A SIGCONT without a preceding stop is ignored: it would save the terminal settings that we have
+    changed as the original ones.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
