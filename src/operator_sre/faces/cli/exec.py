@@ -154,7 +154,7 @@ def execute(
     works: list[asyncio.Task[Execution]] = []
 
     def gone() -> None:
-        # A command that just ended must not be reported as stopped; a running command has no reader.
+        # Wait a moment: a command that is just ending must not be reported as stopped.
         asyncio.get_running_loop().call_later(NOBODY_READS_S, works[0].cancel)
 
     screen = Screen(gone)

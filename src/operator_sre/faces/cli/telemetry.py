@@ -26,8 +26,9 @@ def status(context: typer.Context, as_json: JsonOption = False) -> None:
         print_json({"telemetry": found})
         return
     print_lines([clean(f"Traces go to {found.endpoint}." if found.endpoint else "Off.")])
-    told = f"{found.sent} spans sent, {found.dropped} dropped; {found.behind} entries not processed yet."
-    print_lines([told, *([clean(f"Not sent now: {found.problem}.")] if found.problem else [])])
+    counts = f"{found.sent} spans sent, {found.dropped} dropped"
+    counts += f"; {found.behind} entries not processed yet."
+    print_lines([counts, *([clean(f"Not sent now: {found.problem}.")] if found.problem else [])])
 
 
 @app.command("test")
