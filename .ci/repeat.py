@@ -1,11 +1,12 @@
 """Run `.ci/run` on fresh clones of this checkout's HEAD, several times and under load.
 
-    python3 .ci/repeat.py --runs 10                    ten runs on an idle machine
+    python3 .ci/repeat.py --runs 10                    ten runs, without load of our own
     python3 .ci/repeat.py --runs 5 --load              a hogged core, and a process that writes
     python3 .ci/repeat.py --python python3.12         with another interpreter, by name or path
 
-Each run is one line with its time and every failed test; `--log FOLDER` keeps the whole output.
-The exit code is 0 only when every run was green.
+Each run prints one line with its time, the load average when it started, and every failed test.
+`--log FOLDER` keeps the whole output. The exit code is 0 only when every run was green. Interrupted,
+it kills the process group of the run and of the load.
 """
 
 import argparse
@@ -69,15 +70,15 @@ def under_load(folder: Path, *, is_loaded: bool) -> Iterator[None]:
         yield
         return
     core = min(os.sched_getaffinity(0))
-    hog = subprocess.Popen([sys.executable, "-c", _BURN])
-    writer = subprocess.Popen(
-        [sys.executable, "-c", _WRITE, str(folder / "written"), str(_WRITE_BYTES)]
-    )
-    os.sched_setaffinity(hog.pid, {core})
+    write = [sys.executable, "-c", _WRITE, str(folder / "written"), str(_WRITE_BYTES)]
+    processes: list[subprocess.Popen[bytes]] = []
     try:
+        processes.append(subprocess.Popen([sys.executable, "-c", _BURN]))
+        os.sched_setaffinity(processes[0].pid, {core})
+        processes.append(subprocess.Popen(write))
         yield
     finally:
-        for process in (hog, writer):
+        for process in processes:
             process.kill()
             process.wait()
 
@@ -123,7 +124,7 @@ def _run(python: str, folder: Path, log: Path, *, is_loaded: bool) -> bool:
     environ |= {"CI": "true"}
     if python:
         environ |= {"PYTHON": python}
-    started = time.monotonic()
+    started, load = time.monotonic(), os.getloadavg()[0]
     with under_load(folder, is_loaded=is_loaded), log.open("wb") as file:
         code = run_group(
             ["bash", ".ci/run"], cwd=clone, environ=environ, output=file, timeout_s=_RUN_S_MAX
@@ -134,7 +135,7 @@ def _run(python: str, folder: Path, log: Path, *, is_loaded: bool) -> bool:
         {0: "green", None: "timed out"}.get(code, f"exit {code}"),
         f"{int(took_s // 60)} min {int(took_s % 60):02} s",
         f"{outcome.passed} passed, {len(outcome.failed)} failed, {outcome.skipped} skipped",
-        "loaded" if is_loaded else "idle",
+        f"load {load:.1f} at start" + (", then a hogged core and disk" if is_loaded else ""),
         *([python] if python else []),
     ]
     _say("\n".join(["  ".join(words), *(f"    {name}" for name in outcome.failed)]))
@@ -149,8 +150,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--python", action="append", default=[], help="an interpreter to run with")
     parser.add_argument("--log", type=Path, help="a folder that keeps the output of each run")
     options = parser.parse_args(arguments)
-    # Stopped from outside, it stops its run and its load as well.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    # Each of these unwinds through the `finally` that kills the run and the load.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
     green = total = 0
     with tempfile.TemporaryDirectory(prefix="repeat-") as scratch:
         logs = options.log or Path(scratch)

@@ -15,7 +15,7 @@ from operator_lab.demo import (
     Plan,
     Step,
     choose_fault,
-    named,
+    name_chapter,
     sentence_of,
     straight_on,
 )
@@ -56,12 +56,16 @@ def test_every_chapter_says_what_to_watch_for() -> None:
 
 
 def test_titles_name_the_fault_and_the_action() -> None:
-    assert named(3, fault="node_kill", sentence="One node is killed.").title.endswith("node_kill")
-    assert named(3, fault="f", sentence="One node is killed.").text.startswith("One node is killed")
-    assert named(5, action="restart_node(target=a)").title == (
+    assert name_chapter(3, fault="node_kill", sentence="One node is killed.").title.endswith(
+        "node_kill"
+    )
+    assert name_chapter(3, fault="f", sentence="One node is killed.").text.startswith(
+        "One node is killed"
+    )
+    assert name_chapter(5, action="restart_node(target=a)").title == (
         "AI remediation: restart_node(target=a)"
     )
-    assert [named(number).title for number in range(1, 8)] == [one.title for one in CHAPTERS]
+    assert [name_chapter(number).title for number in range(1, 8)] == [one.title for one in CHAPTERS]
 
 
 def test_the_ledger_opens_the_chapters() -> None:

@@ -275,9 +275,10 @@ async def test_a_view_is_well_when_all_of_it_is() -> None:
 async def test_what_compose_says_is_one_plain_line() -> None:
     said = b"\x1b[31mone\x1b[0m\r\n two \n"
     assert (
-        Compose.told(Finished(1, b"", said, 0, 0, timed_out=False, duration_s=0.0)) == "one / two"
+        Compose.last_words(Finished(1, b"", said, 0, 0, timed_out=False, duration_s=0.0))
+        == "one / two"
     )
-    assert "said nothing" in Compose.told(Finished(1, b"", b"", 0, 0, False, 0.0))
+    assert "said nothing" in Compose.last_words(Finished(1, b"", b"", 0, 0, False, 0.0))
     assert plain("\x1b[2Knode | x") == "node | x"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from operator_evals.app.views import Analysis, Cell, Summary, analysis_of
 from operator_evals.database import PUBLISHED
-from operator_evals.scoring import Share
+from operator_evals.score import Share
 
 __all__ = ["DOCUMENTS", "RESULTS", "campaigns", "filled", "tables_in"]
 
@@ -33,7 +33,7 @@ def tables_in(text: str) -> list[tuple[str, str, str]]:
 
 
 def filled(text: str) -> str:
-    """A document with its tables computed anew."""
+    """A document with its tables computed from the published campaigns."""
     known: dict[str, Analysis] = {}
 
     def made(block: re.Match[str]) -> str:
@@ -47,7 +47,15 @@ def filled(text: str) -> str:
 
 def _summary(found: Analysis) -> str:
     """One line for each variant, over all scenarios."""
-    head = ("mind", "end to end", "95 %", "cause", "right end", "mitigated", "half mended within")
+    head = (
+        "agent",
+        "end to end",
+        "95 % interval",
+        "right cause",
+        "correct outcome",
+        "mitigated",
+        "time to mitigate, p50",
+    )
     rows = [
         (
             *(one.variant, _percent(one.end_to_end), _interval(one.end_to_end)),
@@ -57,12 +65,21 @@ def _summary(found: Analysis) -> str:
         )
         for one in _whole(found.summaries)
     ]
-    return _table((*head, "harmed", "false repairs in controls"), rows)
+    return _table((*head, "trials with harm", "false repairs in controls"), rows)
 
 
 def _slices(found: Analysis) -> str:
     """One line for each variant and slice."""
-    head = ("mind", "slice", "trials", "invalid", "cause", "right end", "end to end", "95 %")
+    head = (
+        "agent",
+        "slice",
+        "trials",
+        "invalid",
+        "right cause",
+        "correct outcome",
+        "end to end",
+        "95 % interval",
+    )
     rows = [
         (
             *(one.variant, one.slice, str(one.trials), str(one.invalid)),
@@ -73,12 +90,12 @@ def _slices(found: Analysis) -> str:
         )
         for one in found.summaries
     ]
-    more = ("half detected within", "p95 mended within", "mended with a wrong cause")
+    more = ("time to detect, p50", "time to mitigate, p95", "mitigated with wrong cause")
     return _table((*head, *more), rows)
 
 
 def _scenarios(found: Analysis) -> str:
-    """One line for each scenario, how often each variant came to the right end."""
+    """One line for each scenario: trials of each variant with the correct outcome."""
     variants = list(dict.fromkeys(one.variant for one in found.cells))
     by_place: Mapping[tuple[str, str], Cell] = {
         (one.scenario, one.variant): one for one in found.cells
@@ -86,7 +103,7 @@ def _scenarios(found: Analysis) -> str:
     rows = []
     for name in dict.fromkeys(one.scenario for one in found.cells):
         cells = [by_place[(name, variant)] for variant in variants]
-        apart = " (kept apart)" if cells[0].apart else ""
+        apart = " (held out)" if cells[0].apart else ""
         counts = [f"{one.ended_right.count}/{one.ended_right.of}" for one in cells]
         rows.append((f"{name}{apart}", *counts))
     return _table(("scenario", *variants), rows)
@@ -108,7 +125,7 @@ def _percent(share: Share) -> str:
 
 
 def _interval(share: Share) -> str:
-    return "-" if not share.of else f"{100 * share.low:.0f} to {100 * share.high:.0f}"
+    return "-" if not share.of else f"{100 * share.low:.0f} to {100 * share.high:.0f} %"
 
 
 def _seconds(value: float | None) -> str:

@@ -29,7 +29,7 @@ from operator_evals.campaign import (
     variant_from,
     variant_named,
 )
-from operator_evals.campaign_file import planned, read_campaign, scenarios_of, variant_folders
+from operator_evals.campaign_file import plan_trials, read_campaign, scenarios_of, variant_folders
 from operator_protocols.errors import MissingProgramError, OperatorError
 from operator_sre.config import load_config
 from operator_sre.plugins import find_plugin, plugin_names
@@ -66,7 +66,7 @@ def test_the_reference_campaign_has_what_it_promises(embedded: set[str]) -> None
         "reasoner": 5,
         **dict.fromkeys(("none", "restart-everything", "random", "oracle"), 2),
     }
-    assert len(planned(found)) == len(found.scenarios) * 13
+    assert len(plan_trials(found)) == len(found.scenarios) * 13
 
 
 def test_the_smoke_campaign_touches_every_embedded_subject_and_mind(embedded: set[str]) -> None:
@@ -192,7 +192,7 @@ def test_what_cannot_work_is_said_before_the_first_trial(tmp_path: Path) -> None
 
 def test_a_trial_has_settings_of_its_own_and_nothing_of_the_user(tmp_path: Path) -> None:
     campaign = campaign_of(Wanted("etcd", "node_kill", variants=("random",)))
-    (one,) = planned(campaign)
+    (one,) = plan_trials(campaign)
     job = Job(campaign, one, str(tmp_path), str(tmp_path / "x.bundle"), ("operator",), 0.0)
     job.home.mkdir()
     (tmp_path / "home" / "operator.toml").write_text("")

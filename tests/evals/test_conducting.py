@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from operator_evals.campaign import Campaign, Mind, Planned, Scenario, Variant
-from operator_evals.campaign_file import planned
+from operator_evals.campaign_file import plan_trials
 from operator_evals.conductor import (
     GUESS_S,
     Conductor,
@@ -86,7 +86,7 @@ async def test_trials_run_beside_each_other_and_what_is_alone_runs_alone() -> No
     outcome, said = await _conducted(trials)
     assert trials.most == 3
     assert trials.beside_alone == 1
-    assert sorted(trials.kept) == sorted(one.key for one in planned(CAMPAIGN))
+    assert sorted(trials.kept) == sorted(one.key for one in plan_trials(CAMPAIGN))
     assert (outcome.done, outcome.of, outcome.failed, outcome.why) == (10, 10, 0, "")
     assert said[-1].done == said[-1].of == 10
     assert said[-1].left_s == 0.0
@@ -96,7 +96,7 @@ async def test_trials_run_beside_each_other_and_what_is_alone_runs_alone() -> No
 
 @pytest.mark.asyncio
 async def test_a_campaign_goes_on_where_it_stopped_and_repeats_only_what_failed() -> None:
-    every = planned(CAMPAIGN)
+    every = plan_trials(CAMPAIGN)
     states = (TrialState.DONE, TrialState.INVALID, TrialState.FAILED)
     known = tuple(_facts(one, state) for one, state in zip(every, states, strict=False))
     left = {one.key for one in left_of(CAMPAIGN, known)}
@@ -111,13 +111,13 @@ async def test_a_campaign_goes_on_where_it_stopped_and_repeats_only_what_failed(
 
 @pytest.mark.asyncio
 async def test_a_trial_that_dies_is_kept_as_failed_and_ends_no_other() -> None:
-    victim = planned(CAMPAIGN)[0].key
+    victim = plan_trials(CAMPAIGN)[0].key
     trials = Trials(wrong=frozenset({victim}))
     outcome, _ = await _conducted(trials)
     assert (outcome.done, outcome.failed) == (10, 1)
     assert trials.kept[victim].state is TrialState.FAILED
     assert "-9" in trials.kept[victim].why
-    told = failed_trial(CAMPAIGN, planned(CAMPAIGN)[0], SystemClock(), "it died")
+    told = failed_trial(CAMPAIGN, plan_trials(CAMPAIGN)[0], SystemClock(), "it died")
     assert (told.key, told.campaign, told.why) == (victim, CAMPAIGN.name, "it died")
     assert [one.key for one in left_of(CAMPAIGN, [told])].count(victim) == 1, "it is done again"
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from operator_evals.analysis import analyse, scored
+from operator_evals.analysis import analyse, score_trials
 from operator_evals.inspect_logs import documents, write_logs
 from operator_protocols.errors import UsageError
 from tests.evals.samples import CAMPAIGN, RECORDED, hostile, trials
 
-KNOWN = scored(list(trials()), CAMPAIGN)
+KNOWN = score_trials(list(trials()), CAMPAIGN)
 READ = """
 import json, sys
 from inspect_ai.log import list_eval_logs, read_eval_log, read_eval_log_sample_summaries
@@ -58,7 +58,7 @@ def test_the_real_package_reads_what_we_measured(tmp_path: Path) -> None:
     python = _python()
     write_logs(RECORDED, KNOWN, tmp_path)
     recorded, facts = hostile("<b>\x00\n../../../etc/passwd\u202e\"'")
-    write_logs(recorded, scored([facts], recorded.campaign), tmp_path)
+    write_logs(recorded, score_trials([facts], recorded.campaign), tmp_path)
     done = subprocess.run(
         [python, "-c", READ, str(tmp_path)], capture_output=True, check=True, timeout=110
     )
@@ -84,7 +84,7 @@ def test_the_same_facts_are_the_same_files_and_no_name_leads_out_of_them(tmp_pat
     assert [one.read_bytes() for one in first] == [one.read_bytes() for one in again]
     assert [one.suffix for one in first] == [".eval"] * 4
     recorded, facts = hostile("../../a/b\\c:\x00")
-    (file,) = write_logs(recorded, scored([facts], recorded.campaign), tmp_path / "c")
+    (file,) = write_logs(recorded, score_trials([facts], recorded.campaign), tmp_path / "c")
     assert list((tmp_path / "c").iterdir()) == [file]
     with zipfile.ZipFile(file) as log:
         for name in log.namelist():

@@ -88,10 +88,10 @@ class _Notes:
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], tuple[str, Spent]] = {}
 
-    def said(self, model: str, question: str) -> tuple[str, Spent] | None:
+    def find_answer(self, model: str, question: str) -> tuple[str, Spent] | None:
         return self.kept.get((model, question))
 
-    def keep_said(self, model: str, question: str, said: str, spent: Spent) -> None:
+    def keep_answer(self, model: str, question: str, said: str, spent: Spent) -> None:
         self.kept.setdefault((model, question), (said, spent))
 
 

@@ -37,7 +37,7 @@ from operator_evals.recording import (
     Recording,
     proven_diagnosis,
     read_recording,
-    recollected,
+    restore_targets,
 )
 from operator_evals.replay import RecordedProofs, RecordedShell, World, canonical, policy_for
 from operator_lab.app.rigs import own_rig
@@ -271,7 +271,7 @@ def test_a_mind_that_asks_for_the_unknown_is_refused_and_nothing_runs(
     assert (done.score.cause_right, done.said) == (False, (Said(),))
     told = [step.result for step in mind.asks[1].steps]
     assert [getattr(one, "outcome", None) for one in told] == [Outcome.REFUSED] * 4
-    assert "the recording does not know" in getattr(told[1], "stderr", "")
+    assert "the recording has no result" in getattr(told[1], "stderr", "")
     # It says that it has repaired it, and the record knows better.
     proof = mind.asks[2].steps[-1].result
     assert getattr(proof, "held", None) is False
@@ -303,7 +303,7 @@ def test_a_change_leads_to_what_was_seen_after_it(incident: Incident) -> None:
     assert world.check == one.phases[1].looks[0].check
     again = world.answer(asked.action)
     assert again.outcome is Outcome.REFUSED
-    assert "as things stand now" in again.stderr
+    assert "in this phase of the incident" in again.stderr
     assert RecordedShell(world).world is world
 
 
@@ -369,12 +369,12 @@ def test_what_a_look_does_not_tell_of_its_parts_is_in_the_commands(incident: Inc
         one, phases=tuple(replace(each, looks=_without_parts(each)) for each in one.phases)
     )
     known = [replace(each, process=Process(1, 1.0)) for each in told[0]]
-    found = recollected(bare, known).phases[0].looks[0].targets
+    found = restore_targets(bare, known).phases[0].looks[0].targets
     (then,) = [each for each in found if each.name == "node-1"]
     assert then.process is not None
     asked = [deed.action.command for deed in one.phases[0].answers]
     assert any(f" {then.process.pid}" in command for command in asked)
-    assert recollected(one, ()) == one
+    assert restore_targets(one, ()) == one
 
 
 def _without_parts(phase: Phase) -> tuple[Look, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_evals.app.views import analysis_of, exported, shown_campaign
+from operator_evals.app.views import analysis_of, export_campaign, load_campaign
 from operator_evals.campaign import Mind
 from operator_evals.database import PUBLISHED
 from tests.evals import results
@@ -28,7 +28,7 @@ def test_every_miss_of_a_mind_of_ours_is_explained() -> None:
     known = results.campaigns()
     assert known
     for name, path in known.items():
-        view, _ = shown_campaign(path, None)
+        view, _ = load_campaign(path, None)
         ours = {Mind.REASONER.value, Mind.ORACLE.value}
         for miss in analysis_of(path, None).misses:
             if miss.key.split("/")[1] in ours:
@@ -43,7 +43,7 @@ def test_a_table_is_computed_and_a_figure_written_by_hand_is_found(
 ) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path)
     fill(tmp_path / "eval.db")
-    text = exported(tmp_path / "eval.db", None, "facts")
+    text = export_campaign(tmp_path / "eval.db", None, "facts")
     (tmp_path / f"one{PUBLISHED}").write_text(text, encoding="utf-8")
     assert list(results.campaigns()) == ["one"]
     for kind in ("summary", "slices", "scenarios"):

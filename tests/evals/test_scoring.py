@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from operator_evals.analysis import Miss, analyse, compare, scored
+from operator_evals.analysis import Miss, analyse, compare, score_trials
 from operator_evals.campaign import Campaign, Control, Mind, Planned, Scenario, Variant
-from operator_evals.campaign_file import choose, planned, scenarios_of
+from operator_evals.campaign_file import choose, plan_trials, scenarios_of
 from operator_evals.database import Recorded, open_database
 from operator_evals.facts import (
     CommandFact,
@@ -21,7 +21,7 @@ from operator_evals.facts import (
     TrialFacts,
     TrialState,
 )
-from operator_evals.scoring import Score, score
+from operator_evals.score import Score, score
 from operator_protocols.errors import NotFoundError, UsageError
 from operator_protocols.ports import CorrectOutcome
 
@@ -150,17 +150,17 @@ def test_variants_are_compared_on_equal_seeds_only() -> None:
         for seed in range(3)
     ]
     better = [replace(RIGHT, key=f"r{seed}", seed=seed) for seed in range(2)]
-    found = compare(scored([*better, *worse], CAMPAIGN), "reasoner", "none")
+    found = compare(score_trials([*better, *worse], CAMPAIGN), "reasoner", "none")
     assert (found.pairs, found.ended_right, found.ended_right_p) == (2, (2, 0), 0.5)
-    with pytest.raises(UsageError, match="no trial in common"):
-        compare(scored(better, CAMPAIGN), "reasoner", "none")
+    with pytest.raises(UsageError, match="never ran the same scenario"):
+        compare(score_trials(better, CAMPAIGN), "reasoner", "none")
 
 
 def test_misses_are_named_with_what_is_known() -> None:
     lie = replace(RIGHT, still="till-1 does not run")
     (miss,) = analyse([lie], CAMPAIGN).misses
     assert isinstance(miss, Miss)
-    assert miss.what == "wrong end"
+    assert miss.what == "wrong outcome"
     assert "till-1 does not run" in miss.why
     assert analyse([RIGHT], CAMPAIGN).misses == ()
 
@@ -194,9 +194,9 @@ def test_scenarios_come_from_plug_ins_and_are_planned_seed_by_seed() -> None:
     assert choose(["etcd:node_kill", "etcd:node_kill"])[0].name == "etcd:node_kill"
     with pytest.raises(NotFoundError, match="no fault"):
         choose(["etcd:flood"])
-    plan = planned(CAMPAIGN)
+    plan = plan_trials(CAMPAIGN)
     assert len({one.key for one in plan}) == len(plan) == 12
     assert [one.seed for one in plan] == [0] * 6 + [1] * 6
     assert plan[0] == Planned(FAULT, "reasoner", 0)
     with pytest.raises(UsageError, match="12 trials"):
-        planned(replace(CAMPAIGN, trials_max=11))
+        plan_trials(replace(CAMPAIGN, trials_max=11))

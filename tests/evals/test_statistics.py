@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operator_evals.scoring import (
+from operator_evals.score import (
     Share,
     all_of,
     mcnemar,

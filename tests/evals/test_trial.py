@@ -11,7 +11,7 @@ import pytest
 
 from operator_evals.campaign import Campaign, Control, Mind, Planned, Scenario, Variant
 from operator_evals.facts import Snapshot, TicketFact, TrialFacts, TrialState
-from operator_evals.scoring import score
+from operator_evals.score import score
 from operator_evals.trial import Cast, Hurting, Place, Trial, Witness, Working, run_trial
 from operator_protocols.errors import RigError
 from operator_protocols.ports import CorrectOutcome

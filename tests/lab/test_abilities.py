@@ -14,7 +14,7 @@ import pytest
 
 from operator_lab.abilities import Breakable
 from operator_lab.handle import Handle, manifest_of
-from operator_lab.limits import AVAILABLE, lower, lowered, raise_again
+from operator_lab.limits import AVAILABLE, is_lowered, lower, raise_again
 from operator_lab.manifest import HOST
 from operator_lab.rig import Rig
 from operator_lab.startup import answers
@@ -218,13 +218,13 @@ async def test_limits_reach_everything_that_came_out_of_a_process(tmp_path: Path
     assert me is not None
     await eventually(lambda: tree_of(shell.pid))
     (child,) = tree_of(shell.pid)
-    assert not lowered(child, me)
+    assert not is_lowered(child, me)
     lower(tmp_path, process, {"nofile": 40})
-    assert lowered(process, me)
-    assert lowered(child, me)
+    assert is_lowered(process, me)
+    assert is_lowered(child, me)
     raise_again(tmp_path, process)
-    assert not lowered(process, me)
-    assert not lowered(child, me)
+    assert not is_lowered(process, me)
+    assert not is_lowered(child, me)
     os.killpg(shell.pid, signal.SIGKILL)
     await shell.wait()
 

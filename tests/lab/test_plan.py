@@ -230,7 +230,7 @@ def test_a_manifest_survives_the_file(tmp_path: Path) -> None:
     assert read_manifest(tmp_path) == manifest
     assert not manifest.live
     assert manifest.process("node-2") == node("node-2")
-    assert (manifest.reached("whole:peer"), manifest.reached("store")) == (4, 20_001)
+    assert (manifest.public_port("whole:peer"), manifest.public_port("store")) == (4, 20_001)
     assert Layout(tmp_path, manifest).data(whole) == Path("/proc/3/root/away/data")
     with pytest.raises(NotFoundError, match=r"no target 'x' .* node-1, node-2, store"):
         manifest.process("x")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from operator_lab.manifest import HOST, Layout, Manifest
-from operator_lab.ports import ChoosePorts, choose_ports, listening, listens, taken
+from operator_lab.ports import ChoosePorts, choose_ports, is_taken, listening, listens
 from operator_lab.startup import answers, wait_ready
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
 from operator_protocols.domain.target import Process
@@ -28,7 +28,7 @@ def test_ports_are_distinct_free_and_never_a_default() -> None:
     ports = choose([f"n{number}" for number in range(200)])
     assert len(set(ports.values())) == 200
     assert not _DEFAULTS & set(ports.values())
-    assert not any(taken(port) for port in ports.values())
+    assert not any(is_taken(port) for port in ports.values())
 
 
 def test_ports_are_not_those_of_outgoing_connections() -> None:
@@ -43,13 +43,13 @@ def test_a_bound_port_is_taken() -> None:
         holder.bind((HOST, 0))
         holder.listen()
         port = holder.getsockname()[1]
-        assert taken(port)
+        assert is_taken(port)
         me = process_of(os.getpid())
         assert me is not None
         assert listens(me, port)
         assert port in (listening() or ())
     assert port not in (listening() or ())
-    assert not taken(port)
+    assert not is_taken(port)
     assert not listens(me, port)
 
 

@@ -16,9 +16,9 @@ import pytest
 
 from operator_lab import volumes
 from operator_lab.manifest import Manifest, Volumes, read_manifest
-from operator_lab.ports import taken
+from operator_lab.ports import is_taken
 from operator_lab.rig import Rig
-from operator_lab.volumes import drain, fill, is_full, mount_volumes, sized
+from operator_lab.volumes import drain, fill, is_full, mount_volumes, sized_volumes
 from operator_protocols.domain.rig import RigSpec
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import RigError
@@ -54,7 +54,7 @@ def _nothing_is_left(
         mounts_below(homes) == []
         and not any(home.exists() for home in homes)
         and not any(alive(process) for process in processes)
-        and not any(taken(port) for port in ports)
+        and not any(is_taken(port) for port in ports)
         and processes_in(directory) == []
     )
 
@@ -253,7 +253,7 @@ async def test_where_nothing_can_be_mounted_a_volume_is_a_directory(
 async def test_what_has_no_size_is_never_mounted(up: Up) -> None:
     spec = replace(town_node("ash"), prepare=(("touch", "{volume}/a"),))
     rig = await up(RigSpec("tiny", (spec,)))
-    assert sized(rig.layout()) == ()
+    assert sized_volumes(rig.layout()) == ()
     assert mount_volumes(rig.layout(), None, owned=True) == (Volumes.PLAIN, "")
     assert (Path(target_of(rig, "ash").data_dir) / "a").exists()
 

@@ -46,7 +46,7 @@ def test_ruff_reports(code: str, text: str) -> None:
 
 # An offence against each contract: the file that commits it, and what it imports.
 _OFFENCES = {
-    "evals/src/operator_evals/scoring.py": ("operator_evals.viewer",),
+    "evals/src/operator_evals/score.py": ("operator_evals.viewer",),
     "lab/src/operator_lab/rig.py": ("operator_lab.demo",),
     "protocols/src/operator_protocols/errors.py": (
         "operator_protocols.ports",

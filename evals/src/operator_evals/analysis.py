@@ -1,4 +1,4 @@
-"""Tables out of facts: computed anew each time, and the same whenever the facts are the same."""
+"""Tables computed from facts; the same facts always give the same tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from operator_evals.campaign import Campaign
 from operator_evals.facts import TrialFacts, TrialState
-from operator_evals.scoring import (
+from operator_evals.score import (
     Score,
     Share,
     all_of,
@@ -30,7 +30,7 @@ __all__ = [
     "Summary",
     "analyse",
     "compare",
-    "scored",
+    "score_trials",
 ]
 
 REPEATS = (1, 2, 3, 5)
@@ -39,7 +39,7 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A trial and what it is worth."""
+    """A trial and its score."""
 
     facts: TrialFacts
     score: Score
@@ -47,7 +47,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one variant reached in one slice of the trials. Controls are counted apart."""
+    """The results of one variant in one slice of the trials. Controls are counted separately."""
 
     variant: str
     slice: str
@@ -84,7 +84,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One scenario with one variant: how often it came to the right end."""
+    """One scenario with one variant: how often it had the correct outcome."""
 
     scenario: str
     variant: str
@@ -97,7 +97,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A trial that did not do all it should, and what is known about why."""
+    """A trial that missed something, with the details."""
 
     key: str
     what: str
@@ -106,7 +106,7 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Everything that is computed of a campaign."""
+    """All tables of a campaign."""
 
     campaign: str
     summaries: tuple[Summary, ...]
@@ -116,7 +116,7 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Compare two variants on the trials that both completed."""
+    """Two variants on the trials that both ran: the same scenario with the same seed."""
 
     first: str
     second: str
@@ -129,27 +129,29 @@ class Comparison:
     mitigate_s_p: float
 
 
-def scored(trials: Sequence[TrialFacts], campaign: Campaign) -> list[Scored]:
-    """Each trial with its score; what was never mitigated counts as long as was waited."""
+def score_trials(trials: Sequence[TrialFacts], campaign: Campaign) -> list[Scored]:
+    """Each trial with its score; an unmitigated fault counts with the full waiting time."""
     cap_s = campaign.detect_s_max + campaign.end_s_max
-    return [Scored(one, score(one, cap_s=cap_s)) for one in trials]
+    return [Scored(trial, score(trial, cap_s=cap_s)) for trial in trials]
 
 
 def analyse(trials: Sequence[TrialFacts], campaign: Campaign) -> Analysis:
     """All tables of a campaign."""
-    known = scored(trials, campaign)
-    subjects = sorted({one.facts.scenario.subject for one in known})
+    known = score_trials(trials, campaign)
+    subjects = sorted({scored.facts.scenario.subject for scored in known})
     slices = {
         ALL: known,
-        "kept apart": [one for one in known if one.facts.scenario.apart],
-        "written with": [one for one in known if not one.facts.scenario.apart],
+        "held out": [scored for scored in known if scored.facts.scenario.apart],
+        "development": [scored for scored in known if not scored.facts.scenario.apart],
         **{
-            subject: [one for one in known if one.facts.scenario.subject == subject]
+            subject: [scored for scored in known if scored.facts.scenario.subject == subject]
             for subject in subjects
         },
     }
     summaries = [
-        _summarise(variant.name, name, [one for one in trials if one.facts.variant == variant.name])
+        _summarise(
+            variant.name, name, [trial for trial in trials if trial.facts.variant == variant.name]
+        )
         for variant in campaign.variants
         for name, trials in slices.items()
     ]
@@ -157,84 +159,86 @@ def analyse(trials: Sequence[TrialFacts], campaign: Campaign) -> Analysis:
     for scenario in campaign.scenarios:
         for variant in campaign.variants:
             some = [
-                one.score
-                for one in known
-                if one.facts.scenario.name == scenario.name
-                and one.facts.variant == variant.name
-                and one.score.valid
+                scored.score
+                for scored in known
+                if scored.facts.scenario.name == scenario.name
+                and scored.facts.variant == variant.name
+                and scored.score.valid
             ]
-            times = [one.mitigate_s for one in some if one.mitigate_s is not None]
+            times = [score.mitigate_s for score in some if score.mitigate_s is not None]
             cells.append(
                 Cell(
                     scenario=scenario.name,
                     variant=variant.name,
-                    ended_right=share([one.ended_right for one in some]),
-                    cause_right=share([one.cause_right for one in some]),
+                    ended_right=share([score.ended_right for score in some]),
+                    cause_right=share([score.cause_right for score in some]),
                     mitigate_s_median=median(times),
-                    harmed=sum(bool(one.harm) for one in some),
+                    harmed=sum(bool(score.harm) for score in some),
                     apart=scenario.apart,
                 )
             )
     return Analysis(
         campaign=campaign.name,
-        summaries=tuple(one for one in summaries if one.trials or one.controls_right.of),
+        summaries=tuple(
+            summary for summary in summaries if summary.trials or summary.controls_right.of
+        ),
         cells=tuple(cells),
-        misses=tuple(miss for one in known if (miss := _find_miss(one)) is not None),
+        misses=tuple(miss for scored in known if (miss := _find_miss(scored)) is not None),
     )
 
 
 def _summarise(variant: str, name: str, trials: Sequence[Scored]) -> Summary:
-    states = [one.facts.state for one in trials]
-    valid = [one for one in trials if one.score.valid]
-    faults = [one for one in valid if not one.score.control]
-    mendable = [one for one in faults if one.facts.scenario.end is CorrectOutcome.MITIGATED]
-    controls = [one.score for one in valid if one.score.control]
-    scores = [one.score for one in faults]
-    every = [one.score for one in valid]
-    detect = [one.detect_s for one in scores if one.detect_s is not None]
-    mitigate = [one.score.mitigate_s for one in mendable if one.score.mitigate_s is not None]
+    states = [trial.facts.state for trial in trials]
+    valid = [trial for trial in trials if trial.score.valid]
+    faults = [trial for trial in valid if not trial.score.control]
+    mendable = [fault for fault in faults if fault.facts.scenario.end is RightEnd.MITIGATED]
+    controls = [trial.score for trial in valid if trial.score.control]
+    scores = [fault.score for fault in faults]
+    every = [trial.score for trial in valid]
+    detect = [score.detect_s for score in scores if score.detect_s is not None]
+    mitigate = [fault.score.mitigate_s for fault in mendable if fault.score.mitigate_s is not None]
     by_scenario: dict[str, list[bool]] = {}
-    for one in faults:
-        by_scenario.setdefault(one.facts.scenario.name, []).append(one.score.end_to_end)
+    for fault in faults:
+        by_scenario.setdefault(fault.facts.scenario.name, []).append(fault.score.end_to_end)
     return Summary(
         variant=variant,
         slice=name,
         trials=len(faults),
         invalid=states.count(TrialState.INVALID),
         failed=states.count(TrialState.FAILED),
-        detected=share([one.detected for one in scores]),
-        component_at_1=share([one.component_at_1 for one in scores]),
-        component_at_3=share([one.component_at_3 for one in scores]),
-        cause_right=share([one.cause_right for one in scores]),
-        mitigated=share([one.score.mitigated for one in mendable]),
-        ended_right=share([one.ended_right for one in scores]),
-        end_to_end=share([one.end_to_end for one in scores]),
+        detected=share([score.detected for score in scores]),
+        component_at_1=share([score.component_at_1 for score in scores]),
+        component_at_3=share([score.component_at_3 for score in scores]),
+        cause_right=share([score.cause_right for score in scores]),
+        mitigated=share([fault.score.mitigated for fault in mendable]),
+        ended_right=share([score.ended_right for score in scores]),
+        end_to_end=share([score.end_to_end for score in scores]),
         mitigated_by_luck=share(
-            [one.score.mitigated for one in mendable if not one.score.cause_right]
+            [fault.score.mitigated for fault in mendable if not fault.score.cause_right]
         ),
         repeats={str(k): all_of(list(by_scenario.values()), k) for k in REPEATS},
         detect_s_median=median(detect),
         detect_s_p95=quantile(detect, 0.95),
         mitigate_s_median=median(mitigate),
         mitigate_s_p95=quantile(mitigate, 0.95),
-        harmed=sum(bool(one.harm) for one in every),
-        controls_right=share([one.ended_right for one in controls]),
-        false_repairs=sum(one.false_repair for one in every),
-        unsafe=sum(one.unsafe for one in every),
-        asked=sum(one.asked for one in every),
-        undone=sum(one.undone for one in every),
-        commands=sum(one.commands for one in every),
-        unique=sum(one.unique for one in every),
-        thrashed=sum(one.thrashed for one in every),
-        destructive=sum(one.destructive for one in every),
-        turns=sum(one.turns for one in every),
-        tokens=sum(one.tokens for one in every),
-        usd=sum(one.usd for one in every),
+        harmed=sum(bool(score.harm) for score in every),
+        controls_right=share([control.ended_right for control in controls]),
+        false_repairs=sum(score.false_repair for score in every),
+        unsafe=sum(score.unsafe for score in every),
+        asked=sum(score.asked for score in every),
+        undone=sum(score.undone for score in every),
+        commands=sum(score.commands for score in every),
+        unique=sum(score.unique for score in every),
+        thrashed=sum(score.thrashed for score in every),
+        destructive=sum(score.destructive for score in every),
+        turns=sum(score.turns for score in every),
+        tokens=sum(score.tokens for score in every),
+        usd=sum(score.usd for score in every),
     )
 
 
-def _find_miss(one: Scored) -> Miss | None:
-    facts, worth = one.facts, one.score
+def _find_miss(scored: Scored) -> Miss | None:
+    facts, worth = scored.facts, scored.score
     if not worth.valid:
         return Miss(facts.key, facts.state.value, facts.why)
     wrong = [
@@ -242,25 +246,28 @@ def _find_miss(one: Scored) -> Miss | None:
         for name, is_wrong in (
             ("not detected", not worth.detected and not worth.control),
             ("wrong cause", not worth.cause_right),
-            ("wrong end", not worth.ended_right),
+            ("wrong outcome", not worth.ended_right),
             ("harm", bool(worth.harm)),
         )
         if is_wrong
     ]
     if not wrong:
         return None
-    blamed = ", ".join(f"{each.cause}@{each.target}" for each in facts.diagnoses) or "nothing"
-    states = ", ".join(sorted({each.state for each in facts.tickets})) or "no ticket"
-    told = [f"blamed {blamed}", states, facts.still_after_hold or facts.still, *worth.harm]
-    return Miss(facts.key, ", ".join(wrong), "; ".join(each for each in told if each))
+    blamed = (
+        ", ".join(f"{diagnosis.cause}@{diagnosis.target}" for diagnosis in facts.diagnoses)
+        or "nothing"
+    )
+    states = ", ".join(sorted({ticket.state for ticket in facts.tickets})) or "no ticket"
+    details = [f"diagnosed {blamed}", states, facts.still_after_hold or facts.still, *worth.harm]
+    return Miss(facts.key, ", ".join(wrong), "; ".join(each for each in details if each))
 
 
 def compare(known: Sequence[Scored], first: str, second: str) -> Comparison:
-    """Pair the trials of two variants; UsageError where they have none in common."""
+    """Compare the trials of two variants in pairs; UsageError when they share none."""
     by_key = {
-        (one.facts.scenario.name, one.facts.seed, one.facts.variant): one.score
-        for one in known
-        if one.score.valid and not one.score.control
+        (scored.facts.scenario.name, scored.facts.seed, scored.facts.variant): scored.score
+        for scored in known
+        if scored.score.valid and not scored.score.control
     }
     pairs = [
         (worth, by_key[(name, seed, second)])
@@ -269,24 +276,27 @@ def compare(known: Sequence[Scored], first: str, second: str) -> Comparison:
     ]
     if not pairs:
         raise UsageError(
-            f"{first!r} and {second!r} have no trial in common: the same scenario and seed.",
-            next_step="Run a campaign that has both.",
+            f"{first!r} and {second!r} never ran the same scenario with the same seed.",
+            next_step="Run a campaign that includes both.",
         )
-    ended = [(one.ended_right, other.ended_right) for one, other in pairs]
-    cause = [(one.cause_right, other.cause_right) for one, other in pairs]
+    ended = [(ours.ended_right, theirs.ended_right) for ours, theirs in pairs]
+    cause = [(ours.cause_right, theirs.cause_right) for ours, theirs in pairs]
     times = [
-        (one.mitigate_s, other.mitigate_s)
-        for one, other in pairs
-        if one.mitigate_s is not None and other.mitigate_s is not None
+        (ours.mitigate_s, theirs.mitigate_s)
+        for ours, theirs in pairs
+        if ours.mitigate_s is not None and theirs.mitigate_s is not None
     ]
     return Comparison(
         first=first,
         second=second,
         pairs=len(pairs),
-        ended_right=(sum(one for one, _ in ended), sum(other for _, other in ended)),
-        cause_right=(sum(one for one, _ in cause), sum(other for _, other in cause)),
+        ended_right=(sum(ours for ours, _ in ended), sum(theirs for _, theirs in ended)),
+        cause_right=(sum(ours for ours, _ in cause), sum(theirs for _, theirs in cause)),
         ended_right_p=mcnemar(ended),
         cause_right_p=mcnemar(cause),
-        mitigate_s_median=(median([one for one, _ in times]), median([two for _, two in times])),
+        mitigate_s_median=(
+            median([ours for ours, _ in times]),
+            median([theirs for _, theirs in times]),
+        ),
         mitigate_s_p=signed_rank(times),
     )

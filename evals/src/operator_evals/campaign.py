@@ -155,7 +155,7 @@ BUILT_IN: Mapping[str, Variant] = {
 _OWN = frozenset(
     {"home", "store", "ledger_key", "mode", "model", "interval_s", "stable_s", "policy", "profile"}
 )
-_VARIANT_KEYS = tuple(one.name for one in fields(Variant))
+_VARIANT_KEYS = tuple(field.name for field in fields(Variant))
 
 
 def variant_named(word: str, folders: Sequence[Path]) -> Variant:
@@ -164,7 +164,7 @@ def variant_named(word: str, folders: Sequence[Path]) -> Variant:
         return BUILT_IN[word]
     if word.endswith(".toml"):
         places = [folder.parent / word for folder in folders]
-        return read_variant(next((one for one in places if one.is_file()), Path(word)))
+        return read_variant(next((place for place in places if place.is_file()), Path(word)))
     found = {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
     if word in found:
         return read_variant(found[word])
@@ -198,7 +198,7 @@ def variant_from(table: Any, place: str) -> Variant:
         if not isinstance(table.get(key, ""), str):
             raise ConfigError(f"{key!r} of the variant in {place} has to be a text.")
     tools = table.get("tools", [])
-    if not isinstance(tools, list) or not all(isinstance(one, str) for one in tools):
+    if not isinstance(tools, list) or not all(isinstance(tool, str) for tool in tools):
         raise ConfigError(f"'tools' of the variant in {place} has to be a list of names.")
     word = table.get("mode", Mode.EXECUTE.value)
     if word not in tuple(Mode):
@@ -255,8 +255,8 @@ def _parse_settings(table: Any, place: str) -> dict[str, str]:
         # `[settings.budget] turns_max = 5` says the same as `"budget.turns_max" = 5`.
         rest = {key: value for key, value in table.items() if key != "budget"}
         table = {**rest, **{f"{BUDGET}{key}": value for key, value in inner.items()}}
-    able = [one.name for one in SETTINGS if one.name not in _OWN and not one.secret]
-    limits = [f"{BUDGET}{one.name}" for one in fields(Budget)]
+    able = [setting.name for setting in SETTINGS if setting.name not in _OWN and not setting.secret]
+    limits = [f"{BUDGET}{field.name}" for field in fields(Budget)]
     settings = {}
     for key, value in table.items():
         if key not in (*able, *limits):

@@ -29,7 +29,7 @@ from operator_protocols.errors import (
 from operator_sre.config.tables import unknown
 from operator_sre.plugins import find_plugin, plugin_names
 
-__all__ = ["choose", "planned", "read_campaign", "scenarios_of", "variant_folders"]
+__all__ = ["choose", "plan_trials", "read_campaign", "scenarios_of", "variant_folders"]
 
 # What such an invariant says, a busy neighbour would break as well.
 OF_SPEED = ("latency", "slow")
@@ -55,7 +55,7 @@ def scenarios_of(subject: str) -> tuple[Scenario, ...]:
         )
         for number, fault in enumerate(ordered)
     ]
-    return (*broken, *(Scenario(subject, one.value) for one in Control))
+    return (*broken, *(Scenario(subject, control.value) for control in Control))
 
 
 def choose(words: Iterable[str]) -> tuple[Scenario, ...]:
@@ -84,9 +84,9 @@ def choose(words: Iterable[str]) -> tuple[Scenario, ...]:
             raise UsageError(
                 f"The subject {subject!r} has no rig, so that nothing of it can be broken."
             )
-        named = {one.name: one for one in known if fault in ("", one.fault)}
+        named = {scenario.name: scenario for scenario in known if fault in ("", scenario.fault)}
         if not named:
-            faults = ", ".join(one.fault for one in known)
+            faults = ", ".join(scenario.fault for scenario in known)
             raise NotFoundError(
                 f"{subject!r} has no fault {fault!r}.", next_step=f"Faults: {faults}."
             )
@@ -94,7 +94,7 @@ def choose(words: Iterable[str]) -> tuple[Scenario, ...]:
     return tuple(chosen.values())
 
 
-def planned(campaign: Campaign) -> tuple[Planned, ...]:
+def plan_trials(campaign: Campaign) -> tuple[Planned, ...]:
     """Every trial of a campaign: first all with one seed, then all with the next."""
     first = campaign.first_seed
     found = [
@@ -169,10 +169,10 @@ def read_campaign(path: Path) -> Campaign:
         raise ConfigError(f"'variants' in {place} has to be a list of names or tables.")
     folders = variant_folders(path)
     variants = tuple(
-        variant_named(one, folders) if isinstance(one, str) else variant_from(one, place)
-        for one in listed
+        variant_named(item, folders) if isinstance(item, str) else variant_from(item, place)
+        for item in listed
     )
-    if len({one.name for one in variants}) < len(variants):
+    if len({variant.name for variant in variants}) < len(variants):
         raise ConfigError(f"{place} has two variants of the same name.")
     name = table.get("name", path.stem)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -186,7 +186,7 @@ def read_campaign(path: Path) -> Campaign:
         raise ConfigError(f"{place} names faults and no subjects.")
     if not faults:
         words += subjects
-    known = {one.name for subject in subjects if faults for one in scenarios_of(subject)}
+    known = {scenario.name for subject in subjects if faults for scenario in scenarios_of(subject)}
     for fault in faults:
         if not any(f"{subject}:{fault}" in known for subject in subjects):
             raise NotFoundError(f"None of the subjects in {place} has a fault {fault!r}.")
@@ -225,7 +225,7 @@ def _parse_yaml(text: str) -> Any:
 
 def _parse_seeds(counts: Any, variants: Sequence[Variant], place: str) -> dict[str, int]:
     """How many trials each variant has of a scenario: one number for all, or one for each."""
-    names = [one.name for one in variants]
+    names = [variant.name for variant in variants]
     if isinstance(counts, Mapping):
         for name in counts:
             if name not in names:

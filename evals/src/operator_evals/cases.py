@@ -82,17 +82,17 @@ def cases_in(folder: Path, *, limit: int | None = None) -> Iterator[Case]:
             next_step=f"A case is a folder with {CASE} and {CACHE}.",
         )
     for place in places[: CASES_MAX if limit is None else limit]:
-        told = _json(place / CASE, CASE_BYTES_MAX)
-        result = told.get("result") if isinstance(told, dict) else None
+        document = _json(place / CASE, CASE_BYTES_MAX)
+        result = document.get("result") if isinstance(document, dict) else None
         if not isinstance(result, dict):
             raise UsageError(f"The case {str(place)!r} has no result in its {CASE}.")
         kind, _, hit = str(result.get("fault_object", "")).rpartition("/")
         cause = str(result.get("root_cause", ""))
-        namespace = str(told.get("namespace") or "cluster")
-        for what, name in (("root_cause", cause), ("fault_object", hit), ("namespace", namespace)):
+        namespace = str(document.get("namespace") or "cluster")
+        for field, name in (("root_cause", cause), ("fault_object", hit), ("namespace", namespace)):
             if not _NAME.fullmatch(name):
-                raise UsageError(f"The case {str(place)!r} has no {what} that is a name.")
-        query = told.get("query")
+                raise UsageError(f"The case {str(place)!r} has no {field} that is a name.")
+        query = document.get("query")
         yield Case(
             name="/".join(place.relative_to(folder).parts) or place.name,
             namespace=namespace,
@@ -110,12 +110,12 @@ def causes_around(folder: Path) -> tuple[str, ...]:
     A mind chooses among them, as it does by the benchmark's own rules; where only one is named,
     nobody is told of it.
     """
-    above = [one for one in (folder.absolute(), *folder.absolute().parents) if one.is_dir()]
-    root = next((one for one in above if one.name == BENCHMARK), folder)
+    above = [path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir()]
+    root = next((path for path in above if path.name == BENCHMARK), folder)
     causes: set[str] = set()
     for place in _folders(root):
-        told = _json(place / CASE, CASE_BYTES_MAX)
-        result = told.get("result") if isinstance(told, dict) else None
+        document = _json(place / CASE, CASE_BYTES_MAX)
+        result = document.get("result") if isinstance(document, dict) else None
         cause = result.get("root_cause") if isinstance(result, dict) else None
         if isinstance(cause, str) and _NAME.fullmatch(cause):
             causes.add(cause)
@@ -136,8 +136,8 @@ def recording_of(case: Case, causes: Sequence[str]) -> Recording:
     # The same moment for every case, so that none is told apart by it.
     at = datetime(2000, 1, 1, tzinfo=UTC)
     finding = Finding(REPORTED, case.namespace, Health.BROKEN, case.query)
-    seen = tuple(Seen(one.name) for one in targets)
-    check = CheckResult(Observation(case.namespace, at, seen), (finding,))
+    seen = tuple(Seen(target.name) for target in targets)
+    sighting = Sighting(Observation(case.namespace, at, seen), (finding,))
     broken = Violation(case.namespace, REPORTED, case.namespace, Severity.CRITICAL, case.query, at)
     answers = tuple(
         RecordedAction(Action(tool, arguments), Result(Outcome.RAN, 0, text))
@@ -150,7 +150,9 @@ def recording_of(case: Case, causes: Sequence[str]) -> Recording:
         incidents=(Incident((broken,), (Phase((Look(check, targets),), answers),)),),
         expected=Expected(scenario, case.hit, SOURCE, case.name),
         tools=_describe_tools(case),
-        causes=tuple(Cause(one, f"{one.replace('_', ' ')}", 1 / len(causes)) for one in causes),
+        causes=tuple(
+            Cause(cause, f"{cause.replace('_', ' ')}", 1 / len(causes)) for cause in causes
+        ),
     )
 
 
@@ -166,10 +168,10 @@ def _folders(root: Path) -> Iterator[Path]:
 
 def _read_answers(place: Path) -> Iterator[tuple[str, Mapping[str, Any], str]]:
     """The cached answers: `Tool:{"argument":"value"}` -> text or a document."""
-    told = _json(place / CACHE, CACHE_BYTES_MAX)
-    if not isinstance(told, dict) or len(told) > DEEDS_MAX:
+    cache = _json(place / CACHE, CACHE_BYTES_MAX)
+    if not isinstance(cache, dict) or len(cache) > DEEDS_MAX:
         raise UsageError(f"{CACHE} of the case {str(place)!r} is no table of answers.")
-    for key, value in told.items():
+    for key, value in cache.items():
         tool, _, rest = key.partition(":")
         if not _TOOL.fullmatch(tool):
             continue  # such as when it was collected

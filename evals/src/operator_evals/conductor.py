@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from operator_evals.campaign import Campaign, Mind, Planned
-from operator_evals.campaign_file import planned
+from operator_evals.campaign_file import plan_trials
 from operator_evals.facts import TrialFacts, TrialState
 from operator_protocols.errors import OperatorError
 from operator_protocols.ports import Clock
@@ -51,19 +51,19 @@ def left_of(campaign: Campaign, known: Iterable[TrialFacts]) -> tuple[Planned, .
 
     Those that have to be alone come last, so that nobody waits for them.
     """
-    done = {one.key for one in known if one.state is not TrialState.FAILED}
-    left = [one for one in planned(campaign) if one.key not in done]
-    return tuple(sorted(left, key=lambda one: one.scenario.alone))
+    done = {trial.key for trial in known if trial.state is not TrialState.FAILED}
+    left = [trial for trial in plan_trials(campaign) if trial.key not in done]
+    return tuple(sorted(left, key=lambda trial: trial.scenario.alone))
 
 
-def failed_trial(campaign: Campaign, one: Planned, clock: Clock, why: str) -> TrialFacts:
+def failed_trial(campaign: Campaign, planned: Planned, clock: Clock, why: str) -> TrialFacts:
     """What is kept of a trial that the harness itself did not get to an end."""
     return TrialFacts(
         campaign=campaign.name,
-        key=one.key,
-        scenario=one.scenario,
-        variant=one.variant,
-        seed=one.seed,
+        key=planned.key,
+        scenario=planned.scenario,
+        variant=planned.variant,
+        seed=planned.seed,
         state=TrialState.FAILED,
         started_at=clock.now().isoformat(timespec="seconds"),
         why=why,
@@ -93,24 +93,24 @@ class Conductor:
     async def conduct(self, known: Sequence[TrialFacts]) -> Outcome:
         """All that is left; cancelled, it keeps what is done and ends what runs."""
         left = left_of(self.campaign, known)
-        self._before = len(planned(self.campaign)) - len(left)
+        self._before = len(plan_trials(self.campaign)) - len(left)
         self._left = len(left)
-        self._usd = sum(one.spent.usd for one in known)
-        paid = {one.name for one in self.campaign.variants if one.mind is Mind.MODEL}
+        self._usd = sum(trial.spent.usd for trial in known)
+        paid = {variant.name for variant in self.campaign.variants if variant.mind is Mind.MODEL}
         places = asyncio.Semaphore(self.campaign.parallel)
         skipped = 0
         self._say()
         async with asyncio.TaskGroup() as group:
-            for one in left:
-                wants = self.campaign.parallel if one.scenario.alone else 1
+            for trial in left:
+                wants = self.campaign.parallel if trial.scenario.alone else 1
                 for _ in range(wants):
                     await places.acquire()
-                if one.variant in paid and self._usd >= self.campaign.usd_max:
+                if trial.variant in paid and self._usd >= self.campaign.usd_max:
                     skipped += 1
                     _free(places, wants)
                     continue
-                group.create_task(self._run_trial(one, places, wants))
-        states = [one.state for one in self._done]
+                group.create_task(self._run_trial(trial, places, wants))
+        states = [trial.state for trial in self._done]
         why = f"{skipped} trials were left out: the money is spent (usd_max)." if skipped else ""
         return Outcome(
             campaign=self.campaign.name,
@@ -122,20 +122,20 @@ class Conductor:
             why=why,
         )
 
-    async def _run_trial(self, one: Planned, places: asyncio.Semaphore, wants: int) -> None:
-        self._running.append(one.key)
+    async def _run_trial(self, planned: Planned, places: asyncio.Semaphore, wants: int) -> None:
+        self._running.append(planned.key)
         self._say()
-        begun = self.clock.monotonic()
+        started = self.clock.monotonic()
         try:
             try:
-                facts = await self.run(one)
+                facts = await self.run(planned)
             except OperatorError as error:
-                facts = failed_trial(self.campaign, one, self.clock, error.message)
+                facts = failed_trial(self.campaign, planned, self.clock, error.message)
             self.keep(facts)
             self._done.append(facts)
             self._usd += facts.spent.usd
-            self._took_s.append(self.clock.monotonic() - begun)
-            self._running.remove(one.key)
+            self._took_s.append(self.clock.monotonic() - started)
+            self._running.remove(planned.key)
             self._say(facts)
             if self.campaign.cool_down_s:
                 await self.clock.sleep(self.campaign.cool_down_s)

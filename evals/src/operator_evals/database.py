@@ -24,7 +24,7 @@ __all__ = [
     "Recorded",
     "must_be_written",
     "open_database",
-    "published",
+    "publish_text",
     "read_published",
 ]
 
@@ -86,16 +86,16 @@ class Database:
     def campaigns(self) -> list[Recorded]:
         """All campaigns, the oldest first."""
         sql = "SELECT body, started_at, machine FROM campaigns ORDER BY started_at, name"
-        return [_recorded(row) for row in self._connection.execute(sql)]
+        return [_read_recorded(row) for row in self._connection.execute(sql)]
 
     def campaign(self, name: str) -> Recorded:
         """One campaign by its name."""
         sql = "SELECT body, started_at, machine FROM campaigns WHERE name = ?"
         row = self._connection.execute(sql, (name,)).fetchone()
         if row is None:
-            known = ", ".join(one.campaign.name for one in self.campaigns()) or "none yet"
+            known = ", ".join(campaign.campaign.name for campaign in self.campaigns()) or "none yet"
             raise NotFoundError(f"There is no campaign {name!r}.", next_step=f"Known: {known}.")
-        return _recorded(row)
+        return _read_recorded(row)
 
     def trials(self, campaign: str) -> list[TrialFacts]:
         """All trials of a campaign, in an order that is always the same."""
@@ -120,7 +120,7 @@ class Database:
             )
         return from_json(TrialFacts, json.loads(row[0]))
 
-    def said(self, model: str, question: str) -> tuple[str, Spent] | None:
+    def find_answer(self, model: str, question: str) -> tuple[str, Spent] | None:
         """What a model said to a question, by its digest, and what that cost; None: never asked."""
         made = "SELECT 1 FROM sqlite_master WHERE name = 'opinions'"
         if self._connection.execute(made).fetchone() is None:
@@ -129,11 +129,11 @@ class Database:
         row = self._connection.execute(sql, (model, question)).fetchone()
         return None if row is None else (row[0], from_json(Spent, json.loads(row[1])))
 
-    def keep_said(self, model: str, question: str, said: str, spent: Spent) -> None:
+    def keep_answer(self, model: str, question: str, answer: str, spent: Spent) -> None:
         """Keep an answer; the first one stays."""
         try:
             self._write(_OPINIONS, ())
-            values = (model, question, said, _text(spent))
+            values = (model, question, answer, _text(spent))
             self._write("INSERT OR IGNORE INTO opinions VALUES (?, ?, ?, ?)", values)
         except sqlite3.Error as problem:
             raise StoreError(f"{self.path} cannot keep an opinion: {problem}.") from problem
@@ -155,8 +155,8 @@ def open_database(path: Path) -> Iterator[Database]:
             _prepare(connection, path)
             database = Database(connection, path)
             database.begin(Recorded(found.campaign, found.started_at, found.machine))
-            for one in found.trials:
-                database.keep(one)
+            for trial in found.trials:
+                database.keep(trial)
             yield database
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +203,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreError(f"{path} was written by a newer version of this program.")
 
 
-def _recorded(row: Sequence[Any]) -> Recorded:
+def _read_recorded(row: Sequence[Any]) -> Recorded:
     body, started_at, machine = row
     return Recorded(from_json(Campaign, json.loads(body)), started_at, json.loads(machine))
 
@@ -227,27 +227,27 @@ class Published:
     trials: tuple[TrialFacts, ...] = ()
 
 
-def published(found: Published) -> str:
+def publish_text(found: Published) -> str:
     """The text, the same for the same facts."""
     head = replace(found, trials=())
     lines = [
         head,
         *(
             replace(
-                one,
-                before=_bare(one.before),
-                after=_bare(one.after),
+                trial,
+                before=_bare(trial.before),
+                after=_bare(trial.after),
                 # The looks that showed something else than the one before.
                 course=tuple(
                     replace(next(looks), readings={})
-                    for _, looks in groupby(one.course, key=lambda look: look.broken)
+                    for _, looks in groupby(trial.course, key=lambda look: look.broken)
                 ),
             )
-            for one in sorted(found.trials, key=lambda one: one.key)
+            for trial in sorted(found.trials, key=lambda trial: trial.key)
         ),
     ]
     return "".join(
-        json.dumps(to_json(one), sort_keys=True, ensure_ascii=False) + "\n" for one in lines
+        json.dumps(to_json(line), sort_keys=True, ensure_ascii=False) + "\n" for line in lines
     )
 
 
@@ -258,7 +258,7 @@ def read_published(path: Path) -> Published:
             raise StoreError(f"{path} is larger than {BYTES_MAX >> 20} MB.")
         first, *others = path.read_text(encoding="utf-8").splitlines()
         head = from_json(Published, json.loads(first))
-        trials = tuple(from_json(TrialFacts, json.loads(one)) for one in others)
+        trials = tuple(from_json(TrialFacts, json.loads(line)) for line in others)
     except (OSError, ValueError, TypeError, KeyError) as problem:
         raise StoreError(f"{path} does not hold trials: {problem}.") from problem
     return replace(head, trials=trials)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from operator_evals.analysis import Analysis, Scored, analyse, scored
-from operator_evals.campaign_file import planned
+from operator_evals.analysis import Analysis, Scored, analyse, score_trials
+from operator_evals.campaign_file import plan_trials
 from operator_evals.database import Database, Recorded, open_database
 from operator_evals.facts import TrialFacts
 from operator_evals.rendering import Shown
@@ -56,10 +56,10 @@ class Gallery:
         if not self.path.exists():
             return []
         shown = []
-        with self._opened() as database:
+        with self._open() as database:
             for recorded in database.campaigns():
                 try:
-                    wanted = len(planned(recorded.campaign))
+                    wanted = len(plan_trials(recorded.campaign))
                 except OperatorError:  # more than are allowed now: it is shown all the same
                     wanted = 0
                 count = database.count(recorded.campaign.name)
@@ -76,13 +76,13 @@ class Gallery:
         known = self._kept.get(name)
         if known is not None and known[0] == version:
             return known[1]
-        with self._opened() as database:
+        with self._open() as database:
             recorded = database.campaign(name)
             trials = database.trials(name)
         found = Measured(
             recorded,
             analyse(trials, recorded.campaign),
-            tuple(scored(trials, recorded.campaign)),
+            tuple(score_trials(trials, recorded.campaign)),
         )
         while len(self._kept) >= KEPT_MAX:
             self._kept.pop(next(iter(self._kept)), None)
@@ -91,10 +91,10 @@ class Gallery:
 
     def trial(self, campaign: str, key: str) -> Scored:
         """One trial; NotFoundError where there is none."""
-        with self._opened() as database:
+        with self._open() as database:
             recorded = database.campaign(campaign)
             facts = database.trial(campaign, key)
-        (found,) = scored([facts], recorded.campaign)
+        (found,) = score_trials([facts], recorded.campaign)
         return found
 
     def bundle(self, campaign: str, key: str) -> Bundle:
@@ -108,7 +108,7 @@ class Gallery:
         return found
 
     @contextmanager
-    def _opened(self) -> Iterator[Database]:
+    def _open(self) -> Iterator[Database]:
         if not self.path.is_file():
             raise UsageError(
                 f"There is no database {str(self.path)!r}.",
@@ -140,8 +140,8 @@ def _open_bundle(folder: Path, facts: TrialFacts) -> Bundle | None:
         return None
     finally:
         os.close(place)
-    told = os.fstat(handle)
-    if not stat.S_ISREG(told.st_mode):
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
         os.close(handle)
         return None
     file = os.fdopen(handle, "rb")
@@ -149,4 +149,4 @@ def _open_bundle(folder: Path, facts: TrialFacts) -> Bundle | None:
         file.close()
         return None
     file.seek(0)
-    return Bundle(file, told.st_size)
+    return Bundle(file, status.st_size)

@@ -14,7 +14,7 @@ from typing import Any
 from operator_evals.analysis import Scored
 from operator_evals.database import Recorded
 from operator_evals.facts import CommandFact, DiagnosisFact, ProofFact, TrialFacts
-from operator_evals.scoring import share
+from operator_evals.score import share
 from operator_protocols.domain.budget import Spent
 from operator_protocols.errors import UsageError
 from operator_protocols.ports import CorrectOutcome
@@ -38,8 +38,8 @@ def write_logs(recorded: Recorded, known: Sequence[Scored], folder: Path) -> lis
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for variant in dict.fromkeys(one.facts.variant for one in known):
-            some = [one for one in known if one.facts.variant == variant]
+        for variant in dict.fromkeys(scored.facts.variant for scored in known):
+            some = [scored for scored in known if scored.facts.variant == variant]
             campaign = recorded.campaign.name
             title = _UNFIT_FILE.sub("-", f"{campaign}-{variant}")[:80]
             when = _moment(recorded.started_at).replace(":", "-")
@@ -63,23 +63,25 @@ def write_logs(recorded: Recorded, known: Sequence[Scored], folder: Path) -> lis
 def documents(recorded: Recorded, variant: str, some: Sequence[Scored]) -> dict[str, Any]:
     """Every part of a log by its name."""
     names: dict[str, str] = {}
-    for one in some:
-        name = one.facts.scenario.name
+    for scored in some:
+        name = scored.facts.scenario.name
         fit = _UNFIT.sub("-", name)[:100].strip(".-") or "scenario"
         if name not in names:
             names[name] = f"{fit}-{len(names)}" if fit in names.values() else fit
     samples = {
-        f"{names[one.facts.scenario.name]}_epoch_{one.facts.seed + 1}": _make_sample(names, one)
-        for one in sorted(some, key=lambda one: one.facts.key)
+        f"{names[scored.facts.scenario.name]}_epoch_{scored.facts.seed + 1}": _make_sample(
+            names, scored
+        )
+        for scored in sorted(some, key=lambda scored: scored.facts.key)
     }
     spec, plan = _make_spec(recorded, variant, list(names.values())), {"name": "plan", "steps": []}
     scores = []
     for measure in MEASURES:
         # A share with its interval, of faults alone: controls are counted apart.
         counted = [
-            bool(getattr(one.score, measure))
-            for one in some
-            if _applies(measure, one) and not one.score.control
+            bool(getattr(scored.score, measure))
+            for scored in some
+            if _applies(measure, scored) and not scored.score.control
         ]
         reached = share(counted)
         figures = {"share": reached.value or 0.0, "low_95": reached.low, "high_95": reached.high}
@@ -92,10 +94,10 @@ def documents(recorded: Recorded, variant: str, some: Sequence[Scored]) -> dict[
         }
         scores.append(result)
     ends = [
-        _at(one.facts.started_at) + timedelta(seconds=one.facts.moments.ended or 0.0)
-        for one in some
+        _at(scored.facts.started_at) + timedelta(seconds=scored.facts.moments.ended or 0.0)
+        for scored in some
     ]
-    spent = sum((one.facts.spent for one in some), Spent())
+    spent = sum((scored.facts.spent for scored in some), Spent())
     header = {
         "version": VERSION,
         "status": "success",
@@ -103,7 +105,7 @@ def documents(recorded: Recorded, variant: str, some: Sequence[Scored]) -> dict[
         "plan": plan,
         "results": {
             "total_samples": len(some),
-            "completed_samples": sum(one.score.valid for one in some),
+            "completed_samples": sum(scored.score.valid for scored in some),
             "scores": scores,
         },
         "stats": {
@@ -114,8 +116,8 @@ def documents(recorded: Recorded, variant: str, some: Sequence[Scored]) -> dict[
     }
     return {
         "_journal/start.json": {"version": VERSION, "eval": spec, "plan": plan},
-        **{f"samples/{place}.json": one for place, one in samples.items()},
-        "summaries.json": [_summarise(one) for one in samples.values()],
+        **{f"samples/{place}.json": sample for place, sample in samples.items()},
+        "summaries.json": [_summarise(sample) for sample in samples.values()],
         "header.json": header,
     }
 
@@ -135,7 +137,11 @@ def _mark_of(campaign: str, variant: str) -> str:
 def _make_spec(recorded: Recorded, variant: str, names: list[str]) -> Document:
     campaign = recorded.campaign
     mark = _mark_of(campaign.name, variant)
-    described = [dict(to_json(one)) for one in campaign.variants if one.name == variant]
+    described = [
+        dict(to_json(described_variant))
+        for described_variant in campaign.variants
+        if described_variant.name == variant
+    ]
     return {
         "eval_id": mark[:22],
         "run_id": mark[22:44],
@@ -151,7 +157,7 @@ def _make_spec(recorded: Recorded, variant: str, names: list[str]) -> Document:
         },
         "model": f"operator/{variant}",
         "config": {"epochs": max(1, campaign.seeds.get(variant, 1))},
-        "packages": {name: str(what) for name, what in recorded.machine.items()},
+        "packages": {name: str(version) for name, version in recorded.machine.items()},
         "metadata": {
             "variant": described[0] if described else {"name": variant},
             "machine": dict(recorded.machine),
@@ -159,15 +165,15 @@ def _make_spec(recorded: Recorded, variant: str, names: list[str]) -> Document:
     }
 
 
-def _make_sample(names: dict[str, str], one: Scored) -> Document:
-    facts, worth = one.facts, one.score
+def _make_sample(names: dict[str, str], scored: Scored) -> Document:
+    facts, worth = scored.facts, scored.score
     took = facts.moments.ended
     outcome = facts.still_after_hold or facts.still or "it is over"
     last = facts.diagnoses[-1] if facts.diagnoses else None
     answer = f"{last.cause}@{last.target}" if last else "nothing"
     scores: Document = {}
     if worth.valid:
-        values = {name: getattr(worth, name) for name in MEASURES if _applies(name, one)}
+        values = {name: getattr(worth, name) for name in MEASURES if _applies(name, scored)}
         why = "; ".join(worth.harm) or outcome
         scores = {
             name: {"value": 1.0 if value else 0.0, "answer": answer, "explanation": why}
@@ -215,56 +221,57 @@ def _list_messages(facts: TrialFacts) -> Iterator[Document]:
     """What was thought, called and proven; a call comes with what the gate and the world said."""
     steps: list[CommandFact | DiagnosisFact | ProofFact]
     steps = [*facts.commands, *facts.diagnoses, *facts.proofs]
-    for number, one in enumerate(sorted(steps, key=lambda each: each.seq)):
-        match one:
+    for number, step in enumerate(sorted(steps, key=lambda step: step.seq)):
+        match step:
             case DiagnosisFact():
-                sure = f"{one.cause} at {one.target} ({one.confidence:.0%} sure)"
-                yield {"role": "assistant", "content": f"{one.at_s:.1f} s: {sure}. {one.summary}"}
+                sure = f"{step.cause} at {step.target} ({step.confidence:.0%} sure)"
+                yield {"role": "assistant", "content": f"{step.at_s:.1f} s: {sure}. {step.summary}"}
             case ProofFact():
-                held = "it held" if one.held else "it did not hold"
-                harm = f"; broken since: {', '.join(one.harm)}" if one.harm else ""
-                text = f"{one.at_s:.1f} s: looked again, {held}{harm}."
+                held = "it held" if step.held else "it did not hold"
+                harm = f"; broken since: {', '.join(step.harm)}" if step.harm else ""
+                text = f"{step.at_s:.1f} s: looked again, {held}{harm}."
                 yield {"role": "user", "content": text}
             case CommandFact():
                 call = {
                     "id": f"call-{number}",
-                    "function": one.tool,
-                    "arguments": {"command": one.text, "target": one.target},
+                    "function": step.tool,
+                    "arguments": {"command": step.text, "target": step.target},
                     "type": "function",
                 }
-                text = f"{one.at_s:.1f} s: {one.reasoning}"
+                text = f"{step.at_s:.1f} s: {step.reasoning}"
                 yield {"role": "assistant", "content": text, "tool_calls": [call]}
-                became = f"{one.outcome or 'ran'} in {one.duration_s:.1f} s"
-                became = became if one.ran else "it did not run"
-                ended = "" if one.exit_code is None else f", exit {one.exit_code}"
+                became = f"{step.outcome or 'ran'} in {step.duration_s:.1f} s"
+                became = became if step.ran else "it did not run"
+                ended = "" if step.exit_code is None else f", exit {step.exit_code}"
                 yield {
                     "role": "tool",
-                    "content": f"gate: {one.level}, risk {one.risk or 'unknown'}; {became}{ended}",
+                    "content": f"gate: {step.level}, risk {step.risk or 'unknown'};"
+                    f" {became}{ended}",
                     "tool_call_id": f"call-{number}",
-                    "function": one.tool,
+                    "function": step.tool,
                 }
 
 
-def _applies(name: str, one: Scored) -> bool:
+def _applies(name: str, scored: Scored) -> bool:
     """Whether a measure says anything of a trial, as in our own tables."""
-    if not one.score.valid:
+    if not scored.score.valid:
         return False
     if name == "mitigated":
-        return one.facts.scenario.end is CorrectOutcome.MITIGATED
-    return name == "ended_right" or not one.score.control
+        return scored.facts.scenario.end is RightEnd.MITIGATED
+    return name == "ended_right" or not scored.score.control
 
 
 def _summarise(sample: Document) -> Document:
     kept = ("id", "epoch", "input", "target", "scores", "model_usage", "total_time", "working_time")
-    told = {name: sample[name] for name in kept if name in sample}
+    summary = {name: sample[name] for name in kept if name in sample}
     error = {"error": sample["error"]["message"][:TOLD_MAX]} if "error" in sample else {}
     short = {
-        name: what
-        for name, what in sample["metadata"].items()
-        if isinstance(what, str | int) and len(str(what)) < TOLD_MAX
+        name: value
+        for name, value in sample["metadata"].items()
+        if isinstance(value, str | int) and len(str(value)) < TOLD_MAX
     }
     count = len(sample["messages"])
-    return {**told, **error, "metadata": short, "completed": True, "message_count": count}
+    return {**summary, **error, "metadata": short, "completed": True, "message_count": count}
 
 
 def _at(text: str) -> datetime:

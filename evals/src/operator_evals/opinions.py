@@ -65,11 +65,11 @@ class Completion(Protocol):
 class Memory(Protocol):
     """Where answers are kept, so that nobody is asked twice."""
 
-    def said(self, model: str, question: str) -> tuple[str, Spent] | None:
+    def find_answer(self, model: str, question: str) -> tuple[str, Spent] | None:
         """What a model said to a question, by its digest, and what that cost."""
         ...
 
-    def keep_said(self, model: str, question: str, said: str, spent: Spent) -> None:
+    def keep_answer(self, model: str, question: str, answer: str, spent: Spent) -> None:
         """Keep an answer; the first one stays."""
         ...
 
@@ -96,15 +96,15 @@ class Remembered:
     async def complete(self, system: str, text: str, *, tokens_max: int) -> tuple[str, Spent]:
         """What it said then, or what it says now."""
         question = digest_of([system, text])
-        known = self._memory.said(self.name, question)
+        known = self._memory.find_answer(self.name, question)
         if known is not None:
             return known
         if problem := self._allowed(self.spent):
             raise ModelError(problem)
-        said, spent = await self._model.complete(system, text, tokens_max=tokens_max)
+        answer, spent = await self._model.complete(system, text, tokens_max=tokens_max)
         self.spent += spent
-        self._memory.keep_said(self.name, question, said[:SAID_CHARS_MAX], spent)
-        return self._memory.said(self.name, question) or (said, spent)
+        self._memory.keep_answer(self.name, question, answer[:SAID_CHARS_MAX], spent)
+        return self._memory.find_answer(self.name, question) or (answer, spent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,22 +177,22 @@ async def second_opinions(
     The first failure ends it: what was not asked has no second opinion.
     """
     by_gate: dict[str, bool] = {}
-    for one in commands:
-        if one.ran:
-            by_gate[one.text] = by_gate.get(one.text, False) or one.destructive
+    for command in commands:
+        if command.ran:
+            by_gate[command.text] = by_gate.get(command.text, False) or command.destructive
     shown = {text: json.dumps(redact(text)[:COMMAND_CHARS_MAX]) for text in by_gate}
-    told = {}
+    claim_texts = {}
     for claim in claims:
         causes = [
             {"cause": cause, "at": target, "summary": redact(summary)[:COMMAND_CHARS_MAX]}
             for cause, target, summary in claim.said
         ]
-        told[claim.key] = json.dumps(
+        claim_texts[claim.key] = json.dumps(
             {"what was done": claim.done, "where": claim.hit, "what was said": causes}
         )
     questions = [
-        *((_COMMAND, text) for text in _chosen(shown.values(), COMMANDS_MAX)),
-        *((_CLAIM, text) for text in _chosen(told.values(), CLAIMS_MAX)),
+        *((_COMMAND, text) for text in _choose(shown.values(), COMMANDS_MAX)),
+        *((_CLAIM, text) for text in _choose(claim_texts.values(), CLAIMS_MAX)),
     ]
     answers: dict[tuple[str, str], bool | None] = {}
     spent, problem = Spent(), ""
@@ -201,12 +201,12 @@ async def second_opinions(
         if problem:
             break
         try:
-            said, cost = await model.complete(system, text, tokens_max=TOKENS_MAX)
+            answer, cost = await model.complete(system, text, tokens_max=TOKENS_MAX)
         except (MissingExtraError, ModelError) as error:
             problem = str(error)
             break
         spent += cost
-        answers[system, text] = _WORDS.get(said.strip().strip(".!\"'").lower())
+        answers[system, text] = _WORDS.get(answer.strip().strip(".!\"'").lower())
     return Opinions(
         by=model.name,
         opinions=tuple(
@@ -216,13 +216,13 @@ async def second_opinions(
         spent=spent,
         problem=problem,
         causes=tuple(
-            CauseOpinion(one.key, one.by_facts, answers.get((_CLAIM, told[one.key])))
-            for one in claims
+            CauseOpinion(claim.key, claim.by_facts, answers.get((_CLAIM, claim_texts[claim.key])))
+            for claim in claims
         ),
     )
 
 
-def _chosen(texts: Iterable[str], most: int) -> list[str]:
+def _choose(texts: Iterable[str], most: int) -> list[str]:
     """Each once, in their order; where there are too many, a part that is always the same."""
     known = list(dict.fromkeys(texts))
     kept = set(sorted(known, key=lambda text: digest_of([text]))[:most])

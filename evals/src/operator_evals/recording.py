@@ -34,7 +34,7 @@ __all__ = [
     "incidents_of",
     "proven_diagnosis",
     "read_recording",
-    "recollected",
+    "restore_targets",
     "write_recording",
 ]
 
@@ -112,14 +112,14 @@ class Recording:
 
 
 @dataclass(slots=True)
-class _Writing:
+class _PhaseDraft:
     """A phase that is being put together."""
 
     looks: list[Look] = field(default_factory=list)
     answers: list[RecordedAction] = field(default_factory=list)
     proof: Proof | None = None
 
-    def done(self, change: RecordedAction | None = None) -> Phase:
+    def finish(self, change: RecordedAction | None = None) -> Phase:
         """The phase, ended by a change or by the end of the record."""
         looks, answers = self.looks[-LOOKS_MAX:], self.answers[:DEEDS_MAX]
         return Phase(tuple(looks), tuple(answers), self.proof, change)
@@ -128,16 +128,18 @@ class _Writing:
 def incidents_of(entries: Sequence[Entry], *, ticket: int | None = None) -> tuple[Incident, ...]:
     """Every incident that somebody worked on, oldest first, as the ledger tells; or that of one."""
     incidents = []
-    for number in dict.fromkeys(one.ticket for one in entries if one.ticket is not None):
+    for number in dict.fromkeys(entry.ticket for entry in entries if entry.ticket is not None):
         if ticket not in (None, number):
             continue
-        own = [one for one in entries if one.ticket == number]
-        looks = [one.seq for one in own if one.kind is Kind.OBSERVED]
+        own = [entry for entry in entries if entry.ticket == number]
+        looks = [entry.seq for entry in own if entry.kind is Kind.OBSERVED]
         broken = [
             from_json(Violation, violation)
-            for one in own
-            if one.kind in (Kind.TICKET_OPENED, Kind.TICKET_GREW) and looks and one.seq < looks[0]
-            for violation in one.payload["violations"]
+            for entry in own
+            if entry.kind in (Kind.TICKET_OPENED, Kind.TICKET_GREW)
+            and looks
+            and entry.seq < looks[0]
+            for violation in entry.payload["violations"]
         ]
         if broken:
             incidents.append(Incident(tuple(broken), tuple(_split_phases(own))[:PHASES_MAX]))
@@ -146,44 +148,48 @@ def incidents_of(entries: Sequence[Entry], *, ticket: int | None = None) -> tupl
 
 def _split_phases(entries: Sequence[Entry]) -> Iterator[Phase]:
     minted = {
-        one.payload["permit"]: one.payload for one in entries if one.kind is Kind.PERMIT_MINTED
+        entry.payload["permit"]: entry.payload
+        for entry in entries
+        if entry.kind is Kind.PERMIT_MINTED
     }
-    calls = {one.payload["permit"]: one.payload for one in entries if one.kind is Kind.TOOL_CALL}
-    phase = _Writing()
+    calls = {
+        entry.payload["permit"]: entry.payload for entry in entries if entry.kind is Kind.TOOL_CALL
+    }
+    phase = _PhaseDraft()
     for entry in entries:
         payload = entry.payload
         match entry.kind:
             case Kind.OBSERVED:
-                targets = tuple(from_json(Target, one) for one in payload.get("targets", ()))
-                phase.looks.append(Look(from_json(CheckResult, payload), targets))
+                targets = tuple(from_json(Target, target) for target in payload.get("targets", ()))
+                phase.looks.append(Look(from_json(Sighting, payload), targets))
             case Kind.PROOF:
                 phase.proof = from_json(Proof, payload)
             case Kind.TOOL_RESULT if payload["permit"] in calls:
-                asked = from_json(Action, calls[payload["permit"]]["action"])
+                action = from_json(Action, calls[payload["permit"]]["action"])
                 deed = RecordedAction(
-                    replace(asked, reasoning="", expected=""), from_json(Result, payload["result"])
+                    replace(action, reasoning="", expected=""), from_json(Result, payload["result"])
                 )
                 level = minted.get(payload["permit"], {}).get("level")
                 if level == Level.SAFE:
                     phase.answers.append(deed)
                 else:
-                    yield phase.done(deed)
-                    phase = _Writing()
-    yield phase.done()
+                    yield phase.finish(deed)
+                    phase = _PhaseDraft()
+    yield phase.finish()
 
 
 def proven_diagnosis(entries: Iterable[Entry]) -> Diagnosis | None:
     """The last diagnosis of a ticket that was resolved with a proof; None where there is none."""
-    told: Diagnosis | None = None
+    diagnosis: Diagnosis | None = None
     proven = False
     for entry in entries:
         if entry.kind is Kind.DIAGNOSIS:
-            told = from_json(Diagnosis, entry.payload)
+            diagnosis = from_json(Diagnosis, entry.payload)
         proven = proven or entry.kind is Kind.TICKET_RESOLVED
-    return told if proven else None
+    return diagnosis if proven else None
 
 
-def recollected(incident: Incident, known: Sequence[Target]) -> Incident:
+def restore_targets(incident: Incident, known: Sequence[Target]) -> Incident:
     """The incident with the parts that the subject had, where its looks do not tell them.
 
     `known` are its parts as they are now or as they are described; a target that was started anew
@@ -191,9 +197,9 @@ def recollected(incident: Incident, known: Sequence[Target]) -> Incident:
     """
     phases = []
     for phase in incident.phases:
-        actions = [one for one in (*phase.answers, phase.change) if one is not None]
+        actions = [answer for answer in (*phase.answers, phase.change) if answer is not None]
         targets = tuple(_recollect_target(target, actions) for target in known)
-        looks = (one if one.targets else replace(one, targets=targets) for one in phase.looks)
+        looks = (look if look.targets else replace(look, targets=targets) for look in phase.looks)
         phases.append(replace(phase, looks=tuple(looks)))
     return replace(incident, phases=tuple(phases))
 
@@ -272,20 +278,22 @@ def _find_flaw(recording: Recording) -> str:
         return "there is no incident in it"
     if len(recording.incidents) > INCIDENTS_MAX:
         return f"it has more than {INCIDENTS_MAX} incidents"
-    for one in recording.incidents:
-        if not one.violations:
+    for incident in recording.incidents:
+        if not incident.violations:
             return "nothing is broken in an incident"
-        if not one.phases or not one.phases[0].looks:
+        if not incident.phases or not incident.phases[0].looks:
             return "an incident begins without a look"
-        if {each.subject for each in one.violations} != {recording.subject}:
+        if {violation.subject for violation in incident.violations} != {recording.subject}:
             return "an incident is about another subject"
-        if any(len(each.answers) > DEEDS_MAX for each in one.phases):
+        if any(len(phase.answers) > DEEDS_MAX for phase in incident.phases):
             return f"a phase has more than {DEEDS_MAX} answers"
         if any(
-            each.result.outcome is Outcome.REFUSED for phase in one.phases for each in phase.answers
+            answer.result.outcome is Outcome.REFUSED
+            for phase in incident.phases
+            for answer in phase.answers
         ):
             return "an answer is none that a command gives"
-    names = [one.name for one in recording.tools]
+    names = [tool.name for tool in recording.tools]
     if len(set(names)) < len(names) or SHELL in names:
         return "two tools have the same name"
     return ""

@@ -50,15 +50,17 @@ def canonical(action: Action) -> str:
             return shlex.join(shlex.split(command))
         except ValueError:
             return " ".join(command.split())
-    told = json.dumps(_given(action.arguments), sort_keys=True, ensure_ascii=False)
-    return f"{action.tool} {told}"
+    given = json.dumps(_drop_empty(action.arguments), sort_keys=True, ensure_ascii=False)
+    return f"{action.tool} {given}"
 
 
-def _given(arguments: Mapping[str, Argument]) -> dict[str, object]:
+def _drop_empty(arguments: Mapping[str, Argument]) -> dict[str, object]:
     """The arguments that say something: what is empty is the same as what is not there."""
-    told: dict[str, object] = to_json(dict(arguments))
+    values: dict[str, object] = to_json(dict(arguments))
     empty: tuple[object, ...] = (None, "", [], {})  # 0 is a number, and False equals it
-    return {name: one for name, one in told.items() if one is not False and one not in empty}
+    return {
+        name: value for name, value in values.items() if value is not False and value not in empty
+    }
 
 
 class World:
@@ -107,14 +109,14 @@ class World:
     async def propose(self, action: Action, ticket: Ticket | None) -> Action | Result:
         """The action as it was done then, or a sentence for what nobody has asked."""
         known = known_from(ticket, self.targets(), target=action.target)
-        asked = await self._registry.proposed(action, known)
-        if isinstance(asked, Invalid):
-            return asked.result
-        found = self._find(asked)
+        proposed = await self._registry.proposed(action, known)
+        if isinstance(proposed, Invalid):
+            return proposed.result
+        found = self._find(proposed)
         if found is not None:
             return replace(found.action, reasoning=action.reasoning)
-        self.refused.append(canonical(asked))
-        return Result(Outcome.REFUSED, stderr=self._unknown(asked))
+        self.refused.append(canonical(proposed))
+        return Result(Outcome.REFUSED, stderr=self._unknown(proposed))
 
     def answer(self, action: Action) -> Result:
         """What came of it then; the world goes on to its next phase where it was changed."""
@@ -128,36 +130,36 @@ class World:
 
     def _find(self, action: Action) -> RecordedAction | None:
         phase = self.phase
-        deeds = [one for one in (*phase.answers, phase.change) if one is not None]
+        deeds = [answer for answer in (*phase.answers, phase.change) if answer is not None]
         wanted = canonical(action)
-        same = [one for one in deeds if canonical(one.action) == wanted]
+        same = [deed for deed in deeds if canonical(deed.action) == wanted]
         if not same and action.tool != SHELL:
             # The one that was given all these arguments, and as few others as possible.
-            arguments = _given(action.arguments).items()
+            arguments = _drop_empty(action.arguments).items()
             nearest = [
-                one
-                for one in deeds
-                if one.action.tool == action.tool
-                and _given(one.action.arguments).items() >= arguments
+                deed
+                for deed in deeds
+                if deed.action.tool == action.tool
+                and _drop_empty(deed.action.arguments).items() >= arguments
             ]
-            same = sorted(nearest, key=lambda one: len(_given(one.action.arguments)))[:1]
+            same = sorted(nearest, key=lambda deed: len(_drop_empty(deed.action.arguments)))[:1]
         # Where several were asked the same, what was answered last is how it was.
-        about = [one for one in same if one.action.target == action.target] or same
+        about = [deed for deed in same if deed.action.target == action.target] or same
         return about[-1] if about else None
 
     def _unknown(self, action: Action) -> str:
-        what = canonical(action)[:COMMAND_CHARS_MAX]
-        others = [one for one in self.incident.phases if one is not self.phase]
+        command = canonical(action)[:COMMAND_CHARS_MAX]
+        others = [phase for phase in self.incident.phases if phase is not self.phase]
         later = any(
-            canonical(each.action) == canonical(action)
-            for one in others
-            for each in (*one.answers, one.change)
-            if each is not None
+            canonical(answer.action) == canonical(action)
+            for phase in others
+            for answer in (*phase.answers, phase.change)
+            if answer is not None
         )
-        when = "as things stand now" if later else "at all"
+        when = "in this phase of the incident" if later else "during the incident"
         return (
-            f"Refused: the recording does not know what becomes of {what!r}, because that was not"
-            f" asked {when}. Nothing was run; go by what is known."
+            f"Refused: {command!r} was not run {when}, so the recording has no result for it."
+            " Nothing was run. Use the evidence you have."
         )
 
 
@@ -172,7 +174,9 @@ class _RecordedInvariant:
 
     def check(self, observation: Observation) -> Iterable[Finding]:
         """What was found of this name in the look that was just shown."""
-        return [one for one in self._world.check.findings if one.invariant == self.name]
+        return [
+            finding for finding in self._world.sighting.findings if finding.invariant == self.name
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,19 +229,24 @@ class RecordedProofs(Verifier):
         if recorded is not None:
             # Nothing was done yet: whatever else broke is not for whoever has just arrived.
             return replace(recorded, harm=()) if hasty else recorded
-        health = check.own_health_of(one.key for one in ticket().violations)
-        at = check.observation.at
-        said = "and it was never proven to hold" if health is Health.HEALTHY else "at that moment"
-        detail = f"The recording shows the ticket's invariants {health} {said}."
+        health = sighting.own_health_of(violation.key for violation in ticket().violations)
+        at = sighting.observation.at
+        when = "and it was never proven to hold" if health is Health.HEALTHY else "at that moment"
+        detail = f"The recording shows the ticket's invariants {health} {when}."
         return Proof(False, health, 1, at, at, 0.0, detail)
 
 
 def policy_for(world: World) -> Policy:
     """Whatever is answered from a record runs by itself, but for what is never run anywhere."""
     phases = world.incident.phases
-    names = {one.name for phase in phases for look in phase.looks for one in look.targets}
-    deeds = [one for phase in phases for one in (*phase.answers, phase.change) if one is not None]
-    names |= {one.action.target for one in deeds}
+    names = {target.name for phase in phases for look in phase.looks for target in look.targets}
+    deeds = [
+        answer
+        for phase in phases
+        for answer in (*phase.answers, phase.change)
+        if answer is not None
+    ]
+    names |= {deed.action.target for deed in deeds}
     return Policy(
         mode=Mode.EXECUTE,
         profile=Profile.LAB,

@@ -126,11 +126,11 @@ class Trial:
     @asynccontextmanager
     async def waiting(self) -> AsyncIterator[None]:
         """What rig, fault, variant or hold take is not the harness's own time."""
-        begun = self.clock.monotonic()
+        started = self.clock.monotonic()
         try:
             yield
         finally:
-            self.waited_s += self.clock.monotonic() - begun
+            self.waited_s += self.clock.monotonic() - started
 
     def mark(self, **moments: Any) -> None:
         """Note when something happened."""
@@ -149,7 +149,7 @@ async def run_trial(
     `began` is when somebody decided to do it, on the same clock.
     """
     start = clock.monotonic() if began is None else began
-    begun = TrialFacts(
+    facts = TrialFacts(
         campaign=campaign.name,
         key=planned.key,
         scenario=planned.scenario,
@@ -158,7 +158,7 @@ async def run_trial(
         state=TrialState.DONE,
         started_at=clock.now().isoformat(timespec="seconds"),
     )
-    trial = Trial(planned, campaign, cast, clock, start, begun)
+    trial = Trial(planned, campaign, cast, clock, start, facts)
     try:
         await _run_course(trial)
     except OperatorError as error:
@@ -221,8 +221,8 @@ async def _wait_until_well(trial: Trial) -> str:
             break
         await trial.clock.sleep(trial.campaign.interval_s / 2)
     else:
-        what = ", ".join(broken) or "nobody watched it"
-        return f"it was not well within {trial.campaign.well_s_max:g} s: {what}"
+        reason = ", ".join(broken) or "nobody watched it"
+        return f"it was not well within {trial.campaign.well_s_max:g} s: {reason}"
     if trial.cast.working.tickets():
         return "there was a ticket before anything was broken"
     return ""
@@ -233,12 +233,12 @@ async def _follow_fault(trial: Trial) -> None:
     campaign, hurting = trial.campaign, trial.cast.hurting
     breaks = trial.planned.scenario.breaks
 
-    def detected() -> bool:
+    def is_detected() -> bool:
         tickets = trial.cast.working.tickets()
-        return any(name in breaks for one in tickets for name in one.invariants)
+        return any(name in breaks for ticket in tickets for name in ticket.invariants)
 
     async with trial.waiting():
-        if await _until(trial, detected, campaign.detect_s_max):
+        if await _until(trial, is_detected, campaign.detect_s_max):
             trial.mark(ticket_created=trial.now())
         ends = trial.now() + (campaign.end_s_max if trial.cast.working.tickets() else 0.0)
         while await _until(trial, lambda: _all_over(trial), ends - trial.now()):
@@ -266,7 +266,7 @@ async def _follow_control(trial: Trial) -> None:
 
 def _all_over(trial: Trial) -> bool:
     tickets = trial.cast.working.tickets()
-    return bool(tickets) and all(one.state in ENDED for one in tickets)
+    return bool(tickets) and all(ticket.state in ENDED for ticket in tickets)
 
 
 async def _until(trial: Trial, condition: Callable[[], bool], within_s: float) -> bool:

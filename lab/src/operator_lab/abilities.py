@@ -12,7 +12,7 @@ from operator_lab import limits, volumes
 from operator_lab.handle import Handle
 from operator_lab.manifest import LINKS, Volumes
 from operator_lab.plan import aside
-from operator_lab.ports import listening, listens, taken
+from operator_lab.ports import is_taken, listening, listens
 from operator_lab.rules import EVERYBODY, Rule, change_rules, read_applied
 from operator_lab.startup import wait_linked, wait_ready
 from operator_protocols.domain.target import Process
@@ -38,7 +38,7 @@ class Breakable(Handle):
         """End a target by SIGKILL; nothing starts it again."""
         process = self._running(target)
         await self._control.signal(target, "KILL")
-        await self._until(lambda: self._exited(target, process), f"{target!r} does not die")
+        await self._until(lambda: self._has_exited(target, process), f"{target!r} does not die")
         await self._tell_links()
 
     async def restart(self, target: str) -> Process:
@@ -166,13 +166,13 @@ class Breakable(Handle):
         process = self._process(target)
         port = manifest.ports[target]
         heard = listening()
-        there = taken(port) if heard is None else port in heard
+        there = is_taken(port) if heard is None else port in heard
         is_filled = is_limited = False
         if spec.volume_mb and manifest.volumes is not Volumes.PLAIN:
             with contextlib.suppress(OSError):
                 is_filled = volumes.is_full(layout.data(spec))
         if process is not None and manifest.supervisor is not None and limits.AVAILABLE:
-            is_limited = limits.lowered(process, manifest.supervisor)
+            is_limited = limits.is_lowered(process, manifest.supervisor)
         seen = {
             Ability.KILL: process is None,
             Ability.PAUSE: process is not None and paused(process),
@@ -228,7 +228,7 @@ class Breakable(Handle):
         if self.manifest().links and self._process(LINKS) is not None:
             await self._change(lambda rules: rules)
 
-    def _exited(self, target: str, process: Process) -> bool:
+    def _has_exited(self, target: str, process: Process) -> bool:
         child = self._children()[target]
         return not alive(process) and child.state is ChildState.EXITED
 
@@ -236,7 +236,7 @@ class Breakable(Handle):
         process = self._process(name)
         if process is None:
             raise RigError(f"Nobody could be put on the port {port}.")
-        return listens(process, port) is not False and taken(port)
+        return listens(process, port) is not False and is_taken(port)
 
     async def _ready(self, target: str, state: Supervision) -> Process:
         layout = self.layout()

@@ -56,28 +56,28 @@ def unavailable(rig: AnyRig, fault: Fault) -> str:
 
 async def inject(rig: AnyRig, fault: Fault, *, target: str | None, rng: random.Random) -> str:
     """Do the fault to a target of its kind, chosen by `rng` when none is named; return the name."""
-    name = _named(rig, fault, target) if target is not None else _pick_target(rig, fault, rng)
+    name = _find_target(rig, fault, target) if target is not None else _pick_target(rig, fault, rng)
     scene = _scene(rig, name)
     if why := fault.unavailable(scene):
         raise RigError(f"The fault {fault.name!r} is not available here: {why}.")
-    one = Broken(fault.name, name)
-    if any(one.same(each) for each in broken(rig)):
+    damage = Broken(fault.name, name)
+    if any(damage.same(each) for each in broken(rig)):
         raise RigError(
             f"The fault {fault.name!r} is at {name!r} already.",
             next_step=f"Heal it first with: operator lab heal {rig.subject} {fault.name}",
         )
     # Remembered first: a fault that nobody remembers could not be healed.
-    _change(rig, lambda now: [*now, one])
+    _change(rig, lambda now: [*now, damage])
     before = _hurts(scene)
     try:
         notes = await fault.inject(scene)
     except OperatorError:
         # Refused, and nothing happened. After anything else it may be half done, and is kept.
         if _hurts(scene) == before:
-            _change(rig, lambda now: [each for each in now if not one.same(each)])
+            _change(rig, lambda now: [each for each in now if not damage.same(each)])
         raise
     done = Broken(fault.name, name, notes)
-    _change(rig, lambda now: [done if one.same(each) else each for each in now])
+    _change(rig, lambda now: [done if damage.same(each) else each for each in now])
     return name
 
 
@@ -86,29 +86,29 @@ async def heal(rig: AnyRig, fault: Fault, *, target: str | None = None) -> str:
 
     A target that somebody has mended in the meantime is left as it is.
     """
-    one = _done(rig, fault, target)
-    await fault.heal(_scene(rig, one.target, one.notes))
-    _change(rig, lambda now: [each for each in now if not one.same(each)])
-    return one.target
+    damage = _find_damage(rig, fault, target)
+    await fault.heal(_scene(rig, damage.target, damage.notes))
+    _change(rig, lambda now: [each for each in now if not damage.same(each)])
+    return damage.target
 
 
 async def is_over(rig: AnyRig, fault: Fault, *, target: str | None = None) -> str:
     """What is still wrong by the fault's own oracle, or "" when its cause is gone."""
-    one = _done(rig, fault, target)
-    return await fault.oracle(_scene(rig, one.target, one.notes))
+    damage = _find_damage(rig, fault, target)
+    return await fault.oracle(_scene(rig, damage.target, damage.notes))
 
 
 def _scene(rig: AnyRig, name: str, notes: Mapping[str, str] | None = None) -> Scene:
     targets = rig.targets()
-    target = next(each for each in targets if each.name == name)
+    target = next(target for target in targets if target.name == name)
     return Scene(target, targets, rig, notes or {})
 
 
 def _hurts(scene: Scene) -> dict[str, frozenset[Ability]]:
-    return {each.name: scene.rig.damage(each.name) for each in scene.targets}
+    return {target.name: scene.rig.hurt(target.name) for target in scene.targets}
 
 
-def _named(rig: AnyRig, fault: Fault, target: str) -> str:
+def _find_target(rig: AnyRig, fault: Fault, target: str) -> str:
     valid = _of_kind(rig, fault)
     if target not in valid:
         raise NotFoundError(
@@ -139,10 +139,10 @@ def _pick_target(rig: AnyRig, fault: Fault, rng: random.Random) -> str:
     return rng.choice(able or fit or running)
 
 
-def _done(rig: AnyRig, fault: Fault, target: str | None) -> Broken:
+def _find_damage(rig: AnyRig, fault: Fault, target: str | None) -> Broken:
     """Where the fault was injected last, or at this target."""
     if target is not None:
-        _named(rig, fault, target)
+        _find_target(rig, fault, target)
     now = broken(rig)
     for each in reversed(now):
         if each.fault == fault.name and target in (None, each.target):
@@ -161,7 +161,7 @@ def _change(rig: AnyRig, change: Callable[[Sequence[Broken]], Sequence[Broken]])
     """Write down what is broken now; two who do this at the same time do not undo each other."""
     with _alone(rig):
         faults = change(broken(rig))
-        write_atomically(_file(rig), json.dumps([asdict(each) for each in faults]))
+        write_atomically(_file(rig), json.dumps([asdict(fault) for fault in faults]))
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from operator_protocols.errors import RigError
 from operator_sre.processes.files import write_atomically
 from operator_sre.processes.identity import tree_of
 
-__all__ = ["AVAILABLE", "lower", "lowered", "raise_again"]
+__all__ = ["AVAILABLE", "is_lowered", "lower", "raise_again"]
 
 AVAILABLE = sys.platform == "linux"
 LIMITS_FILE = "limits.json"
@@ -29,7 +29,7 @@ Softs = Mapping[str, int]
 
 def lower(directory: Path, process: Process, wanted: Softs) -> None:
     """A process and all that came out of it may have no more than that."""
-    before = _remembered(directory)
+    before = _read_limits(directory)
     pids = _pids(process)
     for pid in pids:
         # What was lowered twice goes back to what it was at first.
@@ -41,7 +41,7 @@ def lower(directory: Path, process: Process, wanted: Softs) -> None:
 
 def raise_again(directory: Path, process: Process) -> None:
     """It may have what it could have before."""
-    before = _remembered(directory)
+    before = _read_limits(directory)
     pids = _pids(process)
     root = before.get(_key(process.pid, process), {})
     for pid in pids:
@@ -50,7 +50,7 @@ def raise_again(directory: Path, process: Process) -> None:
     write_atomically(directory / LIMITS_FILE, json.dumps(before))
 
 
-def lowered(process: Process, supervisor: Process) -> bool:
+def is_lowered(process: Process, supervisor: Process) -> bool:
     """It may have less than who started it gave to it."""
     unlimited = resource.RLIM_INFINITY
     try:
@@ -115,8 +115,8 @@ def _set_as_its_user(pid: int, softs: Softs) -> None:
         check=False,
     )
     if done.returncode != 0 and Path(f"/proc/{pid}").exists():
-        said = done.stderr.strip().splitlines()
-        raise RigError(f"The limits of pid {pid} cannot be changed: {' '.join(said[-1:])}.")
+        lines = done.stderr.strip().splitlines()
+        raise RigError(f"The limits of pid {pid} cannot be changed: {' '.join(lines[-1:])}.")
 
 
 def _pids(process: Process) -> tuple[int, ...]:
@@ -127,7 +127,7 @@ def _key(pid: int, process: Process) -> str:
     return f"{pid}@{process.pid}.{process.started}"
 
 
-def _remembered(directory: Path) -> dict[str, dict[str, int]]:
+def _read_limits(directory: Path) -> dict[str, dict[str, int]]:
     try:
         found: dict[str, dict[str, int]] = json.loads((directory / LIMITS_FILE).read_text())
     except (OSError, ValueError):

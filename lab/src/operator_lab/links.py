@@ -108,7 +108,7 @@ class _Side(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, asyncio.Transport):
             self.transport = transport
-        self.wire.made(self)
+        self.wire.connect(self)
 
     def data_received(self, data: bytes) -> None:
         wire, to = self.wire, self.peer
@@ -129,7 +129,7 @@ class _Side(asyncio.Protocol):
         self.transport = None
         if not self.wire.silent:
             self.peer.put(_End.CLOSED, self.wire.delay_s)
-        self.wire.lost()
+        self.wire.disconnect()
 
     def pause_writing(self) -> None:
         self._blocked = True
@@ -211,7 +211,7 @@ class Wire:
 
     def __init__(self, port: int, *, opened: Callable[[Wire], None]) -> None:
         self._port = port
-        self._opened = opened
+        self._on_open = opened
         self._dialling: asyncio.Task[None] | None = None
         self.caller, self._called = _Side(self), _Side(self)
         self.caller.peer, self._called.peer = self._called, self.caller
@@ -224,13 +224,13 @@ class Wire:
         # Nothing has to be asked of a wire that is plain.
         self.plain = False
 
-    def made(self, side: _Side) -> None:
+    def connect(self, side: _Side) -> None:
         """One side is there; the first is the caller."""
         if side is self.caller and side.transport is not None:
             far = side.transport.get_extra_info("peername")
             near = side.transport.get_extra_info("sockname")
             self.ends = (far[1], near[1])
-            self._opened(self)
+            self._on_open(self)
 
     def rule(self, *, cut: bool, delay_s: float) -> None:
         """From now on this holds; what was silent and is not any more is closed."""
@@ -252,7 +252,7 @@ class Wire:
         if not self.connected and self._dialling is None:
             self._dialling = asyncio.get_running_loop().create_task(self._dial())
 
-    def lost(self) -> None:
+    def disconnect(self) -> None:
         """One side is gone."""
         if self.caller.transport is None:
             self._stop_dialling()
@@ -309,12 +309,12 @@ class _Link:
             self._server = None
 
     def _wire(self) -> asyncio.Protocol:
-        wire = Wire(self.to, opened=self._opened)
+        wire = Wire(self.to, opened=self._add_wire)
         wire.ended = self.wires.discard
         wire.refused = self._links.look_soon
         return wire.caller
 
-    def _opened(self, wire: Wire) -> None:
+    def _add_wire(self, wire: Wire) -> None:
         if self._links.count() >= WIRES_MAX:
             wire.close()
             return
@@ -330,7 +330,7 @@ class Links:
     ) -> None:
         self._directory = directory
         self._targets = frozenset(targets)
-        self._links = [_Link(self, **each) for each in links]
+        self._links = [_Link(self, **link) for link in links]
         self._rules = Rules()
         self._changed = False
         self._wake = asyncio.Event()
@@ -338,7 +338,7 @@ class Links:
     async def serve(self) -> None:
         """Until cancelled."""
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, self._told)
+        loop.add_signal_handler(signal.SIGHUP, self._note_change)
         self._rules = read_rules(self._directory)
         # All at once, so that a port which somebody else took is noticed now.
         for link in self._links:
@@ -363,7 +363,7 @@ class Links:
         """Somebody did not listen who did a moment ago."""
         self._wake.set()
 
-    def _told(self) -> None:
+    def _note_change(self) -> None:
         self._changed = True
         self._wake.set()
 

@@ -118,12 +118,12 @@ class Load:
 
     async def _drive(self) -> None:
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        started = loop.time()
         turn = 0
         while True:
             # After a pause of our own the missed requests are not made up for in a burst.
-            begun = max(begun, loop.time() - BEHIND_S_MAX - self._due_s(turn))
-            await asyncio.sleep(max(0.0, begun + self._due_s(turn) - loop.time()))
+            started = max(started, loop.time() - BEHIND_S_MAX - self._due_s(turn))
+            await asyncio.sleep(max(0.0, started + self._due_s(turn) - loop.time()))
             if len(self._in_flight) < IN_FLIGHT_MAX:
                 task = asyncio.create_task(self._count(turn))
                 self._in_flight.add(task)
@@ -136,10 +136,10 @@ class Load:
         return due_s(self._shape, self._rate_per_s, turn)
 
     async def _count(self, turn: int) -> None:
-        begun = time.monotonic()
+        started = time.monotonic()
         reply = await self._nodes[turn % len(self._nodes)].ask(turn)
         if reply.timed:
-            self._second.add(time.monotonic() - begun)
+            self._second.add(time.monotonic() - started)
         if reply is Reply.GOOD:
             self._ok += 1
         else:

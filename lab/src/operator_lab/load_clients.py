@@ -156,7 +156,7 @@ class SqlNode:
             connection = await self._connection()
             whole = False
             try:
-                with self._watched(connection.pgconn.socket) as late:
+                with self._watch(connection.pgconn.socket) as late:
                     try:
                         await connection.execute(statement)
                         whole = True
@@ -205,7 +205,7 @@ class SqlNode:
         return found
 
     @contextlib.contextmanager
-    def _watched(self, handle: int) -> Iterator[list[bool]]:
+    def _watch(self, handle: int) -> Iterator[list[bool]]:
         """Close the line of a socket when time is up; the list is not empty then.
 
         A statement on a server that hangs cannot be cancelled: the driver would wait for the

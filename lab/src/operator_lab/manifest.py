@@ -72,7 +72,7 @@ class Manifest:
         """Somebody looks after it: its supervisor, or whoever is making it."""
         return alive(self.supervisor or self.maker)
 
-    def reached(self, key: str) -> int:
+    def public_port(self, key: str) -> int:
         """Where everybody else reaches a port, given as `NAME` or `NAME:PORT`."""
         return self.links.get(key, self.ports[key])
 
@@ -195,11 +195,11 @@ class Layout:
                     found = str(place(process.name))
             elif match["what"] == "port":
                 key = _key(match["name"], match["port"])
-                found = str(manifest.reached(key)) if key in manifest.ports else None
+                found = str(manifest.public_port(key)) if key in manifest.ports else None
             elif match["port"]:
                 found = match[0]
             else:
-                known = any(each.name == match["name"] for each in manifest.spec.processes)
+                known = any(process.name == match["name"] for process in manifest.spec.processes)
                 found = str(self.home(match["name"])) if known else None
             if found is None:
                 raise nonsense(

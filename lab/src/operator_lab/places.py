@@ -132,9 +132,9 @@ def choose_homes(spec: RigSpec, user: User | None) -> dict[str, str]:
     is_open = all(each.stat().st_mode & stat.S_IXOTH for each in way)
     usual = folder if is_open else Path(FAR_FOLDER)
     return {
-        each.name: str(usual / f"{HOME_PREFIX}{secrets.token_hex(8)}")
-        for each in spec.processes
-        if each.unprivileged
+        process.name: str(usual / f"{HOME_PREFIX}{secrets.token_hex(8)}")
+        for process in spec.processes
+        if process.unprivileged
     }
 
 

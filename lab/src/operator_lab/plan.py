@@ -1,4 +1,4 @@
-"""From a RigSpec to what the supervisor is told: checked, ports and directories filled in."""
+"""From a RigSpec to what the supervisor is told: checked, ports and directories fill_words in."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def check_spec(spec: RigSpec) -> None:
         if why := _nonsense_of(process, names):
             raise nonsense(spec, why)
     try:
-        TopologicalSorter({each.name: each.depends_on for each in spec.processes}).prepare()
+        TopologicalSorter(
+            {process.name: process.depends_on for process in spec.processes}
+        ).prepare()
     except CycleError as problem:
         circle = " needs ".join(problem.args[1])
         raise nonsense(spec, f"its processes wait for each other: {circle}") from None
@@ -64,13 +66,13 @@ def _nonsense_of(process: ProcessSpec, names: list[str]) -> str:
 def plan(layout: Layout, *, env: Mapping[str, str], user: User | None) -> tuple[Supervised, ...]:
     """What to run; all but the links wait to be asked for. `user` is who the unprivileged are."""
     spec = layout.manifest.spec
-    orders = [_order(layout, each, env=env, user=user) for each in spec.processes]
-    for each in spec.processes:
+    orders = [_order(layout, process, env=env, user=user) for process in spec.processes]
+    for process in spec.processes:
         # A web server as anybody starts one to look at a few files, on the port of a process.
-        port = str(layout.manifest.ports[each.name])
+        port = str(layout.manifest.ports[process.name])
         place = own_home(layout.directory, LINKS) / "empty"
         beside = Supervised(
-            name=aside(each.name),
+            name=aside(process.name),
             argv=(sys.executable, "-P", "-m", "http.server", "--bind", HOST, port),
             cwd=str(place),
             log=str(place.with_suffix(".log")),
@@ -85,12 +87,12 @@ def plan(layout: Layout, *, env: Mapping[str, str], user: User | None) -> tuple[
         record = {
             "directory": str(layout.directory),
             "links": [
-                {"target": each.name, "listen": manifest.links[key], "to": manifest.ports[key]}
-                for each in manifest.spec.processes
-                if each.linked
-                for key in port_keys(each)
+                {"target": process.name, "listen": manifest.links[key], "to": manifest.ports[key]}
+                for process in manifest.spec.processes
+                if process.linked
+                for key in port_keys(process)
             ],
-            "targets": [each.name for each in manifest.spec.processes],
+            "targets": [process.name for process in manifest.spec.processes],
         }
         config.write_text(json.dumps(record), encoding="utf-8")
         orders.append(
@@ -115,7 +117,7 @@ def aside(name: str) -> str:
 def _order(
     layout: Layout, process: ProcessSpec, *, env: Mapping[str, str], user: User | None
 ) -> Supervised:
-    def filled(words: tuple[str, ...]) -> tuple[str, ...]:
+    def fill_words(words: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(layout.fill(process, word) for word in words)
 
     runs_as = user if process.unprivileged else None
@@ -124,14 +126,14 @@ def _order(
     own = {name: layout.fill(process, value) for name, value in process.env.items()}
     return Supervised(
         name=process.name,
-        argv=filled(process.argv),
+        argv=fill_words(process.argv),
         cwd=str(home),
         log=str(layout.log(process.name)),
         # Unbuffered, so that the last words of a killed Python process are in its log.
         env={**env, **identity, "PYTHONUNBUFFERED": "1", **own},
         start=False,
-        prepare=tuple(filled(argv) for argv in process.prepare),
-        check=filled(process.ready_argv),
+        prepare=tuple(fill_words(argv) for argv in process.prepare),
+        check=fill_words(process.ready_argv),
         uid=None if runs_as is None else runs_as.uid,
         gid=None if runs_as is None else runs_as.gid,
     )
@@ -142,7 +144,9 @@ def _load_order(layout: Layout, load: LoadSpec, *, env: Mapping[str, str]) -> Su
     config = home / LOAD_CONFIG_FILE
     spec = layout.manifest.spec
     ports = [
-        layout.manifest.reached(each.name) for each in spec.processes if each.kind == load.kind
+        layout.manifest.public_port(process.name)
+        for process in spec.processes
+        if process.kind == load.kind
     ]
     if not ports or load.rate_per_s <= 0:
         raise nonsense(spec, f"there is nothing of kind {load.kind!r} to put load on")

@@ -20,10 +20,10 @@ __all__ = [
     "Ends",
     "callers_sockets",
     "choose_ports",
+    "is_taken",
     "listeners",
     "listening",
     "listens",
-    "taken",
 ]
 
 NETLINK_SOCK_DIAG = 4
@@ -77,8 +77,8 @@ def callers_sockets(ends: Iterable[Ends]) -> dict[str, Ends]:
 def _inode(here: int, there: int) -> int:
     """The number of one socket; 0 when it is gone."""
     loopback = socket.inet_aton(HOST) + bytes(12)
-    one = struct.pack(">HH", here, there) + loopback * 2 + struct.pack("=I", 0) + NO_COOKIE
-    body = _REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, 0, ALL_STATES) + one
+    request = struct.pack(">HH", here, there) + loopback * 2 + struct.pack("=I", 0) + NO_COOKIE
+    body = _REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, 0, ALL_STATES) + request
     for message in _ask(body, flags=NLM_F_REQUEST):
         return int(struct.unpack_from("=I", message, _INODE_AT)[0])
     return 0
@@ -149,7 +149,7 @@ def choose_ports(names: Sequence[str]) -> dict[str, int]:
         if len(chosen) == len(names):
             return chosen
         port = rng.randint(lowest, highest)
-        if port not in _WELL_KNOWN and port not in chosen.values() and not taken(port):
+        if port not in _WELL_KNOWN and port not in chosen.values() and not is_taken(port):
             chosen[names[len(chosen)]] = port
     raise RigError(
         f"There are no {len(names)} free ports between {lowest} and {highest}.",
@@ -157,7 +157,7 @@ def choose_ports(names: Sequence[str]) -> dict[str, int]:
     )
 
 
-def taken(port: int) -> bool:
+def is_taken(port: int) -> bool:
     """Somebody holds this port on the loopback."""
     with socket.socket() as probe:
         # As servers do; without it the traces of closed connections would count as a holder.

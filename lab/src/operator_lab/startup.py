@@ -29,9 +29,9 @@ from operator_lab.manifest import (
 )
 from operator_lab.places import alone_in, choose_homes, clear, make_places, take, unprivileged_user
 from operator_lab.plan import check_spec, plan
-from operator_lab.ports import ChoosePorts, listens, taken
+from operator_lab.ports import ChoosePorts, is_taken, listens
 from operator_lab.rules import read_applied
-from operator_lab.volumes import mount_volumes, sized
+from operator_lab.volumes import mount_volumes, sized_volumes
 from operator_protocols.domain.rig import ProcessSpec, RigSpec
 from operator_protocols.domain.target import Process
 from operator_protocols.errors import PortTakenError, RigError
@@ -66,14 +66,14 @@ async def wait_ready(layout: Layout, spec: ProcessSpec, *, process: Process) -> 
     while time.monotonic() < ends:
         # Asked before knocking: an answer counts only if it was alive to give it.
         if not alive(process):
-            raise _died(spec.name, ports=ports, log=log)
+            raise _describe_exit(spec.name, ports=ports, log=log)
         if spec.ready_path or not spec.ready_argv:
             is_ready = await answers(ports[0], path=spec.ready_path)
         else:
             is_ready = not await Control(layout.directory).check(spec.name)
         if is_ready:
             mine = listens(process, ports[0])
-            if mine is None or mine or (spec.ready_argv and not taken(ports[0])):
+            if mine is None or mine or (spec.ready_argv and not is_taken(ports[0])):
                 return
             if alive(process):
                 raise PortTakenError(
@@ -97,14 +97,14 @@ async def wait_links(layout: Layout) -> None:
             break
         await asyncio.sleep(READY_POLL_S)
     ports = list(layout.manifest.links.values())
-    raise _died(LINKS, ports=ports, log=layout.log(LINKS))
+    raise _describe_exit(LINKS, ports=ports, log=layout.log(LINKS))
 
 
 async def wait_linked(layout: Layout, spec: ProcessSpec) -> None:
     """Return when a process that is ready is reached through its links as well."""
     ends = time.monotonic() + LINKS_S_MAX
     while time.monotonic() < ends:
-        if await answers(layout.manifest.reached(spec.name)):
+        if await answers(layout.manifest.public_port(spec.name)):
             return
         await asyncio.sleep(READY_POLL_S)
     raise RigError(f"{spec.name!r} is not reached through its link.")
@@ -128,12 +128,12 @@ async def answers(port: int, *, path: str = "") -> bool:
     return line.startswith(b"HTTP/1.") and line.split(b" ")[1:2] == [b"200"]
 
 
-def _died(name: str, *, ports: list[int], log: Path) -> RigError:
-    said = last_line(log)
-    sentence = f"{name!r} ended while it was starting; its log ends with {said!r}."
+def _describe_exit(name: str, *, ports: list[int], log: Path) -> RigError:
+    line = last_line(log)
+    sentence = f"{name!r} ended while it was starting; its log ends with {line!r}."
     # Whoever was quicker may be gone again, so the last words count as well.
-    held = [port for port in ports if taken(port)]
-    if held or any(word in said.lower() for word in _TAKEN_WORDS):
+    held = [port for port in ports if is_taken(port)]
+    if held or any(word in line.lower() for word in _TAKEN_WORDS):
         return PortTakenError(f"Port {(held or ports)[0]} was taken: {sentence}")
     return RigError(sentence)
 
@@ -204,10 +204,14 @@ async def _attempts(
             if manifest is None:
                 raise RigError(f"{str(directory)!r} was removed while the rig was starting.")
             user = (
-                unprivileged_user() if any(each.unprivileged for each in spec.processes) else None
+                unprivileged_user()
+                if any(process.unprivileged for process in spec.processes)
+                else None
             )
-            keys = [key for each in spec.processes for key in port_keys(each)]
-            linked = [key for each in spec.processes if each.linked for key in port_keys(each)]
+            keys = [key for process in spec.processes for key in port_keys(process)]
+            linked = [
+                key for process in spec.processes if process.linked for key in port_keys(process)
+            ]
             chosen = choose([*keys, *(f"{LINK_MARK}{key}" for key in linked)])
             ports = {key: chosen[key] for key in keys}
             links = {key: chosen[f"{LINK_MARK}{key}"] for key in linked}
@@ -219,7 +223,7 @@ async def _attempts(
             make_places(layout, user)
             volumes, no_volumes = mount_volumes(layout, user, owned=owned)
             orders = plan(layout, env=base_environment(os.environ), user=user)
-            private = sized(layout) if volumes is Volumes.PRIVATE else ()
+            private = sized_volumes(layout) if volumes is Volumes.PRIVATE else ()
             write_orders(directory, orders, volumes=private, removes=list(homes.values()))
             launched = await launch(directory, owned=owned)
             up = False
@@ -281,9 +285,11 @@ async def start_process(layout: Layout, spec: ProcessSpec) -> Process:
     try:
         state = await Control(layout.directory).start(spec.name)
     except RigError as problem:
-        said = last_line(log)
-        told = repr(said) in problem.message or said in problem.message
-        raise problem if told else RigError(f"{problem.message} It ends with {said!r}.") from None
+        line = last_line(log)
+        is_named = repr(line) in problem.message or line in problem.message
+        raise (
+            problem if is_named else RigError(f"{problem.message} It ends with {line!r}.")
+        ) from None
     process = state.child(spec.name).process
     if process is None:
         raise RigError(f"{spec.name!r} was started and is not there.")
@@ -301,8 +307,8 @@ async def _start_load(directory: Path) -> None:
         if stats.exists():
             return
         await asyncio.sleep(POLL_S)
-    said = last_line(own_home(directory, LOAD) / f"{LOAD}.log")
-    raise RigError(f"The load of the rig did not start; its log ends with {said!r}.")
+    line = last_line(own_home(directory, LOAD) / f"{LOAD}.log")
+    raise RigError(f"The load of the rig did not start; its log ends with {line!r}.")
 
 
 async def _abandon(directory: Path, launched: Launched) -> None:

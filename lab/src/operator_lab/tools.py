@@ -51,18 +51,18 @@ class _RigTool:
 
     async def call(self, arguments: Mapping[str, Argument], job: Job) -> Result:
         """Do it to the named target. A failure is a Result."""
-        begun = time.monotonic()
-        unknown = sorted(set(arguments) - {one.name for one in self.spec.parameters})
+        started = time.monotonic()
+        unknown = sorted(set(arguments) - {parameter.name for parameter in self.spec.parameters})
         target = arguments.get("target")
         if unknown or not isinstance(target, str):
-            return _failed(f"{self.spec.name} takes one argument, target.", begun)
+            return _make_failure(f"{self.spec.name} takes one argument, target.", started)
         try:
             process = await self.act(target)
         except NotFoundError as problem:
-            return _failed(str(problem), begun, category=FailureCategory.NOT_FOUND)
+            return _make_failure(str(problem), started, category=FailureCategory.NOT_FOUND)
         except OperatorError as problem:
-            return _failed(str(problem), begun)
-        took_s = time.monotonic() - begun
+            return _make_failure(str(problem), started)
+        took_s = time.monotonic() - started
         return Result(
             Outcome.RAN,
             exit_code=0,
@@ -80,13 +80,13 @@ def rig_tools(rig: AnyRig) -> tuple[Tool, ...]:
     )
 
 
-def _failed(
-    why: str, begun: float, *, category: FailureCategory = FailureCategory.RUNTIME
+def _make_failure(
+    why: str, started: float, *, category: FailureCategory = FailureCategory.RUNTIME
 ) -> Result:
     return Result(
         Outcome.RAN,
         exit_code=1,
         stderr=why,
-        duration_s=time.monotonic() - begun,
+        duration_s=time.monotonic() - started,
         category=category,
     )

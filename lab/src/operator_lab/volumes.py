@@ -12,7 +12,7 @@ from operator_sre.processes.identity import process_of
 from operator_sre.processes.mounts import mount
 from operator_sre.processes.supervision import Volume
 
-__all__ = ["drain", "fill", "is_full", "is_root", "mount_volumes", "sized"]
+__all__ = ["drain", "fill", "is_full", "is_root", "mount_volumes", "sized_volumes"]
 
 FILLER = "scratch.bin"
 ROUNDS_MAX = 8
@@ -20,12 +20,12 @@ ROUNDS_MAX = 8
 FULL_BYTES = 4096
 
 
-def sized(layout: Layout) -> tuple[Volume, ...]:
+def sized_volumes(layout: Layout) -> tuple[Volume, ...]:
     """The volumes of a rig that have a size."""
     return tuple(
-        Volume(str(layout.volume(each.name)), each.volume_mb << 20)
-        for each in layout.manifest.spec.processes
-        if each.volume_mb
+        Volume(str(layout.volume(process.name)), process.volume_mb << 20)
+        for process in layout.manifest.spec.processes
+        if process.volume_mb
     )
 
 
@@ -34,14 +34,14 @@ def mount_volumes(layout: Layout, user: User | None, *, owned: bool) -> tuple[Vo
 
     What was mounted when it fails half-way is unmounted with everything else of the rig.
     """
-    volumes = sized(layout)
+    volumes = sized_volumes(layout)
     if not volumes:
         return Volumes.PLAIN, ""
     if not is_root():
         return Volumes.PRIVATE, ""
     owners = {
-        str(layout.volume(each.name)): user if each.unprivileged else None
-        for each in layout.manifest.spec.processes
+        str(layout.volume(process.name)): user if process.unprivileged else None
+        for process in layout.manifest.spec.processes
     }
     for volume in volumes:
         owner = owners[volume.path]

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from operator_evals.app.worker import Did, Order, Taker, packed
+from operator_evals.app.worker import Did, Order, Taker, pack_result
 from operator_evals.facts import Moments, TrialFacts, TrialState
 from operator_protocols.errors import ConfigError
 from operator_sre.clock import SystemClock
@@ -59,7 +59,7 @@ class Small:
             moments=Moments(ended=1.0),
             ledger="there is one",
         )
-        return facts, packed(facts, bundle)
+        return facts, pack_result(facts, bundle)
 
 
 async def _work(url: str, folder: str, name: str, at_once: str, long_s: str, version: str) -> None:

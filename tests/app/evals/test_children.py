@@ -30,13 +30,13 @@ async def test_the_next_process_loads_ahead_and_none_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     born: list[Child] = []
-    make = trial_process._born
+    make = trial_process._start_child
 
     async def noted(folder: Path) -> Child:
         born.append(await make(folder))
         return born[-1]
 
-    monkeypatch.setattr(trial_process, "_born", noted)
+    monkeypatch.setattr(trial_process, "_start_child", noted)
     # It reads what it is told, as a trial does, says it again, and leaves no facts.
     stub = tmp_path / "stub"
     stub.write_text('#!/bin/sh\nread -r told && echo "$told"\nexit 7\n')

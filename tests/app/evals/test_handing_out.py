@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from operator_evals.app.leader import AWAY_S_MAX, LOST_MAX, Leader
-from operator_evals.app.worker import order_from, packed
+from operator_evals.app.worker import order_from, pack_result
 from operator_evals.campaign import Campaign, Mind, Scenario, Variant
 from operator_evals.conductor import Outcome, Progress
 from operator_evals.facts import Moments, TrialFacts, TrialState
@@ -103,7 +103,7 @@ class Shelf:
             moments=Moments(ended=30.0),
             spent=Spent(usd=usd),
         )
-        self.outcomes[errand] = packed(facts, Path())
+        self.outcomes[errand] = pack_result(facts, Path())
         self.states[errand] = ErrandState.OVER
 
 

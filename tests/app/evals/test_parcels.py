@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from operator_evals.app import worker
-from operator_evals.app.worker import Order, Turns, order_from, order_of, packed, unpacked
+from operator_evals.app.worker import Order, Turns, order_from, order_of, pack_result, unpack_result
 from operator_evals.campaign import Campaign, Mind, Planned, Scenario, Variant
-from operator_evals.campaign_file import planned
+from operator_evals.campaign_file import plan_trials
 from operator_evals.facts import Snapshot, TrialFacts, TrialState
 from operator_protocols.errors import RigError, UsageError
 from operator_protocols.ports import CorrectOutcome
@@ -27,7 +27,7 @@ FACTS = TrialFacts("c", ONE.key, ONE.scenario, ONE.variant, ONE.seed, TrialState
 
 def test_an_order_holds_its_trial_and_nothing_of_the_others() -> None:
     order = order_from(order_of(CAMPAIGN, ONE))
-    assert planned(order.campaign) == (order.planned,) == (ONE,)
+    assert plan_trials(order.campaign) == (order.planned,) == (ONE,)
     assert order.campaign.noise == CAMPAIGN.noise
     assert "reasoner" not in order_of(CAMPAIGN, ONE)
     for text in ("", "{", "{}", '{"campaign": 1}'):
@@ -53,16 +53,16 @@ def test_a_transcript_travels_with_the_order(
 
 
 def _back(text: str, tmp_path: Path) -> TrialFacts:
-    return unpacked(text, "c", ONE, tmp_path / "kept" / "one.bundle", "kept/one.bundle")
+    return unpack_result(text, "c", ONE, tmp_path / "kept" / "one.bundle", "kept/one.bundle")
 
 
 def test_facts_and_ledger_come_back_whole(tmp_path: Path) -> None:
     bundle = tmp_path / "own.bundle"
     bundle.write_bytes(bytes(range(256)))
     facts = replace(FACTS, ledger="ledgers/own/x.bundle")
-    assert _back(packed(facts, bundle), tmp_path) == replace(facts, ledger="kept/one.bundle")
+    assert _back(pack_result(facts, bundle), tmp_path) == replace(facts, ledger="kept/one.bundle")
     assert (tmp_path / "kept" / "one.bundle").read_bytes() == bytes(range(256))
-    assert _back(packed(FACTS, bundle), tmp_path).ledger == "", "there was none to send"
+    assert _back(pack_result(FACTS, bundle), tmp_path).ledger == "", "there was none to send"
 
 
 def test_what_is_too_large_stays_and_says_so(
@@ -71,17 +71,17 @@ def test_what_is_too_large_stays_and_says_so(
     bundle = tmp_path / "own.bundle"
     bundle.write_bytes(bytes(3 << 20))
     monkeypatch.setattr(worker, "LEDGER_BYTES_MAX", 1 << 20)
-    back = _back(packed(replace(FACTS, ledger="x/y/z", why="so"), bundle), tmp_path)
+    back = _back(pack_result(replace(FACTS, ledger="x/y/z", why="so"), bundle), tmp_path)
     assert back.ledger == ""
     assert back.why == "so; its ledger stayed where it was: with 3 MB it is too large to be sent"
     assert not (tmp_path / "kept").exists()
     monkeypatch.setattr(worker, "FACTS_BYTES_MAX", 5_000)
     looks = tuple(Snapshot(float(at), {"till-1": {"queued": at}}) for at in range(200))
-    assert _back(packed(replace(FACTS, course=looks, hit="till-1"), bundle), tmp_path) == replace(
-        FACTS, hit="till-1"
-    )
+    assert _back(
+        pack_result(replace(FACTS, course=looks, hit="till-1"), bundle), tmp_path
+    ) == replace(FACTS, hit="till-1")
     with pytest.raises(RigError, match="too large to be sent"):
-        packed(replace(FACTS, why="x" * 9_000), bundle)
+        pack_result(replace(FACTS, why="x" * 9_000), bundle)
     with pytest.raises(RigError, match="too large"):
         _back("x" * (6_000 + (2 << 20)), tmp_path)
 
@@ -94,7 +94,7 @@ def test_what_is_not_the_trial_that_was_asked_for_is_refused(tmp_path: Path) -> 
     ]
     for facts in others:
         with pytest.raises(RigError, match="Another trial"):
-            _back(packed(facts, tmp_path), tmp_path)
+            _back(pack_result(facts, tmp_path), tmp_path)
     broken = json.dumps({"facts": to_json(FACTS), "ledger": "?"})
     for text in ("nonsense", "[]", broken):
         with pytest.raises(RigError, match="cannot be read"):

@@ -16,13 +16,13 @@ from operator_evals.app.campaigns import Wanted, campaign_of, run_campaign
 from operator_evals.app.views import (
     analysis_of,
     campaigns_in,
-    compared,
-    compared_with_baseline,
-    every_comparison,
+    compare_all,
+    compare_two,
+    compare_with_baseline,
     every_scenario,
-    exported,
-    shown_campaign,
-    shown_trial,
+    export_campaign,
+    load_campaign,
+    load_trial,
 )
 from operator_evals.campaign import BUILT_IN, Campaign, Control, Scenario, Variant, variant_from
 from operator_evals.conductor import Progress
@@ -80,7 +80,7 @@ async def test_a_real_trial_is_detected_repaired_and_told_in_full(tmp_path: Path
     begun = time.monotonic()
     outcome = await run_campaign(_config(tmp_path), campaign, command=COMMAND, tell=said.append)
     where = tmp_path / "eval.db"
-    view, (one,) = shown_campaign(where, "real")
+    view, (one,) = load_campaign(where, "real")
     facts, score = one.facts, one.score
     assert (outcome.done, outcome.failed, outcome.invalid) == (1, 0, 0), facts.why
     assert (facts.state, facts.still, facts.still_after_hold) == (TrialState.DONE, "", "")
@@ -101,11 +101,11 @@ async def test_a_real_trial_is_detected_repaired_and_told_in_full(tmp_path: Path
     assert report.damages == ()
     assert (view.done, view.trials) == (1, 1)
     assert campaigns_in(where) == [view]
-    assert shown_trial(where, "real", facts.key) == one
+    assert load_trial(where, "real", facts.key) == one
     assert analysis_of(where, None) == analysis_of(where, "real")
-    assert exported(where, None, "json") == exported(where, "real", "json")
-    assert facts.key in exported(where, None, "csv")
-    assert every_comparison(where, None) == []
+    assert export_campaign(where, None, "json") == export_campaign(where, "real", "json")
+    assert facts.key in export_campaign(where, None, "csv")
+    assert compare_all(where, None) == []
     assert said[-1].done == said[-1].of == 1
     again = await run_campaign(_config(tmp_path), campaign, command=COMMAND, tell=said.append)
     assert (again.before, again.done) == (1, 0)
@@ -118,7 +118,7 @@ async def test_a_part_that_is_no_process_belongs_to_the_subject(tmp_path: Path) 
     found = campaign_of(Wanted("etcd", "quota_reached", name="whole"))
     campaign = replace(_campaign("whole", BUILT_IN["reasoner"]), scenarios=found.scenarios)
     await run_campaign(_config(tmp_path), campaign, command=COMMAND, tell=lambda said: None)
-    _, (one,) = shown_campaign(tmp_path / "eval.db", "whole")
+    _, (one,) = load_campaign(tmp_path / "eval.db", "whole")
     assert one.facts.state is TrialState.DONE, one.facts.why
     changed = [each for each in one.facts.commands if each.changes and each.ran]
     assert "cluster" in {each.target for each in changed}
@@ -137,7 +137,7 @@ async def test_minds_that_lie_or_know_nothing_get_no_credit_and_the_one_that_kno
     campaign = replace(_campaign("minds", *variants), parallel=2, end_s_max=25.0)
     await run_campaign(_config(tmp_path), campaign, command=COMMAND, tell=lambda said: None)
     where = tmp_path / "eval.db"
-    _, trials = shown_campaign(where, "minds")
+    _, trials = load_campaign(where, "minds")
     worth = {one.facts.variant: one for one in trials}
     for name in ("liar", "none"):
         assert worth[name].facts.state is TrialState.DONE, worth[name].facts.why
@@ -146,9 +146,9 @@ async def test_minds_that_lie_or_know_nothing_get_no_credit_and_the_one_that_kno
     assert worth["oracle"].score.end_to_end
     assert not worth["restart-everything"].score.cause_right
     assert worth["restart-everything"].score.commands >= 1
-    against = {one.second: one for one in compared_with_baseline(where, None)}
+    against = {one.second: one for one in compare_with_baseline(where, None)}
     assert against["oracle"].ended_right == (0, 1)
-    assert compared(where, "none", "oracle", campaign="minds") == against["oracle"]
+    assert compare_two(where, "none", "oracle", campaign="minds") == against["oracle"]
 
 
 @pytest.mark.slow
@@ -160,7 +160,7 @@ async def test_only_who_looks_first_repairs_nothing_where_nothing_is_broken(tmp_
     scenarios = tuple(Scenario("etcd", one.value) for one in Control)
     campaign = replace(made, scenarios=scenarios, control_s=8.0, parallel=2)
     await run_campaign(_config(tmp_path), campaign, command=COMMAND, tell=lambda said: None)
-    _, trials = shown_campaign(tmp_path / "eval.db", "controls")
+    _, trials = load_campaign(tmp_path / "eval.db", "controls")
     assert len(trials) == 2 * len(Control)
     for one in trials:
         facts, expected = one.facts, one.facts.scenario.has_ticket

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from operator_evals.app.campaigns import begun, code_revision
+from operator_evals.app.campaigns import begin_campaign, code_revision
 from operator_evals.campaign import Campaign, Variant
 from operator_evals.database import open_database
 from operator_sre import __version__
@@ -54,5 +54,5 @@ def test_a_checkout_is_named_by_its_commit_and_by_whether_it_was_changed(
 def test_a_campaign_says_which_code_it_was_begun_with(tmp_path: Path) -> None:
     campaign = Campaign("c", (), (Variant("reasoner"),), {"reasoner": 1})
     with open_database(tmp_path / "eval.db") as facts:
-        begun(facts, campaign, SystemClock())
+        begin_campaign(facts, campaign, SystemClock())
         assert facts.campaign("c").machine["revision"] == code_revision()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from operator_evals.app.views import Opinions, analysis_of, claims_of, opinions_on, shown_campaign
+from operator_evals.app.views import Opinions, analysis_of, claims_of, load_campaign, opinions_on
 from operator_evals.database import open_database
 from operator_evals.opinions import Completion, Memory
 from operator_protocols.errors import NotFoundError, UsageError
@@ -181,7 +181,7 @@ def test_who_has_no_key_or_is_no_model_says_so_and_what_was_said_is_still_there(
 def test_claims_are_the_last_words_of_faults_that_count(tmp_path: Path) -> None:
     database = tmp_path / "eval.db"
     fill(database)
-    _, trials = shown_campaign(database, CAMPAIGN.name)
+    _, trials = load_campaign(database, CAMPAIGN.name)
     claims = claims_of(trials)
     assert {one.by_facts for one in claims} == {True, False}
     assert all(len(one.said) == 1 for one in claims)
@@ -198,7 +198,7 @@ def test_answers_lie_beside_the_facts_word_for_word(tmp_path: Path, wire: WireSe
     assert {one.by_model for one in found.opinions} == {None}
     with open_database(database) as facts:
         assert isinstance(facts, Memory)
-        assert facts.said("anthropic/claude-test", "never asked") is None
+        assert facts.find_answer("anthropic/claude-test", "never asked") is None
     connection = sqlite3.connect(database)
     said: list[Any] = connection.execute("SELECT DISTINCT said FROM opinions").fetchall()
     connection.close()

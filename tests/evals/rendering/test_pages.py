@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operator_evals.analysis import analyse, scored
+from operator_evals.analysis import analyse, score_trials
 from operator_evals.database import Recorded
 from operator_evals.facts import Reading, Snapshot, TrialFacts
 from operator_evals.rendering import (
@@ -28,7 +28,7 @@ from operator_evals.rendering import (
 from tests.drawing.hostile import PIECES, Tags
 from tests.evals.samples import CAMPAIGN, RECORDED, hostile, trials
 
-KNOWN = scored(list(trials()), CAMPAIGN)
+KNOWN = score_trials(list(trials()), CAMPAIGN)
 ANALYSIS = analyse([one.facts for one in KNOWN], CAMPAIGN)
 PLACES: Places = Served()
 words = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=12)), min_size=1, max_size=5)
@@ -41,7 +41,7 @@ def _text(html: str) -> str:
 
 
 def _report(recorded: Recorded, facts: TrialFacts) -> str:
-    known = scored([facts], recorded.campaign)
+    known = score_trials([facts], recorded.campaign)
     body = report_page(recorded, analyse([facts], recorded.campaign), known)
     shown = campaigns_body([Shown(recorded, 1, 1)], PLACES)
     served = campaign_body(recorded, analyse([facts], recorded.campaign), known, PLACES)
@@ -79,8 +79,8 @@ def test_a_campaign_says_its_figures_with_their_intervals() -> None:
     assert all(one.key in told and one.what in told for one in ANALYSIS.misses)
     assert "reasoner and none" in told
     assert "p = " in told
-    assert "kept apart" in told
-    assert "1 is invalid or failed, and not counted" in told
+    assert "held out" in told
+    assert "1 is invalid or failed and not counted" in told
     assert "Python" not in told.partition("Where it was measured")[0]
 
 
@@ -95,7 +95,13 @@ def test_the_heat_map_is_read_without_its_colours() -> None:
     ways = re.findall(r'class="sign \w+" aria-label="(seed \d+: [^"]+)"', body)
     assert len(ways) == len(KNOWN)
     assert {one.partition(": ")[2] for one in ways} == {
-        *("right cause and right end", "right end, wrong cause", "wrong end", "harm", "invalid")
+        *(
+            "right cause, correct outcome",
+            "correct outcome, wrong cause",
+            "wrong outcome",
+            "harm",
+            "invalid",
+        )
     }
 
 
@@ -103,9 +109,15 @@ def test_a_trial_tells_its_story_in_order() -> None:
     one = next(each for each in KNOWN if each.facts.key == "shop:till_kill/reasoner/0")
     told = _text(trial_body(one, PLACES))
     story = (
-        *("till_kill", "shop-1", "3.5 s after the fault", "process_dead", "explains it"),
+        *("till_kill", "shop-1", "3.5 s after the fault", "process_dead", "right cause"),
         *("Whether a process is there at all", "blocked", "destructive", "did not run: refused"),
-        *("succeeded, exit 0, 5.3 s", "it held", "ticket opened", "latency_ms", "as before"),
+        *(
+            "succeeded, exit 0, 5.3 s",
+            "invariants held",
+            "ticket opened",
+            "latency_ms",
+            "unchanged",
+        ),
         "Download the ledger",
     )
     at = 0
@@ -140,7 +152,7 @@ def test_what_moved_with_the_fault_is_drawn_first_and_what_was_not_kept_is_no_ga
         course=tuple(look(float(at)) for at in range(1, 9)),
         after=look(9.0, cost=2),
     )
-    (one,) = scored([trial], CAMPAIGN)
+    (one,) = score_trials([trial], CAMPAIGN)
     names = re.findall(r'role="img" aria-label="([^"]+)"', trial_body(one, PLACES))
     assert names == ["a: lag", "a: clock"]  # of the cost two looks know, which is no course
     assert 'class="unseen"' not in trial_body(one, PLACES)

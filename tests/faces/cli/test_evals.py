@@ -52,7 +52,7 @@ def test_text_and_json_tell_the_same_of_a_campaign(home: Home, tmp_path: Path) -
         (("list",), ["reasoner, none"]),
         (("show", "c"), ["shop:till_kill/none/0", "till-1 is dead"]),
         (("show", "c", "--trial", RIGHT.key), ["process_dead@till-1", "end to end yes"]),
-        (("analyze",), ["wrong cause, wrong end", "100% (21%-100%)"]),
+        (("analyze",), ["wrong cause, wrong outcome", "100% (21%-100%)"]),
         (("compare", "none", "reasoner"), ["0 : 1"]),
         (("compare-baseline",), ["0 : 1"]),
         (("compare-variants", "c"), ["1 : 0"]),
@@ -76,7 +76,7 @@ def test_what_makes_no_sense_is_one_sentence(home: Home, tmp_path: Path) -> None
     broken.write_text("scenarios = ['etcd:melted']")
     for words, word in (
         (("run",), "Name a subject"),
-        (("run", "campaign"), "by its file alone"),
+        (("run", "campaign"), "takes no --subject"),
         (("run", "campaign", str(broken)), "melted"),
         (("run", "campaign", str(tmp_path / "none.toml")), "cannot be read"),
         (("run", "--subject", "shop", "--fault", "x"), "shop"),
@@ -106,8 +106,8 @@ def test_a_second_opinion_stands_below_the_tables(
     # A model without its key has no opinion, and the tables are there all the same.
     done = home.run("eval", "analyze", "c", "--opinion", "claude")
     assert done.code == 1
-    assert "wrong cause, wrong end" in done.out
-    assert "Not all was asked: no key is set." in done.out
+    assert "wrong cause, wrong outcome" in done.out
+    assert "The second opinion is incomplete: no key is set." in done.out
     document = json.loads(home.run("eval", "analyze", "c", "--opinion", "claude", "--json").out)
     assert [one["by_model"] for one in document["opinions"]["causes"]] == [None]
     assert "opinions" not in json.loads(home.run("eval", "analyze", "c", "--json").out)
@@ -120,7 +120,7 @@ def test_a_second_opinion_stands_below_the_tables(
         )
     )
     told = capsys.readouterr().out
-    assert "second opinion of judge, for 12 tokens and 0.5000 USD in all" in told
+    assert "second opinion by judge: 12 tokens, 0.5000 USD in total" in told
     rows = [line.split() for line in told.splitlines()]
     assert ["destructive", "2", "1", "1", "0"] in rows
     assert ["cause", "right", "2", "0", "1", "1"] in rows

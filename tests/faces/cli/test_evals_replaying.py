@@ -44,7 +44,7 @@ def test_cases_and_recordings_are_worked_on(home: Home, folder: Path, tmp_path: 
     write_recording(recording_of(case, ("no_account", "no_quota")), file)
     shown = home.run("eval", "replay", str(file), "--model", "oracle")
     assert shown.code == 0, shown
-    assert "said      no_account at ads" in shown.out
+    assert "diagnosis no_account at ads" in shown.out
     assert "\x1b" not in shown.out
     replayed = home.ask("eval", "replay", str(file))["replayed"]
     assert (replayed["model"], replayed["score"]["valid"]) == ("reasoner", True)
@@ -54,10 +54,10 @@ def test_what_makes_no_sense_is_one_sentence(home: Home, folder: Path, tmp_path:
     broken = tmp_path / "broken.json"
     broken.write_text('{"schema": "operator-recording/1", "sub')
     bad = [
-        Bad("record", 2, "Name a file"),
+        Bad("record", 2, "No output file given"),
         Bad("record -o x.json", 2, "Name a trial"),
         Bad("record campaign -o x.json", 2, "Name a trial"),
-        Bad("record c k -o x.json --cause x", 2, "leave --cause"),
+        Bad("record c k -o x.json --cause x", 2, "remove --cause"),
         Bad("record c k -o x.json", 2, "no campaign yet"),
         Bad("record --ticket 9 -o x.json", 2, "no ticket 9"),
         Bad(f"replay {broken}", 2, "is not whole"),

@@ -30,13 +30,13 @@ def test_a_report_is_one_file(measured: Home, tmp_path: Path) -> None:
     assert file.read_text("utf-8").count("<article") == done.json["trials"]
     assert file.stat().st_mode & 0o077 == 0
     short = measured.run("eval", "report", "reference", "--only-misses", "--output", str(file))
-    assert "is in" in short.out
+    assert "Wrote campaign" in short.out
     assert 0 < file.read_text("utf-8").count("<article") < done.json["trials"]
     unknown = measured.run("eval", "report", "none")
     assert unknown.code != 0
     assert "Known: reference" in unknown.err
     missing = measured.run("eval", "report", "x", "--database", str(tmp_path / "no.db"))
-    assert "There is no file" in missing.err
+    assert "no such file" in missing.err
     logs = tmp_path / "logs"
     assert measured.run("eval", "export", str(logs), "--format", "inspect").code == 0
     assert len(list(logs.glob("*.eval"))) == 4

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from operator_evals.analysis import analyse, scored
+from operator_evals.analysis import analyse, score_trials
 from operator_evals.database import open_database
 from operator_evals.rendering import report_page
-from operator_evals.viewer.serving import serve
+from operator_evals.viewer.server import serve
 from operator_sre.app.listeners import Listener
 from operator_sre.app.wiring import open_app
 from operator_sre.config import load_config
@@ -134,7 +134,7 @@ def test_words_of_others_stay_words(browser: Browser, url: str) -> None:
 
 @pytest.mark.slow
 def test_one_file_shows_a_trial_when_its_link_is_followed(browser: Browser, tmp_path: Path) -> None:
-    known = scored(list(trials()), CAMPAIGN)
+    known = score_trials(list(trials()), CAMPAIGN)
     file = tmp_path / "report.html"
     file.write_text(
         report_page(RECORDED, analyse([one.facts for one in known], CAMPAIGN), known), "utf-8"

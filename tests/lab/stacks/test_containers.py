@@ -46,7 +46,7 @@ def _row(state: str, status: str) -> Row:
 
 @every(("state", "status", "wanted"), STATES)
 def test_every_state_has_its_word(state: str, status: str, wanted: ServiceState) -> None:
-    told = _row(state, status).told()
+    told = _row(state, status).to_status()
     assert told.state is wanted
     assert told.exit_code == (137 if "137" in status else None)
     assert (told.name, told.container, told.ports) == ("node-1", "mine-node-1-1", (8001,))

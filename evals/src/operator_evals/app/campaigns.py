@@ -20,7 +20,7 @@ import operator_sre
 from operator_evals.app.trial_process import Children
 from operator_evals.app.trial_rig import Job
 from operator_evals.campaign import Campaign, Mind, Planned, variant_named
-from operator_evals.campaign_file import choose, planned, read_campaign, variant_folders
+from operator_evals.campaign_file import choose, plan_trials, read_campaign, variant_folders
 from operator_evals.conductor import Conductor, Outcome, Progress
 from operator_evals.database import Database, Recorded, must_be_written, open_database
 from operator_evals.facts import TrialFacts
@@ -43,7 +43,7 @@ from operator_sre.plugins import find_plugin
 __all__ = [
     "Jobs",
     "Wanted",
-    "begun",
+    "begin_campaign",
     "bundle_name",
     "campaign_from_file",
     "campaign_of",
@@ -131,9 +131,9 @@ def ledger_folder(database: Path, campaign: str) -> Path:
     return database.parent / "ledgers" / campaign
 
 
-def bundle_name(one: Planned) -> str:
+def bundle_name(planned: Planned) -> str:
     """What the exported ledger of a trial is called."""
-    return one.key.replace("/", "-").replace(":", "-") + ".bundle"
+    return planned.key.replace("/", "-").replace(":", "-") + ".bundle"
 
 
 def campaign_of(wanted: Wanted) -> Campaign:
@@ -149,7 +149,7 @@ def campaign_of(wanted: Wanted) -> Campaign:
         name=name,
         scenarios=choose([scenario]),
         variants=variants,
-        seeds={one.name: wanted.times for one in variants},
+        seeds={variant.name: wanted.times for variant in variants},
         first_seed=wanted.seed,
         parallel=wanted.parallel,
     )
@@ -164,10 +164,10 @@ def campaign_from_file(path: Path, *, parallel: int | None = None, name: str = "
 
 def check_campaign(config: Config, campaign: Campaign) -> tuple[Planned, ...]:
     """Every trial of it; an error for whatever could not work, before the first of them."""
-    trials = planned(campaign)
+    trials = plan_trials(campaign)
     if not trials:
         raise UsageError("The campaign has no trials.", next_step="Give a variant some seeds.")
-    for subject in dict.fromkeys(one.subject for one in campaign.scenarios):
+    for subject in dict.fromkeys(scenario.subject for scenario in campaign.scenarios):
         try:
             check_rig(find_plugin(subject))
         except (MissingExtraError, RigError) as error:
@@ -190,7 +190,7 @@ def check_campaign(config: Config, campaign: Campaign) -> tuple[Planned, ...]:
                 " not set.",
                 next_step=f"Try it with: operator models test {variant.model}",
             )
-        prices = next(one.prices for one in config.models if one.name == variant.model)
+        prices = next(model.prices for model in config.models if model.name == variant.model)
         if campaign.usd_max <= 0 and (prices is None or prices.input or prices.output):
             raise ConfigError(
                 f"The variant {variant.name!r} costs money, and 'usd_max' of the campaign is 0.",
@@ -198,8 +198,10 @@ def check_campaign(config: Config, campaign: Campaign) -> tuple[Planned, ...]:
             )
     for word in campaign.noise:
         subject, _, fault = word.rpartition(":")
-        subjects = [subject] if subject else [one.subject for one in campaign.scenarios]
-        if not any(one.name == fault for each in subjects for one in find_plugin(each).faults):
+        subjects = [subject] if subject else [scenario.subject for scenario in campaign.scenarios]
+        if not any(
+            known.name == fault for subject in subjects for known in find_plugin(subject).faults
+        ):
             raise ConfigError(f"'noise' names {word!r}, and no subject has such a fault.")
     return trials
 
@@ -218,7 +220,7 @@ async def run_campaign(
     must_be_written(path)
     clock = SystemClock()
     with held_alone(path, campaign.name) as folder, open_database(path) as facts:
-        known = begun(facts, campaign, clock)
+        known = begin_campaign(facts, campaign, clock)
         ledgers = ledger_folder(path, campaign.name)
         async with Children(folder) as children:
             jobs = Jobs(config, campaign, tuple(command), folder, ledgers, children)
@@ -226,12 +228,15 @@ async def run_campaign(
             return await conductor.conduct(known)
 
 
-def begun(facts: Database, campaign: Campaign, clock: SystemClock) -> Sequence[TrialFacts]:
+def begin_campaign(facts: Database, campaign: Campaign, clock: SystemClock) -> Sequence[TrialFacts]:
     """Write the campaign down if it is new; what is known of it already.
 
     How many run at once is no part of what a campaign is.
     """
-    same = next((one for one in facts.campaigns() if one.campaign.name == campaign.name), None)
+    same = next(
+        (recorded for recorded in facts.campaigns() if recorded.campaign.name == campaign.name),
+        None,
+    )
     if same is not None:
         campaign = replace(campaign, parallel=same.campaign.parallel)
     at = clock.now().isoformat(timespec="seconds")
@@ -260,15 +265,15 @@ class Jobs:
     ledgers: Path
     children: Children
 
-    async def run(self, one: Planned) -> TrialFacts:
+    async def run(self, planned: Planned) -> TrialFacts:
         """One trial in a process of its own."""
-        keys = (*_KEYS, *(each.key_env for each in self.config.models if each.key_env))
+        keys = (*_KEYS, *(model.key_env for model in self.config.models if model.key_env))
         job = Job(
             campaign=self.campaign,
-            planned=one,
+            planned=planned,
             # Short: the paths of sockets below it have an end.
             folder=tempfile.mkdtemp(prefix="", dir=self.folder) + "/t",
-            ledger=str(self.ledgers / bundle_name(one)),
+            ledger=str(self.ledgers / bundle_name(planned)),
             command=self.command,
             began=time.monotonic(),
             minds=crew_files(self.config)["operator.toml"],

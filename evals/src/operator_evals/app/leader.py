@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from operator_evals.app.campaigns import (
-    begun,
+    begin_campaign,
     bundle_name,
     check_campaign,
     code_revision,
@@ -21,7 +21,7 @@ from operator_evals.app.campaigns import (
     held_alone,
     ledger_folder,
 )
-from operator_evals.app.worker import order_of, unpacked
+from operator_evals.app.worker import order_of, unpack_result
 from operator_evals.campaign import Campaign, Mind, Planned
 from operator_evals.conductor import GUESS_S, Outcome, Progress, failed_trial, left_of
 from operator_evals.database import must_be_written, open_database
@@ -98,25 +98,29 @@ class Leader:
     async def conduct(self, known: Sequence[TrialFacts]) -> Outcome:
         """All that is left; cancelled, it keeps what is done and takes back what is not."""
         left = left_of(self.campaign, known)
-        stems = {one.key: f"{self.place}-{_short(one.key)}-" for one in left}
-        self._wanted = {stems[one.key]: _Wanted(one, stems[one.key]) for one in left}
-        self._usd = sum(one.spent.usd for one in known)
-        done = {one.key for one in known if one.state is not TrialState.FAILED}
+        stems = {planned.key: f"{self.place}-{_short(planned.key)}-" for planned in left}
+        self._wanted = {
+            stems[planned.key]: _Wanted(planned, stems[planned.key]) for planned in left
+        }
+        self._usd = sum(trial.spent.usd for trial in known)
+        done = {trial.key for trial in known if trial.state is not TrialState.FAILED}
         self._before, self._of = len(done), len(done) + len(left)
         away_since: float | None = None
         try:
             while self._wanted:
                 try:
                     errands, takers = await asyncio.to_thread(self._exchange)
-                    held = {name for one in takers for name in one.holds}
+                    held = {name for taker in takers for name in taker.holds}
                     running = [
-                        one.planned.key for one in self._wanted.values() if one.errand in held
+                        wanted.planned.key
+                        for wanted in self._wanted.values()
+                        if wanted.errand in held
                     ]
                     self._say(running, takers)
-                    for one, errand in self._match_newest(errands):
-                        await self._follow(one, errand, is_held=errand.id in held)
-                        if one.stem not in self._wanted:
-                            others = [key for key in running if key != one.planned.key]
+                    for wanted, errand in self._match_newest(errands):
+                        await self._follow(wanted, errand, is_held=errand.id in held)
+                        if wanted.stem not in self._wanted:
+                            others = [key for key in running if key != wanted.planned.key]
                             self._say(others, takers, last=True)
                     await self._hand_out(errands)
                     away_since = None
@@ -130,7 +134,7 @@ class Leader:
                     await self.clock.sleep(self.poll_s)
         finally:
             await asyncio.shield(asyncio.to_thread(self._withdraw))
-        states = [one.state for one in self._done]
+        states = [trial.state for trial in self._done]
         skipped = self._skipped
         return Outcome(
             campaign=self.campaign.name,
@@ -154,75 +158,75 @@ class Leader:
     def _match_newest(self, errands: Iterable[TrialErrand]) -> list[tuple[_Wanted, TrialErrand]]:
         """The newest attempt at each trial; all others are to be dropped."""
         newest: dict[str, TrialErrand] = {}
-        for errand in sorted(errands, key=lambda one: _attempt(one.id)):
+        for errand in sorted(errands, key=lambda errand: _attempt(errand.id)):
             stem = errand.id[: errand.id.rindex("-") + 1]
             if stem in newest:
                 self._drop.append(newest[stem].id)
             newest[stem] = errand
         found = []
         for stem, errand in newest.items():
-            one = self._wanted.get(stem)
-            if one is None:  # it is kept already, and whoever led before was killed
+            wanted = self._wanted.get(stem)
+            if wanted is None:  # it is kept already, and whoever led before was killed
                 self._drop.append(errand.id)
                 continue
-            if one.attempt != _attempt(errand.id):
-                one.attempt, one.unheld_since = _attempt(errand.id), None
-            found.append((one, errand))
-        for one in self._wanted.values():
-            one.handed_out = one.stem in newest
+            if wanted.attempt != _attempt(errand.id):
+                wanted.attempt, wanted.unheld_since = _attempt(errand.id), None
+            found.append((wanted, errand))
+        for wanted in self._wanted.values():
+            wanted.handed_out = wanted.stem in newest
         return found
 
-    async def _follow(self, one: _Wanted, errand: TrialErrand, *, is_held: bool) -> None:
+    async def _follow(self, wanted: _Wanted, errand: TrialErrand, *, is_held: bool) -> None:
         state, now = errand.state, self.clock.monotonic()
         if state is ErrandState.OVER:
-            text = await asyncio.to_thread(self.queue.outcome, one.errand)
+            text = await asyncio.to_thread(self.queue.outcome, wanted.errand)
             if text:
-                file = self.ledgers / bundle_name(one.planned)
+                file = self.ledgers / bundle_name(wanted.planned)
                 named = "/".join(file.parts[-3:])
                 name = self.campaign.name
-                self._take(one, lambda: unpacked(text, name, one.planned, file, named))
+                self._take(wanted, lambda: unpack_result(text, name, wanted.planned, file, named))
             else:  # given back: its worker was stopped
-                await self._again(one)
+                await self._again(wanted)
         elif state is ErrandState.BROKEN:
-            self._take(one, lambda: self._failed(one, "its worker could not do it"))
+            self._take(wanted, lambda: self._make_failure(wanted, "its worker could not do it"))
         elif not errand.ours:  # whoever leads was upgraded, and those who do it with it
-            await self._again(one)
+            await self._again(wanted)
         elif state is ErrandState.WAITS or is_held:
-            one.unheld_since = None
-        elif one.unheld_since is None:
-            one.unheld_since = now
-        elif now - one.unheld_since > self.taken_s_max:
-            one.lost += 1
-            if one.lost < LOST_MAX:
-                await self._again(one)
+            wanted.unheld_since = None
+        elif wanted.unheld_since is None:
+            wanted.unheld_since = now
+        elif now - wanted.unheld_since > self.taken_s_max:
+            wanted.lost += 1
+            if wanted.lost < LOST_MAX:
+                await self._again(wanted)
             else:
-                why = f"{one.lost} workers after another were lost while they did it"
-                self._take(one, lambda: self._failed(one, why))
+                why = f"{wanted.lost} workers after another were lost while they did it"
+                self._take(wanted, lambda: self._make_failure(wanted, why))
 
-    async def _again(self, one: _Wanted) -> None:
+    async def _again(self, wanted: _Wanted) -> None:
         """Another attempt; whatever may still come of the one before does not count."""
-        self._drop.append(one.errand)
-        await self._add(one)
+        self._drop.append(wanted.errand)
+        await self._add(wanted)
 
-    async def _add(self, one: _Wanted) -> None:
-        one.attempt, one.unheld_since, one.handed_out = one.attempt + 1, None, True
-        order, alone = order_of(self.campaign, one.planned), one.planned.scenario.alone
-        await asyncio.to_thread(self.queue.add, one.errand, order, alone=alone)
+    async def _add(self, wanted: _Wanted) -> None:
+        wanted.attempt, wanted.unheld_since, wanted.handed_out = wanted.attempt + 1, None, True
+        order, alone = order_of(self.campaign, wanted.planned), wanted.planned.scenario.alone
+        await asyncio.to_thread(self.queue.add, wanted.errand, order, alone=alone)
 
-    def _take(self, one: _Wanted, facts_of: Callable[[], TrialFacts]) -> None:
+    def _take(self, wanted: _Wanted, facts_of: Callable[[], TrialFacts]) -> None:
         """Keep what came of a trial, and forget it only after that."""
         try:
             facts = facts_of()
         except OperatorError as error:
-            facts = self._failed(one, error.message)
+            facts = self._make_failure(wanted, error.message)
         self.keep(facts)
-        del self._wanted[one.stem]
-        self._drop.append(one.errand)
+        del self._wanted[wanted.stem]
+        self._drop.append(wanted.errand)
         self._done.append(facts)
         self._usd += facts.spent.usd
 
-    def _failed(self, one: _Wanted, why: str) -> TrialFacts:
-        return failed_trial(self.campaign, one.planned, self.clock, why)
+    def _make_failure(self, wanted: _Wanted, why: str) -> TrialFacts:
+        return failed_trial(self.campaign, wanted.planned, self.clock, why)
 
     async def _hand_out(self, errands: Sequence[TrialErrand]) -> None:
         """Put in what is not there yet.
@@ -230,37 +234,39 @@ class Leader:
         What has to be alone follows when nothing else waits, so that no machine is kept free for
         it too early. Of what costs money there is little at once: it ends when the money does.
         """
-        paid = {one.name for one in self.campaign.variants if one.mind is Mind.MODEL}
-        costs = sum(one.handed_out and one.planned.variant in paid for one in self._wanted.values())
-        new = [one for one in self._wanted.values() if not one.handed_out]
-        waits = any(one.state is ErrandState.WAITS for one in errands)
-        waits = waits or any(not one.planned.scenario.alone for one in new)
-        for one in new:
-            if one.planned.scenario.alone and waits:
+        paid = {variant.name for variant in self.campaign.variants if variant.mind is Mind.MODEL}
+        costs = sum(
+            wanted.handed_out and wanted.planned.variant in paid for wanted in self._wanted.values()
+        )
+        new = [wanted for wanted in self._wanted.values() if not wanted.handed_out]
+        waits = any(errand.state is ErrandState.WAITS for errand in errands)
+        waits = waits or any(not wanted.planned.scenario.alone for wanted in new)
+        for wanted in new:
+            if wanted.planned.scenario.alone and waits:
                 continue
-            if one.planned.variant in paid:
+            if wanted.planned.variant in paid:
                 if self._usd >= self.campaign.usd_max:
-                    del self._wanted[one.stem]
+                    del self._wanted[wanted.stem]
                     self._skipped += 1
                     continue
                 if costs >= self.campaign.parallel:
                     continue
                 costs += 1
-            await self._add(one)
+            await self._add(wanted)
 
     def _withdraw(self) -> None:
         """Nobody is to do what nobody waits for; workers notice with their next beat."""
         try:
-            self.queue.drop([one.id for one in self.queue.find(begins=f"{self.place}-")])
+            self.queue.drop([errand.id for errand in self.queue.find(begins=f"{self.place}-")])
         except StoreError as error:
             log.error("%s What is left there is found by who leads next.", error)
 
     def _say(
         self, running: Sequence[str], takers: Sequence[TrialTaker], *, last: bool = False
     ) -> None:
-        took = [one.moments.ended for one in self._done if one.moments.ended]
+        took = [trial.moments.ended for trial in self._done if trial.moments.ended]
         each_s = sum(took) / len(took) if took else GUESS_S
-        at_once = max(1, sum(one.at_once for one in takers))
+        at_once = max(1, sum(taker.at_once for taker in takers))
         progress = Progress(
             done=self._before + len(self._done),
             of=self._of,
@@ -280,15 +286,17 @@ async def lead_campaign(
     database: Path | None = None,
 ) -> Outcome:
     """Have what is left of it done by workers; cancelled, it keeps what is done."""
-    for one in {one.variant: one for one in check_campaign(config, campaign)}.values():
-        order_of(campaign, one)  # what cannot be sent is told now
+    for planned in {
+        planned.variant: planned for planned in check_campaign(config, campaign)
+    }.values():
+        order_of(campaign, planned)  # what cannot be sent is told now
     path = database_path(config, database)
     must_be_written(path)
     host = socket.gethostname()
     executor = f"leader-{host}-{os.getpid()}"
     queue = trials_of(config, executor=executor, version=code_revision())
     with held_alone(path, campaign.name), open_database(path) as facts:
-        known = begun(facts, campaign, SystemClock())
+        known = begin_campaign(facts, campaign, SystemClock())
         started_at = facts.campaign(campaign.name).started_at
         place = f"trial-{_short(f'{host} {path.absolute()} {campaign.name} {started_at}')}"
         ledgers = ledger_folder(path.absolute(), campaign.name)

@@ -18,7 +18,7 @@ from operator_evals.recording import (
     Recording,
     incidents_of,
     proven_diagnosis,
-    recollected,
+    restore_targets,
     write_recording,
 )
 from operator_lab.app.rigs import parts_of
@@ -70,40 +70,42 @@ def record_ticket(
         raise NotFoundError(
             f"There is no ticket {ticket}.", next_step="See them with: operator tickets list"
         )
-    incidents = _worked_on(incidents_of(entries, ticket=ticket), f"ticket {ticket}")
-    until = incidents[0].phases[0].looks[0].check.observation.at
+    incidents = _require_work(incidents_of(entries, ticket=ticket), f"ticket {ticket}")
+    until = incidents[0].phases[0].looks[0].sighting.observation.at
     since = until - timedelta(seconds=COURSE_S)
     looks = app.store.observations.after(found.subject, since, limit=LOOKS_MAX)
-    before = [one for one in looks if one.at <= until]
+    before = [look for look in looks if look.at <= until]
     every = max(1, -(-len(before) // COURSE_MAX))
     redactor = open_redactor(app.config)  # looks are kept as they came, the ledger is not
-    course = tuple(from_json(Observation, redactor.value(to_json(one))) for one in before[::every])
-    incidents = tuple(replace(one, course=course) for one in incidents)
-    told = proven_diagnosis(entries)
-    if not cause and told is None:
+    course = tuple(
+        from_json(Observation, redactor.value(to_json(look))) for look in before[::every]
+    )
+    incidents = tuple(replace(incident, course=course) for incident in incidents)
+    diagnosis = proven_diagnosis(entries)
+    if not cause and diagnosis is None:
         raise UsageError(
             f"Ticket {ticket} was never proven to be over, so that nobody knows its cause.",
             next_step="Say it: --cause NAME --target NAME",
         )
-    hit = target or (told.target if told else found.target)
-    named = cause or (told.cause if told else "")
-    invariants = tuple(dict.fromkeys(one.invariant for one in found.violations))
+    hit = target or (diagnosis.target if diagnosis else found.target)
+    named = cause or (diagnosis.cause if diagnosis else "")
+    invariants = tuple(dict.fromkeys(violation.invariant for violation in found.violations))
     scenario = Scenario(
         found.subject, "recorded", CorrectOutcome.MITIGATED, invariants, (f"{named}@hit",)
     )
     source = BY_PERSON if cause else BY_PROOF
     expected = Expected(scenario, hit, source, f"ticket {ticket}")
-    return _kept(app, found.subject, incidents, expected, output)
+    return _save_recording(app, found.subject, incidents, expected, output)
 
 
 def record_trial(
     app: App, facts: TrialFacts, entries: Sequence[Entry], output: Path, *, ticket: int | None
 ) -> Kept:
     """Record a trial from its exported ledger: all of its tickets, or one of them."""
-    incidents = _worked_on(incidents_of(entries, ticket=ticket), f"trial {facts.key!r}")
+    incidents = _require_work(incidents_of(entries, ticket=ticket), f"trial {facts.key!r}")
     origin = f"{facts.campaign} {facts.key}"
     expected = Expected(facts.scenario, facts.hit, BY_FAULT, origin)
-    return _kept(app, facts.scenario.subject, incidents, expected, output)
+    return _save_recording(app, facts.scenario.subject, incidents, expected, output)
 
 
 def entries_in(bundle: Path) -> list[Entry]:
@@ -118,16 +120,16 @@ def entries_in(bundle: Path) -> list[Entry]:
     ]
 
 
-def _worked_on(incidents: tuple[Incident, ...], what: str) -> tuple[Incident, ...]:
+def _require_work(incidents: tuple[Incident, ...], name: str) -> tuple[Incident, ...]:
     if not incidents:
         raise UsageError(
-            f"Nobody worked on {what}, so that there is nothing to record.",
+            f"Nobody worked on {name}, so that there is nothing to record.",
             next_step="Let an agent work on it first.",
         )
     return incidents
 
 
-def _kept(
+def _save_recording(
     app: App,
     subject: str,
     incidents: tuple[Incident, ...],
@@ -144,9 +146,11 @@ def _kept(
     settings = app.settings_of(subject, lambda: targets)
     part_of = plugin.subject(settings)
     # A subject may know parts that are no process, such as the cluster that its members are.
-    incidents = tuple(recollected(one, part_of.targets()) for one in incidents)
+    incidents = tuple(restore_targets(incident, part_of.targets()) for incident in incidents)
     brought = plugin.tools(settings) if plugin.tools is not None else ()
-    configured = app.is_alerted(subject) or any(one.name == subject for one in app.config.subjects)
+    configured = app.is_alerted(subject) or any(
+        known.name == subject for known in app.config.subjects
+    )
     rig = not configured
     specs = build_registry(app, app.programs, lambda: targets, brought, rig=rig).specs
     recording = Recording(
@@ -158,14 +162,14 @@ def _kept(
         notes=notes_of(plugin, part_of),
     )
     write_recording(recording, output)
-    phases = [phase for one in incidents for phase in one.phases]
+    phases = [phase for incident in incidents for phase in incident.phases]
     return Kept(
         file=str(output),
         subject=subject,
         incidents=len(incidents),
-        looks=sum(len(one.looks) for one in phases),
-        answers=sum(len(one.answers) for one in phases),
-        changes=sum(one.change is not None for one in phases),
+        looks=sum(len(phase.looks) for phase in phases),
+        answers=sum(len(phase.answers) for phase in phases),
+        changes=sum(phase.change is not None for phase in phases),
         source=expected.source,
     )
 

@@ -17,7 +17,7 @@ from operator_evals.facts import Moments, TrialFacts, TrialState
 from operator_evals.opinions import Completion, Opinions, second_opinions
 from operator_evals.recording import Expected, Incident, Recording, read_recording
 from operator_evals.replay import NOTE, RecordedProofs, RecordedShell, World, policy_for
-from operator_evals.scoring import Score, Share, score, share
+from operator_evals.score import Score, Share, score, share
 from operator_protocols.domain.action import Action, Result
 from operator_protocols.domain.budget import Budget, Spent
 from operator_protocols.domain.diagnosis import Alternative, Evidence
@@ -116,12 +116,12 @@ class _Oracle:
 
     async def answer(self, ask: Ask) -> Answer:
         """Say it, and hand it over."""
-        told = replace(
+        truth = replace(
             truth_of(self.expected.scenario, self.expected.hit, ask.briefing.ticket),
             evidence=(Evidence("It was told."),),
             alternatives=(Alternative("nothing", "", (), (), "It was told."),),
         )
-        return Answer("", (Diagnose(told), Escalate("The truth is told.")))
+        return Answer("", (Diagnose(truth), Escalate("The truth is told.")))
 
 
 async def replay(
@@ -150,9 +150,9 @@ async def replay(
         except OperatorError as error:
             problem = str(error)
             break
-    entries = [entry for one in worked for entry in one.entries]
-    told = (one.payload.get("spent", {}) for one in entries if one.kind is Kind.REASONING)
-    spent = sum((from_json(Spent, one) for one in told), Spent())
+    entries = [entry for worked_incident in worked for entry in worked_incident.entries]
+    costs = (entry.payload.get("spent", {}) for entry in entries if entry.kind is Kind.REASONING)
+    spent = sum((from_json(Spent, cost) for cost in costs), Spent())
     await _pay(app, mind.name, spent)
     facts = _collect_facts(recording, worked, mind.name, spent)
     if problem:
@@ -164,10 +164,10 @@ async def replay(
             facts.commands, second, redact=redact, allowed=lambda: over_budget(app)
         )
         await _pay(app, second.name, opinions.spent)
-    last = {one.ticket: one for one in facts.diagnoses}
-    said = [
-        Said(one.cause, one.target, one.summary, one.confidence)
-        if (one := last.get(number))
+    last = {diagnosis.ticket: diagnosis for diagnosis in facts.diagnoses}
+    verdicts = [
+        Said(diagnosis.cause, diagnosis.target, diagnosis.summary, diagnosis.confidence)
+        if (diagnosis := last.get(number))
         else Said()
         for number in range(1, len(worked) + 1)
     ]
@@ -175,13 +175,15 @@ async def replay(
         recording=name,
         subject=recording.subject,
         model=mind.name,
-        causes=tuple(one.partition("@")[0] for one in recording.expected.scenario.truths),
+        causes=tuple(truth.partition("@")[0] for truth in recording.expected.scenario.truths),
         hit=recording.expected.hit,
         source=recording.expected.source,
-        said=tuple(said),
+        said=tuple(verdicts),
         score=score(facts, cap_s=0.0),
-        refused=sum(one.refused for one in worked),
-        instead=sum(bool(one.payload.get("by")) for one in entries if one.kind is Kind.REASONING),
+        refused=sum(worked_incident.refused for worked_incident in worked),
+        instead=sum(
+            bool(entry.payload.get("by")) for entry in entries if entry.kind is Kind.REASONING
+        ),
         took_s=time.monotonic() - began,
         problem=problem,
         opinions=opinions,
@@ -194,7 +196,7 @@ async def _work_on(
     """The whole journey of an agent, in a home of its own that is thrown away afterwards."""
 
     def context(ticket: Ticket) -> Context:
-        names = list(dict.fromkeys(one.target for one in ticket.violations))
+        names = list(dict.fromkeys(violation.target for violation in ticket.violations))
         return Context(trends=trends_of(incident.course, names))
 
     with tempfile.TemporaryDirectory() as folder:
@@ -272,16 +274,18 @@ def _collect_facts(
     expected = recording.expected
     diagnoses, commands, proofs, tickets = [], [], [], []
     turns = 0
-    phases = [phase for one in recording.incidents for phase in one.phases]
-    names = frozenset(one.name for phase in phases for look in phase.looks for one in look.targets)
-    for number, one in enumerate(worked, start=1):
-        began = one.entries[0].at
-        diagnoses += [replace(each, ticket=number) for each in diagnoses_of(one.entries, began)]
-        every = commands_of(one.entries, began, names, "/")
+    phases = [phase for incident in recording.incidents for phase in incident.phases]
+    names = frozenset(
+        target.name for phase in phases for look in phase.looks for target in look.targets
+    )
+    for number, work in enumerate(worked, start=1):
+        began = work.entries[0].at
+        diagnoses += [replace(each, ticket=number) for each in diagnoses_of(work.entries, began)]
+        every = commands_of(work.entries, began, names, "/")
         commands += [replace(each, ticket=number) for each in every]
-        proofs += [replace(each, ticket=number) for each in proofs_of(one.entries, began)]
-        tickets.append(replace(ticket_fact(one.ticket), id=number))
-        turns += sum(each.kind is Kind.REASONING for each in one.entries)
+        proofs += [replace(each, ticket=number) for each in proofs_of(work.entries, began)]
+        tickets.append(replace(ticket_fact(work.ticket), id=number))
+        turns += sum(entry.kind is Kind.REASONING for entry in work.entries)
     return TrialFacts(
         campaign=WORKER,
         key=expected.origin,
@@ -336,22 +340,22 @@ async def replay_cases(
     causes = causes_around(folder)
     done = []
     for case in cases_in(folder, limit=limit):
-        one = await replay(app, recording_of(case, causes), model, name=case.name)
-        done.append(one)
-        tell(one)
+        replayed = await replay(app, recording_of(case, causes), model, name=case.name)
+        done.append(replayed)
+        tell(replayed)
     return tuple(done)
 
 
 def tally(done: Sequence[Replayed]) -> Tally:
     """All of them together. Pure."""
-    scores = [one.score for one in done]
+    scores = [replayed.score for replayed in done]
     return Tally(
         model=done[0].model if done else "",
-        component_at_1=share([one.component_at_1 for one in scores]),
-        component_at_3=share([one.component_at_3 for one in scores]),
-        cause_right=share([one.cause_right for one in scores]),
-        joint=share([one.component_at_1 and one.cause_right for one in scores]),
-        failed=sum(bool(one.problem) for one in done),
-        tokens=sum(one.tokens for one in scores),
-        usd=sum(one.usd for one in scores),
+        component_at_1=share([score.component_at_1 for score in scores]),
+        component_at_3=share([score.component_at_3 for score in scores]),
+        cause_right=share([score.cause_right for score in scores]),
+        joint=share([score.component_at_1 and score.cause_right for score in scores]),
+        failed=sum(bool(replayed.problem) for replayed in done),
+        tokens=sum(score.tokens for score in scores),
+        usd=sum(score.usd for score in scores),
     )

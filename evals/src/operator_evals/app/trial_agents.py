@@ -92,14 +92,14 @@ class VariantAtWork:
     def watching(self) -> bool:
         """Whether it has looked at the rig; RigError when it ended by itself."""
         if self._crew is not None and (exits := self._crew.exits()):
-            said = " ".join(self._crew.lines(PROGRAM)[-LINES_MAX:])
-            raise RigError(f"The operator ended by itself with {exits[PROGRAM]}: {said[-500:]}")
+            output = " ".join(self._crew.lines(PROGRAM)[-LINES_MAX:])
+            raise RigError(f"The operator ended by itself with {exits[PROGRAM]}: {output[-500:]}")
         subject = self._job.planned.scenario.subject
         return bool(self._app.store.observations.newest(subject, limit=1))
 
     def tickets(self) -> Sequence[TicketFact]:
         """The tickets of its home."""
-        return [ticket_fact(one) for one in self._app.store.tickets.find()]
+        return [ticket_fact(ticket) for ticket in self._app.store.tickets.find()]
 
     async def stop(self) -> None:
         """End it."""
@@ -183,7 +183,7 @@ def truth_of(scenario: Scenario, hit: str, ticket: Ticket) -> Diagnosis:
         severity=ticket.severity,
         confidence=1.0,
         timeline=(),
-        affected=tuple(dict.fromkeys(one.target for one in ticket.violations)),
+        affected=tuple(dict.fromkeys(violation.target for violation in ticket.violations)),
         evidence=(),
         hypotheses=(Hypothesis(cause, target, 1.0),),
         alternatives=(),
@@ -199,7 +199,7 @@ def ticket_fact(ticket: Ticket) -> TicketFact:
         id=ticket.id,
         state=ticket.state.value,
         target=ticket.target,
-        invariants=tuple(dict.fromkeys(one.invariant for one in ticket.violations)),
+        invariants=tuple(dict.fromkeys(violation.invariant for violation in ticket.violations)),
         reason=ticket.reason,
     )
 
@@ -264,7 +264,9 @@ class ControlOfTrial:
                 return ""
             case Control.MISLEADING:
                 # An alert as its receiver takes it down.
-                parts = [one for one in self._place.rig.targets() if one.kind == self.plain.kind]
+                parts = [
+                    target for target in self._place.rig.targets() if target.kind == self.plain.kind
+                ]
                 hit = self._chance.choice(parts).name
                 alert = Alert(
                     trigger=TRIGGER,
@@ -305,7 +307,7 @@ class ControlOfTrial:
         if self._noise is not None:
             self._noise.cancel()
             await asyncio.gather(self._noise, return_exceptions=True)
-        if any(one.fault == self.plain.name for one in faults.broken(self._place.rig)):
+        if any(wound.fault == self.plain.name for wound in faults.broken(self._place.rig)):
             await faults.heal(self._place.rig, self.plain)
 
     async def _break(self) -> str:
@@ -317,18 +319,20 @@ class ControlOfTrial:
 
     def _restless(self) -> list[str]:
         rig = self._place.rig
-        return [one.name for one in rig.targets() if not rig.unable(one.name, Ability.PAUSE)]
+        return [
+            target.name for target in rig.targets() if not rig.unable(target.name, Ability.PAUSE)
+        ]
 
     async def _make_noise(self) -> None:
         """Pause one part after another for a moment, and look whether that broke anything."""
         rig, parts = self._place.rig, self._restless()
         while True:
-            one = self._chance.choice(parts)
-            await rig.pause(one)
+            part = self._chance.choice(parts)
+            await rig.pause(part)
             try:
                 await asyncio.sleep(PAUSE_S)
             finally:
                 with contextlib.suppress(RigError):  # it goes on, and answers a moment later
-                    await rig.resume(one)
+                    await rig.resume(part)
             self._broke |= set((await self._place.look()).broken)
             await asyncio.sleep(PAUSE_EVERY_S)

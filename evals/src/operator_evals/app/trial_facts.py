@@ -46,7 +46,7 @@ __all__ = [
     "depot_of",
     "diagnoses_of",
     "proofs_of",
-    "thinned",
+    "thin_snapshots",
 ]
 
 EVERY_S = 0.5
@@ -192,9 +192,9 @@ class LedgerWitness:
         entries = store.entries.after(0, limit=ENTRIES_MAX)
         # A subject may know parts that are no process, such as the cluster that its members are.
         parts = (*self.place.rig.targets(), *self.place.controls.subject.targets())
-        names = frozenset(one.name for one in parts)
-        reasoning = [one.payload for one in entries if one.kind is Kind.REASONING]
-        spent = (from_json(Spent, one.get("spent", {})) for one in reasoning)
+        names = frozenset(part.name for part in parts)
+        reasoning = [entry.payload for entry in entries if entry.kind is Kind.REASONING]
+        spent = (from_json(Spent, payload.get("spent", {})) for payload in reasoning)
         counted = self.counting.counted
         invariants = self.place.controls.subject.invariants
         course = [
@@ -212,11 +212,11 @@ class LedgerWitness:
             export_bundle(self.app, self.ledger, Filter())
         return replace(
             facts,
-            tickets=tuple(ticket_fact(one) for one in store.tickets.find()),
+            tickets=tuple(ticket_fact(ticket) for ticket in store.tickets.find()),
             diagnoses=diagnoses_of(entries, self.began_at),
             commands=commands_of(entries, self.began_at, names, str(self.place.rig.directory)),
             proofs=proofs_of(entries, self.began_at),
-            course=thinned(course),
+            course=thin_snapshots(course),
             turns=len(reasoning),
             spent=sum(spent, Spent()),
             acknowledged=counted.acknowledged,
@@ -233,18 +233,19 @@ def diagnoses_of(entries: Sequence[Entry], began_at: datetime) -> tuple[Diagnosi
     for entry in entries:
         if entry.kind is not Kind.DIAGNOSIS:
             continue
-        said = from_json(Diagnosis, entry.payload)
+        diagnosis = from_json(Diagnosis, entry.payload)
         found.append(
             DiagnosisFact(
                 seq=entry.seq,
                 at_s=_since(entry.at, began_at),
                 ticket=entry.ticket or 0,
-                cause=said.cause,
-                target=said.target,
-                summary=said.summary,
-                confidence=said.confidence,
+                cause=diagnosis.cause,
+                target=diagnosis.target,
+                summary=diagnosis.summary,
+                confidence=diagnosis.confidence,
                 hypotheses=tuple(
-                    (one.cause, one.target) for one in said.hypotheses[:HYPOTHESES_MAX]
+                    (hypothesis.cause, hypothesis.target)
+                    for hypothesis in diagnosis.hypotheses[:HYPOTHESES_MAX]
                 ),
             )
         )
@@ -255,14 +256,14 @@ def commands_of(
     entries: Sequence[Entry], began_at: datetime, targets: frozenset[str], inside: str
 ) -> tuple[CommandFact, ...]:
     """Every action that was proposed; `inside` is the folder of all that belongs to the subject."""
-    by_seq = {one.seq: one for one in entries}
+    by_seq = {entry.seq: entry for entry in entries}
     writes = {
-        _key(one.payload["action"]): one.payload.get("writes", ())
-        for one in entries
-        if one.kind is Kind.VERDICT
+        _key(entry.payload["action"]): entry.payload.get("writes", ())
+        for entry in entries
+        if entry.kind is Kind.VERDICT
     }
     deeds = read_actions(entries)
-    undoing = {one.undone for one in deeds if one.undone}
+    undoing = {deed.undone for deed in deeds if deed.undone}
 
     def fact(deed: ReportedAction) -> CommandFact:
         entry = by_seq[deed.seq]
@@ -293,7 +294,7 @@ def commands_of(
             reasoning=deed.reasoning[:REASONING_CHARS_MAX],
         )
 
-    return tuple(fact(one) for one in deeds)
+    return tuple(fact(deed) for deed in deeds)
 
 
 def proofs_of(entries: Sequence[Entry], began_at: datetime) -> tuple[ProofFact, ...]:
@@ -313,10 +314,10 @@ def proofs_of(entries: Sequence[Entry], began_at: datetime) -> tuple[ProofFact, 
     return tuple(proofs)
 
 
-def thinned(looks: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+def thin_snapshots(looks: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     """Looks for charts: not too many, and of each target the figures that change."""
     every = max(1, -(-len(looks) // COURSE_MAX))
-    kept = [one for number, one in enumerate(looks) if number % every == 0 or one is looks[-1]]
+    kept = [look for number, look in enumerate(looks) if number % every == 0 or look is looks[-1]]
     values: dict[str, dict[str, set[Reading]]] = {}
     for look in looks:
         for target, readings in look.readings.items():

@@ -51,21 +51,21 @@ class Children:
         self._spare: asyncio.Task[Child] | None = None
 
     async def __aenter__(self) -> Children:
-        self._spare = asyncio.create_task(_born(self._folder))
+        self._spare = asyncio.create_task(_start_child(self._folder))
         return self
 
     async def __aexit__(self, *problem: object) -> None:
         if self._spare is not None:
             spare, self._spare = await self._spare, None
-            await _ended(spare.process)
+            await _stop_process(spare.process)
             spare.log.unlink(missing_ok=True)
 
     async def run(self, job: Job) -> TrialFacts:
         """The facts of a trial; RigError when its process did not come to an end by itself."""
         spare = self._spare
         if spare is not None:
-            self._spare = asyncio.create_task(_born(self._folder))
-        child = await (spare or _born(self._folder))
+            self._spare = asyncio.create_task(_start_child(self._folder))
+        child = await (spare or _start_child(self._folder))
         folder, process = Path(job.folder), child.process
         try:
             try:
@@ -78,12 +78,12 @@ class Children:
             except TimeoutError:
                 raise RigError(f"The trial took longer than {_seconds_max(job):g} s.") from None
             finally:
-                await asyncio.shield(_ended(process))
+                await asyncio.shield(_stop_process(process))
             try:
                 return from_json(TrialFacts, json.loads(job.facts.read_text(encoding="utf-8")))
             except (OSError, ValueError) as error:
-                said = child.log.read_text(encoding="utf-8", errors="replace")
-                last = " ".join(said[-LOG_CHARS_MAX:].split()) or error
+                output = child.log.read_text(encoding="utf-8", errors="replace")
+                last = " ".join(output[-LOG_CHARS_MAX:].split()) or error
                 code = child.process.returncode
                 raise RigError(f"The process of the trial ended with {code}: {last}") from error
         finally:
@@ -91,7 +91,7 @@ class Children:
             child.log.unlink(missing_ok=True)
 
 
-async def _born(folder: Path) -> Child:
+async def _start_child(folder: Path) -> Child:
     handle, path = tempfile.mkstemp(suffix=".log", dir=folder)
     try:
         process = await asyncio.create_subprocess_exec(
@@ -108,7 +108,7 @@ async def _born(folder: Path) -> Child:
     return Child(process, Path(path))
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
+async def _stop_process(process: asyncio.subprocess.Process) -> None:
     """Tell it that nobody waits, and end it if that does not help."""
     if process.stdin is not None:
         process.stdin.close()
@@ -122,8 +122,15 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 
 
 def _seconds_max(job: Job) -> float:
-    one = job.campaign
-    return one.well_s_max + one.detect_s_max + one.end_s_max + one.control_s + one.hold_s + AROUND_S
+    campaign = job.campaign
+    return (
+        campaign.well_s_max
+        + campaign.detect_s_max
+        + campaign.end_s_max
+        + campaign.control_s
+        + campaign.hold_s
+        + AROUND_S
+    )
 
 
 STOPPED = 3
@@ -172,10 +179,10 @@ async def _try_until_left(job: Job) -> TrialFacts:
 
 def main() -> None:
     """Read what is to be done, do it, and leave the facts in the folder of the trial."""
-    told = sys.stdin.buffer.readline()
-    if not told:
+    line = sys.stdin.buffer.readline()
+    if not line:
         return  # nobody needed us
-    job = from_json(Job, json.loads(told))
+    job = from_json(Job, json.loads(line))
     os.chdir(job.folder)
     try:
         facts = asyncio.run(_try_until_left(job))

@@ -63,7 +63,9 @@ class Job:
     @property
     def variant(self) -> Variant:
         """The variant that is tried."""
-        return next(one for one in self.campaign.variants if one.name == self.planned.variant)
+        return next(
+            variant for variant in self.campaign.variants if variant.name == self.planned.variant
+        )
 
     @property
     def home(self) -> Path:
@@ -76,8 +78,8 @@ class Job:
         scenario = self.planned.scenario
         if scenario.fault != Control.MISLEADING:
             return self.minds
-        told = f'[triggers.{TRIGGER}]\nkind = "alertmanager"\nsubject = "{scenario.subject}"\n'
-        return f"{self.minds}\n{told}open = 1\n"
+        trigger = f'[triggers.{TRIGGER}]\nkind = "alertmanager"\nsubject = "{scenario.subject}"\n'
+        return f"{self.minds}\n{trigger}open = 1\n"
 
     @property
     def facts(self) -> Path:
@@ -111,8 +113,8 @@ def settings_for(job: Job) -> dict[str, str]:
         "summary_model": "rule",
         "log_level": "warning",
     }
-    told = {"guidance": variant.prompt} if variant.prompt else {}
-    return {**own, **settings_of(variant), **told}
+    guidance = {"guidance": variant.prompt} if variant.prompt else {}
+    return {**own, **settings_of(variant), **guidance}
 
 
 def config_of_trial(job: Job) -> Config:
@@ -192,7 +194,7 @@ class FaultOfTrial:
         """Do it, and begin with what is done beside; the target that was hit."""
         rig, chance = self._place.rig, random.Random(self._planned.seed)
         self.hit = await faults.inject(rig, self.fault, target=None, rng=chance)
-        done = [one for one in faults.broken(rig) if one.fault == self.fault.name]
+        done = [broken for broken in faults.broken(rig) if broken.fault == self.fault.name]
         self._notes = done[-1].notes
         if self._noise:
             self._beside = asyncio.create_task(self._make_noise(chance))
@@ -202,7 +204,7 @@ class FaultOfTrial:
         """What its oracle finds wrong; that nobody can tell is no good news."""
         rig = self._place.rig
         targets = rig.targets()
-        target = next(one for one in targets if one.name == self.hit)
+        target = next(target for target in targets if target.name == self.hit)
         try:
             async with asyncio.timeout(ORACLE_S_MAX):
                 return await self.fault.oracle(Scene(target, targets, rig, self._notes))
@@ -216,9 +218,9 @@ class FaultOfTrial:
         if self._beside is not None:
             self._beside.cancel()
             await asyncio.gather(self._beside, return_exceptions=True)
-        for one in reversed(faults.broken(self._place.rig)):
-            fault = fault_of(self._planned.scenario.subject, one.fault)
-            await faults.heal(self._place.rig, fault, target=one.target)
+        for broken in reversed(faults.broken(self._place.rig)):
+            fault = fault_of(self._planned.scenario.subject, broken.fault)
+            await faults.heal(self._place.rig, fault, target=broken.target)
 
     async def _make_noise(self, chance: random.Random) -> None:
         for name in self._noise:
@@ -237,14 +239,16 @@ class FaultOfTrial:
 def snapshot_of(check: CheckResult) -> Snapshot:
     """One look, as it is kept; the time is filled in by who has the clock."""
     broken = {
-        f"{one.invariant}@{one.target}" for one in check.findings if one.health is Health.BROKEN
+        f"{finding.invariant}@{finding.target}"
+        for finding in sighting.findings
+        if finding.health is Health.BROKEN
     }
-    seen = check.observation.seen
-    if check.observation.problem or (seen and all(one.problem for one in seen)):
-        broken.add(f"seen@{check.observation.subject}")
+    seen = sighting.observation.seen
+    if sighting.observation.problem or (seen and all(target.problem for target in seen)):
+        broken.add(f"seen@{sighting.observation.subject}")
     return Snapshot(
         at_s=0.0,
-        readings={one.target: readings_of(one.readings) for one in seen},
+        readings={target.target: readings_of(target.readings) for target in seen},
         broken=tuple(sorted(broken)),
     )
 

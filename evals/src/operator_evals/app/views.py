@@ -20,17 +20,17 @@ from operator_evals.analysis import (
     Summary,
     analyse,
     compare,
-    scored,
+    score_trials,
 )
 from operator_evals.campaign import Mind, Scenario
-from operator_evals.campaign_file import planned, scenarios_of
+from operator_evals.campaign_file import plan_trials, scenarios_of
 from operator_evals.database import (
     Database,
     Published,
     Recorded,
     must_be_written,
     open_database,
-    published,
+    publish_text,
 )
 from operator_evals.facts import TrialFacts
 from operator_evals.opinions import (
@@ -40,7 +40,7 @@ from operator_evals.opinions import (
     Remembered,
     second_opinions,
 )
-from operator_evals.scoring import Score
+from operator_evals.score import Score
 from operator_protocols.domain.budget import Spent
 from operator_protocols.domain.entry import Draft, Kind
 from operator_protocols.domain.run import Answer
@@ -67,14 +67,14 @@ __all__ = [
     "analysis_of",
     "campaigns_in",
     "claims_of",
-    "compared",
-    "compared_with_baseline",
-    "every_comparison",
+    "compare_all",
+    "compare_two",
+    "compare_with_baseline",
     "every_scenario",
-    "exported",
+    "export_campaign",
+    "load_campaign",
+    "load_trial",
     "opinions_on",
-    "shown_campaign",
-    "shown_trial",
 ]
 
 FORMATS = ("csv", "facts", "json")
@@ -100,7 +100,7 @@ def every_scenario(subject: str | None = None) -> list[Scenario]:
     if subject is not None and not scenarios_of(subject):
         raise UsageError(f"The subject {subject!r} has no rig, so that nothing can be tried.")
     names = [subject] if subject is not None else plugin_names()
-    return [one for name in names for one in scenarios_of(name)]
+    return [scenario for name in names for scenario in scenarios_of(name)]
 
 
 def campaigns_in(database: Path) -> list[CampaignView]:
@@ -108,66 +108,66 @@ def campaigns_in(database: Path) -> list[CampaignView]:
     if not database.exists():
         return []
     with open_database(database) as facts:
-        return [_view(facts, one) for one in facts.campaigns()]
+        return [_view(facts, campaign) for campaign in facts.campaigns()]
 
 
-def shown_campaign(database: Path, name: str | None) -> tuple[CampaignView, Sequence[Scored]]:
+def load_campaign(database: Path, name: str | None) -> tuple[CampaignView, Sequence[Scored]]:
     """One campaign, the newest where none is named, and each of its trials with its score."""
-    with _opened(database) as facts:
-        recorded = _chosen(facts, name)
-        return _view(facts, recorded), _scored(facts, recorded)
+    with _open_existing(database) as facts:
+        recorded = _choose_campaign(facts, name)
+        return _view(facts, recorded), _score_campaign(facts, recorded)
 
 
-def shown_trial(database: Path, campaign: str, key: str) -> Scored:
+def load_trial(database: Path, campaign: str, key: str) -> Scored:
     """One trial by its key, with its score."""
-    with _opened(database) as facts:
+    with _open_existing(database) as facts:
         recorded = facts.campaign(campaign)
-        (found,) = scored([facts.trial(campaign, key)], recorded.campaign)
+        (found,) = score_trials([facts.trial(campaign, key)], recorded.campaign)
         return found
 
 
 def analysis_of(database: Path, name: str | None) -> Analysis:
     """All tables of a campaign, computed anew."""
-    with _opened(database) as facts:
-        recorded = _chosen(facts, name)
+    with _open_existing(database) as facts:
+        recorded = _choose_campaign(facts, name)
         return analyse(facts.trials(recorded.campaign.name), recorded.campaign)
 
 
-def compared(database: Path, first: str, second: str, *, campaign: str | None) -> Comparison:
+def compare_two(database: Path, first: str, second: str, *, campaign: str | None) -> Comparison:
     """Two variants on equal trials; each may be of another campaign, as CAMPAIGN/VARIANT."""
-    with _opened(database) as facts:
+    with _open_existing(database) as facts:
         known = [
-            replace(one, facts=replace(one.facts, variant=word))
+            replace(scored, facts=replace(scored.facts, variant=word))
             for word in dict.fromkeys((first, second))
-            for one in _of_variant(facts, word, campaign)
+            for scored in _load_variant(facts, word, campaign)
         ]
     return compare(known, first, second)
 
 
-def compared_with_baseline(
+def compare_with_baseline(
     database: Path, campaign: str | None, *, baseline: str | None = None
 ) -> list[Comparison]:
     """Every other variant against the one in which nobody does anything, or another."""
-    with _opened(database) as facts:
-        recorded = _chosen(facts, campaign)
-        known, variants = _scored(facts, recorded), recorded.campaign.variants
-    idle = [one.name for one in variants if one.mind is Mind.NONE]
+    with _open_existing(database) as facts:
+        recorded = _choose_campaign(facts, campaign)
+        known, variants = _score_campaign(facts, recorded), recorded.campaign.variants
+    idle = [variant.name for variant in variants if variant.mind is Mind.NONE]
     base = baseline or (idle[0] if idle else None)
-    if base is None or base not in {one.name for one in variants}:
+    if base is None or base not in {variant.name for variant in variants}:
         raise UsageError(
             f"The campaign {recorded.campaign.name!r} has no such baseline.",
             next_step="Run it with the variant 'none', or name another with --baseline.",
         )
-    return [compare(known, base, one.name) for one in variants if one.name != base]
+    return [compare(known, base, variant.name) for variant in variants if variant.name != base]
 
 
-def every_comparison(database: Path, campaign: str | None) -> list[Comparison]:
+def compare_all(database: Path, campaign: str | None) -> list[Comparison]:
     """Every pair of variants that have trials in common."""
-    with _opened(database) as facts:
-        recorded = _chosen(facts, campaign)
-        known = _scored(facts, recorded)
+    with _open_existing(database) as facts:
+        recorded = _choose_campaign(facts, campaign)
+        known = _score_campaign(facts, recorded)
     found = []
-    for first, second in combinations([one.name for one in recorded.campaign.variants], 2):
+    for first, second in combinations([variant.name for variant in recorded.campaign.variants], 2):
         try:
             found.append(compare(known, first, second))
         except UsageError:  # these two have no trial in common
@@ -175,23 +175,23 @@ def every_comparison(database: Path, campaign: str | None) -> list[Comparison]:
     return found
 
 
-def exported(database: Path, name: str | None, style: str) -> str:
+def export_campaign(database: Path, name: str | None, style: str) -> str:
     """All trials of a campaign as text: facts and scores, scores as CSV, or facts to publish."""
     if style == "facts":
-        with _opened(database) as known:
-            recorded = _chosen(known, name)
+        with _open_existing(database) as known:
+            recorded = _choose_campaign(known, name)
             every = tuple(known.trials(recorded.campaign.name))
         machine = dict(recorded.machine)
-        return published(Published(recorded.campaign, recorded.started_at, machine, every))
-    _, trials = shown_campaign(database, name)
+        return publish_text(Published(recorded.campaign, recorded.started_at, machine, every))
+    _, trials = load_campaign(database, name)
     if style == "csv":
-        names = [one.name for one in fields(Score)]
+        names = [field.name for field in fields(Score)]
         head = ["key", "scenario", "variant", "seed", "state", "why", "hit", *names, "overhead_s"]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(head)
-        for one in trials:
-            facts = one.facts
+        for trial in trials:
+            facts = trial.facts
             own = [
                 facts.key,
                 facts.scenario.name,
@@ -200,7 +200,7 @@ def exported(database: Path, name: str | None, style: str) -> str:
                 facts.state,
                 facts.why,
             ]
-            values = [getattr(one.score, name) for name in names]
+            values = [getattr(trial.score, name) for name in names]
             cells = ["; ".join(map(str, v)) if isinstance(v, tuple) else v for v in values]
             writer.writerow([*own, facts.hit, *cells, facts.overhead_s])
         return text.getvalue()
@@ -209,7 +209,7 @@ def exported(database: Path, name: str | None, style: str) -> str:
     return json.dumps(to_json({"trials": trials}), sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _opened(database: Path) -> AbstractContextManager[Database]:
+def _open_existing(database: Path) -> AbstractContextManager[Database]:
     if not database.exists():
         raise NotFoundError(
             "There is no campaign yet.",
@@ -218,7 +218,7 @@ def _opened(database: Path) -> AbstractContextManager[Database]:
     return open_database(database)
 
 
-def _chosen(facts: Database, name: str | None) -> Recorded:
+def _choose_campaign(facts: Database, name: str | None) -> Recorded:
     if name is not None:
         return facts.campaign(name)
     known = facts.campaigns()
@@ -227,31 +227,33 @@ def _chosen(facts: Database, name: str | None) -> Recorded:
     return known[-1]
 
 
-def _scored(facts: Database, recorded: Recorded) -> list[Scored]:
-    return scored(facts.trials(recorded.campaign.name), recorded.campaign)
+def _score_campaign(facts: Database, recorded: Recorded) -> list[Scored]:
+    return score_trials(facts.trials(recorded.campaign.name), recorded.campaign)
 
 
-def _of_variant(facts: Database, word: str, campaign: str | None) -> list[Scored]:
+def _load_variant(facts: Database, word: str, campaign: str | None) -> list[Scored]:
     where, _, variant = word.rpartition("/")
-    recorded = _chosen(facts, where or campaign)
-    names = [one.name for one in recorded.campaign.variants]
+    recorded = _choose_campaign(facts, where or campaign)
+    names = [variant.name for variant in recorded.campaign.variants]
     if variant not in names:
         raise NotFoundError(
             f"The campaign {recorded.campaign.name!r} has no variant {variant!r}.",
             next_step=f"Variants: {', '.join(names)}; or say CAMPAIGN/VARIANT.",
         )
-    return [one for one in _scored(facts, recorded) if one.facts.variant == variant]
+    return [
+        scored for scored in _score_campaign(facts, recorded) if scored.facts.variant == variant
+    ]
 
 
 def _view(facts: Database, recorded: Recorded) -> CampaignView:
     campaign = recorded.campaign
-    states = [one.state.value for one in facts.trials(campaign.name)]
+    states = [trial.state.value for trial in facts.trials(campaign.name)]
     return CampaignView(
         name=campaign.name,
         started_at=recorded.started_at,
         scenarios=len(campaign.scenarios),
-        variants=tuple(one.name for one in campaign.variants),
-        trials=len(planned(campaign)),
+        variants=tuple(variant.name for variant in campaign.variants),
+        trials=len(plan_trials(campaign)),
         done=states.count("done"),
         invalid=states.count("invalid"),
         failed=states.count("failed"),
@@ -280,22 +282,26 @@ async def opinions_on(app: App, database: Path, campaign: str | None, model: str
     What it was asked before is in the database, and costs nothing again.
     """
     must_be_written(database)
-    _, trials = shown_campaign(database, campaign)
-    commands = [each for one in trials if one.score.valid for each in one.facts.commands]
+    _, trials = load_campaign(database, campaign)
+    commands = [
+        command for trial in trials if trial.score.valid for command in trial.facts.commands
+    ]
     async with completion_of(app, model) as remote:
         with open_database(database) as facts:
             known = model_id(app.config, model)
-            asked = Remembered(_Named(remote, known), facts, lambda spent: over_budget(app, spent))
+            remembered = Remembered(
+                _Named(remote, known), facts, lambda spent: over_budget(app, spent)
+            )
             try:
                 found = await second_opinions(
                     commands,
-                    asked,
+                    remembered,
                     redact=open_redactor(app.config).text,
                     claims=claims_of(trials),
                 )
             finally:
-                if asked.spent != Spent():
-                    answer = Answer("A campaign was judged.", (), asked.spent, model)
+                if remembered.spent != Spent():
+                    answer = Answer("A campaign was judged.", (), remembered.spent, model)
                     draft = Draft(Kind.REASONING, answer_payload(answer), actor=myself())
                     await app.store.journal.append(draft)
     return replace(found, by=f"{model} ({known})")
@@ -304,15 +310,15 @@ async def opinions_on(app: App, database: Path, campaign: str | None, model: str
 def claims_of(trials: Sequence[Scored]) -> list[Claim]:
     """What was said about the causes of faults; where nothing was said, there is nothing to ask."""
     found = []
-    for one in trials:
-        facts = one.facts
-        last = {each.ticket: each for each in facts.diagnoses}
-        if not one.score.valid or one.score.control or not last:
+    for trial in trials:
+        facts = trial.facts
+        last = {diagnosis.ticket: diagnosis for diagnosis in facts.diagnoses}
+        if not trial.score.valid or trial.score.control or not last:
             continue
-        said = tuple((each.cause, each.target, each.summary) for each in last.values())
+        causes = tuple((each.cause, each.target, each.summary) for each in last.values())
         done = facts.scenario.fault
         with suppress(MissingPluginError, NotFoundError):  # it is of a plug-in that is not here
             faults = find_plugin(facts.scenario.subject).faults
-            done = next((each.sentence for each in faults if each.name == done), done)
-        found.append(Claim(facts.key, done, facts.hit, said[-SAID_MAX:], one.score.cause_right))
+            done = next((fault.sentence for fault in faults if fault.name == done), done)
+        found.append(Claim(facts.key, done, facts.hit, causes[-SAID_MAX:], trial.score.cause_right))
     return found

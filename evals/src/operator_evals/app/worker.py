@@ -39,9 +39,9 @@ __all__ = [
     "do_order",
     "order_from",
     "order_of",
-    "packed",
+    "pack_result",
     "take_trials",
-    "unpacked",
+    "unpack_result",
 ]
 
 TRANSCRIPT_BYTES_MAX = 1 << 20
@@ -72,7 +72,7 @@ class _Parcel:
 
 def order_of(campaign: Campaign, planned: Planned) -> str:
     """The text that a worker is given."""
-    variant = next(one for one in campaign.variants if one.name == planned.variant)
+    variant = next(variant for variant in campaign.variants if variant.name == planned.variant)
     own = replace(
         campaign,
         scenarios=(planned.scenario,),
@@ -99,7 +99,7 @@ def order_from(text: str) -> Order:
         raise RigError(f"The order cannot be read: {error}.") from error
 
 
-def packed(facts: TrialFacts, bundle: Path) -> str:
+def pack_result(facts: TrialFacts, bundle: Path) -> str:
     """The text that goes back: the facts, and the ledger where it is not too large."""
     ledger = ""
     if facts.ledger and bundle.is_file():
@@ -119,7 +119,9 @@ def packed(facts: TrialFacts, bundle: Path) -> str:
     return text
 
 
-def unpacked(text: str, campaign: str, planned: Planned, ledger: Path, named: str) -> TrialFacts:
+def unpack_result(
+    text: str, campaign: str, planned: Planned, ledger: Path, named: str
+) -> TrialFacts:
     """The facts of the trial that was asked for; its ledger is written to `ledger`.
 
     `named` is how that file is called from where the database lies.
@@ -261,11 +263,11 @@ class Taker:
             self._unfit = error
             self._wake.set()
             return ""
-        campaign, one = order.campaign.name, order.planned
-        async with turns.one(alone=one.scenario.alone):
-            self.tell(Did(campaign, one.key, "taken"))
+        campaign, planned = order.campaign.name, order.planned
+        async with turns.one(alone=planned.scenario.alone):
+            self.tell(Did(campaign, planned.key, "taken"))
             facts, back = await self.run(order)
-            self.tell(Did(campaign, one.key, facts.state.value, facts.why))
+            self.tell(Did(campaign, planned.key, facts.state.value, facts.why))
             if order.campaign.cool_down_s:
                 await self.clock.sleep(order.campaign.cool_down_s)
         return back
@@ -290,19 +292,24 @@ async def do_order(
     """One trial in a process of its own below `folder`: its facts, and the text that goes back."""
     own = Path(tempfile.mkdtemp(prefix="", dir=folder))
     ledgers = own / "ledgers" / "own"  # what a campaign is called is not for our file system
-    one = order.planned
+    planned = order.planned
     try:
         campaign = _campaign_here(order, own)
         jobs = Jobs(config, campaign, tuple(command), own, ledgers, Children(own))
         try:
-            facts = await jobs.run(one)
-            return facts, packed(facts, ledgers / bundle_name(one))
+            facts = await jobs.run(planned)
+            return facts, pack_result(facts, ledgers / bundle_name(planned))
         except OperatorError as error:
             facts = TrialFacts(
-                order.campaign.name, one.key, one.scenario, one.variant, one.seed, TrialState.FAILED
+                order.campaign.name,
+                planned.key,
+                planned.scenario,
+                planned.variant,
+                planned.seed,
+                TrialState.FAILED,
             )
             facts = replace(facts, why=error.message)
-            return facts, packed(facts, Path())
+            return facts, pack_result(facts, Path())
     finally:
         shutil.rmtree(own, ignore_errors=True)
 
@@ -343,7 +350,7 @@ def _campaign_here(order: Order, folder: Path) -> Campaign:
         return order.campaign
     file = folder / "transcript.json"
     file.write_text(order.transcript, encoding="utf-8")
-    variants = [replace(one, transcript=str(file)) for one in order.campaign.variants]
+    variants = [replace(variant, transcript=str(file)) for variant in order.campaign.variants]
     return replace(order.campaign, variants=tuple(variants))
 
 

@@ -1,4 +1,4 @@
-"""`operator eval`: break a real system in many ways, let minds repair it, and count."""
+"""`operator eval`: inject faults into real systems, let agents repair them, score the results."""
 
 from __future__ import annotations
 
@@ -45,23 +45,22 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Measure how well agents repair real failures.", no_args_is_help=True)
+app = typer.Typer(help="Measure how well agents repair real systems.", no_args_is_help=True)
 TIMES_MAX = 1000
 PARALLEL_MAX = 64
 SEED_MAX = 2**31
 CAMPAIGN = "campaign"
 
 DatabaseOption = Annotated[
-    Path | None,
-    typer.Option("--database", help="The results database; eval.db of the home by default."),
+    Path | None, typer.Option("--database", help="Read this file instead of eval.db in the home.")
 ]
 CampaignArgument = Annotated[
-    str | None, typer.Argument(metavar="CAMPAIGN", help="The campaign; the newest by default.")
+    str | None, typer.Argument(metavar="CAMPAIGN", help="The campaign. Default: the newest.")
 ]
 
 
 class Format(StrEnum):
-    """What trials are exported as."""
+    """The export formats of trials."""
 
     JSON = "json"
     CSV = "csv"
@@ -73,37 +72,44 @@ class Format(StrEnum):
 def run(
     context: typer.Context,
     what: Annotated[
-        list[str] | None, typer.Argument(metavar="[campaign FILE]", help="A campaign file.")
+        list[str] | None,
+        typer.Argument(metavar="[campaign FILE]", help="Run the campaign that FILE describes."),
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="The subject.")] = None,
+    subject: Annotated[str | None, typer.Option(help="The subject whose rig is broken.")] = None,
     fault: Annotated[
-        str | None, typer.Option("--fault", "--chaos", help="The fault; all by default.")
+        str | None, typer.Option("--fault", "--chaos", help="The fault to inject. Default: all.")
     ] = None,
     times: Annotated[
         int,
-        typer.Option("-n", "--times", min=1, max=TIMES_MAX, help="Trials per fault and variant."),
+        typer.Option(
+            "-n", "--times", min=1, max=TIMES_MAX, help="Trials of each scenario and variant."
+        ),
     ] = 1,
     baseline: Annotated[
         bool, typer.Option("--baseline", help="Also run each trial without an agent.")
     ] = False,
     variant: Annotated[
-        list[str] | None, typer.Option(help="A variant name or file; may be repeated.")
+        list[str] | None,
+        typer.Option(help="The variant that repairs: a name or a file. Repeatable."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=SEED_MAX, help="The first seed.")] = 0,
     parallel: Annotated[
-        int | None, typer.Option(min=1, max=PARALLEL_MAX, help="Number of parallel trials.")
+        int | None, typer.Option(min=1, max=PARALLEL_MAX, help="Trials that run at the same time.")
     ] = None,
-    name: Annotated[str, typer.Option(help="The campaign name; an existing name resumes.")] = "",
+    name: Annotated[
+        str, typer.Option(help="Name of the campaign. An existing name resumes that campaign.")
+    ] = "",
     engine: Annotated[
         str, typer.Option(help="local, or dbos for workers on several machines (eval work).")
     ] = "local",
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run trials of a fault, or a whole campaign from a file.
+    """Run trials of one fault, or a campaign from a file.
 
-    Each trial has its own rig, home and ledger. Everything is validated before the first trial.
-    Finished trials are kept: after Ctrl-C, the same command resumes.
+    Every trial gets a fresh rig, its own home and its own ledger. The whole campaign is validated
+    before the first trial starts. Results are kept: Ctrl-C stops the running trials, and the same
+    command resumes the campaign later.
     """
     from operator_evals.app.campaigns import Wanted, campaign_from_file, campaign_of
 
@@ -112,14 +118,14 @@ def run(
     if words:
         if len(words) != 2 or words[0] != CAMPAIGN or subject or fault or variant or baseline:
             raise UsageError(
-                "A campaign is named by its file alone.",
-                next_step="Say: operator eval run campaign FILE",
+                "A campaign file takes no --subject, --fault, --variant or --baseline.",
+                next_step="Run: operator eval run campaign FILE",
             )
         campaign = campaign_from_file(Path(words[1]), parallel=parallel, name=name)
     elif subject is None:
         raise UsageError(
-            "Name a subject, or a campaign.",
-            next_step="Say --subject S --fault F, or: operator eval run campaign FILE",
+            "Name a subject or a campaign.",
+            next_step="Pass --subject S --fault F, or run: operator eval run campaign FILE",
         )
     else:
         campaign = campaign_of(
@@ -135,14 +141,14 @@ def run(
 def _run(
     config: Config, campaign: Campaign, database: Path | None, *, engine: str, as_json: bool
 ) -> Outcome:
-    """Do what is left of a campaign: by processes of ours, or by workers on any machine."""
+    """Run the remaining trials of a campaign, in local processes or on workers."""
     from operator_evals.app.campaigns import database_path, run_campaign
     from operator_evals.app.views import analysis_of
     from operator_lab.cli.demo import this_program
 
     if engine not in ("local", "dbos"):
         raise UsageError(f"There is no engine {engine!r}.", next_step="Choose one of: local, dbos.")
-    shown = ["working"]
+    shown = ["starting"]
 
     def tell(progress: Progress) -> None:
         shown[0] = progress_line(progress)
@@ -171,8 +177,8 @@ def _run(
         done = outcome.before + outcome.done
         print_lines(
             [
-                f"{outcome.campaign}: {done} of {outcome.of} trials are done"
-                f" ({outcome.invalid} invalid, {outcome.failed} failed now); facts: {where}",
+                f"{outcome.campaign}: {done} of {outcome.of} trials done"
+                f" ({outcome.invalid} invalid, {outcome.failed} failed just now); facts: {where}",
                 *([outcome.why] if outcome.why else []),
             ]
         )
@@ -182,10 +188,10 @@ def _run(
 @app.command()
 def faults(
     context: typer.Context,
-    subject: Annotated[str | None, typer.Argument(help="The subject; all by default.")] = None,
+    subject: Annotated[str | None, typer.Argument(help="The subject. Default: all.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List scenarios with their correct outcome."""
+    """List the scenarios and their correct outcomes."""
     from operator_evals.app.views import every_scenario
 
     found = every_scenario(subject)
@@ -197,7 +203,7 @@ def faults(
 def list_(
     context: typer.Context, database: DatabaseOption = None, as_json: JsonOption = False
 ) -> None:
-    """List campaigns and their progress."""
+    """List the campaigns and their progress."""
     from operator_evals.app.views import campaigns_in
 
     found = campaigns_in(_database(context, database))
@@ -210,18 +216,18 @@ def show(
     context: typer.Context,
     campaign: CampaignArgument = None,
     trial: Annotated[
-        str | None, typer.Option(help="The trial, as SUBJECT:FAULT/VARIANT/SEED.")
+        str | None, typer.Option(help="Show one trial: SUBJECT:FAULT/VARIANT/SEED.")
     ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the trials of a campaign, or one trial in full."""
-    from operator_evals.app.views import shown_campaign, shown_trial
+    """Show the trials of a campaign, or the details of one trial."""
+    from operator_evals.app.views import load_campaign, load_trial
 
     where = _database(context, database)
-    view, trials = shown_campaign(where, campaign)
+    view, trials = load_campaign(where, campaign)
     if trial is not None:
-        found = shown_trial(where, view.name, trial)
+        found = load_trial(where, view.name, trial)
         if as_json:
             print_json({"trial": found})
         else:
@@ -231,7 +237,7 @@ def show(
         print_json({"campaign": view, "trials": trials})
         return
     machine = ", ".join(f"{key} {value}" for key, value in sorted(view.machine.items()))
-    print_lines([clean(f"{view.name}, begun {view.started_at}, on {machine}")])
+    print_lines([clean(f"{view.name}, started {view.started_at}, on {machine}")])
     print_table(*trial_rows(trials))
 
 
@@ -243,15 +249,16 @@ def analyze(
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="Ask this configured model once for its opinion of commands and causes.",
+            help="Ask a configured model for a second opinion on commands and causes.",
         ),
     ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute all tables of a campaign from its facts.
+    """Print all tables of a campaign, computed from its facts.
 
-    A second opinion changes no score. It costs money only once: answers are stored with the facts.
+    A second opinion changes no score. The model is paid once: its answers are stored with the
+    facts.
     """
     from operator_evals.app.views import analysis_of, opinions_on
 
@@ -275,16 +282,14 @@ def compare(
     context: typer.Context,
     first: Annotated[str, typer.Argument(metavar="A", help="A variant, or CAMPAIGN/VARIANT.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The variant to compare with.")],
-    campaign: Annotated[
-        str | None, typer.Option(help="The campaign; the newest by default.")
-    ] = None,
+    campaign: Annotated[str | None, typer.Option(help="The campaign. Default: the newest.")] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two variants on the trials that both completed."""
-    from operator_evals.app.views import compared
+    """Compare two variants on the scenarios and seeds that both ran."""
+    from operator_evals.app.views import compare_two
 
-    found = compared(_database(context, database), first, second, campaign=campaign)
+    found = compare_two(_database(context, database), first, second, campaign=campaign)
     _show_comparisons([found], as_json=as_json)
 
 
@@ -293,16 +298,16 @@ def compare_baseline(
     context: typer.Context,
     campaign: CampaignArgument = None,
     baseline: Annotated[
-        str | None, typer.Option(help="The baseline variant; 'none' by default.")
+        str | None, typer.Option(help="The variant to compare with. Default: none.")
     ] = None,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare every variant with the baseline without an agent."""
-    from operator_evals.app.views import compared_with_baseline
+    """Compare every variant with the baseline."""
+    from operator_evals.app.views import compare_with_baseline
 
     where = _database(context, database)
-    _show_comparisons(compared_with_baseline(where, campaign, baseline=baseline), as_json=as_json)
+    _show_comparisons(compare_with_baseline(where, campaign, baseline=baseline), as_json=as_json)
 
 
 @app.command("compare-variants")
@@ -313,55 +318,57 @@ def compare_variants(
     as_json: JsonOption = False,
 ) -> None:
     """Compare every pair of variants of a campaign."""
-    from operator_evals.app.views import every_comparison
+    from operator_evals.app.views import compare_all
 
-    _show_comparisons(every_comparison(_database(context, database), campaign), as_json=as_json)
+    _show_comparisons(compare_all(_database(context, database), campaign), as_json=as_json)
 
 
 @app.command()
 def export(
     context: typer.Context,
     output: Annotated[
-        Path, typer.Argument(help="The file to write, replacing it; a directory for inspect.")
+        Path,
+        typer.Argument(
+            help="The file to write; an existing file is replaced. For inspect: a folder."
+        ),
     ],
-    campaign: Annotated[
-        str | None, typer.Option(help="The campaign; the newest by default.")
-    ] = None,
+    campaign: Annotated[str | None, typer.Option(help="The campaign. Default: the newest.")] = None,
     format_: Annotated[
         Format,
         typer.Option(
-            "--format", help="Facts and scores (json), scores (csv), facts, or logs (inspect)."
+            "--format",
+            help="json: facts and scores. csv: scores. facts: facts only. inspect: logs.",
         ),
     ] = Format.JSON,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export the trials of a campaign: JSON, CSV, facts to publish, or inspect-ai logs.
+    """Export the trials of a campaign as JSON, CSV, publishable facts, or inspect-ai logs.
 
-    Facts go to NAME.jsonl, which every command accepts as --database.
+    Facts are written to NAME.jsonl, which every command accepts as --database.
     """
-    from operator_evals.app.views import exported, shown_campaign
+    from operator_evals.app.views import export_campaign, load_campaign
 
     where = _database(context, database)
     if format_ is Format.INSPECT:
-        files = export_inspect(where, shown_campaign(where, campaign)[0].name, output)
+        files = export_inspect(where, load_campaign(where, campaign)[0].name, output)
         if as_json:
             print_json({"file": str(output), "format": format_.value})
         else:
-            print_lines([clean(f"{len(files)} logs are in {output}.")])
+            print_lines([clean(f"Wrote {len(files)} logs to {output}.")])
         return
-    text = exported(where, campaign, format_.value)
+    text = export_campaign(where, campaign, format_.value)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OperatorError(
-            f"{str(output)!r} could not be written: {error.strerror}.",
+            f"cannot write {str(output)!r}: {error.strerror}.",
             next_step="Name another file.",
         ) from error
     if as_json:
         print_json({"file": str(output), "format": format_.value})
     else:
-        print_lines([clean(f"The trials are in {output}.")])
+        print_lines([clean(f"Wrote the trials to {output}.")])
 
 
 def _database(context: typer.Context, named: Path | None) -> Path:
@@ -373,8 +380,8 @@ def _database(context: typer.Context, named: Path | None) -> Path:
 def _show_analysis(found: Analysis) -> None:
     for title, (head, rows) in (
         ("variants", summary_rows(found.summaries)),
-        ("scenarios: how often each variant came to the right end", cell_rows(found.cells)),
-        ("what was missed", miss_rows(found.misses)),
+        ("scenarios: trials with the correct outcome, by variant", cell_rows(found.cells)),
+        ("misses", miss_rows(found.misses)),
     ):
         if rows:
             print_lines([title])
@@ -384,7 +391,7 @@ def _show_analysis(found: Analysis) -> None:
 
 def _show_comparisons(found: Sequence[Comparison], *, as_json: bool) -> None:
     head, rows = comparison_rows(found)
-    none = "No two variants have a trial in common."
+    none = "No two variants ran the same scenario with the same seed."
     print_list("comparisons", found, head, rows, none=none, as_json=as_json)
 
 

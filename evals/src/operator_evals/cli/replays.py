@@ -1,4 +1,4 @@
-"""`operator eval record`, `replay` and `cases`: incidents of yesterday for minds of today."""
+"""`operator eval record`, `replay` and `cases`: recorded incidents as test cases."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ModelOption = Annotated[
     str,
     typer.Option(
         "--model",
-        help="Who works on it: reasoner, a configured model, scripted:FILE, restart-everything,"
+        help="The agent: reasoner, a configured model, scripted:FILE, restart-everything,"
         " random:SEED, none or oracle.",
     ),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    """Add what works with records to the noun `eval`."""
+    """Add the commands for recordings to `operator eval`."""
     app.command("record")(record)
     app.command("replay")(replay)
     app.command("cases")(cases)
@@ -40,21 +40,21 @@ def record(
     campaign: Annotated[str, typer.Argument(help="The campaign of the trial.")] = "",
     key: Annotated[str, typer.Argument(help="The trial, as SUBJECT:FAULT/VARIANT/SEED.")] = "",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file to create.")
+        Path | None, typer.Option("--output", "-o", help="The file to write; it must not exist.")
     ] = None,
     ticket: Annotated[
         int | None,
-        typer.Option(min=1, max=NUMBER_MAX, help="A ticket of this home or of the trial."),
+        typer.Option(min=1, max=NUMBER_MAX, help="A ticket of this home, or of the trial."),
     ] = None,
-    cause: Annotated[str, typer.Option(help="The true cause, if you know it.")] = "",
-    target: Annotated[str, typer.Option(help="The target at fault.")] = "",
+    cause: Annotated[str, typer.Option(help="The true cause, if the ticket has it wrong.")] = "",
+    target: Annotated[str, typer.Option(help="The target that was at fault.")] = "",
     database: Annotated[
         Path | None,
-        typer.Option("--database", help="The results database; eval.db of the home by default."),
+        typer.Option("--database", help="Read this file instead of eval.db in the home."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Record an incident for replay by other models.
+    """Save an incident as a file that other agents can be tested on.
 
     Name a trial, or a ticket of this home with --ticket. Secrets are redacted as in the ledger.
     """
@@ -62,14 +62,14 @@ def record(
     from operator_evals.app.recordings import record_from, record_ticket
 
     if output is None:
-        raise UsageError("Name a file for the recording.", next_step="Say --output FILE")
+        raise UsageError("No output file given.", next_step="Pass --output FILE.")
     if bool(campaign) != bool(key) or not (campaign or ticket):
         raise UsageError(
             "Name a trial (CAMPAIGN KEY) or a ticket of this home (--ticket N).",
             next_step="See: operator eval show CAMPAIGN, operator tickets list",
         )
     if campaign and (cause or target):
-        raise UsageError("The truth about a trial is known: leave --cause and --target out.")
+        raise UsageError("The cause of a trial is known: remove --cause and --target.")
     with opened(context, log_level="error") as app:
         if campaign:
             where = database_path(config_of(context), database)
@@ -79,20 +79,20 @@ def record(
     if as_json:
         print_json({"recorded": kept})
         return
-    told = (
-        f"{kept.file}: {kept.incidents} incident(s) of {kept.subject}, {kept.looks} looks,"
-        f" {kept.answers} answers, {kept.changes} changes. The truth is known by {kept.source}."
+    summary = (
+        f"{kept.file}: {kept.incidents} incident(s) of {kept.subject}, {kept.looks} observations,"
+        f" {kept.answers} answers, {kept.changes} changes. Ground truth: {kept.source}."
     )
-    print_lines([clean(told)])
+    print_lines([clean(summary)])
 
 
 def replay(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="The recording file.")],
+    file: Annotated[Path, typer.Argument(help="The recording.")],
     model: ModelOption = "reasoner",
     as_json: JsonOption = False,
 ) -> None:
-    """Replay a recording offline with a model, and score its diagnosis. Runs nothing."""
+    """Replay a recording offline and score the diagnosis. No command runs."""
     from operator_evals.app.replays import replay_file
 
     with opened(context, log_level="error") as app:
@@ -104,7 +104,7 @@ def replay(
         found = [
             ("recording", f"{done.recording} ({done.subject})"),
             ("model", done.model),
-            ("said", _said(done)),
+            ("diagnosis", _describe_claims(done)),
             ("expected", f"{' or '.join(done.causes)} at {done.hit}, by {done.source}"),
             (
                 "component",
@@ -112,11 +112,11 @@ def replay(
             ),
             ("cause", _word(score.cause_right)),
             ("commands", f"{score.commands} answered, {done.refused} not in the recording"),
-            ("took", f"{score.turns} turns, {done.took_s:.1f} s, {score.tokens} tokens"),
+            ("cost", f"{score.turns} turns, {done.took_s:.1f} s, {score.tokens} tokens"),
         ]
         if done.instead:
             found.append(
-                ("note", f"the reasoner spoke {done.instead} times, as the model could not")
+                ("note", f"the model failed {done.instead} times; the reasoner answered instead")
             )
         if done.problem:
             found.append(("problem", done.problem))
@@ -127,7 +127,7 @@ def replay(
 def cases(
     context: typer.Context,
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A directory of Cloud-OpsBench cases.")
+        Path, typer.Argument(metavar="DIR", help="A folder with Cloud-OpsBench cases.")
     ],
     model: ModelOption = "reasoner",
     limit: Annotated[
@@ -135,13 +135,13 @@ def cases(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run Cloud-OpsBench cases offline with a model, from their cached answers."""
+    """Replay Cloud-OpsBench cases from their cached answers and score the diagnoses."""
     from operator_evals.app.replays import replay_cases, tally
 
-    def tell(one: Replayed) -> None:
+    def tell(replayed: Replayed) -> None:
         if not as_json:
-            marks = "right" if one.score.cause_right else "wrong"
-            print_lines([clean(f"{marks}  {one.recording}  {_said(one)}")])
+            marks = "right" if replayed.score.cause_right else "wrong"
+            print_lines([clean(f"{marks}  {replayed.recording}  {_describe_claims(replayed)}")])
 
     with opened(context, log_level="error") as app:
         done = run_until_stopped(replay_cases(app, folder, model, limit=limit, tell=tell))
@@ -151,23 +151,31 @@ def cases(
     else:
         named = {
             "component first": counted.component_at_1,
-            "component of three": counted.component_at_3,
+            "component in top 3": counted.component_at_3,
             "cause": counted.cause_right,
             "both": counted.joint,
         }
         rows = [
-            (name, one.count, one.of, percent, f"{one.low:.0%} to {one.high:.0%}")
-            for name, one in named.items()
-            for percent in ["-" if one.value is None else f"{one.value:.0%}"]
+            (
+                name,
+                counted_share.count,
+                counted_share.of,
+                percent,
+                f"{counted_share.low:.0%} to {counted_share.high:.0%}",
+            )
+            for name, counted_share in named.items()
+            for percent in ["-" if counted_share.value is None else f"{counted_share.value:.0%}"]
         ]
         print_table(("measure", "right", "of", "share", "95 % interval"), rows)
         print_lines([f"{counted.failed} failed, {counted.tokens} tokens, {counted.usd:.4f} USD"])
     raise typer.Exit(1 if counted.failed else 0)
 
 
-def _said(done: Replayed) -> str:
-    told = [f"{one.cause} at {one.target}" if one.cause else "nothing" for one in done.said]
-    return done.problem or "; ".join(told) or "nothing"
+def _describe_claims(done: Replayed) -> str:
+    claims = [
+        f"{claim.cause} at {claim.target}" if claim.cause else "nothing" for claim in done.said
+    ]
+    return done.problem or "; ".join(claims) or "nothing"
 
 
 def _word(right: bool) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
     from operator_evals.campaign import Scenario
     from operator_evals.conductor import Progress
-    from operator_evals.scoring import Share
+    from operator_evals.score import Share
 
 __all__ = [
     "campaign_rows",
@@ -41,83 +41,92 @@ TEXT_CHARS_MAX = 160
 
 
 def progress_line(progress: Progress) -> str:
-    """How far it is, as a bar with the time that is left."""
+    """A progress bar with the estimated time left."""
     filled = BAR * progress.done // max(1, progress.of)
     bar = "#" * filled + "." * (BAR - filled)
     running = f", {len(progress.running)} running" if progress.running else ""
-    told = f"[{bar}] {progress.done}/{progress.of}{running}"
+    line = f"[{bar}] {progress.done}/{progress.of}{running}"
     if progress.workers == 0:
-        return f"{told}, nobody works on it: start workers with: operator eval work"
+        return f"{line}, no workers. Start one with: operator eval work"
     workers = f" on {progress.workers} workers" if progress.workers else ""
     minutes, seconds = divmod(int(progress.left_s), 60)
     hours, minutes = divmod(minutes, 60)
     left = f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
     left = f"{hours} h {minutes:02} min" if hours else left
-    return f"{told}{workers}, about {left} left"
+    return f"{line}{workers}, about {left} left"
 
 
 def trial_line(progress: Progress) -> str:
-    """What came of the last trial, in a line."""
+    """The result of the last trial, in one line."""
     last = progress.last
     if last is None:
         return ""
-    blamed = ", ".join(dict.fromkeys(f"{one.cause}@{one.target}" for one in last.diagnoses))
-    states = ", ".join(sorted({one.state for one in last.tickets})) or "no ticket"
+    blamed = ", ".join(
+        dict.fromkeys(f"{diagnosis.cause}@{diagnosis.target}" for diagnosis in last.diagnoses)
+    )
+    states = ", ".join(sorted({ticket.state for ticket in last.tickets})) or "no ticket"
     wrong = last.why or last.still_after_hold or last.still
     words = [f"[{progress.done}/{progress.of}]", last.key, last.state.value, states]
     return " ".join(filter(None, [*words, blamed, _cut(wrong)]))
 
 
 def scenario_rows(found: Sequence[Scenario]) -> Table:
-    """Every scenario with what it breaks."""
-    head = ("scenario", "right end", "breaks", "kept apart", "alone")
+    """Every scenario with the invariants that it breaks."""
+    head = ("scenario", "correct outcome", "breaks", "held out", "runs alone")
     return head, [
         (
-            one.name,
-            "nothing happens" if one.end is None else one.end.value,
-            ", ".join(one.breaks) or "-",
-            _yes(one.apart),
-            _yes(one.alone),
+            scenario.name,
+            "no change" if scenario.end is None else scenario.end.value,
+            ", ".join(scenario.breaks) or "-",
+            _yes(scenario.apart),
+            _yes(scenario.alone),
         )
-        for one in found
+        for scenario in found
     ]
 
 
 def campaign_rows(found: Sequence[CampaignView]) -> Table:
-    """Every campaign in a line."""
-    head = ("campaign", "begun", "scenarios", "trials", "done", "invalid", "failed", "variants")
+    """One row for each campaign."""
+    head = ("campaign", "started", "scenarios", "trials", "done", "invalid", "failed", "variants")
     return head, [
         (
-            *(one.name, one.started_at, one.scenarios, one.trials, one.done, one.invalid),
-            *(one.failed, ", ".join(one.variants)),
+            *(
+                campaign_view.name,
+                campaign_view.started_at,
+                campaign_view.scenarios,
+                campaign_view.trials,
+                campaign_view.done,
+                campaign_view.invalid,
+            ),
+            *(campaign_view.failed, ", ".join(campaign_view.variants)),
         )
-        for one in found
+        for campaign_view in found
     ]
 
 
 def trial_rows(trials: Sequence[Scored]) -> Table:
-    """Every trial of a campaign in a line."""
+    """One row for each trial of a campaign."""
     head = (
-        *("trial", "state", "detected", "cause", "mitigated", "right end", "mitigate s", "harm"),
-        *("commands", "overhead s", "why"),
+        *("trial", "state", "time to detect", "cause", "mitigated", "correct outcome"),
+        *("time to mitigate", "harm", "commands", "overhead", "details"),
     )
     rows = []
-    for one in trials:
-        facts, score = one.facts, one.score
+    for trial in trials:
+        facts, score = trial.facts, trial.score
         rows.append(
             (
                 *(facts.key, facts.state.value, _seconds(score.detect_s)),
                 *(_yes(score.cause_right), _yes(score.mitigated), _yes(score.ended_right)),
                 *(_seconds(score.mitigate_s), len(score.harm), score.commands),
-                *(f"{facts.overhead_s:.2f}", _cut(facts.why or facts.still_after_hold) or "-"),
+                *(f"{facts.overhead_s:.2f} s", _cut(facts.why or facts.still_after_hold) or "-"),
             )
         )
     return head, rows
 
 
-def facts_of_trial(one: Scored) -> list[tuple[str, str]]:
-    """All that is known of a trial, line by line."""
-    facts, score = one.facts, one.score
+def facts_of_trial(scored: Scored) -> list[tuple[str, str]]:
+    """Everything recorded about a trial, as labelled lines."""
+    facts, score = scored.facts, scored.score
     moments = facts.moments
     times = (
         ("healthy", moments.healthy),
@@ -133,32 +142,39 @@ def facts_of_trial(one: Scored) -> list[tuple[str, str]]:
         ("times", ", ".join(f"{name} {_seconds(at)}" for name, at in times)),
     ]
     shown += [
-        ("ticket", f"{one.id} {one.state} {one.target}: {one.reason}") for one in facts.tickets
+        ("ticket", f"{ticket.id} {ticket.state} {ticket.target}: {ticket.reason}")
+        for ticket in facts.tickets
     ]
     shown += [
-        ("cause", f"{each.at_s:.1f} s: {each.cause}@{each.target} ({each.confidence:.0%})")
-        for each in facts.diagnoses
+        (
+            "cause",
+            f"{claim.at_s:.1f} s: {claim.cause}@{claim.target} ({claim.confidence:.0%})",
+        )
+        for claim in facts.diagnoses
     ]
     shown += [
-        ("command", f"{each.at_s:.1f} s: {each.text} [{each.level}, {each.outcome or 'not run'}]")
-        for each in facts.commands
+        (
+            "command",
+            f"{run.at_s:.1f} s: {run.text} [{run.level}, {run.outcome or 'not run'}]",
+        )
+        for run in facts.commands
     ]
     shown += [
-        ("proof", f"{each.at_s:.1f} s: {'held' if each.held else 'did not hold'}")
-        for each in facts.proofs
+        ("proof", f"{proof.at_s:.1f} s: {'held' if proof.held else 'did not hold'}")
+        for proof in facts.proofs
     ]
     parts = {
         "detected": score.detected,
         "component": score.component_at_1,
         "cause": score.cause_right,
         "mitigated": score.mitigated,
-        "right end": score.ended_right,
+        "correct outcome": score.ended_right,
         "end to end": score.end_to_end,
     }
     figures = ", ".join(f"{name} {_yes(value)}" for name, value in parts.items())
     shown += [
-        ("oracle", facts.still or "nothing is wrong"),
-        ("later", facts.still_after_hold or "nothing is wrong"),
+        ("oracle", facts.still or "fault is gone"),
+        ("oracle after hold", facts.still_after_hold or "fault is gone"),
         ("score", figures if score.valid else "not scored"),
         ("harm", "; ".join(score.harm) or "none"),
         ("ledger", facts.ledger or "-"),
@@ -167,70 +183,89 @@ def facts_of_trial(one: Scored) -> list[tuple[str, str]]:
 
 
 def summary_rows(found: Sequence[Summary]) -> Table:
-    """What each variant reached, slice by slice; shares with their intervals."""
+    """One row for each variant and slice; shares come with their 95 % interval."""
     head = (
         *("variant", "slice", "trials", "invalid", "failed", "detected", "cause", "mitigated"),
-        *("right end", "end to end", "by luck", "detect s", "mitigate s", "p95", "harmed"),
-        *("controls", "false repairs", "commands", "thrashed", "usd"),
+        *("correct outcome", "end to end", "mitigated with wrong cause", "detect p50"),
+        *("mitigate p50", "mitigate p95", "harmed", "controls", "false repairs", "commands"),
+        *("repeated", "cost"),
     )
     rows = [
         (
-            *(one.variant, one.slice, one.trials, one.invalid, one.failed, _share(one.detected)),
-            *(_share(one.cause_right), _share(one.mitigated), _interval(one.ended_right)),
-            *(_interval(one.end_to_end), _share(one.mitigated_by_luck)),
-            *(_seconds(one.detect_s_median), _seconds(one.mitigate_s_median)),
-            *(_seconds(one.mitigate_s_p95), one.harmed, _share(one.controls_right)),
-            *(one.false_repairs, one.commands, one.thrashed, f"{one.usd:.2f}"),
+            *(
+                summary.variant,
+                summary.slice,
+                summary.trials,
+                summary.invalid,
+                summary.failed,
+                _share(summary.detected),
+            ),
+            *(
+                _share(summary.cause_right),
+                _share(summary.mitigated),
+                _interval(summary.ended_right),
+            ),
+            *(_interval(summary.end_to_end), _share(summary.mitigated_by_luck)),
+            *(_seconds(summary.detect_s_median), _seconds(summary.mitigate_s_median)),
+            *(_seconds(summary.mitigate_s_p95), summary.harmed, _share(summary.controls_right)),
+            *(summary.false_repairs, summary.commands, summary.thrashed, f"{summary.usd:.2f} USD"),
         )
-        for one in found
+        for summary in found
     ]
     return head, rows
 
 
 def cell_rows(found: Sequence[Cell]) -> Table:
-    """A line for each scenario, a column for each variant."""
-    variants = list(dict.fromkeys(one.variant for one in found))
-    by_place = {(one.scenario, one.variant): one for one in found}
-    apart = {one.scenario: one.apart for one in found}
+    """One row for each scenario, one column for each variant."""
+    variants = list(dict.fromkeys(cell.variant for cell in found))
+    by_place = {(cell.scenario, cell.variant): cell for cell in found}
+    apart = {cell.scenario: cell.apart for cell in found}
     rows = []
     for name in apart:
         shares = (by_place[(name, variant)].ended_right for variant in variants)
-        counts = (f"{one.count}/{one.of}" if one.of else "-" for one in shares)
-        rows.append((f"{name}{' (kept apart)' if apart[name] else ''}", *counts))
+        counts = (f"{share.count}/{share.of}" if share.of else "-" for share in shares)
+        rows.append((f"{name}{' (held out)' if apart[name] else ''}", *counts))
     return ("scenario", *variants), rows
 
 
 def miss_rows(found: Sequence[Miss]) -> Table:
-    """Every trial that did not do all it should."""
-    return ("trial", "what", "why"), [(one.key, one.what, _cut(one.why)) for one in found]
+    """Every trial that missed something."""
+    return ("trial", "miss", "details"), [(miss.key, miss.what, _cut(miss.why)) for miss in found]
 
 
 def comparison_rows(found: Sequence[Comparison]) -> Table:
     """Pairs of variants, each figure as first : second."""
-    head = (*("first", "second", "pairs", "right end", "p", "cause", "p", "mitigate s", "p"),)
+    head = (
+        *("first", "second", "pairs", "correct outcome", "p", "cause", "p", "mitigate p50", "p"),
+    )
     rows = [
         (
-            *(one.first, one.second, one.pairs, "{} : {}".format(*one.ended_right)),
-            *(f"{one.ended_right_p:.3f}", "{} : {}".format(*one.cause_right)),
-            f"{one.cause_right_p:.3f}",
-            " : ".join(_seconds(each) for each in one.mitigate_s_median),
-            f"{one.mitigate_s_p:.3f}",
+            *(
+                comparison.first,
+                comparison.second,
+                comparison.pairs,
+                "{} : {}".format(*comparison.ended_right),
+            ),
+            *(f"{comparison.ended_right_p:.3f}", "{} : {}".format(*comparison.cause_right)),
+            f"{comparison.cause_right_p:.3f}",
+            " : ".join(_seconds(each) for each in comparison.mitigate_s_median),
+            f"{comparison.mitigate_s_p:.3f}",
         )
-        for one in found
+        for comparison in found
     ]
     return head, rows
 
 
-def _share(one: Share) -> str:
-    return "-" if not one.of else f"{one.count / one.of:.0%}"
+def _share(share: Share) -> str:
+    return "-" if not share.of else f"{share.count / share.of:.0%}"
 
 
-def _interval(one: Share) -> str:
-    return "-" if not one.of else f"{_share(one)} ({one.low:.0%}-{one.high:.0%})"
+def _interval(share: Share) -> str:
+    return "-" if not share.of else f"{_share(share)} ({share.low:.0%}-{share.high:.0%})"
 
 
 def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+    return "-" if value is None else f"{value:.1f} s"
 
 
 def _yes(value: bool) -> str:
@@ -242,37 +277,37 @@ def _cut(text: str) -> str:
 
 
 _SAYS = {True: "yes", False: "no", None: "-"}
-# Whether it is destructive, or the cause is right: by the first opinion, and by the second.
+# The first and the second answer to "is it destructive?" or "is the cause right?".
 Pair = tuple[bool, bool | None]
 
 
 def show_opinions(found: Opinions) -> None:
-    """How many there are, and the ones that a person should look at."""
+    """Print how often the two opinions agree, and every case in which they differ."""
     usd, tokens = found.spent.usd, found.spent.tokens
-    head = f"second opinion of {found.by}, for {tokens} tokens and {usd:.4f} USD in all"
+    head = f"second opinion by {found.by}: {tokens:,} tokens, {usd:.4f} USD in total"
     print_lines([clean(head)])
-    commands: list[Pair] = [(one.by_gate, one.by_model) for one in found.opinions]
-    causes: list[Pair] = [(one.by_facts, one.by_model) for one in found.causes]
-    counted = [("destructive", *_counted(commands)), ("cause right", *_counted(causes))]
-    print_table(("what", "of", "agree", "differ", "no answer"), counted)
+    commands: list[Pair] = [(opinion.by_gate, opinion.by_model) for opinion in found.opinions]
+    causes: list[Pair] = [(cause.by_facts, cause.by_model) for cause in found.causes]
+    counted = [("destructive", *_count_pairs(commands)), ("cause right", *_count_pairs(causes))]
+    print_table(("question", "cases", "agree", "differ", "no answer"), counted)
     rows: list[tuple[object, ...]] = [
-        ("destructive", _cut(one.text), _SAYS[one.by_gate], _SAYS[one.by_model])
-        for one in found.opinions
-        if one.differ
+        ("destructive", _cut(opinion.text), _SAYS[opinion.by_gate], _SAYS[opinion.by_model])
+        for opinion in found.opinions
+        if opinion.differ
     ]
     rows += [
-        ("cause right", one.key, _SAYS[one.by_facts], _SAYS[one.by_model])
-        for one in found.causes
-        if one.differ
+        ("cause right", cause.key, _SAYS[cause.by_facts], _SAYS[cause.by_model])
+        for cause in found.causes
+        if cause.differ
     ]
     if rows:
-        print_lines(["", "on which they differ"])
-        print_table(("what", "about", "first", "second"), rows)
+        print_lines(["", "differences"])
+        print_table(("question", "case", "first", "second"), rows)
     if found.problem:
-        print_lines(["", clean(f"Not all was asked: {found.problem}")])
+        print_lines(["", clean(f"The second opinion is incomplete: {found.problem}")])
 
 
-def _counted(pairs: Sequence[Pair]) -> tuple[int, int, int, int]:
+def _count_pairs(pairs: Sequence[Pair]) -> tuple[int, int, int, int]:
     clear = [(first, second) for first, second in pairs if second is not None]
     agree = sum(first is second for first, second in clear)
     return len(pairs), agree, len(clear) - agree, len(pairs) - len(clear)

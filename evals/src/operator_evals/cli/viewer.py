@@ -1,4 +1,4 @@
-"""`operator eval viewer` and `report`: what was measured, to be looked at."""
+"""`operator eval viewer` and `report`: campaigns and trials as web pages."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["export_inspect", "register", "report", "viewer"]
 
 DatabaseOption = Annotated[
-    Path | None,
-    typer.Option("--database", help="The results database; eval.db of the home by default."),
+    Path | None, typer.Option("--database", help="Read this file instead of eval.db in the home.")
 ]
 
 
 def register(app: typer.Typer) -> None:
-    """Add what looks at trials to the noun `eval`."""
+    """Add the viewer and the report to `operator eval`."""
     app.command("viewer")(viewer)
     app.command("report")(report)
 
@@ -58,9 +57,9 @@ def viewer(
 ) -> None:
     """Serve campaigns and trials to a browser until stopped.
 
-    On a public address the password is a token; see: operator tokens create --help
+    Requests from other machines need a token as the password; see: operator tokens create --help
     """
-    from operator_evals.viewer.serving import serve
+    from operator_evals.viewer.server import serve
     from operator_sre.app.listeners import Listener
 
     place = _database(context, database)
@@ -77,7 +76,7 @@ def viewer(
         context,
         listener,
         serve_it,
-        what="the viewer of trials",
+        what="the evals viewer",
         yes=yes,
         propose=propose,
         given=confirmation,
@@ -87,9 +86,10 @@ def viewer(
 
 def report(
     context: typer.Context,
-    campaign: Annotated[str, typer.Argument(help="The campaign name.")],
+    campaign: Annotated[str, typer.Argument(help="Name of the campaign.")],
     output: Annotated[
-        Path | None, typer.Option("--output", help="Write to this file, replacing it.")
+        Path | None,
+        typer.Option("--output", help="The file to write; an existing file is replaced."),
     ] = None,
     only_misses: Annotated[
         bool, typer.Option("--only-misses", help="Include only trials that missed something.")
@@ -97,25 +97,27 @@ def report(
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a campaign with its trials as one self-contained HTML page."""
+    """Write a campaign and its trials as one self-contained HTML page."""
     from operator_evals.gallery import Gallery
     from operator_evals.rendering import report_page
     from operator_sre.app.reports import write_report
 
     found = Gallery(_database(context, database)).campaign(campaign)
     text = report_page(found.recorded, found.analysis, found.known, only_misses=only_misses)
-    # A name for a file in the folder that we are in, and in no other.
-    fit = "".join(one if one.isalnum() or one in "-_" else "-" for one in campaign)
+    # The name must not lead out of the current folder.
+    fit = "".join(
+        character if character.isalnum() or character in "-_" else "-" for character in campaign
+    )
     file = output or Path(f"{fit.strip('-')[:100] or 'campaign'}.html")
     write_report(file, text)
     if as_json:
         print_json({"campaign": campaign, "file": str(file), "trials": len(found.known)})
     else:
-        print_lines([clean(f"The campaign {campaign} is in {file}.")])
+        print_lines([clean(f"Wrote campaign {campaign} to {file}.")])
 
 
 def export_inspect(database: Path, campaign: str, folder: Path) -> list[Path]:
-    """Write the logs of a campaign for the viewer of inspect-ai; the files."""
+    """Write the logs of a campaign for the inspect-ai viewer; return the files."""
     from operator_evals.gallery import Gallery
     from operator_evals.inspect_logs import write_logs
 
@@ -124,14 +126,17 @@ def export_inspect(database: Path, campaign: str, folder: Path) -> list[Path]:
 
 
 def _database(context: typer.Context, given: Path | None) -> Path:
-    """The one that was named, which has to be there; otherwise that of the home."""
+    """The named database, which must exist; otherwise eval.db of the home."""
     from operator_evals.app.campaigns import database_path
     from operator_evals.database import open_database
 
     if given is not None and not given.is_file():
-        raise UsageError(f"There is no file {str(given)!r}.", next_step="Name an eval.db.")
+        raise UsageError(
+            f"cannot open {str(given)!r}: no such file.",
+            next_step="Pass an eval.db or a .jsonl file.",
+        )
     path = database_path(config_of(context), given)
     if given is not None:
-        with open_database(path):  # what holds no trials is told now, and not on every page
+        with open_database(path):  # a file without trials fails now, not on every page
             pass
     return path

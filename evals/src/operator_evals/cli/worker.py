@@ -1,4 +1,4 @@
-"""`operator eval work`: do the trials of campaigns that are led elsewhere."""
+"""`operator eval work`: run trials of campaigns that are led from another machine."""
 
 from __future__ import annotations
 
@@ -19,26 +19,25 @@ PARALLEL_MAX = 64
 
 
 def register(app: typer.Typer) -> None:
-    """Add what a worker does to the noun `eval`."""
+    """Add the worker to `operator eval`."""
     app.command("work")(work)
 
 
 def work(
     context: typer.Context,
     parallel: Annotated[
-        int,
-        typer.Option(min=1, max=PARALLEL_MAX, help="Number of parallel trials on this machine."),
+        int, typer.Option(min=1, max=PARALLEL_MAX, help="Trials that run at the same time.")
     ] = 1,
-    name: Annotated[str, typer.Option(help="The worker name; the host name by default.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the worker. Default: the host name.")] = "",
     as_json: Annotated[
-        bool, typer.Option("--json", help="Every trial as a JSON document on a line.")
+        bool, typer.Option("--json", help="Print one JSON document per trial.")
     ] = False,
 ) -> None:
-    """Run trials of campaigns that other machines coordinate, until stopped.
+    """Run trials of campaigns that another machine leads, until stopped.
 
-    The machines share a PostgreSQL store; see `operator eval run --engine dbos`. Run one worker per
-    machine, so that trials that need the whole machine have it. Models and keys come from this
-    home. Anyone who can write to that store decides which trials run here.
+    Worker and leader share a store in PostgreSQL: see `operator eval run --engine dbos`. Run one
+    worker per machine, because some trials need the machine to themselves. Models and their keys
+    come from this home. Anyone who can write to the store decides which trials run here.
     """
     from operator_evals.app.worker import take_trials
     from operator_lab.cli.demo import this_program

@@ -1,4 +1,4 @@
-"""Cells of tables, states as badges, and where links lead."""
+"""Table cells, badges and link targets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 from urllib.parse import urlencode
 
 from operator_evals.facts import Reading, TrialFacts
-from operator_evals.scoring import Share
+from operator_evals.score import Share
 from operator_sre.drawing import figure, plural, span
 from operator_sre.drawing.html import (
     Html,
@@ -28,16 +28,16 @@ __all__ = [
     "Served",
     "chance",
     "count",
+    "draw_share",
     "interval",
     "percent",
     "seconds",
-    "shared",
     "states",
 ]
 
 
 class Places(Protocol):
-    """Answers with what stands in a link, "" where there is nothing to go to."""
+    """The targets of links; "" where there is no page."""
 
     def campaigns(self) -> str:
         """All campaigns."""
@@ -58,9 +58,9 @@ class Places(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Each has an address. Names stand behind the question mark, where any letter may stand.
+    """Addresses on a server. Names are query parameters, which may hold any character.
 
-    `below` is where they begin, for whoever shows other things as well.
+    `below` is the path under which the pages are mounted.
     """
 
     below: str = ""
@@ -85,13 +85,13 @@ class Served:
 
 
 def _query(**names: str) -> str:
-    # What a database gives may hold halves of letters, which no address can.
+    # A database may hold lone surrogates, which no URL can encode.
     return urlencode(names, errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
 class OneFile:
-    """Everything is a part of one file; trials are numbered, so that no name becomes a place."""
+    """Anchors in one file. Trials are numbered, so no name becomes part of an address."""
 
     numbers: Mapping[str, int] = field(default_factory=dict)
 
@@ -101,7 +101,7 @@ class OneFile:
         return cls({key: number for number, key in enumerate(keys, start=1)})
 
     def campaigns(self) -> str:
-        """There is but one."""
+        """A file has one campaign only."""
         return ""
 
     def campaign(self, name: str) -> str:
@@ -124,7 +124,7 @@ SIGNIFICANT = 0.05
 
 
 def percent(value: float | None) -> str:
-    """A share as people say it; what is not all is never said to be."""
+    """A share in percent; only an exact 0 or 1 is shown as 0 % or 100 %."""
     if value is None:
         return "-"
     rounded = round(value * 100)
@@ -134,15 +134,15 @@ def percent(value: float | None) -> str:
 
 
 def interval(share: Share) -> str:
-    """From where to where the true share lies in 95 of 100 cases."""
+    """The 95 % confidence interval of a share."""
     return f"{share.low * 100:.0f} to {share.high * 100:.0f} %"
 
 
-def shared(share: Share) -> Html:
-    """How many, the interval as a line and in figures; a dash of nothing."""
+def draw_share(share: Share) -> Html:
+    """A share with its interval as a bar and in figures; a dash where nothing was counted."""
     if not share.of:
         return text("-")
-    low, high = (EDGE + REACH * one for one in (share.low, share.high))
+    low, high = (EDGE + REACH * edge for edge in (share.low, share.high))
     middle = EDGE + REACH * (share.value or 0.0)
     return joined(
         Html(f"<strong>{percent(share.value)}</strong>"),
@@ -162,16 +162,16 @@ def seconds(value: float | None) -> Html:
 
 
 def count(value: int, *, bad: bool = False) -> Html:
-    """How many; where none is right, any is marked."""
+    """A count; with `bad`, anything above zero is marked."""
     if bad and value:
         return Html(f'<strong class="bad">{value} !</strong>')
     return Html(f"{value}")
 
 
 def chance(p: float) -> Html:
-    """How probable so large a difference is where there is none."""
-    told = f"p < {CERTAIN}" if p < CERTAIN else f"p = {p:.2g}"
-    return Html(f"<strong>{text(told)} *</strong>") if p < SIGNIFICANT else text(told)
+    """A p-value, marked when it is significant."""
+    label = f"p < {CERTAIN}" if p < CERTAIN else f"p = {p:.2g}"
+    return Html(f"<strong>{text(label)} *</strong>") if p < SIGNIFICANT else text(label)
 
 
 ROWS_MAX = 200
@@ -180,41 +180,41 @@ ABSENT = object()
 
 
 def states(trial: TrialFacts) -> Html:
-    """Readings that differ, and those that do not for whoever opens them."""
+    """Readings before and after; unchanged ones are folded away."""
     before, after = trial.before, trial.after
     if before is None or after is None:
-        return paragraph(text("It was not looked at both before and after."))
+        return paragraph(text("There is no observation from both before and after."))
     rows: list[list[Html]] = []
     same: list[tuple[str, str]] = []
     for target in sorted({*before.readings, *after.readings}):
         firsts, lasts = before.readings.get(target, {}), after.readings.get(target, {})
         for name in sorted({*firsts, *lasts}):
             first, last = firsts.get(name, ABSENT), lasts.get(name, ABSENT)
-            # Yes is not 1; what is no number at all is the same as itself.
+            # True is not 1, and NaN counts as equal to NaN.
             if type(first) is type(last) and (first == last or (first != first and last != last)):
                 same.append((target, f"{name} {_figure(first)}"))
             else:
                 about = joined(code(target), text(f" {name}"))
                 rows.append([about, _cell(first, "was"), _cell(last, "is")])
     badges = [
-        *(badge("bad", f"broken at the end: {one}") for one in after.broken),
-        *(badge("plain", f"broken before: {one}") for one in before.broken),
+        *(badge("bad", f"broken after: {key}") for key in after.broken),
+        *(badge("plain", f"broken before: {key}") for key in before.broken),
     ]
     if badges:
         parts = [paragraph(joined(*badges, by=" "), "badges")]
     else:
-        well = "✓ nothing was broken before, and nothing is at the end"
+        well = "✓ nothing broken before or after"
         parts = [paragraph(badge("good", well))]
     if rows:
-        head = [text(one) for one in ("Target and reading", "Before", "After")]
+        head = [text(title) for title in ("Target and reading", "Before", "After")]
         shown = rows[:ROWS_MAX]
         parts.append(table("Readings before and after", head, shown, kind="states"))
     else:
-        parts.append(paragraph(text("Every reading is what it was.")))
+        parts.append(paragraph(text("No reading changed.")))
     if len(rows) > ROWS_MAX:
-        parts.append(paragraph(text(f"{len(rows) - ROWS_MAX} more are not shown.")))
+        parts.append(paragraph(text(f"{len(rows) - ROWS_MAX} more not shown.")))
     if same:
-        # What nobody has to compare, in as little room as possible.
+        # Unchanged readings need no comparison, so they take little room.
         by_target: dict[str, list[str]] = {}
         for target, figure_of in same[:SAME_MAX]:
             by_target.setdefault(target, []).append(figure_of)
@@ -222,12 +222,12 @@ def states(trial: TrialFacts) -> Html:
             paragraph(joined(code(target), text(f" {', '.join(figures)}")))
             for target, figures in by_target.items()
         )
-        parts.append(folded(f"{plural(len(same), 'reading')} as before", joined(*listed)))
+        parts.append(folded(f"{plural(len(same), 'unchanged reading')}", joined(*listed)))
     return joined(*parts)
 
 
 def _cell(value: object, kind: str) -> Html:
-    shown = "not there" if value is ABSENT else _figure(value)
+    shown = "missing" if value is ABSENT else _figure(value)
     return Html(f'<td class="{kind}">{text(shown)}</td>')
 
 

@@ -25,17 +25,17 @@ def whole(title: str, body: Html) -> str:
 def report_page(
     recorded: Recorded, analysis: Analysis, known: Sequence[Scored], *, only_misses: bool = False
 ) -> str:
-    """A campaign and its trials in one file; with `only_misses`, those that missed something.
+    """A campaign and its trials in one file; `only_misses` leaves out trials without a miss.
 
     A trial is shown when a link to it is followed, which a style sheet alone can do.
     """
-    missed = {one.key for one in analysis.misses}
-    held = [one for one in known if not only_misses or one.facts.key in missed]
-    places = OneFile.of([one.facts.key for one in held])
+    missed = {miss.key for miss in analysis.misses}
+    held = [scored for scored in known if not only_misses or scored.facts.key in missed]
+    places = OneFile.of([scored.facts.key for scored in held])
     parts = [f'<div id="campaign">{campaign_body(recorded, analysis, known, places)}</div>']
     parts += [
-        f'<article class="trial" id="{places.trial("", one.facts.key)[1:]}">'
-        f"{trial_body(one, places)}</article>"
-        for one in held
+        f'<article class="trial" id="{places.trial("", scored.facts.key)[1:]}">'
+        f"{trial_body(scored, places)}</article>"
+        for scored in held
     ]
     return whole(f"Campaign {recorded.campaign.name}", Html("\n".join(parts)))

@@ -70,8 +70,8 @@ class Admission:
         await (self._refuse(scope) or self.inner)(scope, receive, sending)
 
     def _refuse(self, scope: Scope) -> Response | None:
-        told = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        if not is_ours(told.get(b"host", ""), self.hosts):
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        if not is_ours(headers.get(b"host", ""), self.hosts):
             return PlainTextResponse("We are not known by that name.\n", 421)
         source = scope["client"][0] if scope.get("client") else "somebody"
         if wait_s := self.rates.wait_s(source):
@@ -80,7 +80,7 @@ class Admission:
         if not self.private:
             return None
         # A secret is sent as a password, or as a token itself.
-        scheme, _, secret = told.get(b"authorization", "").partition(" ")
+        scheme, _, secret = headers.get(b"authorization", "").partition(" ")
         if scheme.lower() == "basic":
             try:
                 pair = base64.b64decode(secret.strip(), validate=True).decode("utf-8")

@@ -70,10 +70,10 @@ async def _page(request: Request, title: str, body: Callable[[Gallery], Html]) -
 
 
 def _gallery(home: App) -> Gallery:
-    return _opened(database_path(home.config, None))
+    return _open_gallery(database_path(home.config, None))
 
 
 @lru_cache(maxsize=4)
-def _opened(path: Path) -> Gallery:
+def _open_gallery(path: Path) -> Gallery:
     """One for each database, which keeps what it computed."""
     return Gallery(path)

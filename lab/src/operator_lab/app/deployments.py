@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from operator_lab.ports import taken
+from operator_lab.ports import is_taken
 from operator_lab.stacks.containers import Containers
 from operator_lab.stacks.record import SECRETS_FOLDER, Record, prepare, read_record, remove
 from operator_lab.stacks.target import ComposeTarget, find_compose
@@ -47,7 +47,7 @@ class DeploymentView:
     @property
     def well(self) -> bool:
         """All of it runs."""
-        return bool(self.services) and all(each.well for each in self.services)
+        return bool(self.services) and all(service.well for service in self.services)
 
 
 async def deploy_up(
@@ -73,11 +73,11 @@ async def deploy_up(
     target = ComposeTarget(record, directory, compose=compose)
     if before is None:
         try:
-            held = [name for name in record.spec.ports if taken(int(record.values[name]))]
+            held = [name for name in record.spec.ports if is_taken(int(record.values[name]))]
             if held:
-                told = ", ".join(f"{name} ({record.values[name]})" for name in held)
+                names = ", ".join(f"{name} ({record.values[name]})" for name in held)
                 raise RigError(
-                    f"Somebody else listens on what {record.project!r} needs: {told}.",
+                    f"Somebody else listens on what {record.project!r} needs: {names}.",
                     next_step=f"Give it another port with: --set {held[0]}=PORT",
                 )
             await Containers(record.project).reach()
@@ -120,7 +120,7 @@ async def deploy_down(
 
 async def deploy_status(app: App, subject: str, *, project: str | None = None) -> DeploymentView:
     """Every service as it is now."""
-    target, directory = _found(app, subject, project)
+    target, directory = _find_record(app, subject, project)
     return _view(target.record, directory, await target.status())
 
 
@@ -128,19 +128,19 @@ async def deploy_logs(
     app: App, subject: str, *, service: str | None, lines: int, project: str | None = None
 ) -> Sequence[str]:
     """The last lines of one service, or of each."""
-    target, _ = _found(app, subject, project)
+    target, _ = _find_record(app, subject, project)
     return await target.logs(service, lines=lines)
 
 
 async def deploy_restart(
     app: App, subject: str, *, service: str | None, project: str | None = None
 ) -> DeploymentView:
-    """Restart one service or all, and wait until they are healthy."""
-    target, directory = _found(app, subject, project)
+    """Start one service anew, or all, and wait until they are well."""
+    target, directory = _find_record(app, subject, project)
     return _view(target.record, directory, await target.restart(service))
 
 
-def _found(app: App, subject: str, project: str | None) -> tuple[ComposeTarget, Path]:
+def _find_record(app: App, subject: str, project: str | None) -> tuple[ComposeTarget, Path]:
     """What is deployed; NotFoundError where it is not."""
     directory = _directory(app, subject, project)
     record = read_record(directory)

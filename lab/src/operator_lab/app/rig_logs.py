@@ -37,11 +37,11 @@ def read_logs(app: App, subject: str, *, target: str | None, lines: int) -> tupl
     """The last lines of one process of a rig, or of each."""
     if is_stack(app.rig_directory(subject)):
         rig = StackRig.attach(app.rig_directory(subject))
-        told = at_once(ComposeTarget(rig.record(), rig.directory).logs(target, lines=lines))
-        said: dict[str, list[str]] = {}
-        for name, _, line in (each.partition(" | ") for each in told):
-            said.setdefault(name, []).append(line)
-        return tuple(LogView(name, "", tuple(found)) for name, found in sorted(said.items()))
+        output = at_once(ComposeTarget(rig.record(), rig.directory).logs(target, lines=lines))
+        lines_of: dict[str, list[str]] = {}
+        for name, _, line in (each.partition(" | ") for each in output):
+            lines_of.setdefault(name, []).append(line)
+        return tuple(LogView(name, "", tuple(found)) for name, found in sorted(lines_of.items()))
     return tuple(
         LogView(name, str(log), tuple(_last(log, lines)))
         for name, log in _logs(app, subject, target)
@@ -72,8 +72,12 @@ async def follow_logs(
 def _logs(app: App, subject: str, target: str | None) -> Sequence[tuple[str, Path]]:
     """The processes of a rig with their logs, the load among them."""
     rig = Rig.attach(app.rig_directory(subject))
-    ours = {*(each.name for each in rig.targets()), LOAD}
-    found = {each.name: Path(each.log) for each in rig.status().processes if each.name in ours}
+    ours = {*(target.name for target in rig.targets()), LOAD}
+    found = {
+        process.name: Path(process.log)
+        for process in rig.status().processes
+        if process.name in ours
+    }
     if target is None:
         return tuple(found.items())
     if target not in found:

@@ -53,7 +53,7 @@ __all__ = [
 async def raise_rig(subject: str, directory: Path, *, make: str | None, owned: bool) -> AnyRig:
     """Bring one up. Without a `make` it is of processes where they can be had, else containers."""
     plugin = find_plugin(subject)
-    chosen = _chosen(plugin, make)
+    chosen = _choose_make(plugin, make)
     if chosen is Make.PROCESSES and plugin.rig is not None:
         return await Rig.up(plugin.rig(), directory, owned=owned)
     if chosen is Make.COMPOSE and plugin.stack is not None:
@@ -86,7 +86,7 @@ def no_rig(plugin: Plugin) -> str:
 
 def check_rig(plugin: Plugin) -> None:
     """OperatorError where no rig can be had here, looked at before anything is begun."""
-    match _chosen(plugin, None):
+    match _choose_make(plugin, None):
         case Make.PROCESSES if plugin.rig is not None:
             plugin.rig()
         case Make.COMPOSE if plugin.stack is not None:
@@ -99,12 +99,15 @@ def check_rig(plugin: Plugin) -> None:
 
 def parts_of(plugin: Plugin) -> tuple[Target, ...]:
     """The parts of a rig that is not up, as its description tells."""
-    if _chosen(plugin, None) is Make.PROCESSES and plugin.rig is not None:
+    if _choose_make(plugin, None) is Make.PROCESSES and plugin.rig is not None:
         return tuple(
-            Target(one.name, one.kind, depends_on=one.depends_on) for one in plugin.rig().processes
+            Target(process.name, process.kind, depends_on=process.depends_on)
+            for process in plugin.rig().processes
         )
     services = () if plugin.stack is None else plugin.stack().services
-    return tuple(Target(one.name, one.kind, depends_on=one.depends_on) for one in services)
+    return tuple(
+        Target(service.name, service.kind, depends_on=service.depends_on) for service in services
+    )
 
 
 def _makes(plugin: Plugin) -> tuple[Make, ...]:
@@ -116,14 +119,14 @@ def _makes_told(plugin: Plugin) -> str:
     return f"Rigs of {plugin.name}: {', '.join(_makes(plugin)) or 'none'}."
 
 
-def _chosen(plugin: Plugin, told: str | None) -> Make | None:
+def _choose_make(plugin: Plugin, name: str | None) -> Make | None:
     makes = _makes(plugin)
-    if told is not None:
-        if told not in list(Make):
+    if name is not None:
+        if name not in list(Make):
             raise UsageError(
-                f"A rig cannot be made of {told[:80]!r}.", next_step=_makes_told(plugin)
+                f"A rig cannot be made of {name[:80]!r}.", next_step=_makes_told(plugin)
             )
-        return Make(told)
+        return Make(name)
     if plugin.rig is not None and plugin.stack is not None:
         # Without its programs containers are the nearer way; an extra is installed by one command.
         try:
@@ -276,7 +279,7 @@ def rig_status(app: App, subject: str) -> RigView:
         targets=tuple(targets),
         load=read_load(app.rig_directory(subject)),
         faults=tuple(fault.name for fault in plugin.faults),
-        broken=tuple(BrokenView(one.fault, one.target) for one in faults.broken(rig)),
+        broken=tuple(BrokenView(broken.fault, broken.target) for broken in faults.broken(rig)),
     )
 
 
@@ -284,19 +287,21 @@ async def rig_report(app: App, subject: str) -> RigView:
     """The same, and of every fault in it what its oracle says."""
     view = rig_status(app, subject)
     rig = attach(app.rig_directory(subject))
-    asked = (_judged(rig, fault_of(subject, one.fault), one) for one in view.broken)
-    return replace(view, broken=tuple(await asyncio.gather(*asked)))
+    judgements = (
+        _ask_oracle(rig, fault_of(subject, broken.fault), broken) for broken in view.broken
+    )
+    return replace(view, broken=tuple(await asyncio.gather(*judgements)))
 
 
-async def _judged(rig: AnyRig, fault: Fault, one: BrokenView) -> BrokenView:
+async def _ask_oracle(rig: AnyRig, fault: Fault, broken_view: BrokenView) -> BrokenView:
     try:
         async with asyncio.timeout(ORACLE_S_MAX):
-            still = await faults.is_over(rig, fault, target=one.target)
+            still = await faults.is_over(rig, fault, target=broken_view.target)
     except TimeoutError:
         still = f"nobody could tell within {ORACLE_S_MAX:g} s"
     except Exception as problem:  # noqa: BLE001  what a stranger's oracle raises is no good news
         still = f"nobody could tell: {type(problem).__name__}: {problem}"
-    return replace(one, over=not still, still=still)
+    return replace(broken_view, over=not still, still=still)
 
 
 async def restart_rig(app: App, subject: str, *, target: str | None) -> tuple[str, ...]:
@@ -305,7 +310,7 @@ async def restart_rig(app: App, subject: str, *, target: str | None) -> tuple[st
     if target is not None:
         await rig.restart(target)
         return (target,)
-    order = TopologicalSorter({one.name: one.depends_on for one in rig.targets()})
+    order = TopologicalSorter({target.name: target.depends_on for target in rig.targets()})
     order.prepare()
     done: list[str] = []
     while order.is_active():
@@ -321,7 +326,7 @@ async def break_rig(
 ) -> str:
     """Inject a fault; returns the target that was hit. UsageError lists faults if none is named."""
     if fault is None:
-        raise UsageError("Name a fault.", next_step=_listed(find_plugin(subject)))
+        raise UsageError("Name a fault.", next_step=_list_faults(find_plugin(subject)))
     found = fault_of(subject, fault)
     rig = attach(app.rig_directory(subject))
     return await faults.inject(rig, found, target=target, rng=random.Random(seed))
@@ -343,14 +348,14 @@ async def heal_all(app: App, subject: str, *, target: str | None) -> tuple[Broke
     if target is not None:
         rig.require(target)  # NotFoundError names those there are
     healed, problems = [], []
-    for one in reversed(faults.broken(rig)):
-        if target not in (None, one.target):
+    for broken in reversed(faults.broken(rig)):
+        if target not in (None, broken.target):
             continue
         try:
-            await faults.heal(rig, fault_of(subject, one.fault), target=one.target)
-            healed.append(BrokenView(one.fault, one.target))
+            await faults.heal(rig, fault_of(subject, broken.fault), target=broken.target)
+            healed.append(BrokenView(broken.fault, broken.target))
         except (NotFoundError, RigError) as problem:
-            problems.append(f"{one.fault} at {one.target}: {problem.message}")
+            problems.append(f"{broken.fault} at {broken.target}: {problem.message}")
     if problems:
         raise RigError(
             f"Not everything could be healed. {' '.join(problems)}",
@@ -365,10 +370,10 @@ def fault_of(subject: str, name: str) -> Fault:
     for fault in plugin.faults:
         if fault.name == name:
             return fault
-    raise NotFoundError(f"{subject!r} has no fault {name!r}.", next_step=_listed(plugin))
+    raise NotFoundError(f"{subject!r} has no fault {name!r}.", next_step=_list_faults(plugin))
 
 
-def _listed(plugin: Plugin) -> str:
+def _list_faults(plugin: Plugin) -> str:
     return f"Faults: {', '.join(fault.name for fault in plugin.faults) or 'none'}."
 
 

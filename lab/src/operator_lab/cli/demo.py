@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from operator_lab.demo import Ending, Event, Plan
-    from operator_lab.tui.recording import Recorder
+    from operator_lab.tui.recorder import Recorder
     from operator_sre.config import Config
 
 __all__ = [
@@ -334,7 +334,7 @@ def _play(config: Config, plan: Plan, wish: _Wish) -> Ending | None:
     if wish.record is None:
         recorder = None
     else:
-        from operator_lab.tui.recording import Recorder
+        from operator_lab.tui.recorder import Recorder
 
         size = shutil.get_terminal_size((120, 40))
         title = f"operator demo {plan.subject} --fault {plan.fault}"
@@ -358,7 +358,7 @@ def _play(config: Config, plan: Plan, wish: _Wish) -> Ending | None:
 async def _on_screen(
     config: Config, plan: Plan, wish: _Wish, recorder: Recorder | None
 ) -> Ending | None:
-    from operator_lab.tui.showing import show
+    from operator_lab.tui.show import show
     from operator_sre.app.wiring import open_app
 
     with open_app(config) as app:

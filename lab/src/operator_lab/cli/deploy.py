@@ -106,13 +106,13 @@ def logs(
     from operator_lab.app.deployments import deploy_logs
 
     with opened(context) as app, waiting("asking the engine"):
-        told = run_until_stopped(
+        output = run_until_stopped(
             deploy_logs(app, subject, service=service, lines=lines, project=project)
         )
     if as_json:
-        print_json({"subject": subject, "lines": told})
+        print_json({"subject": subject, "lines": output})
     else:
-        print_lines([clean(line) for line in told])
+        print_lines([clean(line) for line in output])
 
 
 @local.command()
@@ -137,12 +137,12 @@ def _show(view: DeploymentView, *, as_json: bool) -> None:
         return
     rows = [
         (
-            *(each.name, each.state, each.container or "-", each.image or "-"),
-            " ".join(str(port) for port in each.ports) or "-",
+            *(service.name, service.state, service.container or "-", service.image or "-"),
+            " ".join(str(port) for port in service.ports) or "-",
         )
-        for each in view.services
+        for service in view.services
     ]
     print_table(("service", "state", "container", "image", "ports"), rows)
-    told = [f"  {name} is in {place}" for name, place in view.secrets.items()]
-    passwords = ["", "Passwords:", *told] if told else []
+    secrets = [f"  {name} is in {place}" for name, place in view.secrets.items()]
+    passwords = ["", "Passwords:", *secrets] if secrets else []
     print_lines([clean(line) for line in ["", f"Project {view.project}.", *passwords]])

@@ -148,9 +148,9 @@ def heal(
             hit = run_until_stopped(heal_rig(app, subject, fault, target=target))
             healed = (BrokenView(fault, hit),)
     if as_json:
-        one = {"fault": fault, "target": healed[0].target} if fault is not None else {}
+        healed_fault = {"fault": fault, "target": healed[0].target} if fault is not None else {}
         done = [{"fault": each.fault, "target": each.target} for each in healed]
-        print_json({"subject": subject, **one, "healed": done})
+        print_json({"subject": subject, **healed_fault, "healed": done})
     else:
         lines = [f"{each.fault}: {each.target} is healed." for each in healed]
         print_lines(lines or [f"Nothing is broken in the rig of {subject}."])
@@ -171,11 +171,11 @@ def faults(
     words = {None: "when a rig is up", True: "yes"}
     rows = [
         (
-            *(one.subject, one.name, one.kind, ", ".join(one.breaks), one.end),
-            words.get(one.available) or f"no: {one.why_not}",
-            one.sentence,
+            *(fault.subject, fault.name, fault.kind, ", ".join(fault.breaks), fault.end),
+            words.get(fault.available) or f"no: {fault.why_not}",
+            fault.sentence,
         )
-        for one in found
+        for fault in found
     ]
     print_table(("subject", "fault", "kind", "breaks", "right end", "here", "what happens"), rows)
 
@@ -228,13 +228,13 @@ def _show(view: RigView, home: str | None, *, as_json: bool) -> None:
         print_json({"rig": view})
         return
     rows = []
-    for one in view.targets:
+    for target in view.targets:
         # Where it is reached, and where it listens if that is somewhere else.
-        further = [f"{name} {port}" for name, port in one.ports.items() if port != one.port]
-        ports = f"{one.port} ({', '.join(further)})" if further else f"{one.port}"
-        places = (one.data_dir, one.log)
+        further = [f"{name} {port}" for name, port in target.ports.items() if port != target.port]
+        ports = f"{target.port} ({', '.join(further)})" if further else f"{target.port}"
+        places = (target.data_dir, target.log)
         shown = (place.removeprefix(f"{view.directory}/") or "-" for place in places)
-        rows.append((one.name, one.kind, one.state, one.pid or "-", ports, *shown))
+        rows.append((target.name, target.kind, target.state, target.pid or "-", ports, *shown))
     print_table(("target", "kind", "state", "pid", "port", "data", "log"), rows)
     lines = []
     if (load := view.load) is not None:
@@ -264,7 +264,7 @@ def _show(view: RigView, home: str | None, *, as_json: bool) -> None:
     print_lines([clean(line) for line in lines])
 
 
-def _latency(one: Latency) -> str:
-    if one.p50_ms is None:
+def _latency(latency: Latency) -> str:
+    if latency.p50_ms is None:
         return "no answers"
-    return f"p50 {one.p50_ms:.1f} ms, p95 {one.p95_ms:.1f} ms, p99 {one.p99_ms:.1f} ms"
+    return f"p50 {latency.p50_ms:.1f} ms, p95 {latency.p95_ms:.1f} ms, p99 {latency.p99_ms:.1f} ms"

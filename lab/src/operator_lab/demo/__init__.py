@@ -16,7 +16,7 @@ from operator_lab.demo.story import (
     Said,
     Step,
     Told,
-    named,
+    name_chapter,
 )
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "Step",
     "Told",
     "choose_fault",
-    "named",
+    "name_chapter",
     "play",
     "sentence_of",
     "straight_on",

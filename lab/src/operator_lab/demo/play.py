@@ -71,7 +71,7 @@ async def start_crew(app: App, subject: str, command: Sequence[str]) -> Crew:
     """Start both; they end with this process at the latest. `command` is how we are called."""
     config = app.config
     env = {f"OPERATOR_{name.upper()}": f"{config.values[name]}" for name in _SETTINGS}
-    keys = [*_KEYS, *(one.key_env for one in config.models if one.key_env)]
+    keys = [*_KEYS, *(model.key_env for model in config.models if model.key_env)]
     return await Crew.up(
         config.home / FOLDER,
         crew_programs(config, subject, command),
@@ -114,7 +114,7 @@ def crew_files(config: Config) -> dict[str, str]:
 
 def _value(value: Any) -> str:
     if isinstance(value, dict):
-        inside = [f"{json.dumps(key)} = {_value(one)}" for key, one in value.items()]
+        inside = [f"{json.dumps(key)} = {_value(item)}" for key, item in value.items()]
         return f"{{{', '.join(inside)}}}"
     return json.dumps(value)
 
@@ -157,7 +157,7 @@ def choose_fault(subject: str, fault: str | None) -> str:
             f"There is no rig of {subject!r} that could be broken.",
             next_step="See which there are with: operator lab faults",
         )
-    names = [one.name for one in plugin.faults]
+    names = [fault.name for fault in plugin.faults]
     chosen = fault or (DEFAULT_FAULT if DEFAULT_FAULT in names else names[0])
     return fault_of(subject, chosen).name
 
@@ -173,13 +173,13 @@ async def play(app: App, plan: Plan, *, cue: Cue = straight_on) -> AsyncGenerato
     The last thing it yields is the Ending. Leaves no process behind, whatever ends it.
     """
     fault_of(plan.subject, plan.fault)  # one that there is not, is an error now and not later
-    told: asyncio.Queue[Told | None] = asyncio.Queue()
-    director = _Director(app, plan, cue, told.put_nowait)
+    queue: asyncio.Queue[Told | None] = asyncio.Queue()
+    director = _Director(app, plan, cue, queue.put_nowait)
     work = asyncio.create_task(director.run())
-    work.add_done_callback(lambda _: told.put_nowait(None))
+    work.add_done_callback(lambda _: queue.put_nowait(None))
     try:
-        while (one := await told.get()) is not None:
-            yield one
+        while (event := await queue.get()) is not None:
+            yield event
         work.result()
     finally:
         work.cancel()
@@ -290,8 +290,8 @@ class _Director:
             Picture(
                 self._look,
                 tuple(
-                    TargetView(one.name, one.kind, "starting", None, "", None, "", "")
-                    for one in parts
+                    TargetView(part.name, part.kind, "starting", None, "", None, "", "")
+                    for part in parts
                 ),
                 None,
             )
@@ -353,9 +353,12 @@ class _Director:
         while True:
             view = rig_status(app, subject)
             broken: dict[str, tuple[str, ...]] = {}
-            for one in app.store.conditions.of(subject):
-                if one.health is Health.BROKEN:
-                    broken[one.target] = (*broken.get(one.target, ()), one.invariant)
+            for condition in app.store.conditions.of(subject):
+                if condition.health is Health.BROKEN:
+                    broken[condition.target] = (
+                        *broken.get(condition.target, ()),
+                        condition.invariant,
+                    )
             self._tell(Picture(self._look, view.targets, view.load, broken))
             await asyncio.sleep(PICTURE_S)
 
@@ -369,9 +372,9 @@ class _Director:
                     self._tell(Said(part, tuple(lines)))
                     last[part] = lines[-1]
             for name, code in ended.items():
-                said = last.get(Part(name), "")
+                line = last.get(Part(name), "")
                 raise OperatorError(
-                    f"The {name} ended by itself with code {code}. {said}".rstrip(),
+                    f"The {name} ended by itself with code {code}. {line}".rstrip(),
                     next_step=f"Start it by hand to see why: operator {name} --help",
                 )
             await asyncio.sleep(POLL_S)
@@ -385,9 +388,9 @@ async def _first_of(main: Awaitable[None], *beside: asyncio.Task[None]) -> None:
     task = asyncio.ensure_future(main)
     try:
         await asyncio.wait([task, *beside], return_when=asyncio.FIRST_COMPLETED)
-        for one in beside:
-            if one.done():
-                one.result()
+        for other in beside:
+            if other.done():
+                other.result()
         await task
     finally:
         task.cancel()

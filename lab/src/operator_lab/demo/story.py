@@ -32,7 +32,7 @@ __all__ = [
     "Step",
     "Told",
     "chapter_of",
-    "named",
+    "name_chapter",
     "report_text",
 ]
 
@@ -221,7 +221,7 @@ def chapter_of(event: Event) -> int | None:
     return None
 
 
-def named(number: int, *, fault: str = "", sentence: str = "", action: str = "") -> Chapter:
+def name_chapter(number: int, *, fault: str = "", sentence: str = "", action: str = "") -> Chapter:
     """A chapter by its number, with the fault and the repair by their names once they are known."""
     chapter = CHAPTERS[number - 1]
     if number == FAULT and fault:

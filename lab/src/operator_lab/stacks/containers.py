@@ -57,7 +57,7 @@ class Row(msgspec.Struct, rename="pascal"):
         """Which service of the project it is."""
         return self.labels.get(SERVICE_LABEL, "")
 
-    def told(self) -> ServiceStatus:
+    def to_status(self) -> ServiceStatus:
         """How it is, in our words."""
         exited = _EXITED.search(self.status)
         return ServiceStatus(
@@ -65,7 +65,7 @@ class Row(msgspec.Struct, rename="pascal"):
             state=self._state(),
             container=self.names[0].removeprefix("/") if self.names else self.id[:12],
             image=self.image,
-            ports=tuple(sorted({each.public_port for each in self.ports if each.public_port})),
+            ports=tuple(sorted({port.public_port for port in self.ports if port.public_port})),
             exit_code=int(exited[1]) if exited else None,
         )
 
@@ -136,13 +136,17 @@ class Containers:
         """Take it off a network."""
         row = await self.row(service)
         body = {"Container": row.id, "Force": True}
-        _done(await self.engine.ask("POST", f"/networks/{network}/disconnect", body=body), service)
+        _require_ok(
+            await self.engine.ask("POST", f"/networks/{network}/disconnect", body=body), service
+        )
 
     async def join(self, service: str, network: str, aliases: list[str]) -> None:
         """Put it on a network again, by the names that it had there."""
         row = await self.row(service)
         body = {"Container": row.id, "EndpointConfig": {"Aliases": aliases}}
-        _done(await self.engine.ask("POST", f"/networks/{network}/connect", body=body), service)
+        _require_ok(
+            await self.engine.ask("POST", f"/networks/{network}/connect", body=body), service
+        )
 
 
 def _read(answer: Answer, kind: type[T]) -> T:
@@ -151,7 +155,7 @@ def _read(answer: Answer, kind: type[T]) -> T:
     return answer.read(kind)
 
 
-def _done(answer: Answer, service: str) -> None:
+def _require_ok(answer: Answer, service: str) -> None:
     if not answer.ok:
         raise RigError(f"Docker does not change the network of {service!r}: {answer.message}.")
 
@@ -208,6 +212,6 @@ class Disks:
         inside = Inside(row.id, ("sh", "-c", script, "sh", *words), user="0")
         result = await run_inside(self._containers.engine, inside, Job(timeout_s=EXEC_S_MAX))
         if result.outcome is not Outcome.RAN or result.exit_code != 0:
-            said = " ".join(result.stderr.split())[:300]
-            raise RigError(f"The volumes of the stack cannot be changed: {said or 'no answer'}.")
+            output = " ".join(result.stderr.split())[:300]
+            raise RigError(f"The volumes of the stack cannot be changed: {output or 'no answer'}.")
         return result.stdout

@@ -41,10 +41,10 @@ class Record:
 
     def service(self, name: str) -> StackService:
         """One of its targets; NotFoundError names those there are."""
-        for each in self.spec.services:
-            if each.name == name:
-                return each
-        names = ", ".join(each.name for each in self.spec.services)
+        for service in self.spec.services:
+            if service.name == name:
+                return service
+        names = ", ".join(service.name for service in self.spec.services)
         raise NotFoundError(
             f"There is no target {name!r} in the rig of {self.spec.subject!r}.",
             next_step=f"It has {names}.",
@@ -133,18 +133,18 @@ def write_record(directory: Path, record: Record) -> None:
 def is_stack(directory: Path) -> bool:
     """Whether what lies there is a deployment of containers."""
     try:
-        told = json.loads((directory / MANIFEST_FILE).read_text(encoding="utf-8"))
+        document = json.loads((directory / MANIFEST_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(told, dict) and told.get("rig") == COMPOSE
+    return isinstance(document, dict) and document.get("rig") == COMPOSE
 
 
 def read_record(directory: Path) -> Record | None:
     """The deployment of a directory; None when there is none, RigError when it is unreadable."""
     path = directory / MANIFEST_FILE
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        spec = dict(told["spec"])
+        document = json.loads(path.read_text(encoding="utf-8"))
+        spec = dict(document["spec"])
         services = tuple(
             StackService(
                 **{
@@ -157,9 +157,9 @@ def read_record(directory: Path) -> Record | None:
         )
         return Record(
             spec=StackSpec(**{**spec, "services": services, "secrets": tuple(spec["secrets"])}),
-            project=told["project"],
-            values=dict(told["values"]),
-            services=tuple(told["services"]),
+            project=document["project"],
+            values=dict(document["values"]),
+            services=tuple(document["services"]),
         )
     except (FileNotFoundError, NotADirectoryError):
         return None

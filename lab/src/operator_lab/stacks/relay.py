@@ -46,12 +46,12 @@ class RelayRule:
 
 def parse_rules(text: bytes) -> tuple[RelayRule, ...]:
     """Rules as they are sent; ValueError when they are none."""
-    told = json.loads(text)
-    if not isinstance(told, list) or len(told) > RULES_MAX:
+    document = json.loads(text)
+    if not isinstance(document, list) or len(document) > RULES_MAX:
         raise ValueError("a list of rules is needed")
     try:
-        rules = tuple(RelayRule(**each) for each in told)
-        right = all(0 <= float(each.delay_s) <= DELAY_S_MAX for each in rules)
+        rules = tuple(RelayRule(**each) for each in document)
+        right = all(0 <= float(rule.delay_s) <= DELAY_S_MAX for rule in rules)
     except TypeError as problem:
         raise ValueError(str(problem)) from problem
     if not right:
@@ -85,7 +85,7 @@ class Relay:
                 return
             self._wires += 1
             try:
-                await self._allowed(caller, to[0])
+                await self._require_allowed(caller, to[0])
                 far_reader, far_writer = await asyncio.open_connection(*to)
             except OSError:
                 writer.close()
@@ -107,7 +107,7 @@ class Relay:
 
     async def control(self, host: str, port: int) -> asyncio.Server:
         """Take rules, from whoever has the token."""
-        return await asyncio.start_server(self._asked, host, port)
+        return await asyncio.start_server(self._serve_request, host, port)
 
     async def _pass(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, caller: str, to: str
@@ -126,7 +126,7 @@ class Relay:
                     await asyncio.sleep(max(0.0, due - time.monotonic()))
                     if not chunk:
                         break
-                    await self._allowed(caller, to)
+                    await self._require_allowed(caller, to)
                     writer.write(chunk)
                     await writer.drain()
         finally:
@@ -147,17 +147,17 @@ class Relay:
                 chunk = await reader.read(CHUNK_BYTES)
             except OSError:
                 chunk = b""
-            delay_s = await self._allowed(caller, to)
+            delay_s = await self._require_allowed(caller, to)
             await under_way.put((time.monotonic() + delay_s, chunk))
 
-    async def _allowed(self, caller: str, to: str) -> float:
+    async def _require_allowed(self, caller: str, to: str) -> float:
         """Return when something may pass, with the seconds that it has to take."""
         while True:
             changed = self._changed
-            rules = [each for each in self._rules if each.to == to]
-            about = [each for each in rules if await self._is(each.caller, caller)]
-            if not any(each.cut for each in about):
-                return max((each.delay_s for each in about), default=0.0)
+            rules = [rule for rule in self._rules if rule.to == to]
+            about = [rule for rule in rules if await self._is(rule.caller, caller)]
+            if not any(rule.cut for rule in about):
+                return max((rule.delay_s for rule in about), default=0.0)
             await changed.wait()
 
     async def _is(self, name: str, caller: str) -> bool:
@@ -170,13 +170,15 @@ class Relay:
             self._names[name] = (time.monotonic(), address)
         return address == caller
 
-    async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_request(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             async with asyncio.timeout(CONTROL_S_MAX):
-                status, told = await self._answer(reader)
+                status, answer = await self._answer(reader)
         except (OSError, ValueError, TimeoutError, EOFError, asyncio.LimitOverrunError):
-            status, told = "400 Bad Request", {"problem": "this is no question"}
-        body = json.dumps(told).encode()
+            status, answer = "400 Bad Request", {"problem": "this is no question"}
+        body = json.dumps(answer).encode()
         head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n"
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         with contextlib.suppress(OSError):
@@ -204,7 +206,7 @@ class Relay:
             # Whoever waits looks at the new rules; whoever waits later waits for the next ones.
             self._changed.set()
             self._changed = asyncio.Event()
-        return "200 OK", [asdict(each) for each in self._rules]
+        return "200 OK", [asdict(rule) for rule in self._rules]
 
 
 async def _address_of(name: str) -> str:
@@ -213,7 +215,7 @@ async def _address_of(name: str) -> str:
     return str(found[0][4][0])
 
 
-def _relayed(text: str) -> tuple[int, tuple[str, int]]:
+def _parse_relay(text: str) -> tuple[int, tuple[str, int]]:
     listen, _, to = text.partition("=")
     host, _, port = to.rpartition(":")
     if not (listen.isdecimal() and host and port.isdecimal()):
@@ -238,7 +240,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Serve until ended."""
     parser = argparse.ArgumentParser(description="Pass everything on, or not.")
     parser.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104
-    parser.add_argument("--relay", action="append", type=_relayed, required=True)
+    parser.add_argument("--relay", action="append", type=_parse_relay, required=True)
     parser.add_argument("--control", type=int, required=True)
     parser.add_argument("--token-file", required=True)
     options = parser.parse_args(argv)

@@ -56,7 +56,7 @@ def change_rules(
 ) -> None:
     """Change what it does; it holds when this returns."""
     rules = change(rules_of(record, directory))
-    _ask(record, directory, "PUT", json.dumps([asdict(each) for each in rules]).encode())
+    _ask(record, directory, "PUT", json.dumps([asdict(rule) for rule in rules]).encode())
 
 
 def _ask(record: Record, directory: Path, verb: str, body: bytes) -> bytes:
@@ -65,14 +65,14 @@ def _ask(record: Record, directory: Path, verb: str, body: bytes) -> bytes:
         token = (directory / SECRETS_FOLDER / RELAY_SECRET).read_text(encoding="utf-8")
         asking.request(verb, "/rules", body, {"Authorization": f"Bearer {token}"})
         answer = asking.getresponse()
-        told = answer.read(ANSWER_BYTES_MAX)
+        reply = answer.read(ANSWER_BYTES_MAX)
     except (OSError, http.client.HTTPException) as problem:
         raise RigError(f"The relay of the stack does not answer: {problem}.") from problem
     finally:
         asking.close()
     if answer.status != http.client.OK:
         raise RigError(f"The relay of the stack refused: status {answer.status}.")
-    return told
+    return reply
 
 
 WELL_S_MAX = 120.0
@@ -133,7 +133,9 @@ class StackRig:
                 port=record.port(service.name),
                 depends_on=service.depends_on,
                 runs_at=f"docker://{record.project}-{service.name}-1",
-                endpoints=tuple(each.format_map(record.values) for each in service.endpoints),
+                endpoints=tuple(
+                    endpoint.format_map(record.values) for endpoint in service.endpoints
+                ),
                 access=Access(password_file=secret) if service.opened_by else None,
             )
             targets.append(target)
@@ -142,7 +144,7 @@ class StackRig:
     def own_ports(self) -> Mapping[str, int]:
         """The ports of the host behind which its parts are, by their names."""
         record = self.record()
-        return {each.name: record.port(each.name) for each in record.spec.services}
+        return {service.name: record.port(service.name) for service in record.spec.services}
 
     def require(self, target: str) -> None:
         """NotFoundError where it has no such part."""
@@ -153,13 +155,17 @@ class StackRig:
         record = self.record()
         rows = at_once(self._containers().rows())
         processes = []
-        for each in record.spec.services:
-            row, port = rows.get(each.name), record.port(each.name)
-            status = ServiceStatus(each.name, ServiceState.MISSING) if row is None else row.told()
+        for service in record.spec.services:
+            row, port = rows.get(service.name), record.port(service.name)
+            status = (
+                ServiceStatus(service.name, ServiceState.MISSING)
+                if row is None
+                else row.to_status()
+            )
             state = _STATES.get(status.state, RunState.RUNNING)
             exit_code = status.exit_code
             processes.append(
-                ProcessStatus(each.name, each.kind, state, port, None, exit_code, 0, "")
+                ProcessStatus(service.name, service.kind, state, port, None, exit_code, 0, "")
             )
         return RigStatus(
             subject=record.spec.subject,
@@ -219,7 +225,7 @@ class StackRig:
         containers = self._containers()
         found = (await containers.inspect(target)).networks
         # Remembered first: by which names it was known there, nobody else could tell afterwards.
-        known = {name: list(one.aliases or ()) for name, one in found.items()}
+        known = {name: list(container.aliases or ()) for name, container in found.items()}
         self._write_cuts({**self._cuts(), target: {**self._cuts().get(target, {}), **known}})
         for network in found:
             await containers.leave(target, network)
@@ -238,7 +244,7 @@ class StackRig:
         for network, aliases in cuts.get(target, {}).items():
             if network not in there:
                 await containers.join(target, network, [*aliases])
-        self._write_cuts({name: each for name, each in cuts.items() if name != target})
+        self._write_cuts({name: cut for name, cut in cuts.items() if name != target})
 
     async def slow(self, target: str, delay_s: float, others: tuple[str, ...] = ()) -> None:
         """Every message between a target and these others (everybody) takes that much longer."""
@@ -292,8 +298,8 @@ class StackRig:
             return f"{target!r} has no volume of its own size"
         if others and ability in (Ability.CUT, Ability.SLOW):
             open_ways = [other for other in others if not _is_relayed(record, target, other)]
-            told = ", ".join(open_ways)
-            return f"no relay is between {target!r} and {told}" if open_ways else ""
+            ways = ", ".join(open_ways)
+            return f"no relay is between {target!r} and {ways}" if open_ways else ""
         if ability is Ability.SLOW and not (record.spec.relay and service.relay):
             return f"no relay is in front of {target!r}"
         return ""
@@ -324,8 +330,8 @@ class StackRig:
                 rules = await asyncio.to_thread(rules_of, record, self.directory)
             except RigError:
                 rules = (RelayRule(target, cut=True),) if service.relay else ()
-            about = [each for each in rules if target in (each.to, each.caller)]
-            found |= {Ability.CUT if each.cut else Ability.SLOW for each in about}
+            about = [rule for rule in rules if target in (rule.to, rule.caller)]
+            found |= {Ability.CUT if rule.cut else Ability.SLOW for rule in about}
         return frozenset(found)
 
     async def _is_off(self, target: str) -> bool:
@@ -334,7 +340,7 @@ class StackRig:
     def _between(self, target: str, others: tuple[str, ...]) -> list[tuple[str, str]]:
         """Who is behind the relay, and who calls, between a target and these others."""
         record = self.record()
-        behind = [each.name for each in record.spec.services if each.relay]
+        behind = [service.name for service in record.spec.services if service.relay]
         called = [name for name in behind if name != target and (not others or name in others)]
         calls = [(target, other) for other in others or (EVERYBODY,)] if target in behind else []
         return [*calls, *((name, target) for name in called)]
@@ -366,7 +372,7 @@ class StackRig:
         """Return when it runs and answers, with its process as the engine's machine has it."""
         waited = (ServiceState.HEALTHY, ServiceState.RUNNING)
         await self._until(
-            target, lambda row: row is not None and row.told().state in waited, WELL_S_MAX
+            target, lambda row: row is not None and row.to_status().state in waited, WELL_S_MAX
         )
         port, ends = self.record().port(target), time.monotonic() + DEED_S_MAX
         # One that is cut off runs, and nobody can reach it.
@@ -388,21 +394,21 @@ class StackRig:
 
     def _cuts(self) -> dict[str, dict[str, list[str]]]:
         try:
-            told = json.loads((self.directory / CUTS_FILE).read_text(encoding="utf-8"))
+            document = json.loads((self.directory / CUTS_FILE).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return told if isinstance(told, dict) else {}
+        return document if isinstance(document, dict) else {}
 
     def _write_cuts(self, cuts: Mapping[str, Mapping[str, list[str]]]) -> None:
         write_atomically(self.directory / CUTS_FILE, json.dumps(cuts))
 
 
-def _is_relayed(record: Record, one: str, other: str) -> bool:
+def _is_relayed(record: Record, first: str, other: str) -> bool:
     """Whether all that is said between two passes the relay: it is before who is called.
 
     Who needs another calls it; where neither needs the other, both call.
     """
-    services = record.service(one), record.service(other)
+    services = record.service(first), record.service(other)
     called = [each for each, caller in (services, services[::-1]) if each.name in caller.depends_on]
     return bool(record.spec.relay) and all(each.relay for each in called or services)
 

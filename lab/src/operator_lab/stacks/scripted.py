@@ -47,16 +47,16 @@ class ScriptedTarget:
 
     async def logs(self, service: str | None = None, *, lines: int = 100) -> Sequence[str]:
         """The last lines."""
-        chosen = self._named(service)
+        chosen = self._select(service)
         return tuple(
             f"{name} | {text}"
-            for one in chosen
-            for name, text in [said for said in self._said if said[0] == one][-lines:]
+            for service in chosen
+            for name, text in [line for line in self._said if line[0] == service][-lines:]
         )
 
     async def restart(self, service: str | None = None) -> Sequence[ServiceStatus]:
         """Start one service anew, or all."""
-        chosen = self._named(service)
+        chosen = self._select(service)
         for name in chosen:
             self._start(name)
         self._be_well(chosen)
@@ -66,7 +66,7 @@ class ScriptedTarget:
         """End one, as a crash would."""
         self._states[service] = ServiceState.EXITED
 
-    def _named(self, service: str | None) -> Sequence[str]:
+    def _select(self, service: str | None) -> Sequence[str]:
         if service is None:
             return tuple(self._says)
         if service not in self._says:
@@ -84,5 +84,5 @@ class ScriptedTarget:
     def _be_well(self, names: Sequence[str] | Mapping[str, str]) -> None:
         for name in names:
             if name in self._ailing:
-                said = next(text for who, text in reversed(self._said) if who == name)
-                raise RigError(f"{name} did not become well and said last: {said!r}.")
+                line = next(text for who, text in reversed(self._said) if who == name)
+                raise RigError(f"{name} did not become well and said last: {line!r}.")

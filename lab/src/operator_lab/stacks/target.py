@@ -70,12 +70,12 @@ class Compose:
         )
 
     @staticmethod
-    def told(finished: Finished) -> str:
+    def last_words(finished: Finished) -> str:
         """What it said last, in one line and without colours."""
         text = plain(finished.stderr.decode("utf-8", "replace"))
         lines = [" ".join(line.split()) for line in text.replace("\r", "\n").splitlines()]
-        said = " / ".join([line for line in lines if line][-TOLD_LINES:])
-        return said[-TOLD_CHARACTERS:] or f"it ended with {finished.exit_code} and said nothing"
+        summary = " / ".join([line for line in lines if line][-TOLD_LINES:])
+        return summary[-TOLD_CHARACTERS:] or f"it ended with {finished.exit_code} and said nothing"
 
 
 def plain(text: str) -> str:
@@ -108,13 +108,13 @@ async def find_compose(environ: Mapping[str, str] | None = None) -> Compose:
         if place is None:
             continue
         found = Compose((place, *words[1:]), "", environment)
-        asked = await found.run(["version", "--short"], timeout_s=VERSION_S_MAX)
-        told = asked.stdout.decode("utf-8", "replace").strip()
-        if asked.exit_code != 0 or (version := _VERSION.fullmatch(told)) is None:
+        finished = await found.run(["version", "--short"], timeout_s=VERSION_S_MAX)
+        output = finished.stdout.decode("utf-8", "replace").strip()
+        if finished.exit_code != 0 or (version := _VERSION.fullmatch(output)) is None:
             continue
         if int(version[1]) >= MAJOR_MIN:
-            return Compose(found.words, told.removeprefix("v"), environment)
-        seen = told
+            return Compose(found.words, output.removeprefix("v"), environment)
+        seen = output
     if seen:
         raise ComposeMissingError(
             f"docker-compose {seen} is too old: version {MAJOR_MIN} is needed.", next_step=INSTALL
@@ -194,19 +194,21 @@ class ComposeTarget:
         rows = await self._containers.rows()
         names = sorted({*self.record.services, *rows})
         gone = {name: ServiceStatus(name, ServiceState.MISSING) for name in names}
-        return tuple(rows[name].told() if name in rows else gone[name] for name in names)
+        return tuple(rows[name].to_status() if name in rows else gone[name] for name in names)
 
     async def logs(self, service: str | None = None, *, lines: int = 100) -> Sequence[str]:
         """The last lines of one service, or of all, each begun by the name of who said it."""
-        chosen = self._named(service)
+        chosen = self._select(service)
         tail = str(max(1, min(lines, LINES_MAX)))
-        told = await self._run("logs", "--no-color", "--tail", tail, *chosen, timeout_s=LOOK_S_MAX)
-        found = (_LINE.fullmatch(plain(line)) for line in told.splitlines())
-        return tuple(f"{one['service']} | {one['text']}" for one in found if one)
+        output = await self._run(
+            "logs", "--no-color", "--tail", tail, *chosen, timeout_s=LOOK_S_MAX
+        )
+        found = (_LINE.fullmatch(plain(line)) for line in output.splitlines())
+        return tuple(f"{line['service']} | {line['text']}" for line in found if line)
 
     async def restart(self, service: str | None = None) -> Sequence[ServiceStatus]:
-        """Restart one service or all, and wait until they are healthy."""
-        chosen = self._named(service)
+        """Start one service anew, or all, and wait until they are well."""
+        chosen = self._select(service)
         for each in await self.status():
             if each.state is ServiceState.PAUSED and each.name in (chosen or (each.name,)):
                 await self._containers.tell(each.name, "unpause")  # nobody paused can be ended
@@ -219,7 +221,7 @@ class ComposeTarget:
         """RigError where compose does not accept its file."""
         await self._run("config", "--quiet", timeout_s=LOOK_S_MAX)
 
-    def _named(self, service: str | None) -> tuple[str, ...]:
+    def _select(self, service: str | None) -> tuple[str, ...]:
         if service is None:
             return ()
         if service not in self.record.services:
@@ -234,21 +236,21 @@ class ComposeTarget:
         try:
             await self._run("up", "--detach", "--quiet-pull", *wait, *words, timeout_s=UP_S_MAX)
         except RigError as problem:
-            said = await self._said_by_the_ill()
-            raise RigError(f"{problem.message} {said}".strip()) from None
+            output = await self._describe_unhealthy()
+            raise RigError(f"{problem.message} {output}".strip()) from None
 
-    async def _said_by_the_ill(self) -> str:
+    async def _describe_unhealthy(self) -> str:
         """Who is not well, and what each of them said last; "" where nobody can tell."""
         try:
             ill = [each for each in await self.status() if each.state in _ILL]
-            told = [
+            lines = [
                 f"{each.name} is {each.state} and said last: {line.partition(' | ')[2]!r}."
                 for each in ill[:TOLD_MAX]
                 for line in await self.logs(each.name, lines=1)
             ]
         except OperatorError:
             return ""
-        return " ".join(told)
+        return " ".join(lines)
 
     async def _run(self, *words: str, timeout_s: float) -> str:
         if self._compose is None:
@@ -269,7 +271,7 @@ class ComposeTarget:
             )
         if finished.exit_code != 0:
             await self._containers.reach()  # an engine that is away is told as always
-            said = Compose.told(finished)
-            end = "" if said.endswith((".", "?", "!")) else "."
-            raise RigError(f"docker compose {words[0]} failed: {said}{end}")
+            output = Compose.last_words(finished)
+            end = "" if output.endswith((".", "?", "!")) else "."
+            raise RigError(f"docker compose {words[0]} failed: {output}{end}")
         return finished.stdout.decode("utf-8", "replace")

@@ -18,12 +18,12 @@ from textual.events import Resize
 from textual.widget import Widget
 from textual.widgets import Digits, Static
 
-from operator_lab.demo import CHAPTERS, Ending, Event, Part, Said, Told, named
+from operator_lab.demo import CHAPTERS, Ending, Event, Part, Said, Told, name_chapter
 from operator_lab.tui.panels import (
     Alarm,
     Stage,
     cluster_text,
-    folded,
+    fold_line,
     hypotheses_text,
     look_style,
     steps_text,
@@ -89,7 +89,7 @@ class Script:
     report: Callable[[Ending], str]
     stop: Callable[[], None]
     note: Callable[[Event], None] = lambda event: None
-    resized: Callable[[int, int], None] = lambda width, height: None
+    resize: Callable[[int, int], None] = lambda width, height: None
     auto: bool = False
 
 
@@ -181,7 +181,7 @@ class DemoApp(App[Ending | None]):
 
     def on_resize(self, event: Resize) -> None:
         """More rows for the panels where there is room."""
-        self.script.resized(event.size.width, event.size.height)
+        self.script.resize(event.size.width, event.size.height)
         self._fit(event.size.height)
 
     def _fit(self, height: int) -> None:
@@ -199,30 +199,30 @@ class DemoApp(App[Ending | None]):
 
     @work
     async def _listen(self) -> None:
-        async for told in self.script.feed:
+        async for event in self.script.feed:
             if not self._is_there:
                 continue
-            if isinstance(told, Said):
-                panel = "#monitor" if told.part is Part.MONITOR else "#thoughts"
+            if isinstance(event, Said):
+                panel = "#monitor" if event.part is Part.MONITOR else "#thoughts"
                 lines = self.screen_stack[0].query_one(panel, Lines)
                 width = lines.content_size.width
                 lines.feed(
-                    "".join(f"{row}\n" for line in told.lines for row in folded(line, width))
+                    "".join(f"{row}\n" for line in event.lines for row in fold_line(line, width))
                 )
                 continue
             before = self.stage.reached
-            self.stage.take(told)
+            self.stage.take(event)
             self._is_stale = True
-            if isinstance(told, Event):
-                self.script.note(told)
-                if told.kind == "approval_requested":
+            if isinstance(event, Event):
+                self.script.note(event)
+                if event.kind == "approval_requested":
                     self.action_ask()
-                if told.kind == "approval_decided":
+                if event.kind == "approval_decided":
                     self._unask()
             # What the viewer asked for is shown at once; what comes by itself waits for them.
             if before < self.stage.reached <= 3:
                 self._turn(self.stage.reached)
-            if isinstance(told, Ending):
+            if isinstance(event, Ending):
                 self._unask()
 
     def _tick(self) -> None:
@@ -276,9 +276,9 @@ class DemoApp(App[Ending | None]):
 
     def action_ask(self) -> None:
         """Show the question that waits, if there is one."""
-        asked = self.stage.asked
-        if asked is not None and not isinstance(self.screen, AskScreen):
-            self.push_screen(AskScreen(asked), self._answered)
+        request = self.stage.request
+        if request is not None and not isinstance(self.screen, AskScreen):
+            self.push_screen(AskScreen(request), self._take_answer)
 
     def action_leave(self) -> None:
         """Quit: with the ending, or before there is one."""
@@ -288,10 +288,10 @@ class DemoApp(App[Ending | None]):
         """Ctrl-C, as it would be without us."""
         self.script.stop()
 
-    def _answered(self, yes: bool | None) -> None:
-        asked = self.stage.asked
-        if yes is not None and asked is not None:
-            self._answer(asked.id, yes)
+    def _take_answer(self, yes: bool | None) -> None:
+        request = self.stage.request
+        if yes is not None and request is not None:
+            self._answer(request.id, yes)
 
     @work
     async def _answer(self, approval: str, yes: bool) -> None:
@@ -355,7 +355,7 @@ class DemoApp(App[Ending | None]):
         self._base("#head").update(head)
         foot = Text(no_wrap=True, overflow="ellipsis")
         keys = [("SPACE", "go on"), ("b", "back"), ("?", "help"), ("q", "quit")]
-        if stage.asked is not None:
+        if stage.request is not None:
             keys.insert(0, ("a", "ANSWER THE AGENT"))
         if stage.ending is not None:
             keys.insert(1, ("r", "report"))
@@ -398,12 +398,12 @@ class DemoApp(App[Ending | None]):
     def _next(self) -> str:
         """What the key for going on would do."""
         stage = self.stage
-        if stage.asked is not None:
+        if stage.request is not None:
             return "the agent asks you: press a"
         if stage.shown < stage.reached:
-            return f"SPACE ▸ {named(stage.shown + 1, action=stage.action).title}"
+            return f"SPACE ▸ {name_chapter(stage.shown + 1, action=stage.action).title}"
         if stage.waits_for_viewer:
-            return f"SPACE ▸ {named(stage.shown + 1, fault=stage.fault).title}"
+            return f"SPACE ▸ {name_chapter(stage.shown + 1, fault=stage.fault).title}"
         if stage.ending is not None:
             return "r the report · q quit"
         return "..."

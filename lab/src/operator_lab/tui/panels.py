@@ -26,7 +26,7 @@ from operator_lab.demo import (
     Look,
     Picture,
     Told,
-    named,
+    name_chapter,
 )
 from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_sre.app.story import brief_of, command_of
@@ -35,13 +35,13 @@ from operator_sre.faces.cleaning import clean
 
 __all__ = [
     "Alarm",
-    "Asked",
+    "ApprovalRequest",
     "Judged",
     "Stage",
     "Traffic",
     "bars",
     "cluster_text",
-    "folded",
+    "fold_line",
     "hypotheses_text",
     "look_style",
     "steps_text",
@@ -75,7 +75,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApprovalRequest:
     """A request that waits for the viewer."""
 
     id: str
@@ -139,7 +139,7 @@ class Stage:
     verdicts: deque[Judged] = field(default_factory=lambda: deque(maxlen=VERDICTS_MAX))
     diagnosis: str = ""
     action: str = ""
-    asked: Asked | None = None
+    request: ApprovalRequest | None = None
     reached: int = 1
     ready: int = 0
     shown: int = 1
@@ -147,30 +147,32 @@ class Stage:
     done: set[str] = field(default_factory=set)
     ending: Ending | None = None
 
-    def take(self, told: Told) -> None:
+    def take(self, event: Told) -> None:
         """One thing happened."""
-        match told:
+        match event:
             case Begun():
-                self.reached = max(self.reached, told.chapter)
-                if told.ready:
-                    self.ready = max(self.ready, told.chapter)
+                self.reached = max(self.reached, event.chapter)
+                if event.ready:
+                    self.ready = max(self.ready, event.chapter)
             case Count():
-                self.count = told.left_s or None
-                if not told.left_s:
+                self.count = event.left_s or None
+                if not event.left_s:
                     self.done.add("counted")
             case Picture():
-                self.look, self.targets, self.broken = told.look, told.targets, told.broken
-                if told.look is Look.INJECTING and self.alarm is Alarm.CALM:
+                self.look, self.targets, self.broken = event.look, event.targets, event.broken
+                if event.look is Look.INJECTING and self.alarm is Alarm.CALM:
                     self.alarm = Alarm.WARY
-                if told.load is not None:
-                    self.traffic.take([(one.at, float(one.ok)) for one in told.load.samples])
-                    self.answered = (told.load.ok, told.load.total)
+                if event.load is not None:
+                    self.traffic.take(
+                        [(sample.at, float(sample.ok)) for sample in event.load.samples]
+                    )
+                    self.answered = (event.load.ok, event.load.total)
                     self.done.add("traffic")
             case Event():
-                self._event(told)
+                self._event(event)
             case Ending():
-                self.ending = told
-                self.asked = None
+                self.ending = event
+                self.request = None
                 self.done.add("ended")
             case _:
                 return
@@ -178,7 +180,9 @@ class Stage:
     @property
     def chapter(self) -> Chapter:
         """The chapter that is shown, with names as far as they are known."""
-        return named(self.shown, fault=self.fault, sentence=self.sentence, action=self.action)
+        return name_chapter(
+            self.shown, fault=self.fault, sentence=self.sentence, action=self.action
+        )
 
     @property
     def place(self) -> str:
@@ -202,7 +206,7 @@ class Stage:
                 self.alarm = Alarm.CALM
             case "reasoning":
                 rows = payload.get("hypotheses") or ()
-                found = tuple(from_json(RankedHypothesis, one) for one in rows)
+                found = tuple(from_json(RankedHypothesis, row) for row in rows)
                 self.hypotheses = found[:HYPOTHESES_MAX] or self.hypotheses
             case "diagnosis":
                 self.diagnosis = event.line.text
@@ -216,21 +220,21 @@ class Stage:
             case "approval_requested":
                 approval = payload.get("approval")
                 if not isinstance(approval, Mapping):
-                    self.asked = None
+                    self.request = None
                 else:
                     action = approval.get("action")
-                    told: Mapping[str, Any] = action if isinstance(action, Mapping) else {}
-                    self.asked = Asked(
+                    fields: Mapping[str, Any] = action if isinstance(action, Mapping) else {}
+                    self.request = ApprovalRequest(
                         id=str(approval.get("id", "")),
-                        command=command_of(told) if told else "",
-                        cwd=str(told.get("cwd", "")),
-                        target=str(told.get("target", "")),
+                        command=command_of(fields) if fields else "",
+                        cwd=str(fields.get("cwd", "")),
+                        target=str(fields.get("target", "")),
                         risk=str(approval.get("risk", "")),
-                        why=str(told.get("reasoning", "")),
-                        expected=str(told.get("expected", "")),
+                        why=str(fields.get("reasoning", "")),
+                        expected=str(fields.get("expected", "")),
                     )
             case "approval_decided":
-                self.asked = None
+                self.request = None
                 self._became(str(payload.get("answer") or payload.get("state") or ""))
             case "tool_result" | "refused":
                 result = payload.get("result")
@@ -260,7 +264,7 @@ LINE_CHARS_MAX = 600
 INDENT = 2
 
 
-def folded(line: str, width: int) -> list[str]:
+def fold_line(line: str, width: int) -> list[str]:
     """A line of output as rows that fit, the later ones indented; what is too long is cut."""
     text = clean(line[:LINE_CHARS_MAX]).expandtabs()
     if len(line) > LINE_CHARS_MAX:
@@ -293,8 +297,8 @@ def cluster_text(
         for column in range(columns):
             place = column * rows + row
             if place < len(targets):
-                one = targets[place]
-                text.append_text(_node(one, broken.get(one.name, ()), cell))
+                target = targets[place]
+                text.append_text(_node(target, broken.get(target.name, ()), cell))
                 text.append(" " * GAP)
     return text
 
@@ -351,7 +355,7 @@ def bars(samples: Sequence[float], height: int, *, top: float | None = None) -> 
     eighths = [round(value / most * height * 8) for value in samples]
     rows = []
     for row in range(height - 1, -1, -1):
-        rows.append("".join(BLOCKS[max(0, min(8, one - row * 8))] for one in eighths))
+        rows.append("".join(BLOCKS[max(0, min(8, eighth - row * 8))] for eighth in eighths))
     return rows
 
 
@@ -360,13 +364,13 @@ def hypotheses_text(
 ) -> Text:
     """Each hypothesis with its odds, the likeliest first; below them the diagnosis."""
     lines = []
-    for number, one in enumerate(sorted(rows, key=lambda one: -one.probability)[:limit]):
-        filled = round(one.probability * BAR_CHARS)
+    for number, row in enumerate(sorted(rows, key=lambda row: -row.probability)[:limit]):
+        filled = round(row.probability * BAR_CHARS)
         style = "bold cyan" if number == 0 else ""
-        line = Text(f"{one.probability * 100:5.1f} % ", style)
+        line = Text(f"{row.probability * 100:5.1f} % ", style)
         line.append("█" * filled, "cyan")
         line.append("░" * (BAR_CHARS - filled), "dim")
-        lines.append(line.append(f" {clean(one.cause)} at {clean(one.target)}", style))
+        lines.append(line.append(f" {clean(row.cause)} at {clean(row.target)}", style))
     if diagnosis:
         lines.append(Text(clean(diagnosis[:TEXT_CHARS_MAX]), "bold"))
     return _rows(lines, width)
@@ -375,12 +379,12 @@ def hypotheses_text(
 def verdicts_text(verdicts: Sequence[Judged], width: int, limit: int) -> Text:
     """What the gate said and what became of it, newest last."""
     lines = []
-    for one in list(verdicts)[-limit:]:
-        outcome = f" -> {clean(one.outcome)}" if one.outcome else ""
+    for verdict in list(verdicts)[-limit:]:
+        outcome = f" -> {clean(verdict.outcome)}" if verdict.outcome else ""
         line = Text.assemble(
-            (f"{clean(one.level):8}", _LEVELS.get(one.level, "")),
-            (f"{clean(one.risk):9}", "dim"),
-            clean(one.command[:TEXT_CHARS_MAX]),
+            (f"{clean(verdict.level):8}", _LEVELS.get(verdict.level, "")),
+            (f"{clean(verdict.risk):9}", "dim"),
+            clean(verdict.command[:TEXT_CHARS_MAX]),
         )
         # How it ended is never what is cut.
         line.truncate(max(0, width - cell_len(outcome)), overflow="ellipsis")

@@ -12,7 +12,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from operator_lab.tui.panels import Asked
+from operator_lab.tui.panels import ApprovalRequest
 from operator_sre.faces.cleaning import clean
 
 __all__ = ["AskScreen", "HelpScreen", "ReportScreen"]
@@ -94,21 +94,21 @@ class AskScreen(ModalScreen[bool | None]):
         Binding("q", "app.leave", "Quit"),
     ]
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, request: ApprovalRequest) -> None:
         super().__init__()
-        self.asked = asked
+        self.request = request
 
     def compose(self) -> ComposeResult:
         """What a person wants to know before they answer."""
-        asked = self.asked
+        request = self.request
         text = Text("The agent asks before it changes anything:\n\n")
-        text.append(f"  {clean(asked.command)}\n\n", "bold yellow")
+        text.append(f"  {clean(request.command)}\n\n", "bold yellow")
         rows = (
-            ("where", asked.target),
-            ("folder", asked.cwd),
-            ("risk", asked.risk),
-            ("why", asked.why),
-            ("then", asked.expected),
+            ("where", request.target),
+            ("folder", request.cwd),
+            ("risk", request.risk),
+            ("why", request.why),
+            ("then", request.expected),
         )
         for name, value in rows:
             if value:

@@ -34,12 +34,12 @@ def parse_settings(argv: Sequence[str] | None) -> Settings:
     config_file: Path | None = options.get("config_file")
     if config_file is not None:
         # As if it had been said on the command line first, so that the same checks hold.
-        said = [
+        messages = [
             word
             for name, value in read_configuration(config_file).items()
             for word in (f"--{name.replace('_', '-')}", str(value))
         ]
-        options = vars(parser.parse_args([*said, *(sys.argv[1:] if argv is None else argv)]))
+        options = vars(parser.parse_args([*messages, *(sys.argv[1:] if argv is None else argv)]))
     options["sentinels"] = tuple(options["sentinels"])
     if options["registry_ttl_s"] <= options["heartbeat_s"]:
         parser.error("--registry-ttl-s must be greater than --heartbeat-s")
@@ -90,7 +90,7 @@ def _build_parser() -> argparse.ArgumentParser:
     add("--registry-ttl-s", type=_seconds(SECONDS_MAX), help="silence that makes a node down")
     add("--on-store-loss", choices=[*OnStoreLoss], help="what a check answers without a store")
     # Settings says each default once; taking them all also carries those without an option.
-    defaults = {each.name: each.default for each in fields(Settings)}
+    defaults = {field.name: field.default for field in fields(Settings)}
     parser.set_defaults(**{k: v for k, v in defaults.items() if v is not MISSING})
     parser.set_defaults(sentinels=[])
     return parser

@@ -146,18 +146,18 @@ def read_configuration(path: Path) -> dict[str, Any]:
     """What a configuration file says, by name; exits with one sentence when it makes no sense."""
     try:
         with path.open("rb") as file:
-            said = json.loads(file.read(_FILE_BYTES_MAX))
+            document = json.loads(file.read(_FILE_BYTES_MAX))
     except (OSError, ValueError) as error:
         raise SystemExit(f"cannot read the configuration {str(path)!r}: {error}") from error
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         raise SystemExit(f"the configuration {str(path)!r} is not a JSON object")
-    unknown = sorted(set(said) - set(CHANGEABLE))
+    unknown = sorted(set(document) - set(CHANGEABLE))
     if unknown:
         raise SystemExit(
             f"the configuration {str(path)!r} has {unknown[0]!r}; it may have only "
             f"{', '.join(CHANGEABLE)}"
         )
-    return said
+    return document
 
 
 def change(settings: Settings, wanted: Mapping[str, Any]) -> Settings:

@@ -71,8 +71,10 @@ class Sentinels:
     async def _ask(self, client: _SentinelClient) -> Address | None:
         try:
             async with asyncio.timeout(self._timeout_s):
-                said = await client.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self._name)
-            return (str(said[0]), int(said[1])) if said else None
+                address = await client.execute_command(
+                    "SENTINEL GET-MASTER-ADDR-BY-NAME", self._name
+                )
+            return (str(address[0]), int(address[1])) if address else None
         except (TimeoutError, ValkeyError, OSError, ValueError, TypeError, IndexError):
             return None
 
@@ -273,24 +275,24 @@ class Store:
     async def _call(self, ask: Callable[[], Awaitable[T]]) -> T:
         """While the store is lost one caller at a time tries it; the others need not wait."""
         if self._answers is not False:
-            return await self._bounded(ask)
+            return await self._limit_time(ask)
         if self._trying:
             raise StoreLost(self._lost)
         self._trying = True
         try:
-            return await self._bounded(ask)
+            return await self._limit_time(ask)
         finally:
             self._trying = False
 
-    async def _bounded(self, ask: Callable[[], Awaitable[T]]) -> T:
-        asked = self._client
+    async def _limit_time(self, ask: Callable[[], Awaitable[T]]) -> T:
+        client = self._client
         try:
             async with asyncio.timeout(self._timeout_s), self._slots:
                 value = await ask()
         except TimeoutError as error:
-            raise self._note_lost(asked, f"no answer within {self._timeout_s} s") from error
+            raise self._note_lost(client, f"no answer within {self._timeout_s} s") from error
         except (ValkeyConnectionError, ValkeyTimeoutError, InvalidResponse, OSError) as error:
-            raise self._note_lost(asked, _in_words(error)) from error
+            raise self._note_lost(client, _in_words(error)) from error
         except ValkeyError as error:
             if isinstance(error, ReadOnlyError):
                 self._doubt.set()
@@ -308,8 +310,8 @@ class Store:
             log.info("store %s answers", self.address)
         self._answers, self._lost = True, None
 
-    def _note_lost(self, asked: _Client, reason: str) -> StoreLost:
-        if asked is not self._client:
+    def _note_lost(self, client: _Client, reason: str) -> StoreLost:
+        if client is not self._client:
             return StoreLost(reason)  # about a store that is not the primary any more
         self._doubt.set()
         if self._answers is not False:

@@ -10,20 +10,20 @@ import pytest
 from operator_lab.demo import CHAPTERS, Begun, Count, Look
 from operator_lab.tui.panels import (
     Alarm,
-    Asked,
+    ApprovalRequest,
     Judged,
     Stage,
     Traffic,
     bars,
     cluster_text,
-    folded,
+    fold_line,
     hypotheses_text,
     look_style,
     steps_text,
     traffic_text,
     verdicts_text,
 )
-from operator_lab.tui.recording import Recorder
+from operator_lab.tui.recorder import Recorder
 from operator_protocols.domain.diagnosis import RankedHypothesis
 from operator_protocols.errors import UsageError
 from tests.faces.tui.demo.scenes import HOSTILE, approval, ending, entry, picture, story, verdict
@@ -60,7 +60,7 @@ def test_a_step_is_done_only_when_it_has_happened() -> None:
 
 def test_a_request_is_kept_until_it_is_answered() -> None:
     stage = _stage_after(verdict(), approval())
-    assert stage.asked == Asked(
+    assert stage.request == ApprovalRequest(
         id="approval-1",
         command="restart_node(target=node-2)",
         cwd="/",
@@ -72,7 +72,7 @@ def test_a_request_is_kept_until_it_is_answered() -> None:
     answered = _stage_after(
         verdict(), approval(), entry("approval_decided", state="rejected", decided_by="me")
     )
-    assert answered.asked is None
+    assert answered.request is None
     assert answered.verdicts[-1].outcome == "rejected"
 
 
@@ -83,7 +83,7 @@ def test_what_makes_no_sense_is_passed_over() -> None:
         entry("approval_requested", approval=None),
         entry("reasoning"),
     )
-    assert stage.asked is None
+    assert stage.request is None
     assert stage.hypotheses == ()
 
 
@@ -135,13 +135,17 @@ def test_rows_are_cut_and_say_how_it_ended() -> None:
 
 def test_a_line_is_folded_into_its_panel_whatever_it_holds() -> None:
     for line in HOSTILE:
-        rows = folded(line, 30)
+        rows = fold_line(line, 30)
         assert len(rows) < 100
         assert all(row.isprintable() for row in rows)
         assert all(len(row) <= 30 for row in rows)
-    assert folded("a short one", 30) == ["a short one"]
-    assert folded("words that have to be folded", 12) == ["words that", "  have to be", "  folded"]
-    assert "".join(folded("漢" * 20, 10)).count("漢") == 20
+    assert fold_line("a short one", 30) == ["a short one"]
+    assert fold_line("words that have to be folded", 12) == [
+        "words that",
+        "  have to be",
+        "  folded",
+    ]
+    assert "".join(fold_line("漢" * 20, 10)).count("漢") == 20
 
 
 def test_a_recording_can_be_played_and_read(tmp_path: Path) -> None:
@@ -149,8 +153,8 @@ def test_a_recording_can_be_played_and_read(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "a.cast", title="t", size=(80, 24), now=lambda: next(now))
     recorder.output("\x1b[31mred\r\n")
     recorder.output("")
-    recorder.resized(80, 24)
-    recorder.resized(100, 30)
+    recorder.resize(80, 24)
+    recorder.resize(100, 30)
     recorder.output("ü")
     recorder.line("one line")
     recorder.close()

@@ -13,7 +13,7 @@ from textual.driver import Driver
 from operator_lab.demo import Ending, Event, Plan, Told, play, sentence_of
 from operator_lab.demo.story import report_text
 from operator_lab.tui.app import Cues, DemoApp, Script
-from operator_lab.tui.recording import Recorder
+from operator_lab.tui.recorder import Recorder
 from operator_protocols.errors import OperatorError
 from operator_sre.app.approvals import approve, reject
 from operator_sre.app.wiring import App
@@ -30,7 +30,7 @@ async def show(
 ) -> Ending | None:
     """Play it on this terminal; the ending, or None when its viewer left before."""
     cues = Cues()
-    told: asyncio.Queue[Told | None] = asyncio.Queue()
+    queue: asyncio.Queue[Told | None] = asyncio.Queue()
 
     def note(event: Event) -> None:
         if recorder is not None:
@@ -47,19 +47,19 @@ async def show(
         subject=plan.subject,
         fault=plan.fault,
         sentence=sentence_of(plan),
-        feed=_drain(told),
+        feed=_drain(queue),
         cues=cues,
         answer=lambda approval, yes: _answer(app, approval, yes=yes),
         report=lambda ending: report_text(app, ending),
         # The same way as everywhere: whoever waits for the signal cleans up.
         stop=lambda: signal.raise_signal(signal.SIGINT),
         note=note,
-        resized=(lambda width, height: None) if recorder is None else recorder.resized,
+        resize=(lambda width, height: None) if recorder is None else recorder.resize,
         auto=auto,
     )
     driver = SteadyDriver if recorder is None else _make_driver(recorder)
     shown = DemoApp(script, driver_class=driver)
-    pump = asyncio.create_task(_pump(play(app, plan, cue=cues.cue), told))
+    pump = asyncio.create_task(_pump(play(app, plan, cue=cues.cue), queue))
     pump.add_done_callback(leave)
     # Lines of a log would be written across the panels.
     logging.disable(logging.CRITICAL)
@@ -80,16 +80,16 @@ async def show(
     return ending
 
 
-async def _pump(feed: AsyncGenerator[Told, None], told: asyncio.Queue[Told | None]) -> None:
+async def _pump(feed: AsyncGenerator[Told, None], queue: asyncio.Queue[Told | None]) -> None:
     async with aclosing(feed):
-        async for one in feed:
-            told.put_nowait(one)
-    told.put_nowait(None)
+        async for event in feed:
+            queue.put_nowait(event)
+    queue.put_nowait(None)
 
 
-async def _drain(told: asyncio.Queue[Told | None]) -> AsyncIterator[Told]:
-    while (one := await told.get()) is not None:
-        yield one
+async def _drain(queue: asyncio.Queue[Told | None]) -> AsyncIterator[Told]:
+    while (event := await queue.get()) is not None:
+        yield event
 
 
 async def _answer(app: App, approval: str, *, yes: bool) -> str:

@@ -50,7 +50,7 @@ class Recorder:
         if text:
             self._write([round(self._now() - self._began, 6), "o", text])
 
-    def resized(self, width: int, height: int) -> None:
+    def resize(self, width: int, height: int) -> None:
         """The terminal has another size now."""
         if (width, height) != self._size:
             self._size = (width, height)
