@@ -5,8 +5,8 @@
     python3 .ci/repeat.py --python python3.12         with another interpreter, by name or path
 
 Each run prints one line with its time, the load average when it started, and every failed test.
-`--log FOLDER` keeps the whole output. The exit code is 0 only when every run was green. Interrupted,
-it kills the process group of the run and of the load.
+`--log FOLDER` keeps the whole output. The exit code is 0 only when every run was green. When it is
+interrupted, it kills the process group of the run, and the load.
 """
 
 import argparse
@@ -28,6 +28,7 @@ __all__ = ["Outcome", "main", "read_outcome", "run_group", "under_load"]
 _ROOT = Path(__file__).resolve().parent.parent
 _RUN_S_MAX = 3600.0
 _WRITE_BYTES = 16 * 1024 * 1024
+_STOPS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 _BURN = "while True: pass"
 _WRITE = """
@@ -95,6 +96,8 @@ def run_group(
 
     pytest forks its workers, and killing pytest alone leaves them running.
     """
+    # A signal that interrupts us while the command starts would leave its group behind.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
     process = subprocess.Popen(
         command,
         cwd=cwd,
@@ -103,8 +106,10 @@ def run_group(
         stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
     )
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         return None
@@ -151,8 +156,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--log", type=Path, help="a folder that keeps the output of each run")
     options = parser.parse_args(arguments)
     # Each of these unwinds through the `finally` that kills the run and the load.
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: sys.exit(128 + number))
+    for stop in _STOPS:
+        signal.signal(stop, lambda number, frame: sys.exit(128 + number))
     green = total = 0
     with tempfile.TemporaryDirectory(prefix="repeat-") as scratch:
         logs = options.log or Path(scratch)

@@ -296,11 +296,11 @@ def test_a_change_leads_to_what_was_seen_after_it(incident: Incident) -> None:
     change, asked = one.phases[0].change, one.phases[0].answers[0]
     assert change is not None
     asyncio.run(world.observe())
-    assert world.check == one.phases[0].looks[0].check
+    assert world.check == one.phases[0].looks[0].sighting
     assert world.answer(asked.action) == asked.result
     assert world.answer(change.action) == change.result
     asyncio.run(world.observe())
-    assert world.check == one.phases[1].looks[0].check
+    assert world.check == one.phases[1].looks[0].sighting
     again = world.answer(asked.action)
     assert again.outcome is Outcome.REFUSED
     assert "in this phase of the incident" in again.stderr

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,4 +71,29 @@ def test_no_worker_outlives_its_run(tmp_path: Path, then: str, expected: int | N
         )
     assert code == expected
     worker = int(log.read_text())
+    eventually(lambda: not _runs(worker), "the worker was killed")
+
+
+_INTERRUPTED = """
+import os, pathlib, sys
+sys.path.insert(0, ".ci")
+import repeat
+log = pathlib.Path(sys.argv[1])
+def run(python, folder, name, *, is_loaded):
+    with log.open("wb") as output:
+        command = ["sh", "-c", "sleep 600 & echo $!; wait"]
+        repeat.run_group(command, cwd=folder, environ=os.environ, output=output, timeout_s=60.0)
+repeat._run = run
+repeat.main([])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_no_worker_outlives_a_run_that_is_interrupted(tmp_path: Path, number: int) -> None:
+    log = tmp_path / "log"
+    process = subprocess.Popen([sys.executable, "-c", _INTERRUPTED, str(log)])
+    eventually(lambda: log.is_file() and log.read_text().endswith("\n"), "a worker started")
+    worker = int(log.read_text())
+    process.send_signal(number)
+    assert process.wait(60.0) == 128 + number
     eventually(lambda: not _runs(worker), "the worker was killed")

@@ -191,7 +191,7 @@ def _summarise(variant: str, name: str, trials: Sequence[Scored]) -> Summary:
     states = [trial.facts.state for trial in trials]
     valid = [trial for trial in trials if trial.score.valid]
     faults = [trial for trial in valid if not trial.score.control]
-    mendable = [fault for fault in faults if fault.facts.scenario.end is RightEnd.MITIGATED]
+    mendable = [fault for fault in faults if fault.facts.scenario.end is CorrectOutcome.MITIGATED]
     controls = [trial.score for trial in valid if trial.score.control]
     scores = [fault.score for fault in faults]
     every = [trial.score for trial in valid]

@@ -137,7 +137,7 @@ def recording_of(case: Case, causes: Sequence[str]) -> Recording:
     at = datetime(2000, 1, 1, tzinfo=UTC)
     finding = Finding(REPORTED, case.namespace, Health.BROKEN, case.query)
     seen = tuple(Seen(target.name) for target in targets)
-    sighting = Sighting(Observation(case.namespace, at, seen), (finding,))
+    check = CheckResult(Observation(case.namespace, at, seen), (finding,))
     broken = Violation(case.namespace, REPORTED, case.namespace, Severity.CRITICAL, case.query, at)
     answers = tuple(
         RecordedAction(Action(tool, arguments), Result(Outcome.RAN, 0, text))

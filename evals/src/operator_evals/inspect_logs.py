@@ -257,7 +257,7 @@ def _applies(name: str, scored: Scored) -> bool:
     if not scored.score.valid:
         return False
     if name == "mitigated":
-        return scored.facts.scenario.end is RightEnd.MITIGATED
+        return scored.facts.scenario.end is CorrectOutcome.MITIGATED
     return name == "ended_right" or not scored.score.control
 
 

@@ -54,7 +54,7 @@ _PORT = re.compile(r"^\S+:(\d{1,5})\s")
 class Look:
     """What a mind was shown: one look, and the parts that the subject had then."""
 
-    check: CheckResult
+    sighting: CheckResult
     targets: tuple[Target, ...] = ()
 
 
@@ -161,7 +161,7 @@ def _split_phases(entries: Sequence[Entry]) -> Iterator[Phase]:
         match entry.kind:
             case Kind.OBSERVED:
                 targets = tuple(from_json(Target, target) for target in payload.get("targets", ()))
-                phase.looks.append(Look(from_json(Sighting, payload), targets))
+                phase.looks.append(Look(from_json(CheckResult, payload), targets))
             case Kind.PROOF:
                 phase.proof = from_json(Proof, payload)
             case Kind.TOOL_RESULT if payload["permit"] in calls:

@@ -78,7 +78,7 @@ class World:
         self.tools = tuple(RecordedTool(spec, self) for spec in recording.tools)
         self._registry = Registry(self.tools)
         looks = [look for phase in incident.phases for look in phase.looks]
-        names = {finding.invariant for look in looks for finding in look.check.findings}
+        names = {finding.invariant for look in looks for finding in look.sighting.findings}
         # Whoever looks says by himself whether he could.
         self.invariants = tuple(
             _RecordedInvariant(name, self) for name in sorted(names - {OBSERVABLE})
@@ -93,7 +93,7 @@ class World:
     @property
     def check(self) -> CheckResult:
         """What the last look showed."""
-        return self._look.check
+        return self._look.sighting
 
     def targets(self) -> Sequence[Target]:
         """Its parts as they were."""
@@ -104,7 +104,7 @@ class World:
         looks: Sequence[Look] = self.phase.looks or (self._look,)
         self._look = looks[min(self._shown, len(looks) - 1)]
         self._shown += 1
-        return self._look.check.observation
+        return self._look.sighting.observation
 
     async def propose(self, action: Action, ticket: Ticket | None) -> Action | Result:
         """The action as it was done then, or a sentence for what nobody has asked."""
@@ -174,9 +174,7 @@ class _RecordedInvariant:
 
     def check(self, observation: Observation) -> Iterable[Finding]:
         """What was found of this name in the look that was just shown."""
-        return [
-            finding for finding in self._world.sighting.findings if finding.invariant == self.name
-        ]
+        return [finding for finding in self._world.check.findings if finding.invariant == self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +227,8 @@ class RecordedProofs(Verifier):
         if recorded is not None:
             # Nothing was done yet: whatever else broke is not for whoever has just arrived.
             return replace(recorded, harm=()) if hasty else recorded
-        health = sighting.own_health_of(violation.key for violation in ticket().violations)
-        at = sighting.observation.at
+        health = check.own_health_of(violation.key for violation in ticket().violations)
+        at = check.observation.at
         when = "and it was never proven to hold" if health is Health.HEALTHY else "at that moment"
         detail = f"The recording shows the ticket's invariants {health} {when}."
         return Proof(False, health, 1, at, at, 0.0, detail)

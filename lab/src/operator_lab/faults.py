@@ -105,7 +105,7 @@ def _scene(rig: AnyRig, name: str, notes: Mapping[str, str] | None = None) -> Sc
 
 
 def _hurts(scene: Scene) -> dict[str, frozenset[Ability]]:
-    return {target.name: scene.rig.hurt(target.name) for target in scene.targets}
+    return {target.name: scene.rig.damage(target.name) for target in scene.targets}
 
 
 def _find_target(rig: AnyRig, fault: Fault, target: str) -> str:

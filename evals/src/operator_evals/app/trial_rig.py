@@ -240,12 +240,12 @@ def snapshot_of(check: CheckResult) -> Snapshot:
     """One look, as it is kept; the time is filled in by who has the clock."""
     broken = {
         f"{finding.invariant}@{finding.target}"
-        for finding in sighting.findings
+        for finding in check.findings
         if finding.health is Health.BROKEN
     }
-    seen = sighting.observation.seen
-    if sighting.observation.problem or (seen and all(target.problem for target in seen)):
-        broken.add(f"seen@{sighting.observation.subject}")
+    seen = check.observation.seen
+    if check.observation.problem or (seen and all(target.problem for target in seen)):
+        broken.add(f"seen@{check.observation.subject}")
     return Snapshot(
         at_s=0.0,
         readings={target.target: readings_of(target.readings) for target in seen},

@@ -11,7 +11,7 @@ from operator_evals.facts import CommandFact, DiagnosisFact, ProofFact, Snapshot
 from operator_evals.rendering.campaign_page import outcome_of
 from operator_evals.rendering.cells import Places, percent, states
 from operator_evals.score import explains
-from operator_protocols.ports import RightEnd
+from operator_protocols.ports import CorrectOutcome
 from operator_sre.drawing import Chart, Mark, Point, Tick, charts, span
 from operator_sre.drawing.html import (
     EMPTY,
@@ -239,8 +239,8 @@ def hypotheses(trial: TrialFacts) -> Html:
 
 ENDS = {
     None: "no change, because nothing is broken",
-    RightEnd.MITIGATED: "mitigated permanently",
-    RightEnd.ESCALATED: "escalated, with nothing changed",
+    CorrectOutcome.MITIGATED: "mitigated permanently",
+    CorrectOutcome.ESCALATED: "escalated, with nothing changed",
 }
 
 
