@@ -28,7 +28,6 @@ __all__ = ["Outcome", "main", "read_outcome", "run_group", "under_load"]
 _ROOT = Path(__file__).resolve().parent.parent
 _RUN_S_MAX = 3600.0
 _WRITE_BYTES = 16 * 1024 * 1024
-_STOPS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 _BURN = "while True: pass"
 _WRITE = """
@@ -57,6 +56,27 @@ def read_outcome(output: str) -> Outcome:
     counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|skipped)\b", output)}
     failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
     return Outcome(counts.get("passed", 0), counts.get("skipped", 0), tuple(failed))
+
+
+class _Stop:
+    """A signal handler that exits, at once or when it is released."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self._number = 0
+
+    def __call__(self, number: int, frame: object) -> None:
+        self._number = number
+        if not self.is_held:
+            sys.exit(128 + number)
+
+    def release(self) -> None:
+        self.is_held = False
+        if self._number:
+            sys.exit(128 + self._number)
+
+
+_stop = _Stop()
 
 
 def _say(text: str) -> None:
@@ -97,7 +117,7 @@ def run_group(
     pytest forks its workers, and killing pytest alone leaves them running.
     """
     # A signal that interrupts us while the command starts would leave its group behind.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    _stop.is_held = True
     process = subprocess.Popen(
         command,
         cwd=cwd,
@@ -106,10 +126,9 @@ def run_group(
         stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
     )
     try:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        _stop.release()
         return process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         return None
@@ -156,8 +175,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--log", type=Path, help="a folder that keeps the output of each run")
     options = parser.parse_args(arguments)
     # Each of these unwinds through the `finally` that kills the run and the load.
-    for stop in _STOPS:
-        signal.signal(stop, lambda number, frame: sys.exit(128 + number))
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     green = total = 0
     with tempfile.TemporaryDirectory(prefix="repeat-") as scratch:
         logs = options.log or Path(scratch)

@@ -19,7 +19,7 @@ BROAD_EXCEPTS: dict[str, str] = {
     "src/operator_sre/executor/execute.py:Executor.execute": (
         "a tool that breaks must not leave its intent open; it is logged and unknown"
     ),
-    "lab/src/operator_lab/app/rigs.py:_judged": (
+    "lab/src/operator_lab/app/rigs.py:_ask_oracle": (
         "whatever a plug-in's oracle raises, nobody has said that the fault is over"
     ),
     "evals/src/operator_evals/app/trial_rig.py:FaultOfTrial.still": (
