@@ -175,8 +175,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--log", type=Path, help="a folder that keeps the output of each run")
     options = parser.parse_args(arguments)
     # Each of these unwinds through the `finally` that kills the run and the load.
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+    for stop_signal in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop_signal, _stop)
     green = total = 0
     with tempfile.TemporaryDirectory(prefix="repeat-") as scratch:
         logs = options.log or Path(scratch)

@@ -1,4 +1,4 @@
-"""The whole journey on a rig of its own: nothing in it is scripted but the fault."""
+"""The whole journey of an incident on its own rig. Only the fault is scripted."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ def choose_fault(subject: str, fault: str | None) -> str:
     plugin = find_plugin(subject)
     if not (plugin.rig or plugin.stack) or not plugin.faults:
         raise UsageError(
-            f"There is no rig of {subject!r} that could be broken.",
-            next_step="See which there are with: operator lab faults",
+            f"The subject {subject!r} has no rig or no faults.",
+            next_step="List subjects and faults with: operator lab faults",
         )
     names = [fault.name for fault in plugin.faults]
     chosen = fault or (DEFAULT_FAULT if DEFAULT_FAULT in names else names[0])
@@ -234,10 +234,10 @@ class _Director:
                 break
             await asyncio.sleep(POLL_S)
         load = rig_status(self._app, subject).load
-        traffic = f"{load.ops_per_s:.0f} requests/s flow" if load else "no traffic"
+        traffic = f"{load.ops_per_s:.0f} requests/s" if load else "no traffic"
         self._say(
             "watch",
-            f"the monitor has looked {LOOKS_BEFORE} times: every invariant holds, {traffic}",
+            f"the monitor has checked {LOOKS_BEFORE} times: all invariants hold, {traffic}",
             "good",
             kind="healthy",
         )
@@ -258,7 +258,7 @@ class _Director:
         self._times["fault"] = time.monotonic()
         self._say(
             "fault",
-            f"{plan.fault}: {self._target} was hit just now, and nobody was told",
+            f"{plan.fault}: injected into {self._target}; monitor and agent do not know",
             "bad",
         )
         await self._follow(before)
@@ -316,7 +316,7 @@ class _Director:
             await asyncio.sleep(0.2)
         raise OperatorError(
             f"The rig of {subject!r} did not become healthy within {HEALTHY_S_MAX:g} s.",
-            next_step="Look at it with: operator lab up, operator lab status",
+            next_step="Inspect it with: operator lab up, operator lab status",
         )
 
     async def _follow(self, after: int) -> None:
@@ -345,7 +345,7 @@ class _Director:
                 if entry.kind in _OVER:
                     return
             await asyncio.sleep(POLL_S)
-        self._say("close", f"nothing came to an end within {STORY_S_MAX:g} s", "bad")
+        self._say("close", f"the ticket was not closed within {STORY_S_MAX:g} s", "bad")
 
     async def _pictures(self) -> None:
         """How the cluster stands, twice a second."""
@@ -374,7 +374,7 @@ class _Director:
             for name, code in ended.items():
                 line = last.get(Part(name), "")
                 raise OperatorError(
-                    f"The {name} ended by itself with code {code}. {line}".rstrip(),
+                    f"The {name} exited with code {code}. {line}".rstrip(),
                     next_step=f"Start it by hand to see why: operator {name} --help",
                 )
             await asyncio.sleep(POLL_S)

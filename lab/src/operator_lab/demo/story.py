@@ -1,4 +1,4 @@
-"""What a demo tells: its events, its chapters, and what is left to read when it is over."""
+"""The events and chapters of the demo, and the report at its end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Part(StrEnum):
 
 
 class Look(StrEnum):
-    """How the cluster stands, as the play knows it."""
+    """The state of the cluster in the story."""
 
     NORMAL = "normal"
     INJECTING = "injecting"
@@ -54,7 +54,7 @@ class Look(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened, for a face to show."""
+    """One event for a face to show."""
 
     line: Line
     seq: int | None = None
@@ -65,7 +65,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A chapter can be shown from now on; `ready` when it waits for its viewer to go on."""
+    """A chapter has started; `ready` when it waits for the viewer to continue."""
 
     chapter: int
     ready: bool = False
@@ -73,14 +73,14 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """So many seconds are left until the fault."""
+    """Seconds left until the fault."""
 
     left_s: int
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Lines that a program wrote, as they came: nothing in them is to be trusted."""
+    """Lines that a program wrote, verbatim: untrusted text."""
 
     part: Part
     lines: tuple[str, ...]
@@ -146,46 +146,46 @@ class Chapter:
 CHAPTERS: tuple[Chapter, ...] = (
     Chapter(
         "A real cluster",
-        "These are real servers on private ports of this machine, with real traffic. They are"
-        " started for you, and nothing of them is left afterwards.",
+        "The demo starts real servers on private ports of this machine and sends them real"
+        " traffic. It removes everything when it ends.",
         (
-            Step("every node gets its dot", ("rig_up",)),
-            Step("traffic draws its bars", ("traffic",)),
+            Step("every node shows a dot", ("rig_up",)),
+            Step("the workload panel shows traffic", ("traffic",)),
         ),
     ),
     Chapter(
-        "The watch",
-        "Monitor and agent are started as two processes of their own. The monitor looks every 2 s"
-        " and checks invariants: code, not a model, so that watching costs nothing.",
+        "Monitoring",
+        "Monitor and agent start as two separate processes. Every 2 s the monitor checks the"
+        " invariants. They are code, not a model, so monitoring costs no tokens.",
         (
-            Step("the monitor says what it watches", ("watching",)),
-            Step("look after look, all of it holds", ("healthy",)),
+            Step("the monitor lists its subjects", ("watching",)),
+            Step("check after check, all invariants hold", ("healthy",)),
         ),
     ),
     Chapter(
         "The fault",
-        "A countdown, then the fault is done to the cluster for real. Neither monitor nor agent is"
-        " told. From here on nothing is scripted.",
+        "After a countdown the demo injects the fault into the cluster. Neither monitor nor agent"
+        " knows about it. From here on nothing is scripted.",
         (
             Step("3 - 2 - 1", ("counted",)),
-            Step("the fault strikes: injecting", ("fault",)),
+            Step("the fault is injected", ("fault",)),
         ),
     ),
     Chapter(
         "Detection",
-        "The next look of the monitor meets a broken invariant. It opens one ticket for all that"
-        " belongs to the incident.",
+        "The next check finds a broken invariant. The monitor opens one ticket for the whole"
+        " incident.",
         (
             Step("the monitor turns red: DETECTED", (Kind.TICKET_OPENED,)),
-            Step("the agent takes the ticket", (Kind.TICKET_CLAIMED,)),
+            Step("the agent claims the ticket", (Kind.TICKET_CLAIMED,)),
         ),
     ),
     Chapter(
         "AI remediation",
-        "The mind weighs hypotheses and asks for evidence; every command is judged by the gate"
-        " before it runs, and every answer moves the odds.",
+        "The agent weighs hypotheses and collects evidence. The gate judges every command before"
+        " it runs, and every result updates the probabilities.",
         (
-            Step("hypotheses with their odds", (Kind.REASONING,)),
+            Step("hypotheses with their probabilities", (Kind.REASONING,)),
             Step("a diagnosis with its evidence", (Kind.DIAGNOSIS,)),
             Step("the gate's verdict on the repair", ("repair_judged",)),
             Step("the repair runs", ("repaired",)),
@@ -193,18 +193,18 @@ CHAPTERS: tuple[Chapter, ...] = (
     ),
     Chapter(
         "Proof",
-        "Saying 'done' is not evidence. The system is looked at again until every invariant has"
-        " held for 5 s; only then the ticket is resolved.",
+        "A claim of success is not evidence. Operator checks the system until every invariant has"
+        " held for 5 s. Only then does it resolve the ticket.",
         (
-            Step("it held: the proof", (Kind.PROOF,)),
-            Step("the ticket is resolved: normal", (Kind.TICKET_RESOLVED,)),
+            Step("the invariants held: proof", (Kind.PROOF,)),
+            Step("the ticket is resolved", (Kind.TICKET_RESOLVED,)),
         ),
     ),
     Chapter(
         "Incident report",
-        "All of it is in a ledger whose entries are chained and signed. This is the report that"
-        " was made from it.",
-        (Step("the chain of the ledger is whole", ("ended",)),),
+        "Every step is in the ledger, whose entries are chained and signed. The report is made"
+        " from it.",
+        (Step("the ledger is intact", ("ended",)),),
     ),
 )
 
