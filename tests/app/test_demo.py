@@ -85,7 +85,7 @@ def test_a_fault_is_chosen_for_every_subject_with_a_rig() -> None:
     assert sentence_of(Plan("ratelimiter", "node_kill", ())) == "One node is killed."
     with pytest.raises(NotFoundError, match="has no fault 'nosuch'"):
         choose_fault("etcd", "nosuch")
-    with pytest.raises(UsageError, match="no rig of 'declarative'"):
+    with pytest.raises(UsageError, match="'declarative' has no rig"):
         choose_fault("declarative", None)
 
 

@@ -53,9 +53,9 @@ def _close(screen: Screen, folder: Path) -> None:
 def test_a_person_goes_through_it_approves_the_repair_and_quits(
     asking: Screen, folder: Path
 ) -> None:
-    asking.shows("[1/7] A real cluster", "SPACE ▸ The watch", "● node-3", "ops/s")
+    asking.shows("[1/7] A real cluster", "SPACE ▸ Monitoring", "● node-3", "ops/s")
     asking.press("Space")
-    asking.shows("[2/7] The watch", "conditions hold", "SPACE ▸ The fault: node_kill")
+    asking.shows("[2/7] Monitoring", "conditions hold", "SPACE ▸ The fault: node_kill")
     asking.resize(*SMALL)
     asking.shows("● node-1", "cluster · normal", "q quit")
     asking.press("Enter")
@@ -85,7 +85,7 @@ def _check_recording(folder: Path) -> None:
     assert "80x24" in [data for _, kind, data in events if kind == "r"]
     assert "A real cluster" in "".join(data for _, kind, data in events if kind == "o")
     told = (folder / "seen.txt").read_text()
-    assert "was hit just now" in told
+    assert "injected into" in told
     assert "approved by" in told
 
 
@@ -118,7 +118,7 @@ def _stop_at(folder: Path, moment_s: float, *, size: tuple[int, int]) -> bool:
 def test_ctrl_c_gives_the_terminal_back_and_leaves_nothing(folder: Path) -> None:
     screen = _demo(folder)  # it waits for SPACE
     try:
-        screen.shows("SPACE ▸ The watch")
+        screen.shows("SPACE ▸ Monitoring")
         screen.press("C-c")
         assert screen.left() == 130
         screen.restored()

@@ -13,7 +13,7 @@ from tests.e2e.home import OPERATOR
 from tests.e2e.terminal import Terminal
 from tests.e2e.waiting import eventually
 
-STARTING, STARTED, BROKEN = "starting a real", "node-3 ", "was hit just now"
+STARTING, STARTED, BROKEN = "starting a real", "node-3 ", "injected into"
 GONE_S_MAX = 40.0
 
 

@@ -159,7 +159,7 @@ CHAPTERS: tuple[Chapter, ...] = (
         " invariants. They are code, not a model, so monitoring costs no tokens.",
         (
             Step("the monitor lists its subjects", ("watching",)),
-            Step("check after check, all invariants hold", ("healthy",)),
+            Step("every check passes", ("healthy",)),
         ),
     ),
     Chapter(
@@ -185,7 +185,7 @@ CHAPTERS: tuple[Chapter, ...] = (
         "The agent weighs hypotheses and collects evidence. The gate judges every command before"
         " it runs, and every result updates the probabilities.",
         (
-            Step("hypotheses with their probabilities", (Kind.REASONING,)),
+            Step("hypotheses, most likely first", (Kind.REASONING,)),
             Step("a diagnosis with its evidence", (Kind.DIAGNOSIS,)),
             Step("the gate's verdict on the repair", ("repair_judged",)),
             Step("the repair runs", ("repaired",)),

@@ -163,7 +163,7 @@ def story() -> list[Told]:
     ranked = [RankedHypothesis(cause, "node-2", now, was) for cause, now, was in rows]
     return [
         picture(Look.INJECTING, down=("node-2",)),
-        Event(Line("fault", "node_kill: node-2 was hit just now", "bad")),
+        Event(Line("fault", "node_kill: injected into node-2", "bad")),
         Begun(4),
         entry("ticket_opened", "ticket opened: node-2: node_down", step="file"),
         entry("ticket_claimed", "the agent takes it"),

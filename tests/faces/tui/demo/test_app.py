@@ -80,7 +80,7 @@ async def test_each_key_for_going_on_turns_a_page_and_back_turns_it_again() -> N
         await until(pilot, lambda: app.stage.waits_for_viewer, "ready for the first key")
         await pilot.press("space")
         play.tell(Begun(2), Begun(2, ready=True))
-        await until(pilot, lambda: shows(app, "[2/7] The watch"), "the second chapter")
+        await until(pilot, lambda: shows(app, "[2/7] Monitoring"), "the second chapter")
         await pilot.press("enter")
         play.tell(Begun(3), *story())
         await until(pilot, lambda: app.stage.reached == 6, "all that followed")
